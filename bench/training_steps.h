@@ -1,11 +1,12 @@
 #pragma once
 #include "bench/steps.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/sluice.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::bench {
 
-/// A training program with its session and arrays of zeros.
+/// A training program with its session, and arrays of zeros or the queues of its options.
 class TrainingSteps {
  public:
   TrainingSteps(const train::Network& network, const nn::Optimizer& optimizer,
@@ -13,7 +14,9 @@ class TrainingSteps {
       : training_(train::build_training(ir_, network, optimizer, step)),
         session_(ir_, session),
         arrays_(training_),
-        binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {}
+        binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {
+    if (training_.infeed) session_.bind_feed(*training_.infeed, step.infeed);
+  }
 
   /// Returns the median of the seconds of `steps` steps.
   double seconds(int64_t steps) { return time_steps(session_, binding_, steps).median_seconds; }

@@ -10,7 +10,7 @@
 
 #include "bench/figure.h"
 #include "bench/program.h"
-#include "bench/steps.h"
+#include "bench/training_steps.h"
 
 namespace sluice::bench {
 namespace {
@@ -188,9 +188,64 @@ Case calls_and_loops(int threads) {
           }};
 }
 
+// Training of 784-hidden-10 on micro-batches that a generator makes while the device computes.
+class FedSteps {
+ public:
+  FedSteps(int64_t hidden, int threads) {
+    const train::Network network =
+        train::classifier(Mlp({kPixels, hidden, 10}), {{kFedBatch, kPixels}, f32});
+    train::Options options{.accumulate = kMicroBatches, .device_iterations = kStepsOfCall};
+    const SessionOptions session{.device = cpu_device({.threads = threads})};
+    const nn::Optimizer sgd = nn::Optimizer::sgd();
+    arrays_ = std::make_unique<TrainingSteps>(network, sgd, options, session);
+    options.infeed = std::make_shared<data::InfeedQueue>(
+        data::from_function(data::kForever, [](int64_t) { return generated(); }));
+    fed_ = std::make_unique<TrainingSteps>(network, sgd, options, session);
+  }
+
+  // The limit is the longer of a step on arrays and of the generator's time for a step.
+  Round round() {
+    const double computes = arrays_->seconds(kFedRuns) / kStepsOfCall;
+    const double begin = seconds_now();
+    for (int64_t i = 0; i < kRuns; ++i) generated();
+    const double makes = (seconds_now() - begin) / kRuns * kMicroBatches;
+    return {fed_->seconds(kFedRuns) / kStepsOfCall, std::max(computes, makes)};
+  }
+
+ private:
+  static constexpr int64_t kFedBatch = 8;
+  static constexpr int64_t kMicroBatches = 4;
+  static constexpr int64_t kFedRuns = 20;
+
+  // Computes for 100 us.
+  static data::Element generated() {
+    const double end = seconds_now() + 100e-6;
+    data::Element element{{"input", HostTensor({{kFedBatch, kPixels}, f32, {}})},
+                          {"labels", HostTensor({{kFedBatch}, i32, {}})}};
+    while (seconds_now() < end) {
+    }
+    return element;
+  }
+
+  std::unique_ptr<TrainingSteps> arrays_, fed_;
+};
+
+Case fed_step(const char* longer, int64_t hidden) {
+  return {
+      .group = "loop",
+      .name = fmt::format("fed step of 4 micro-batches of 100 us; limit: the {}'s time", longer),
+      .threads = 1,
+      .unit = Unit::kMicroseconds,
+      .goals = {{Goal::Of::kPart, 1 / 1.05}},
+      .start = [hidden]() -> std::function<Round()> {
+        return [steps = std::make_shared<FedSteps>(hidden, 1)] { return steps->round(); };
+      }};
+}
+
 }  // namespace
 
-// Loops on the device: the cost of a call, of an iteration, and of an element of a feed.
+// Loops on the device: the cost of a call, of an iteration, and of an element of a feed. Steps that
+// wait for their data, or the data for them.
 std::vector<Case> loop_cases() {
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {
@@ -200,6 +255,8 @@ std::vector<Case> loop_cases() {
     cases.push_back(turn("entry of a ready feed", 2000, Turns::kFed, Turns::kLoop, threads));
     cases.push_back(calls_and_loops(threads));
   }
+  cases.push_back(fed_step("generator", 32));
+  cases.push_back(fed_step("device", 512));
   return cases;
 }
 

@@ -9,6 +9,8 @@
 #include "sluice/data/feed_queues.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/train/fit.h"
 
 namespace sluice {
 namespace {
@@ -108,7 +110,7 @@ TEST_F(FastDataset, AQueueFeedsAProgram) {
   const data::Dataset batches = data::from_samples(samples_).shuffle(1, 10000).batch(8);
   // --- Code of the page.
   const auto queue = std::make_shared<data::InfeedQueue>(batches.repeat());
-  const auto fed = data::infeed_benchmark(*queue, {.epochs = 3, .elements = 100});
+  const auto fed = train::infeed_benchmark(*queue, {.epochs = 3, .elements = 100});
   // --- End of the code.
   EXPECT_EQ(fed.produced, 300);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../runtime/malloc_counter.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/models/model.h"
 #include "sluice/sluice.h"
@@ -32,6 +33,58 @@ TEST_P(SteadyModel, StepAllocatesNothing) {
     const int64_t before = allocations();
     for (int i = 0; i < 5; ++i) session.run_into(step);
     EXPECT_EQ(allocations() - before, 0) << "accumulate " << accumulate;
+  }
+}
+
+// An element of zeros.
+data::Element zeros(const train::Network& network) {
+  data::Element element;
+  for (const train::Field& field : network.fields()) {
+    element.names.push_back(field.name);
+    element.arrays.emplace_back(field.spec);
+  }
+  return element;
+}
+
+struct Zeros : FeedSource {
+  bool next(std::span<const ArrayView> fields) override {
+    for (const ArrayView& field : fields) std::fill_n(field.data, field.spec.bytes(), std::byte{0});
+    return true;
+  }
+};
+
+struct Ignored : FeedSink {
+  void take(std::span<const ConstArrayView>) override {}
+};
+
+TEST_P(SteadyModel, StepOnFeedsAllocatesNothing) {
+  if (!counts_allocations())
+    GTEST_SKIP() << "requires a build without sanitizer, which replaces malloc";
+  const models::Model& model = *GetParam();
+  models::Sizes sizes = model.test_sizes;
+  sizes.dropout = 0;
+  const train::Network network = model.build(sizes);
+  for (const train::TensorLocations& locations :
+       {train::TensorLocations(), train::TensorLocations::phased()}) {
+    const bool phases = locations.activations == train::Location::kRemote;
+    train::Options options{.accumulate = 2, .locations = locations, .learning_rate = 0.001};
+    options.strategy = train::resident();
+    if (phases) options.strategy = train::phased();
+    options.infeed = std::make_shared<data::InfeedQueue>(
+        data::from_function(1, [&](int64_t) { return zeros(network); }));
+    options.outfeed = std::make_shared<data::OutfeedQueue>();
+    Ir ir;
+    const train::Training training =
+        train::build_training(ir, network, nn::Optimizer::adamw(), options);
+    Session session(ir, {.device = cpu_device({.threads = 2})});
+    session.bind_feed(*training.infeed, std::make_shared<Zeros>());
+    session.bind_feed(*training.outfeed, std::make_shared<Ignored>());
+    train::StepArrays arrays(training);
+    Binding step = session.bind(arrays.inputs(training), arrays.outputs(training), "train");
+    session.run_into(step);
+    const int64_t before = allocations();
+    for (int i = 0; i < 5; ++i) session.run_into(step);
+    EXPECT_EQ(allocations() - before, 0) << (phases ? "phased" : "resident");
   }
 }
 

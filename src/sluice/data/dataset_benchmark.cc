@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <new>
 
 #include "sluice/base/error.h"
 #include "sluice/data/dataset.h"
@@ -12,6 +14,28 @@ namespace sluice::data {
 namespace {
 
 constexpr int64_t kMaxEpochs = 1'000'000;
+
+/// Memory that begins at a page, as that of a feed does.
+class Pages {
+ public:
+  /// Discards the bytes unless there is room for `bytes` already.
+  void resize(size_t bytes) {
+    if (bytes <= size_) return;
+    memory_.reset();
+    size_ = 0;
+    memory_.reset(static_cast<std::byte*>(::operator new[](bytes, kPage)));
+    size_ = bytes;
+  }
+  std::byte* data() { return memory_.get(); }
+
+ private:
+  static constexpr std::align_val_t kPage{4096};
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, kPage); }
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  size_t size_ = 0;
+};
 
 /// Returns the least of `sorted` that a share `share` of them does not exceed; 0 if there is none.
 double percentile(const std::vector<double>& sorted, double share) {
@@ -78,7 +102,7 @@ BenchmarkResult measure(const BenchmarkOptions& options, const Take& take) {
 BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions& options) {
   internal::check_benchmark("dataset_benchmark", options);
   Iterator pass = dataset.iterate();
-  std::vector<internal::Pages> pages;
+  std::vector<Pages> pages;
   return internal::measure(options, [&]() -> std::optional<int64_t> {
     const std::optional<Element> element = pass.next();
     if (!element) return std::nullopt;

@@ -58,11 +58,6 @@ class InfeedQueue : public FeedSource {
   std::string user_;  ///< Name of the feed that uses the queue.
 };
 
-/// Measures how fast an infeed gets elements: a thread reads `queue` and fills a ring of its depth,
-/// which a consumer empties at once. The results are those of dataset_benchmark(); `copy` must be
-/// true. Error{kUsage} also if a feed uses the queue.
-BenchmarkResult infeed_benchmark(InfeedQueue& queue, const BenchmarkOptions& options = {});
-
 struct OutfeedQueueOptions {
   /// Whether dequeue() returns all elements since the last call (kAll), or the newest (kLast).
   enum class Mode : uint8_t { kAll, kLast } mode = Mode::kAll;

@@ -206,6 +206,8 @@ class Fit {
             "fit: save_every requires `save`, the file");
     require((options_.validation_model == nullptr) == (options_.validation_data == nullptr),
             "fit: a validation requires a model and data, got one of them");
+    require(!training_.infeed && !training_.outfeed,
+            "fit: a model must take and return arrays, got one with feeds; call it in a loop");
     require(!training_.losses.empty(), "fit: the program must return a loss, got none");
     for (const D2hStream& loss : training_.losses) {
       require(loss.spec.dtype == f32 && loss.spec.shape.rank() == 0,

@@ -149,4 +149,10 @@ Throughput evaluate_throughput(Session& session, int64_t samples_per_step, int r
 /// Formats it as "Mean duration: 0.00125 s Throughput: 6400.0 samples/s ".
 std::string to_string(const Throughput& throughput);
 
+/// Measures how fast a program gets elements from `queue`: each run of a program without ops loads
+/// one of its infeed on the default device. The results are those of data::dataset_benchmark();
+/// `copy` must be true. Error{kUsage} also if a feed uses the queue.
+data::BenchmarkResult infeed_benchmark(data::InfeedQueue& queue,
+                                       const data::BenchmarkOptions& options = {});
+
 }  // namespace sluice::train

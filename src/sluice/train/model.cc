@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/report/summary.h"
 #include "sluice/train/devices.h"
 #include "sluice/train/model_state.h"
@@ -18,16 +19,10 @@ namespace {
 
 constexpr size_t kMostBindings = 16;  // More than a loader has items in memory.
 
-bool is_phased(const Options& options) {
-  return options.strategy && std::holds_alternative<PhasedExecution>(*options.strategy);
-}
-
-// The options of the training program. Its rate is a stream, so that it can change. Phases write
-// all results, of which the last ones are taken on the host.
+// The options of the training program. Its rate is a stream, so that it can change.
 Options for_training(Options options) {
   if (std::holds_alternative<double>(options.learning_rate)) options.learning_rate = StreamedRate{};
-  const Output output = options.output.value_or(Output::final());
-  options.output = is_phased(options) && output == Output::final() ? Output::all() : output;
+  options.output = options.output.value_or(Output::final());
   return options;
 }
 
@@ -39,6 +34,8 @@ Options for_inference(const Options& options) {
           .accumulate = options.device_iterations,
           .replicas = options.replicas,
           .output = options.output,
+          .infeed = options.infeed,
+          .outfeed = options.outfeed,
           .locations = {.weights = options.locations.weights,
                         .min_elements_off_device = options.locations.min_elements_off_device},
           .io_mode = options.io_mode,
@@ -88,6 +85,7 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
   const bool alone = !trains && t.fields.empty();
   size_ = {1, options.device_iterations, trains ? options.accumulate : 1, t.replicas};
   const std::string prefix = trains || alone ? "" : "eval_";
+  const bool has_feeds = trains || alone;
   const auto add = [&](const H2dStream& stream) {
     const std::string name = without_prefix(stream.name, prefix);
     const std::vector<train::Field>& all = network.fields();
@@ -100,32 +98,50 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
     fields_.push_back(
         {stream, name, entries, found->once ? SIZE_MAX : static_cast<size_t>(before)});
   };
-  for (const H2dStream& s : trains ? t.fields : t.eval_fields) add(s);
-  if (trains || alone) {
+  std::vector<TensorSpec> batched;
+  if (has_feeds && t.infeed) {
+    for (const FeedField& f : t.infeed->fields) {
+      fed_.push_back(f.name);
+      batched.push_back(f.spec);
+    }
+  } else {
+    for (const H2dStream& s : trains ? t.fields : t.eval_fields) add(s);
+    for (const Field& f : fields_) {
+      if (f.place != SIZE_MAX) batched.push_back(f.stream.spec);
+    }
+  }
+  if (has_feeds) {
     for (const H2dStream& s : t.inputs) add(s);
   }
-  const auto batched = std::find_if(fields_.begin(), fields_.end(), [](const Field& f) {
-    return f.place != SIZE_MAX && f.stream.spec.shape.rank() > 0;
-  });
-  if (batched != fields_.end()) size_.micro_batch = batched->stream.spec.shape[0];
+  std::erase_if(batched, [](const TensorSpec& spec) { return spec.shape.rank() == 0; });
+  if (!batched.empty()) size_.micro_batch = batched[0].shape[0];
   const auto add_result = [&](const D2hStream& s, std::string name) {
     results_.push_back(s);
     names_.push_back(std::move(name));
     arrays_.emplace_back(TensorSpec{
         entries_shape(s.spec.shape, t.entries.at(s.name), t.replicas), s.spec.dtype, {}});
   };
+  const bool returns = !has_feeds || !t.outfeed;
   if (trains) {
-    for (const D2hStream& s : t.losses) add_result(s, s.name);
-    for (const D2hStream& s : t.predictions) add_result(s, s.name);
+    if (returns) {
+      for (const D2hStream& s : t.losses) add_result(s, s.name);
+      for (const D2hStream& s : t.predictions) add_result(s, s.name);
+    }
     const int64_t micro_batches = checked_mul(size_.device_iterations, size_.accumulate);
     if (t.seed) seeds_ = HostTensor({entries_shape({2}, micro_batches, t.replicas), u32, {}});
     if (t.learning_rate) rate_ = HostTensor({entries_shape({}, 1, t.replicas), f32, {}});
-  } else {
+  } else if (returns) {
+    // Results of training keep their names.
+    std::vector<std::string> trained;
+    for (const auto* list : {&t.losses, &t.predictions}) {
+      for (const D2hStream& s : *list) trained.push_back(s.name);
+    }
+    if (t.outfeed) {
+      for (const FeedField& f : t.outfeed->fields) trained.push_back(f.name);
+    }
     for (const D2hStream& s : t.eval_predictions) {
       const std::string name = without_prefix(s.name, "eval_");
-      const auto taken = [&](const D2hStream& o) { return o.name == name; };
-      const bool renamed = std::any_of(t.predictions.begin(), t.predictions.end(), taken) ||
-                           std::any_of(t.losses.begin(), t.losses.end(), taken);
+      const bool renamed = std::find(trained.begin(), trained.end(), name) != trained.end();
       add_result(s, renamed ? name : s.name);
     }
   }
@@ -160,8 +176,20 @@ ConstArrayView ModelCalls::view(const data::Element& samples, const Field& field
   return {TensorSpec{array, entry.dtype, {}}, found->bytes().data()};
 }
 
+// A field of the infeed in a call would have no effect.
+void ModelCalls::check_fed(const data::Element& samples) const {
+  const auto is_fed = [&](const std::string& name) {
+    return std::find(fed_.begin(), fed_.end(), name) != fed_.end();
+  };
+  const bool tuple = samples.names.empty() && !samples.arrays.empty();
+  require(!tuple && std::none_of(samples.names.begin(), samples.names.end(), is_fed),
+          "{}: the fields {} must come from the infeed, got {} in a call; leave them out", program_,
+          fmt::join(fed_, ", "), to_string(specs_of(samples)));
+}
+
 void ModelCalls::run(const data::Element& samples, double rate, int64_t update) {
   const Training& t = programs_.training;
+  if (!fed_.empty()) check_fed(samples);
   std::vector<ConstArrayView> views;
   std::vector<const std::byte*> addresses;
   for (const Field& field : fields_) {
@@ -193,21 +221,16 @@ void ModelCalls::run(const data::Element& samples, double rate, int64_t update) 
   }
 }
 
-// Takes the entries that the program writes but the output does not name.
+// Takes the entries that the output names; a program writes those of each update (Output::every).
 HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry) const {
-  const int64_t replicas = programs_.training.replicas;
   const int64_t all = array.elements() / std::max<int64_t>(entry.shape.elements(), 1);
-  const int64_t update = size_.accumulate * replicas;  // Entries of an update.
-  int64_t each = all, period = all, kept = all;        // Takes the last `kept` of each `period`.
-  const bool whole = all == update * size_.device_iterations;
-  if (output_.mode == Output::Mode::kEvery && whole) {
+  const int64_t update = size_.accumulate * programs_.training.replicas;  // Entries of an update.
+  int64_t period = all, kept = all;  // Takes the last `kept` of each `period`.
+  if (output_.mode == Output::Mode::kEvery && all == update * size_.device_iterations) {
     period = update * output_.period;
     kept = update;
-  } else if (output_.mode == Output::Mode::kFinal && whole && size_.device_iterations == 1) {
-    kept = replicas;  // Phases; others write the last entries, and sums of updates stay.
   }
-  each = all / period * kept;
-  HostTensor result({joined(entry.shape, each), entry.dtype, {}});
+  HostTensor result({joined(entry.shape, all / period * kept), entry.dtype, {}});
   const size_t bytes = array.bytes().size() / static_cast<size_t>(all);
   std::byte* to = result.bytes().data();
   for (int64_t group = 0; group < all / period; ++group) {
@@ -246,6 +269,9 @@ void ModelState::open(std::unique_ptr<ModelPrograms> programs) {
   train_.reset();
   infer_.reset();
   programs_ = std::move(programs);
+  const Training& t = programs_->training;
+  if (t.infeed && options_.infeed) programs_->session.bind_feed(*t.infeed, options_.infeed);
+  if (t.outfeed && options_.outfeed) programs_->session.bind_feed(*t.outfeed, options_.outfeed);
   if (trains_) train_.emplace(*programs_, network_, ModelCalls::Use::kTrain, options_);
   infer_.emplace(*programs_, network_, ModelCalls::Use::kInfer, inference_options());
 }
@@ -296,6 +322,9 @@ void ModelState::add_inference(const Options& options) {
   require(options.replicas == options_.replicas,
           "inference_model: replicas must be those of the training, {}, got {}", options_.replicas,
           options.replicas);
+  require(!programs_ || (!options_.infeed && !options_.outfeed),
+          "inference_model: the options must be given before a training model with feeds is "
+          "compiled; a second session would begin its feeds again");
   if (programs_) {
     auto fresh = std::make_unique<ModelPrograms>(network_, optimizer_, options_, options);
     std::vector<NamedArray> values;

@@ -57,7 +57,11 @@ class TrainingModel {
   /// Trains on the next samples and returns the losses and predictions by name. The first call
   /// compiles. Error{kUsage} for missing fields, other shapes or dtypes; then no sample is used.
   /// Also the errors of build_training() and Session.
-  data::Element operator()(const data::Element& samples);
+  ///
+  /// With Options::infeed, the samples come from that queue, which compile() opens, and `samples`
+  /// has only the fields that are given once a run. Error{kUsage} at the end of data; the weights
+  /// stay readable. With Options::outfeed, the results go to that queue, also during the call.
+  data::Element operator()(const data::Element& samples = {});
 
   /// Builds and compiles the programs, which the first call does otherwise.
   void compile();
@@ -99,8 +103,9 @@ class TrainingModel {
 /// samples of a training may be given.
 class InferenceModel {
  public:
-  /// Returns the predictions by name. Errors as for a TrainingModel.
-  data::Element operator()(const data::Element& samples);
+  /// Returns the predictions by name. Feeds and errors as for a TrainingModel; a model beside a
+  /// training takes and returns arrays.
+  data::Element operator()(const data::Element& samples = {});
 
   void compile();
   const Options& options() const;

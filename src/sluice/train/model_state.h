@@ -45,11 +45,13 @@ class ModelCalls {
     int64_t entries = 1;  ///< In a run.
     size_t place = 0;     ///< Place in a tuple: that in the network.
   };
+  /// Returns the fields that a call takes.
   const std::vector<Field>& fields() const { return fields_; }
   /// Returns the array of a field among samples; null if there is none.
   static const HostTensor* find(const data::Element& samples, const Field& field);
 
  private:
+  void check_fed(const data::Element& samples) const;
   ConstArrayView view(const data::Element& samples, const Field& field) const;
   HostTensor selected(const HostTensor& array, const TensorSpec& entry) const;
 
@@ -60,6 +62,7 @@ class ModelCalls {
   std::string program_;
   CallSize size_;
   std::vector<Field> fields_;
+  std::vector<std::string> fed_;  ///< Names of the fields that an infeed gives.
   std::vector<D2hStream> results_;
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;

@@ -2,6 +2,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,11 @@
 #include "sluice/nn/rts.h"
 #include "sluice/session/options.h"
 #include "sluice/transforms/autodiff.h"
+
+namespace sluice::data {
+class InfeedQueue;
+class OutfeedQueue;
+}  // namespace sluice::data
 
 namespace sluice::train {
 
@@ -240,6 +246,12 @@ struct Options {
   int replicas = 1;
   /// Absent: all for build_training() and inference, final for a TrainingModel.
   std::optional<Output> output = {};
+  /// Gives the fields of each micro-batch (data/feed_queues.h): element t · R + r to replica r. A
+  /// call then takes only the fields that are given once a run. Null: a call takes all fields.
+  std::shared_ptr<data::InfeedQueue> infeed = nullptr;
+  /// Takes the results that `output` names, an element for each entry. They must have equally many
+  /// entries. A call then returns none of them. Null: a call returns all results.
+  std::shared_ptr<data::OutfeedQueue> outfeed = nullptr;
   TensorLocations locations = {};
   IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all
                                  ///< transfers of phases.

@@ -197,6 +197,10 @@ void check_read(const std::vector<Field>& fields, const Training& t) {
     bool read = t.learning_rate && named(*t.learning_rate);
     for (const auto* list : {&t.inputs, &t.fields, &t.eval_fields})
       read = read || std::any_of(list->begin(), list->end(), named);
+    if (t.infeed) {
+      const auto fed = [&](const FeedField& f) { return f.name == field.name; };
+      read = read || std::any_of(t.infeed->fields.begin(), t.infeed->fields.end(), fed);
+    }
     require(read, "pipeline: each input and field must be read by a stage, but '{}' is not",
             field.name);
   }
@@ -230,6 +234,8 @@ Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const Pipelin
   const Options step{.strategy = PipelinedExecution{std::move(named), options.schedule},
                      .accumulate = options.accumulate,
                      .device_iterations = options.device_iterations,
+                     .infeed = options.infeed,
+                     .outfeed = options.outfeed,
                      .locations = options.locations,
                      .io_mode = options.io_mode,
                      .recompute = options.recompute,

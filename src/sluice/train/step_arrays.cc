@@ -18,12 +18,16 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
     const auto found = t.entries.find(s.name);
     return of(s.spec, found == t.entries.end() ? entries : found->second);
   };
-  for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
+  if (!t.infeed) {
+    for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
+  }
   seeds = array({{2}, u32, {}});
   for (const H2dStream& s : t.inputs)
     once.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, t.replicas), s.spec.dtype});
-  for (const D2hStream& s : t.losses) losses.push_back(result(s));
-  for (const D2hStream& s : t.predictions) predictions.push_back(result(s));
+  if (!t.outfeed) {
+    for (const D2hStream& s : t.losses) losses.push_back(result(s));
+    for (const D2hStream& s : t.predictions) predictions.push_back(result(s));
+  }
   if (t.learning_rate)
     learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
 }

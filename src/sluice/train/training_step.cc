@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sluice/data/feed_queues.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phases.h"
 #include "sluice/train/strategies/pipeline.h"
@@ -26,43 +27,71 @@ std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const Optio
   return ir.h2d_stream(spec, rate->field);
 }
 
-// Adds the stream of a result, if it is written.
-void add_result(Ir& ir, const std::string& name, const Tensor& value, const Writing& writing,
-                const Options& options, std::vector<D2hStream>& streams, Training& t) {
-  if (writing.form == Writing::Form::kNone) return;
+// Adds streams for the fields of micro-batches: those of a feed, or their own.
+std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Options& options,
+                                  Training& t) {
+  std::vector<FeedField> fields;
+  for (const auto& [name, input] : graph.fields) fields.push_back({name, input.spec()});
+  if (options.infeed) {
+    t.infeed = ir.infeed("samples", fields, {.prefetch_depth = options.infeed->depth()});
+    return t.infeed->streams;
+  }
+  std::vector<H2dStream> streams;
+  for (const FeedField& field : fields) streams.push_back(ir.h2d_stream(field.spec, field.name));
+  return streams;
+}
+
+// Adds streams for the losses and predictions that are written: those of a feed, or their own.
+void add_results(Ir& ir, const Results& results, const Options& options,
+                 std::vector<D2hStream>& predictions, Training& t) {
   const Output output = options.output.value_or(Output::all());
-  streams.push_back(ir.d2h_stream(spec_of_result(value.spec(), writing, output), name));
-  t.entries[streams.back().name] =
-      entries_of_run(result_form(writing, output), options.accumulate, options.device_iterations);
+  std::vector<FeedField> fields;
+  std::vector<int64_t> entries;
+  const auto add = [&](const auto& result) {
+    if (result.writing.form == Writing::Form::kNone) return false;
+    fields.push_back({result.name, spec_of_result(result.value.spec(), result.writing, output)});
+    entries.push_back(entries_of_run(result_form(result.writing, output), options.accumulate,
+                                     options.device_iterations));
+    return true;
+  };
+  for (const Loss& loss : results.losses) {
+    if (add(loss)) t.loss_weights.push_back(loss.weight);
+  }
+  const size_t losses = fields.size();
+  for (const Prediction& p : results.predictions) add(p);
+  if (options.outfeed) t.outfeed = ir.outfeed("results", fields);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const D2hStream stream =
+        options.outfeed ? t.outfeed->streams[i] : ir.d2h_stream(fields[i].spec, fields[i].name);
+    (i < losses ? t.losses : predictions).push_back(stream);
+    t.entries[stream.name] = entries[i];
+  }
 }
 
 void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
                  const Options& options, const Options& inference, Training& t) {
-  for (const auto& [name, input] : graph.fields)
-    t.fields.push_back(ir.h2d_stream(input.spec(), name));
+  t.fields = add_fields(ir, graph, options, t);
   for (const auto& [name, input] : graph.inputs) {
     if (!t.learning_rate || t.learning_rate->name != name)
       t.inputs.push_back(ir.h2d_stream(input.spec(), name));
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
-  for (const Loss& loss : graph.results.losses) {
-    add_result(ir, loss.name, loss.value, loss.writing, options, t.losses, t);
-    if (loss.writing.form != Writing::Form::kNone) t.loss_weights.push_back(loss.weight);
-  }
-  for (const Prediction& p : graph.results.predictions)
-    add_result(ir, p.name, p.value, p.writing, options, t.predictions, t);
+  add_results(ir, graph.results, options, t.predictions, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
   }
+  Results evaluated;
   for (const Prediction& p : eval.results.predictions) {
     const auto named = [&](const auto& other) { return other.name == p.name; };
     const Results& trained = graph.results;
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
-    add_result(ir, taken ? "eval_" + p.name : p.name, p.value, {}, inference, t.eval_predictions,
-               t);
+    evaluated.predictions.push_back({taken ? "eval_" + p.name : p.name, p.value, p.writing});
   }
+  Options arrays = inference;
+  arrays.outfeed = nullptr;
+  add_results(ir, evaluated, arrays, t.eval_predictions, t);
 }
 
 std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factories) {
@@ -145,15 +174,14 @@ void check_replicas(const Options& options, const Ir& ir) {
 
 void check_output(const Options& options, const char* program) {
   if (!options.output || options.output->mode != Output::Mode::kEvery) return;
+  require(!options.outfeed,
+          "{}: the output must be all, final or sum with an outfeed, got every; a program writes "
+          "the results of each update",
+          program);
   const int64_t period = options.output->period;
   require(period >= 1 && options.device_iterations % period == 0,
           "{}: the period of the output must be a divisor of device_iterations {}, got {}", program,
           options.device_iterations, period);
-}
-
-bool keeps_results(const Options& options) {
-  const Output output = options.output.value_or(Output::all());
-  return output.mode == Output::Mode::kFinal || output.mode == Output::Mode::kSum;
 }
 
 // Evaluation beside training runs on the stages of the training.
@@ -204,16 +232,9 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           "training: No variables to optimize; the network must have a weight that the optimizer "
           "trains, got {} weights",
           graph.factories.select(graph.graph.args(), nn::Role::kWeight).keys_flat().size());
-  const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  for (Prediction& p : eval.results.predictions) p.writing = {};
   check_variables(graph, eval);
-  const auto each = [](const auto& result) { return result.writing.form == Writing::Form::kEach; };
-  require(
-      !is_phased ||
-          (!keeps_results(options) &&
-           std::all_of(graph.results.losses.begin(), graph.results.losses.end(), each) &&
-           std::all_of(graph.results.predictions.begin(), graph.results.predictions.end(), each)),
-      "training: phases must write the results of each micro-batch; use another strategy for "
-      "sums and last results");
   require(
       !is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.device_iterations == 1),
       "training: phases must have fields of micro-batches only and device_iterations 1; use "
@@ -250,15 +271,13 @@ Training build_inference(Ir ir, const Network& network, const Options& options) 
   check_inference(options);
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   Training t;
-  for (const auto& [name, input] : eval.fields)
-    t.eval_fields.push_back(ir.h2d_stream(input.spec(), name));
+  t.eval_fields = add_fields(ir, eval, options, t);
   for (const auto& [name, input] : eval.inputs)
     t.inputs.push_back(ir.h2d_stream(input.spec(), name));
-  for (const Prediction& p : eval.results.predictions) {
+  for (const Prediction& p : eval.results.predictions)
     require(p.writing.form != Writing::Form::kNone,
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
-    add_result(ir, p.name, p.value, p.writing, options, t.eval_predictions, t);
-  }
+  add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions, t);
   const Strategy strategy = options.strategy.value_or(default_strategy(eval));
   check_rates(options, strategy);
   build_pipelined_eval(ir, eval, options, strategy, t);

@@ -37,6 +37,10 @@ struct GradientReductions {
 /// updates, in order of micro-batches. It returns as many entries of each loss and prediction, or
 /// one for each update of those that are summed (Writing).
 struct Training {
+  /// The feed of `fields`, or of `eval_fields` without training, if Options::infeed is given.
+  std::optional<Infeed> infeed;
+  /// The feed of the losses and predictions, if Options::outfeed is given.
+  std::optional<Outfeed> outfeed;
   std::vector<H2dStream> fields;       ///< Fields that training reads, in the network's order.
   std::vector<H2dStream> eval_fields;  ///< Fields that evaluation reads.
   std::vector<H2dStream> inputs;       ///< Fields with Field::once, which have one entry for each
@@ -76,7 +80,10 @@ struct Training {
 /// weight.
 ///
 /// `inference` has the options of "eval": `device_iterations` micro-batches a run, `output`, and a
-/// `strategy` on the stages of the training. Its options of gradients and updates have no meaning.
+/// `strategy` on the stages of the training. Its feeds and its options of gradients and updates
+/// have no meaning.
+///
+/// The caller binds `infeed` and `outfeed` to the queues of the options, or to others.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const Options& options, const Options& inference = {});
 

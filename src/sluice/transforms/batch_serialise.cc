@@ -285,10 +285,8 @@ class Serialiser {
       const auto at = std::find(outputs.begin(), outputs.end(), t) - outputs.begin();
       return made[static_cast<size_t>(at)];
     };
-    for (size_t i = 0; i < updates_.size(); ++i) {
-      const BatchUpdate& u = updates_[i];
-      ops::scaled_add_(state.updated[i], result(u.value), u.keep, u.take);
-    }
+    for (size_t i = 0; i < updates_.size(); ++i)
+      updates_[i].apply(state.updated[i], result(updates_[i].value));
     Tensors values;
     for (const Store& s : stores_) {
       if (const Tensor* t = find(given, s.tensor)) {

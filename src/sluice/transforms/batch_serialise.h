@@ -47,13 +47,13 @@ struct BatchHandle {
 
 using LoadHandle = std::variant<H2dStream, BatchHandle>;
 
-/// The update variable = keep·variable + take·value of a variable that all micro-batches share.
+/// The update of a variable that all micro-batches share.
 struct BatchUpdate {
   Tensor value = {};      ///< An output of the graph.
   std::string name = {};  ///< Name of the variable's input.
   TensorSpec spec = {};   ///< Spec of the variable.
-  double keep = 1;
-  double take = 1;
+  /// Adds the ops that update the variable by the value of a micro-batch.
+  std::function<void(const Tensor& variable, const Tensor& value)> apply = nullptr;
 };
 
 struct BatchSerialiseOptions {

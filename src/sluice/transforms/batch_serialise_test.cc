@@ -4,6 +4,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/random.h"
+#include "sluice/ops/updates.h"
 #include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/gradient_check.h"
 #include "sluice/transforms/recompute.h"
@@ -263,11 +264,14 @@ TEST(BatchSerialise, UpdatesAVariableOnceForEachMicroBatchInEveryMode) {
           "other", [](Graph&, Tensor x) { return x * 3.0; }, NamedInput{"x", kX});
       const H2dStream in = ir.h2d_stream(kX, "in");
       const Tensor y = doubles.outputs()[0];
+      const auto average = [](const Tensor& running, const Tensor& value) {
+        ops::scaled_add_(running, value, 0.5, 0.25);
+      };
       const BatchSerialised phase = batch_serialise(
           doubles, {.steps = steps,
                     .loads = {{doubles.inputs()[0], in}},
                     .updates = {{.value = other.outputs()[0], .name = "ignored", .spec = kX},
-                                {.value = y, .name = "r", .spec = kX, .keep = 0.5, .take = 0.25}},
+                                {.value = y, .name = "r", .spec = kX, .apply = average}},
                     .io_mode = mode});
       Graph& g = ir.graph(phase.graph);
       ASSERT_EQ(phase.updated.size(), 1u);

@@ -50,7 +50,7 @@ std::vector<size_t> InfeedQueue::places_in(const FeedLayout& layout) const {
   }
   require(is_right,
           "InfeedQueue: feed '{}' must have the fields of the dataset ({}), got ({}); make it with "
-          "ir.infeed(name, queue.fields())",
+          "ir.infeed(name, queue.fields()), or map the dataset to its fields",
           layout.name, to_text(fields_), to_text(layout.fields));
   return places;
 }

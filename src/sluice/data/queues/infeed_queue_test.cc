@@ -122,51 +122,6 @@ TEST(InfeedQueue, AnErrorArrivesOnce) {
         "InfeedQueue: element 2 must be () float32 like the first one, got (2,) float32");
 }
 
-TEST(InfeedBenchmark, CountsElementsAndBytes) {
-  InfeedQueue queue(from_tensors({test::filled({8, 4, 4}, 1), test::filled({8}, 2)}).repeat(),
-                    {.prefetch_depth = 2});
-  for (int time = 0; time < 2; ++time) {
-    const BenchmarkResult result = infeed_benchmark(queue, {.epochs = 3, .elements = 100});
-    EXPECT_EQ(result.requested, 300);
-    EXPECT_EQ(result.produced, 300);
-    ASSERT_EQ(result.epochs.size(), 3U);
-    for (const BenchmarkEpoch& epoch : result.epochs) {
-      EXPECT_EQ(epoch.elements_processed, 100);
-      EXPECT_EQ(epoch.total_bytes_processed, 100 * (64 + 4));
-      EXPECT_GT(epoch.bandwidth, 0);
-    }
-  }
-}
-
-TEST(InfeedBenchmark, ReportsDataThatIsShort) {
-  InfeedQueue queue(test::count_to(7));
-  const BenchmarkResult result = infeed_benchmark(queue, {.epochs = 2, .elements = 5});
-  EXPECT_EQ(result.requested, 10);
-  EXPECT_EQ(result.produced, 7);
-  EXPECT_EQ(result.epochs[1].elements_processed, 2);
-}
-
-TEST(InfeedBenchmark, Refusals) {
-  InfeedQueue queue(test::count_to(7));
-  InfeedQueue failing(test::count_to(7).map([](Element e) {
-    if (e.arrays[0].as<float>()[0] == 4) fail(ErrorKind::kBadFile, "four");
-    return e;
-  }));
-  expect_refused({
-      {"epochs", [&] { infeed_benchmark(queue, {.epochs = 0}); },
-       "infeed_benchmark: epochs must be in [1, 1000000], got 0"},
-      {"copy", [&] { infeed_benchmark(queue, {.copy = false}); },
-       "infeed_benchmark: copy must be true"},
-      {"error", [&] { infeed_benchmark(failing, {.elements = 7}); }, "map computed element 4",
-       ErrorKind::kBadFile},
-  });
-  EXPECT_EQ(infeed_benchmark(failing, {.elements = 4}).produced, 4);
-  queue.open({.name = "x", .fields = queue.fields()});
-  expect_refused({{"used", [&] { infeed_benchmark(queue); },
-                   "one feed must use the queue at a time, got feed 'infeed_benchmark' beside "
-                   "feed 'x'"}});
-}
-
 TEST(OutfeedQueue, RefusesANegativeDepth) {
   expect_refused({{"depth", [] { const OutfeedQueue queue({.depth = -1}); },
                    "OutfeedQueue: depth must be at least 0, got -1"}});

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/data/feed_queues.h"
+#include "sluice/data/test_elements.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/ops/ops.h"
 
@@ -94,6 +96,52 @@ TEST(Throughput, Refusals) {
        },
        "restore: variable 'w': the array must be (3,) float32, got (2,) float32"},
   });
+}
+
+TEST(InfeedBenchmark, CountsElementsAndBytes) {
+  data::InfeedQueue queue(
+      data::from_tensors({data::test::filled({8, 4, 4}, 1), data::test::filled({8}, 2)}).repeat(),
+      {.prefetch_depth = 2});
+  for (int time = 0; time < 2; ++time) {
+    const data::BenchmarkResult result = infeed_benchmark(queue, {.epochs = 3, .elements = 100});
+    EXPECT_EQ(result.requested, 300);
+    EXPECT_EQ(result.produced, 300);
+    ASSERT_EQ(result.epochs.size(), 3U);
+    for (const data::BenchmarkEpoch& epoch : result.epochs) {
+      EXPECT_EQ(epoch.elements_processed, 100);
+      EXPECT_EQ(epoch.total_bytes_processed, 100 * (64 + 4));
+      EXPECT_GT(epoch.bandwidth, 0);
+    }
+  }
+}
+
+TEST(InfeedBenchmark, ReportsDataThatIsShort) {
+  data::InfeedQueue queue(data::test::count_to(7));
+  const data::BenchmarkResult result = infeed_benchmark(queue, {.epochs = 2, .elements = 5});
+  EXPECT_EQ(result.requested, 10);
+  EXPECT_EQ(result.produced, 7);
+  EXPECT_EQ(result.epochs[1].elements_processed, 2);
+}
+
+TEST(InfeedBenchmark, Refusals) {
+  data::InfeedQueue queue(data::test::count_to(7));
+  data::InfeedQueue failing(data::test::count_to(7).map([](data::Element e) {
+    if (e.arrays[0].as<float>()[0] == 4) fail(ErrorKind::kBadFile, "four");
+    return e;
+  }));
+  expect_refused({
+      {"epochs", [&] { infeed_benchmark(queue, {.epochs = 0}); },
+       "infeed_benchmark: epochs must be in [1, 1000000], got 0"},
+      {"copy", [&] { infeed_benchmark(queue, {.copy = false}); },
+       "infeed_benchmark: copy must be true"},
+      {"error", [&] { infeed_benchmark(failing, {.elements = 7}); }, "map computed element 4",
+       ErrorKind::kBadFile},
+  });
+  EXPECT_EQ(infeed_benchmark(failing, {.elements = 4}).produced, 4);
+  queue.open({.name = "x", .fields = queue.fields()});
+  expect_refused({{"used", [&] { infeed_benchmark(queue); },
+                   "one feed must use the queue at a time, got feed 'infeed_benchmark' beside "
+                   "feed 'x'"}});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/call.h"
+#include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline.h"
 #include "sluice/train/strategies/step_variables.h"
 
@@ -37,7 +38,7 @@ class DevicePhases {
       variables_.update_running(main_, cut_.blocks[b], runs, weights);
     }
     variables_.average_running();
-    for (const MicroBatch& run : runs) store_results(main_, network_, training_, run);
+    store_results(runs);
     for (size_t b = cut_.blocks.size(); b-- > 0;) {
       if (gradients_[b]) visit_backward(b, runs);
     }
@@ -50,6 +51,20 @@ class DevicePhases {
   const StepVariables& variables() const { return variables_; }
 
  private:
+  void store_results(const std::vector<MicroBatch>& runs) {
+    const std::vector<WrittenResult> results =
+        written_results(network_.results, training_.losses, training_.predictions,
+                        options_.output.value_or(Output::all()));
+    KeptResults kept;
+    kept.add(main_, results);
+    for (const MicroBatch& run : runs) {
+      for (const WrittenResult& r : results) {
+        if (!kept.put(r.stream.name, run[r.value])) main_.host_store(r.stream, run[r.value]);
+      }
+    }
+    kept.store(main_, results);
+  }
+
   // All micro-batches add their gradients to accumulators. Then weights are updated if no other
   // phase reads them and no norm is needed.
   void visit_backward(size_t b, std::vector<MicroBatch>& runs) {

@@ -35,19 +35,52 @@ TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const
   return spec;
 }
 
+std::vector<WrittenResult> written_results(const Results& results,
+                                           const std::vector<D2hStream>& losses,
+                                           const std::vector<D2hStream>& predictions,
+                                           const Output& output) {
+  std::vector<WrittenResult> written;
+  const auto add = [&](const auto& list, const std::vector<D2hStream>& streams) {
+    auto stream = streams.begin();
+    for (const auto& result : list) {
+      if (result.writing.form != Writing::Form::kNone)
+        written.push_back({result.value, *stream++, result_form(result.writing, output)});
+    }
+  };
+  add(results.losses, losses);
+  add(results.predictions, predictions);
+  return written;
+}
+
+void KeptResults::add(Graph& graph, const std::vector<WrittenResult>& results) {
+  for (const WrittenResult& r : results) {
+    if (r.form != ResultForm::kEach) add(graph, r.stream, r.form);
+  }
+}
+
+void KeptResults::store(Graph& graph, const std::vector<WrittenResult>& results) const {
+  for (const WrittenResult& r : results) {
+    if (const Tensor kept = find(r.stream.name); kept.valid()) graph.host_store(r.stream, kept);
+  }
+}
+
 void KeptResults::add(Graph& graph, const D2hStream& stream, ResultForm form) {
   const char* const prefix = form == ResultForm::kRunLast ? "last." : "sum.";
   set(stream.name, zeros(graph, stream.spec, prefix + stream.name), form);
 }
 
-// Updates read their operands as float32.
 bool KeptResults::put(const std::string& name, const Tensor& value) const {
   const auto found = kept_.find(name);
   if (found == kept_.end()) return false;
-  const auto& [kept, form] = found->second;
+  update(found->second.tensor, found->second.form, value);
+  return true;
+}
+
+// Updates read their operands as float32.
+void KeptResults::update(const Tensor& kept, ResultForm form, const Tensor& value) {
   if (form == ResultForm::kRunLast) {
     ops::copy_var_update_(kept, value);
-    return true;
+    return;
   }
   const bool exact = kept.dtype() == f32 && is_float(value.dtype());
   const Tensor added = exact ? value : ops::cast(value, kept.dtype());
@@ -56,7 +89,6 @@ bool KeptResults::put(const std::string& name, const Tensor& value) const {
   } else {
     ops::add_(kept, added);
   }
-  return true;
 }
 
 Tensor KeptResults::find(const std::string& name) const {

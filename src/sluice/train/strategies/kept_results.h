@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sluice/train/network.h"
 #include "sluice/train/options.h"
@@ -25,17 +26,36 @@ int64_t entries_of_run(ResultForm form, int64_t accumulate, int64_t device_itera
 /// Returns the spec of its stream.
 TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const Output& output);
 
+/// A result that a program writes.
+struct WrittenResult {
+  Tensor value;  ///< Tensor of the network.
+  D2hStream stream;
+  ResultForm form = ResultForm::kEach;
+};
+
+/// Returns the written losses, then the written predictions. The lists have their streams.
+std::vector<WrittenResult> written_results(const Results& results,
+                                           const std::vector<D2hStream>& losses,
+                                           const std::vector<D2hStream>& predictions,
+                                           const Output& output);
+
 /// Results that are kept on the device and written once for each update or run: tensors of one
 /// graph, by name of the stream.
 class KeptResults {
  public:
   /// Adds the tensor of a result to `graph`, zeros of its stream's spec.
   void add(Graph& graph, const D2hStream& stream, ResultForm form);
+  /// Adds the tensors of all results but those of form kEach.
+  void add(Graph& graph, const std::vector<WrittenResult>& results);
   /// Makes the tensor `t` of another graph stand for a result there.
   void set(const std::string& name, const Tensor& t, ResultForm form) { kept_[name] = {t, form}; }
   /// Adds the result of a micro-batch to its sum, or replaces the last one by it. Returns false if
   /// the result is not kept.
   bool put(const std::string& name, const Tensor& value) const;
+  /// Adds `value` to the sum `kept`, or replaces the last result `kept` by it.
+  static void update(const Tensor& kept, ResultForm form, const Tensor& value);
+  /// Writes the results that are kept.
+  void store(Graph& graph, const std::vector<WrittenResult>& results) const;
   /// Returns the tensor of a result; invalid if it is not kept.
   Tensor find(const std::string& name) const;
 

@@ -52,9 +52,11 @@ PhasedLayer::PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer,
   backward_ = std::move(graphs.backward);
   borrowed_ = std::move(graphs.borrowed);
   lent_ = std::move(graphs.lent);
+  results_ = std::move(graphs.results);
   tied_ = std::move(graphs.tied);
   rules_ = std::move(graphs.rules);
   SLUICE_CHECK(tied_ != nullptr || (borrowed_.empty() && lent_.empty()));
+  SLUICE_CHECK(options_.rows == 1 || results_.empty());
   const nn::GraphWithNamedArgs& any = forward_ ? *forward_ : *backward_;
   const bool joint_weights = !forward_ && any.args().contains("fwd");
   make_updates(any.graph().ir(),
@@ -312,7 +314,8 @@ RowLoop PhasedLayer::forward_loop() const {
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "run"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors&) {
-    const nn::NamedTensors whole = whole_weights(g, row, loaded);
+    nn::NamedTensors whole = whole_weights(g, row, loaded);
+    whole.update(results_);
     forward_phase_->graph.bind(whole).call(&g, index(g, row));
     average_running(g, whole);
     return Tensors{};
@@ -437,7 +440,8 @@ Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, co
 
 nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
                                         const nn::NamedTensors& loaded) {
-  const nn::NamedTensors whole = whole_weights(graph, row, loaded);
+  nn::NamedTensors whole = whole_weights(graph, row, loaded);
+  if (!forward_) whole.update(results_);
   const nn::NamedTensors zeros = grad_factories_.init_zero(graph);
   nn::NamedTensors given;
   if (forward_) {

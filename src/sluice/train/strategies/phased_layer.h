@@ -73,6 +73,9 @@ struct LayerGraphs {
   std::vector<Tied> borrowed = {};
   /// Weights that other layers borrow.
   std::vector<Tied> lent = {};
+  /// Tensors of the entry graph that the phase which runs forward updates, by the names of the
+  /// updates (BatchUpdate); for layers of one row.
+  nn::NamedTensors results = {};
   std::shared_ptr<TiedWeights> tied = nullptr;  ///< Required with `borrowed` or `lent`.
   /// Rules by key; a weight without one is not updated. Absent: the optimizer decides by key, and
   /// gradients are averaged over replicas in the weights' dtypes.
@@ -216,6 +219,7 @@ class PhasedLayer {
   std::optional<nn::GraphWithNamedArgs> backward_;
   std::vector<LayerGraphs::Tied> borrowed_;
   std::vector<LayerGraphs::Tied> lent_;
+  nn::NamedTensors results_;
   std::shared_ptr<TiedWeights> tied_;
   std::optional<WeightRules> rules_;
   std::vector<Update> updates_;

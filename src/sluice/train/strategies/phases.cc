@@ -9,6 +9,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/updates.h"
 #include "sluice/train/strategies/device_phases.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
@@ -32,7 +33,9 @@ class Phases {
         main_(ir_.entry_graph("train")),
         cut_(cut(network, SeedOps::kApart)),
         gradients_(differentiate(network, cut_, weight_rules, WeightGradients::kAccumulate)),
-        grouping_(group_blocks(network, cut_, gradients_, weight_rules)) {
+        grouping_(group_blocks(network, cut_, gradients_, weight_rules)),
+        results_(written_results(network.results, training.losses, training.predictions,
+                                 options.output.value_or(Output::all()))) {
     trained_weights(weight_rules, cut_, gradients_);  // Refuses weights without a gradient.
     recompute(cut_, options.recompute, gradients_);
     // The norm of all gradients and offloaded gradients require updates of their own.
@@ -44,7 +47,8 @@ class Phases {
 
   void build() {
     find_readers();
-    std::optional<nn::BatchSerialResult> seeds;
+    kept_.add(main_, results_);
+    std::optional<nn::BoundGraph> seeds;
     if (cut_.seeds) seeds = serialise_seeds();
     tied_->find = [this](Graph& graph, const std::string& path) {
       return find_weight(groups_, graph, path, training_.variables);
@@ -53,7 +57,7 @@ class Phases {
     for (PhasedGroup& group : groups_) make_variables(group);
     make_other_variables();
     const Graph::IoScope scope(main_, options_.io_mode);
-    if (seeds) seeds->graph.call(&main_, 0);
+    if (seeds) seeds->call(&main_, 0);
     UpdateArguments arguments = step_sizes();
     for (const PhasedGroup& g : groups_) {
       if (g.layer.has_forward()) g.layer.forward_phases(main_);
@@ -66,6 +70,7 @@ class Phases {
     for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
       if (g->layer.updates_apart()) g->layer.update_phases(main_, arguments);
     }
+    kept_.store(main_, results_);
   }
 
   void build_eval(const NetworkGraph& eval, const Options& inference);
@@ -135,17 +140,16 @@ class Phases {
 
   UpdateArguments step_sizes();
   Tensor norm() const;
-  nn::BatchSerialResult serialise_seeds();
+  nn::BoundGraph serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
-  void connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
-                     nn::BatchSerialiseOptions& o);
-  void connect_separate(const BlockGroup& group, const LayerGraphs& graphs,
-                        nn::BatchSerialiseOptions& o);
+  void connect_joint(const BlockGroup& group, LayerGraphs& graphs, nn::BatchSerialiseOptions& o);
+  void connect_separate(const BlockGroup& group, LayerGraphs& graphs, nn::BatchSerialiseOptions& o);
   nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
   LayerGraphs joint_graphs(size_t b) const;
   LayerGraphs separate_graphs(size_t b) const;
   void load_inputs(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
-  void store_results(const std::vector<BlockValue>& outputs, nn::BatchSerialiseOptions& o) const;
+  nn::NamedTensors store_results(const std::vector<BlockValue>& outputs, const std::string& prefix,
+                                 nn::BatchSerialiseOptions& o) const;
   void store_gradients(const BlockGroup& group, const Tensors& outputs,
                        nn::BatchSerialiseOptions& o);
   void make_variables(PhasedGroup& group);
@@ -164,6 +168,8 @@ class Phases {
   Cut cut_;
   std::vector<std::optional<BlockGradient>> gradients_;
   Grouping grouping_;
+  std::vector<WrittenResult> results_;
+  KeptResults kept_;
   Updates updates_ = Updates::kInBackward;
   nn::GradScale scale_ = nn::GradScale::kNone;
   std::vector<PhasedGroup> groups_;
@@ -207,15 +213,15 @@ Tensor Phases::norm() const {
 }
 
 // A row of a buffer holds the seeds of one block.
-nn::BatchSerialResult Phases::serialise_seeds() {
+nn::BoundGraph Phases::serialise_seeds() {
   nn::BatchSerialiseOptions o = serial_options();
   o.loads.emplace_back(cut_.seeds->inputs[0].part, *training_.seed);
   for (const BlockValue& v : cut_.seeds->outputs)
     o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
-  store_results(cut_.seeds->outputs, o);
+  const nn::NamedTensors kept = store_results(cut_.seeds->outputs, "", o);
   nn::BatchSerialResult phase = nn::batch_serialise(cut_.seeds->graph, o);
   if (training_.note.empty()) training_.note = phase.note;
-  return phase;
+  return phase.graph.bind(kept);
 }
 
 // Weights and running variables have one key in all rows: their name in the block, or else their
@@ -337,19 +343,31 @@ void Phases::load_inputs(const BlockGroup& group, const Tensors& inputs,
   }
 }
 
-void Phases::store_results(const std::vector<BlockValue>& outputs,
-                           nn::BatchSerialiseOptions& o) const {
-  const Results& results = network_.results;
+// Stores the results of each micro-batch, or lets them update those that are kept. Returns the
+// latter by the names of the updates, which get the prefix.
+nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
+                                       const std::string& prefix,
+                                       nn::BatchSerialiseOptions& o) const {
+  nn::NamedTensors kept;
   for (const BlockValue& v : outputs) {
-    for (size_t i = 0; i < results.losses.size(); ++i) {
-      if (results.losses[i].value == v.whole)
-        o.store_streams.emplace_back(v.part, training_.losses[i]);
-    }
-    for (size_t i = 0; i < results.predictions.size(); ++i) {
-      if (results.predictions[i].value == v.whole)
-        o.store_streams.emplace_back(v.part, training_.predictions[i]);
+    for (size_t i = 0; i < results_.size(); ++i) {
+      const auto& [value, stream, form] = results_[i];
+      if (value != v.whole) continue;
+      if (form == ResultForm::kEach) {
+        o.store_streams.emplace_back(v.part, stream);
+        continue;
+      }
+      const std::string name = fmt::format("__result{}", i);
+      o.updates.push_back({.value = v.part,
+                           .name = prefix + name,
+                           .spec = stream.spec,
+                           .apply = [form = form](const Tensor& result, const Tensor& own) {
+                             KeptResults::update(result, form, own);
+                           }});
+      kept.merge(name, kept_.find(stream.name));
     }
   }
+  return kept;
 }
 
 // `outputs` are the gradients of the block's gradient graph.
@@ -367,7 +385,7 @@ void Phases::store_gradients(const BlockGroup& group, const Tensors& outputs,
 }
 
 // The lists for a graph that runs the block forward and backward.
-void Phases::connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
+void Phases::connect_joint(const BlockGroup& group, LayerGraphs& graphs,
                            nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);
   const Tensors inputs = graphs.backward->graph().inputs();
@@ -379,18 +397,18 @@ void Phases::connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
   std::vector<BlockValue> results;
   for (size_t i = 0; i < own.outputs.size(); ++i)
     results.push_back({own.outputs[i].whole, outputs[i]});
-  store_results(results, o);
+  graphs.results = store_results(results, "fwd.", o);
   store_gradients(group, Tensors(at(outputs, own.outputs.size()), outputs.end()), o);
 }
 
 // The lists for a forward graph and its gradient graph, if there is one.
-void Phases::connect_separate(const BlockGroup& group, const LayerGraphs& graphs,
+void Phases::connect_separate(const BlockGroup& group, LayerGraphs& graphs,
                               nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);
   Tensors inputs;
   for (const BlockValue& v : own.inputs) inputs.push_back(v.part);
   load_inputs(group, inputs, o);
-  store_results(own.outputs, o);
+  graphs.results = store_results(own.outputs, "", o);
   for (const BlockValue& v : own.outputs) {
     if (readers_.contains(v.whole.id()))
       o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
@@ -414,8 +432,9 @@ void Phases::add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialise
     nn::BatchUpdate update{.value = u.value.part,
                            .name = key_of(b, u.key),
                            .spec = u.spec,
-                           .keep = u.rule.keep,
-                           .take = u.rule.take};
+                           .apply = [rule = u.rule](const Tensor& variable, const Tensor& value) {
+                             ops::scaled_add_(variable, value, rule.keep, rule.take);
+                           }};
     if (!graphs.forward) {
       const auto at = std::find_if(outputs.begin(), outputs.end(),
                                    [&](const BlockValue& v) { return v.whole == u.value.whole; });
@@ -503,26 +522,22 @@ void Phases::make_other_variables() {
 void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   Graph& main = main_.ir().entry_graph("eval");
   const Graph::IoScope scope(main, options_.io_mode);
-  const ResultForm form = result_form({}, inference.output.value_or(Output::all()));
+  const std::vector<WrittenResult> results = written_results(
+      eval.results, {}, training_.eval_predictions, inference.output.value_or(Output::all()));
   KeptResults kept;
-  if (form != ResultForm::kEach) {
-    for (const D2hStream& stream : training_.eval_predictions) kept.add(main, stream, form);
-  }
+  kept.add(main, results);
   const size_t first = main.ops().size();
   std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
   emit_evaluation(groups_, eval, training_.variables, main, values);
-  for (size_t i = 0; i < eval.results.predictions.size(); ++i) {
-    const D2hStream& stream = training_.eval_predictions[i];
-    const Tensor& value = values.at(eval.results.predictions[i].value.id());
-    if (!kept.put(stream.name, value)) main.host_store(stream, value);
+  for (const WrittenResult& r : results) {
+    const Tensor& value = values.at(r.value.id());
+    if (!kept.put(r.stream.name, value)) main.host_store(r.stream, value);
   }
   if (inference.device_iterations > 1)
     transforms::repeat_last_ops(main, first, inference.device_iterations);
-  for (const D2hStream& stream : training_.eval_predictions) {
-    if (const Tensor t = kept.find(stream.name); t.valid()) main.host_store(stream, t);
-  }
+  kept.store(main, results);
 }
 
 }  // namespace

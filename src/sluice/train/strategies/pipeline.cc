@@ -299,55 +299,39 @@ class Pipeline {
       batch.forward(b, variables_.visit(g, weights));
       variables_.update_running(g, block(b), {&batch, 1}, weights);
     }
-    each_written([&](const Written& result) {
-      if (result.stage == s && !place.kept.put(result.stream.name, batch[result.value]))
+    each_written([&](const WrittenResult& result, size_t stage) {
+      if (stage == s && !place.kept.put(result.stream.name, batch[result.value]))
         g.host_store(result.stream, batch[result.value]);
     });
   }
 
-  struct Written {
-    const Tensor& value;
-    const D2hStream& stream;
-    ResultForm form;
-    size_t stage;  // The stage that makes it.
-  };
-
-  // Calls use(Written) for each result that is written.
+  // Calls use(result, stage) for each result that is written; the stage makes it.
   template <typename Use>
   void each_written(const Use& use) const {
-    const auto call = [&](const auto& results, const std::vector<D2hStream>& streams) {
-      auto stream = streams.begin();
-      for (const auto& result : results) {
-        const Writing writing = beside_ ? Writing() : result.writing;
-        if (writing.form == Writing::Form::kNone) continue;
-        const D2hStream& own = *stream++;
-        const auto makes = [&](size_t b) { return block(b).output(result.value).valid(); };
-        const auto maker = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
-          return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
-        });
-        if (maker == stages_.end()) continue;
-        use(Written{result.value, own, result_form(writing, output_),
-                    static_cast<size_t>(maker - stages_.begin())});
-      }
-    };
-    call(network_.results.losses, training_.losses);
-    call(network_.results.predictions,
-         trains_ ? training_.predictions : training_.eval_predictions);
+    const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
+    for (const WrittenResult& result :
+         written_results(network_.results, training_.losses, predictions, output_)) {
+      const auto makes = [&](size_t b) { return block(b).output(result.value).valid(); };
+      const auto maker = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
+        return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
+      });
+      if (maker != stages_.end()) use(result, static_cast<size_t>(maker - stages_.begin()));
+    }
   }
 
   // Adds the tensors of results that are kept, on the devices of the stages that make these.
   void make_kept(Place& place, ResultForm form) {
-    each_written([&](const Written& result) {
+    each_written([&](const WrittenResult& result, size_t stage) {
       if (result.form != form) return;
-      const DeviceScope on(main_, stages_[result.stage].device);
+      const DeviceScope on(main_, stages_[stage].device);
       place.kept.add(main_, result.stream, form);
     });
   }
 
   void store_kept(const Place& place, ResultForm form) {
-    each_written([&](const Written& result) {
+    each_written([&](const WrittenResult& result, size_t stage) {
       if (result.form != form) return;
-      const DeviceScope on(main_, stages_[result.stage].device);
+      const DeviceScope on(main_, stages_[stage].device);
       main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
   }

@@ -25,15 +25,6 @@ MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
   return values;
 }
 
-void store_results(Graph& graph, const NetworkGraph& network, const Training& training,
-                   const MicroBatch& run) {
-  const Results& results = network.results;
-  for (size_t i = 0; i < results.losses.size(); ++i)
-    graph.host_store(training.losses[i], run[results.losses[i].value]);
-  for (size_t i = 0; i < results.predictions.size(); ++i)
-    graph.host_store(training.predictions[i], run[results.predictions[i].value]);
-}
-
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
   const builtin::InitOptions init{.shape = spec.shape, .dtype = spec.dtype};
   return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];

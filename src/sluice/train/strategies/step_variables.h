@@ -115,9 +115,6 @@ class Accumulators {
 /// Adds loads of the next entries of all fields and of the seed to a graph.
 MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
                                   const Training& training);
-/// Adds stores of the losses and predictions of a micro-batch.
-void store_results(Graph& graph, const NetworkGraph& network, const Training& training,
-                   const MicroBatch& run);
 
 /// Adds a tensor of zeros to a graph.
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name);

@@ -1,0 +1,405 @@
+// Training on queues has the bits of training on arrays, in every strategy.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/data/feed_queues.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/exe/executable.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/activations.h"
+#include "sluice/ops/losses.h"
+#include "sluice/train/fit.h"
+#include "sluice/train/model.h"
+#include "sluice/train/pipeline.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kBatch = 2, kFeatures = 6, kClasses = 3;
+
+// Three blocks. The first one reads the input and draws, the last one reads the labels.
+class Net : public nn::Module {
+ public:
+  Results build(nn::Builder& b, const Inputs& in) const {
+    Tensor x = ops::gelu(hidden_(b, in["input"]));
+    if (!in.seed().empty()) x = b.inlined("dropout", nn::Dropout(0.25), x, in.seed()[0]);
+    x = out_(b, ops::gelu(middle_(b, x)));
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
+    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+  }
+
+ private:
+  nn::Child<nn::Linear> hidden_{*this, "hidden", 8};
+  nn::Child<nn::Linear> middle_{*this, "middle", 8};
+  nn::Child<nn::Linear> out_{*this, "out", kClasses};
+};
+
+Network network() {
+  return {Net(),
+          {{.name = "input", .spec = f32_spec({kBatch, kFeatures})},
+           {.name = "labels", .spec = i32_spec({kBatch})}}};
+}
+
+data::Element samples(int64_t n, int64_t first = 0) {
+  HostTensor x(f32_spec({n, kFeatures})), labels(i32_spec({n}));
+  auto next = static_cast<float>(first * kFeatures);
+  for (float& v : x.as<float>()) v = std::sin(next += 1);
+  for (int64_t i = 0; i < n; ++i)
+    labels.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % kClasses);
+  return {{"input", std::move(x)}, {"labels", std::move(labels)}};
+}
+
+// A queue of `n` micro-batches.
+std::shared_ptr<data::InfeedQueue> queue(int64_t n, int depth = 3) {
+  const data::Element all = samples(n * kBatch);
+  return std::make_shared<data::InfeedQueue>(
+      data::from_tensors({{"input", all["input"]}, {"labels", all["labels"]}}).batch(kBatch),
+      data::InfeedQueueOptions{.prefetch_depth = depth});
+}
+
+Options with(Options options) {
+  options.session = {.device = cpu_device({.threads = 1}),
+                     .more_devices = {cpu_device({.threads = 1}), cpu_device({.threads = 1})},
+                     .feed_deadline = 60};
+  options.learning_rate = 0.1;
+  options.seed = 3;
+  return options;
+}
+
+struct Form {
+  const char* name;
+  Options options;
+};
+
+// Every strategy, schedule and io mode. Three updates of N micro-batches a call, but one in phases.
+std::vector<Form> forms(int64_t accumulate, int replicas) {
+  const Stage last("dropout", "middle", "out");
+  const auto form = [&](Strategy strategy, const TensorLocations& locations = {},
+                        IoMode mode = IoMode::kIo) {
+    const bool phases = std::holds_alternative<PhasedExecution>(strategy);
+    return with({.strategy = std::move(strategy),
+                 .accumulate = accumulate,
+                 .device_iterations = phases ? 1 : 3,
+                 .replicas = replicas,
+                 .locations = locations,
+                 .io_mode = mode});
+  };
+  const TensorLocations remote = TensorLocations::phased();
+  std::vector<Form> all{{"resident", form(resident())},
+                        {"resident, remote", form(resident(), remote, IoMode::kIoOverlapped)},
+                        {"sharded", form(sharded("hidden", last))},
+                        {"phased", form(phased())},
+                        {"phased, compute", form(phased(), remote, IoMode::kCompute)},
+                        {"phased, io", form(phased(), remote, IoMode::kIo)},
+                        {"phased, overlapped", form(phased(), remote, IoMode::kIoOverlapped)}};
+  const std::pair<const char*, Schedule> schedules[] = {{"grouped", Schedule::kGrouped},
+                                                        {"interleaved", Schedule::kInterleaved},
+                                                        {"sequential", Schedule::kSequential},
+                                                        {"auto", Schedule::kAuto}};
+  for (const auto& [name, schedule] : schedules) {
+    PipelinedExecution stages = pipelined("hidden", Stage("dropout", "middle"), "out");
+    stages.schedule = schedule;
+    all.push_back({name, form(stages)});
+  }
+  return all;
+}
+
+// The weights, and all losses and predictions of some updates.
+struct Trained {
+  std::vector<HostTensor> weights;
+  std::vector<HostTensor> results;
+};
+
+Trained train(const Options& options, int64_t updates) {
+  TrainingModel model = training_model(network(), options, nn::Optimizer::adamw());
+  const int64_t each = model.call_size().samples();
+  Trained trained;
+  for (int64_t call = 0; call < updates / options.device_iterations; ++call) {
+    const data::Element found = options.infeed ? model() : model(samples(each, call * each));
+    trained.results.insert(trained.results.end(), found.arrays.begin(), found.arrays.end());
+  }
+  EXPECT_EQ(model.updates(), updates);
+  EXPECT_EQ(model.session().planned_bytes(), model.session().measured_bytes());
+  model.session().each_variable(
+      [&](const std::string&, HostTensor t) { trained.weights.push_back(std::move(t)); });
+  return trained;
+}
+
+void expect_same(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b,
+                 const std::string& name) {
+  ASSERT_EQ(a.size(), b.size()) << name;
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].same_bits(b[i])) << name << " " << i;
+}
+
+TEST(TrainingFeeds, AllStrategiesHaveTheBitsOfArrays) {
+  for (const int replicas : {1, 2}) {
+    const Options arrays = forms(4, replicas)[0].options;
+    const std::vector<HostTensor> expected = train(arrays, 6).weights;
+    for (auto [name, options] : forms(4, replicas)) {
+      const Trained by_arrays = train(options, 6);
+      options.infeed = queue(6 * 4 * replicas);
+      const Trained by_queue = train(options, 6);
+      expect_same(by_queue.weights, expected, name);
+      expect_same(by_queue.results, by_arrays.results, name);
+    }
+  }
+}
+
+// Phases read all images before the first label, so the ring of the labels holds those of all.
+TEST(TrainingFeeds, LabelsThatLagBehindDoNotBlock) {
+  constexpr int64_t kMicroBatches = 64;
+  for (const int replicas : {1, 2}) {
+    for (auto [name, options] : forms(kMicroBatches, replicas)) {
+      if (!std::holds_alternative<PhasedExecution>(*options.strategy)) continue;
+      const std::vector<HostTensor> expected = train(options, 2).weights;
+      options.infeed = queue(2 * kMicroBatches * replicas);
+      expect_same(train(options, 2).weights, expected, name);
+      TrainingModel model = training_model(network(), options);
+      const auto& rings = model.session().executable().feeds.at(0).rings;
+      ASSERT_EQ(rings.size(), 2u);
+      EXPECT_EQ(rings[0].slots, 3) << name;
+      // On the device, each micro-batch loads both fields before the next one.
+      const bool apart = options.locations.activations == Location::kRemote;
+      EXPECT_EQ(rings[1].slots, apart ? kMicroBatches - 1 + 3 : 3) << name;
+    }
+  }
+}
+
+// A queue without an end fills the slots that the plan has, and no more.
+TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
+  for (const int depth : {1, 3, 5}) {
+    for (auto [name, options] : forms(4, 2)) {
+      options.infeed = queue(1000, depth);
+      TrainingModel model = training_model(network(), options);
+      model();
+      int64_t least = model.session().executable().feeds.at(0).rings[0].slots;
+      for (const auto& ring : model.session().executable().feeds.at(0).rings)
+        least = std::min(least, ring.slots);
+      EXPECT_EQ(least, depth);
+      const int64_t made = (options.device_iterations * 4 + depth) * 2;
+      for (int i = 0; i < 2000 && options.infeed->position() < made; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_EQ(options.infeed->position(), made) << name;
+    }
+  }
+}
+
+TEST(TrainingFeeds, TheEndOfDataLeavesWeights) {
+  for (const int replicas : {1, 2}) {
+    for (auto [name, options] : forms(4, replicas)) {
+      options.device_iterations = 1;
+      const std::vector<HostTensor> expected = train(options, 2).weights;
+      options.infeed = queue(10 * replicas);
+      TrainingModel model = training_model(network(), options, nn::Optimizer::adamw());
+      model();
+      model();
+      const std::string text = fmt::format("feed 'samples': requested {} elements, produced {}",
+                                           12 * replicas, 10 * replicas);
+      expect_refused({{name, [&] { model(); }, text}});
+      EXPECT_EQ(model.updates(), 2);
+      // No gradient was complete, so no weight has changed.
+      std::vector<HostTensor> weights;
+      model.session().each_variable(
+          [&](const std::string&, HostTensor t) { weights.push_back(std::move(t)); });
+      expect_same(weights, expected, name);
+      // Another queue can be bound.
+      model.session().bind_feed(*model.programs().infeed, queue(4 * replicas));
+      model();
+      EXPECT_EQ(model.updates(), 3);
+    }
+  }
+}
+
+TEST(TrainingFeeds, ResultsGoToAnOutfeed) {
+  for (const int replicas : {1, 2}) {
+    for (const Output& output : {Output::all(), Output::final(), Output::sum()}) {
+      for (auto [name, options] : forms(4, replicas)) {
+        options.output = output;
+        const std::vector<HostTensor> expected = train(options, 3).results;
+        options.infeed = queue(3 * 4 * replicas);
+        options.outfeed = std::make_shared<data::OutfeedQueue>();
+        const Trained fed = train(options, 3);
+        EXPECT_TRUE(fed.results.empty()) << name;
+        const std::vector<NamedArray> found = options.outfeed->dequeue();
+        ASSERT_EQ(found.size(), 2u);
+        EXPECT_EQ(found[0].name, "loss");
+        EXPECT_EQ(found[1].name, "logits");
+        std::vector<float> all[2];
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const auto values = expected[i].as<float>();
+          all[i % 2].insert(all[i % 2].end(), values.begin(), values.end());
+        }
+        for (size_t i = 0; i < 2; ++i) {
+          const auto values = found[i].array.as<float>();
+          EXPECT_EQ(std::vector<float>(values.begin(), values.end()), all[i]) << name << i;
+        }
+      }
+    }
+  }
+}
+
+// The queue holds one element, so that the call ends only if its results are read meanwhile.
+TEST(TrainingFeeds, ResultsAreReadDuringACall) {
+  for (auto [name, options] : forms(4, 1)) {
+    options.output = Output::all();
+    options.infeed = queue(12);
+    options.outfeed = std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = 1});
+    TrainingModel model = training_model(network(), options);
+    model.compile();
+    std::atomic<int64_t> read{0};
+    const int64_t entries = options.device_iterations * 4;
+    std::thread reader([&, outfeed = options.outfeed] {
+      while (read < entries && outfeed->wait_for(60))
+        read += outfeed->dequeue()[0].array.shape()[0];
+    });
+    model();
+    reader.join();
+    EXPECT_EQ(read, entries) << name;
+  }
+}
+
+TEST(TrainingFeeds, PipelinesFromFunctionsTakeThem) {
+  const std::vector<PipelineStage> stages = {
+      [](nn::Builder& b, const StageInputs& in) {
+        return in["x"] * b.add_variable_input("w", nn::constant(2), {2});
+      },
+      [](nn::Builder&, const StageInputs& in) { return ops::sum(in[0] * in["y"]); }};
+  PipelineOptions options{
+      .accumulate = 5,
+      .fields = {{.name = "x", .spec = f32_spec({2})}, {.name = "y", .spec = f32_spec({2})}},
+      .optimizer = nn::Optimizer::sgd(),
+      .infeed = std::make_shared<data::InfeedQueue>(
+          data::from_function(10,
+                              [](int64_t k) {
+                                HostTensor x(f32_spec({2})), y(f32_spec({2}));
+                                for (float& v : x.as<float>()) v = static_cast<float>(k + 1);
+                                for (float& v : y.as<float>()) v = static_cast<float>(k % 3);
+                                return data::Element{{"x", std::move(x)}, {"y", std::move(y)}};
+                              })),
+      .outfeed = std::make_shared<data::OutfeedQueue>()};
+  for (const bool trains : {true, false}) {
+    options.learning_rate = trains ? 0.0 : std::get<double>(Options().learning_rate);
+    if (!trains) options.optimizer.reset();
+    if (!trains) options.outputs = {"loss"};
+    Ir ir;
+    const Training t = pipeline(ir, stages, options);
+    Session session(ir, {.device = cpu_device(), .more_devices = {cpu_device()}});
+    session.bind_feed(*t.infeed, options.infeed);
+    session.bind_feed(*t.outfeed, options.outfeed);
+    for (int i = 0; i < 2; ++i) session.run({}, trains ? "train" : "eval");
+    const HostTensor losses = options.outfeed->dequeue()[0].array;
+    ASSERT_EQ(losses.elements(), 10);
+    for (size_t k = 0; k < 10; ++k)
+      EXPECT_EQ(losses.as<float>()[k], 4 * static_cast<float>((k + 1) * (k % 3))) << trains;
+  }
+}
+
+TEST(InferenceFeeds, AModelByItselfTakesThem) {
+  for (const Strategy& strategy :
+       {Strategy(resident()), Strategy(pipelined("hidden", Stage("middle", "out")))}) {
+    Options options = with({.strategy = strategy, .device_iterations = 4});
+    InferenceModel arrays = inference_model(network(), options);
+    options.infeed = std::make_shared<data::InfeedQueue>(
+        data::from_tensors({{"input", samples(16)["input"]}}).batch(kBatch));
+    options.outfeed = std::make_shared<data::OutfeedQueue>();
+    InferenceModel fed = inference_model(network(), options);
+    EXPECT_EQ(fed.call_size(), arrays.call_size());
+    EXPECT_TRUE(fed().arrays.empty());
+    EXPECT_TRUE(fed().arrays.empty());
+    const HostTensor found = options.outfeed->dequeue()[0].array;
+    const HostTensor expected = arrays(samples(8, 8))["logits"];
+    const auto last = found.as<float>().last(static_cast<size_t>(expected.elements()));
+    const auto values = expected.as<float>();
+    EXPECT_TRUE(std::equal(last.begin(), last.end(), values.begin(), values.end()));
+  }
+}
+
+// Inference beside a training takes arrays, also if its options are a copy of the training's.
+TEST(InferenceFeeds, InferenceBesideATrainingTakesArrays) {
+  Options options = with({.accumulate = 4});
+  options.infeed = queue(8);
+  options.outfeed = std::make_shared<data::OutfeedQueue>();
+  TrainingModel model = training_model(network(), options);
+  Options apart = options;
+  apart.accumulate = 1;
+  InferenceModel test = inference_model(model, apart);
+  model();
+  const HostTensor scores = test(samples(kBatch))["logits"];
+  EXPECT_EQ(scores.shape(), Shape({kBatch, kClasses}));
+  model();
+  EXPECT_FALSE(test(samples(kBatch))["logits"].same_bits(scores));
+  EXPECT_EQ(options.outfeed->size(), 2);
+}
+
+TEST(TrainingFeeds, Refusals) {
+  Options options = with({.accumulate = 2, .device_iterations = 2});
+  options.infeed = queue(8);
+  TrainingModel model = training_model(network(), options);
+  model.compile();
+  const auto data = data::from_tensors({{"input", samples(8)["input"]}});
+  const auto other = [&](Options o, const std::function<void(Options&)>& change) {
+    change(o);
+    return [o] { training_model(network(), o).compile(); };
+  };
+  struct Summed : Net {
+    Results build(nn::Builder& b, const Inputs& in) const {
+      Results all = Net::build(b, in);
+      for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
+      return all;
+    }
+  };
+  expect_refused({
+      {"samples", [&] { model(samples(8)); },
+       "train: the fields input, labels must come from the infeed, got input (8, 6) float32, "
+       "labels (8,) int32 in a call; leave them out"},
+      {"tuple", [&] { model({samples(8)["input"]}); }, "must come from the infeed, got "},
+      {"no samples", [] { training_model(network(), with({}))(); },
+       "train: samples must have the field 'input' (2, 6) float32, got "},
+      {"second model", other(options, [](Options&) {}),
+       "InfeedQueue: one feed must use the queue at a time"},
+      {"fields",
+       other(
+           options,
+           [&](Options& o) { o.infeed = std::make_shared<data::InfeedQueue>(data.batch(kBatch)); }),
+       "feed 'samples' must have the fields of the dataset (input (2, 6) float32), got (input (2, "
+       "6) float32, labels (2,) int32); make it with ir.infeed(name, queue.fields()), or map the "
+       "dataset to its fields"},
+      {"every",
+       other(options,
+             [](Options& o) {
+               o.infeed = queue(8);
+               o.outfeed = std::make_shared<data::OutfeedQueue>();
+               o.output = Output::every(2);
+             }),
+       "training: the output must be all, final or sum with an outfeed, got every; a program "
+       "writes the results of each update"},
+      {"counts",
+       [&] {
+         Options o = options;
+         o.infeed = queue(8);
+         o.outfeed = std::make_shared<data::OutfeedQueue>();
+         o.output = Output::all();
+         training_model(Network(Summed(), network().fields()), o).compile();
+       },
+       "results"},
+      {"fit",
+       [&] {
+         fit(model, data::from_tensors({{"input", samples(8)["input"]}}), {});
+       },
+       "fit: a model must take and return arrays, got one with feeds; call it in a loop"},
+      {"late inference", [&] { inference_model(model, with({})); },
+       "inference_model: the options must be given before a training model with feeds is compiled"},
+  });
+  EXPECT_EQ(model.updates(), 0);
+  model();
+  EXPECT_EQ(model.updates(), 2);
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -31,34 +31,11 @@ Options for_training(Options options) {
   return options;
 }
 
-// The options of inference without training: those of updates have no meaning. The micro-batches of
-// a run overlap in a pipeline, as those of an update do.
-Options for_inference(const Options& options) {
-  return {.strategy = options.strategy,
-          .rates = options.rates,
-          .accumulate = options.device_iterations,
-          .replicas = options.replicas,
-          .output = options.output,
-          .locations = {.weights = options.locations.weights,
-                        .min_elements_off_device = options.locations.min_elements_off_device},
-          .io_mode = options.io_mode,
-          .seed = options.seed,
-          .session = options.session};
-}
-
 Training build(Ir ir, const Network& network, const std::optional<nn::Optimizer>& optimizer,
                const Options& options, const std::optional<Options>& inference) {
-  if (!optimizer) return build_inference(ir, network, for_inference(options));
+  if (!optimizer) return build_inference_for(ir, network, options);
   return build_training_for(options.session, ir, network, *optimizer, for_training(options),
                             inference.value_or(Options()));
-}
-
-// The shape of a value of several entries: the first axis is multiplied.
-Shape joined(const Shape& entry, int64_t entries) {
-  if (entry.rank() == 0) return entries == 1 ? Shape() : Shape({entries});
-  std::vector<int64_t> dims = entry.dims();
-  dims[0] = checked_mul(dims[0], entries);
-  return Shape(std::move(dims));
 }
 
 std::string without_prefix(const std::string& name, std::string_view prefix) {
@@ -66,6 +43,13 @@ std::string without_prefix(const std::string& name, std::string_view prefix) {
 }
 
 }  // namespace
+
+Shape joined(const Shape& entry, int64_t entries) {
+  if (entry.rank() == 0) return entries == 1 ? Shape() : Shape({entries});
+  std::vector<int64_t> dims = entry.dims();
+  dims[0] = checked_mul(dims[0], entries);
+  return Shape(std::move(dims));
+}
 
 ModelPrograms::ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
                              const Options& options, const std::optional<Options>& inference)
@@ -193,21 +177,20 @@ void ModelCalls::run(const data::Element& samples, double rate, int64_t update) 
   }
 }
 
-// Takes the entries that the program writes but the output does not name.
+ModelCalls::Taken ModelCalls::taken(int64_t written) const {
+  const int64_t update = size_.accumulate * programs_.training.replicas;  // Entries of an update.
+  const bool whole = written == update * size_.device_iterations;
+  if (output_.mode == Output::Mode::kEvery && whole) return {update * output_.period, update};
+  // Phases; others write the last entries, and sums of updates stay.
+  if (output_.mode == Output::Mode::kFinal && whole && size_.device_iterations == 1)
+    return {written, programs_.training.replicas};
+  return {written, written};
+}
+
 HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry) const {
-  const int64_t replicas = programs_.training.replicas;
   const int64_t all = array.elements() / std::max<int64_t>(entry.shape.elements(), 1);
-  const int64_t update = size_.accumulate * replicas;  // Entries of an update.
-  int64_t each = all, period = all, kept = all;        // Takes the last `kept` of each `period`.
-  const bool whole = all == update * size_.device_iterations;
-  if (output_.mode == Output::Mode::kEvery && whole) {
-    period = update * output_.period;
-    kept = update;
-  } else if (output_.mode == Output::Mode::kFinal && whole && size_.device_iterations == 1) {
-    kept = replicas;  // Phases; others write the last entries, and sums of updates stay.
-  }
-  each = all / period * kept;
-  HostTensor result({joined(entry.shape, each), entry.dtype, {}});
+  const auto [period, kept] = taken(all);
+  HostTensor result({joined(entry.shape, all / period * kept), entry.dtype, {}});
   const size_t bytes = array.bytes().size() / static_cast<size_t>(all);
   std::byte* to = result.bytes().data();
   for (int64_t group = 0; group < all / period; ++group) {
@@ -234,8 +217,11 @@ ModelState::ModelState(Network network, Options options, std::optional<nn::Optim
   if (const auto* rate = std::get_if<double>(&options_.learning_rate)) rate_ = *rate;
 }
 
-ModelState::ModelState(Network network, Options options, const Ir& ir, Training programs)
-    : network_(std::move(network)), options_(std::move(options)), trains_(true) {
+ModelState::ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
+                       Training programs)
+    : network_(std::move(network)),
+      options_(std::move(options)),
+      trains_(use == ModelCalls::Use::kTrain) {
   inference_.device_iterations = programs.eval_iterations;
   inference_.replicas = programs.replicas;
   if (!programs.learning_rate) rate_ = 0;  // It is a constant of the programs.
@@ -390,7 +376,7 @@ TrainingModel training_model(const Network& network, const Options& options,
 TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
                              const Training& programs) {
   return internal::ModelAccess::make<TrainingModel>(
-      std::make_shared<internal::ModelState>(network, options, ir, programs));
+      std::make_shared<internal::ModelState>(Use::kTrain, network, options, ir, programs));
 }
 
 InferenceModel inference_model(const TrainingModel& training) {
@@ -409,6 +395,12 @@ InferenceModel inference_model(const Network& network, const Options& options) {
           options.accumulate);
   return internal::ModelAccess::make<InferenceModel>(
       std::make_shared<internal::ModelState>(network, options, std::nullopt));
+}
+
+InferenceModel inference_model(const Network& network, const Options& options, const Ir& ir,
+                               const Training& programs) {
+  return internal::ModelAccess::make<InferenceModel>(
+      std::make_shared<internal::ModelState>(Use::kInfer, network, options, ir, programs));
 }
 
 double accuracy(const HostTensor& predictions, const HostTensor& labels) {

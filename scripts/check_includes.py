@@ -59,7 +59,7 @@ VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "src/sluice/train/options.cc",
                        "tools/json_record.cc", "bench/table.cc"]),
-    (r"CLI/.*|CLI11\.hpp", ["tools/flags.h"]),
+    (r"CLI/.*|CLI11\.hpp", ["tools/flags/flags.h"]),
     (r"zlib\.h", ["src/sluice/data/files/inflate.cc", "src/sluice/data/*test*"]),
     (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
     (r"[a-z]*intrin\.h", ["src/sluice/cpu/simd/*", "src/sluice/base/simd*.h",

@@ -46,6 +46,17 @@ void check_loss(bool given, const ModelOptions& o) {
           "--loss mse requires --dataset (it is absent)");
 }
 
+void check_output(const ToolOptions& o) {
+  const train::Output output = o.step.output.value_or(train::Output::all());
+  const bool keeps =
+      output.mode == train::Output::Mode::kFinal || output.mode == train::Output::Mode::kSum;
+  require(!keeps || !o.phased(),
+          "--output-mode final or sum requires a strategy other than phased (it is phased)");
+  require(o.step.device_iterations % output.period == 0,
+          "--output-mode every:N: N must be a divisor of --device-iterations {}, got {}",
+          o.step.device_iterations, output.period);
+}
+
 }  // namespace
 
 void check_needs(const CLI::App& command, const ToolOptions& o) {
@@ -109,6 +120,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
             "{}: {} does not have this size; leave it out", size, model.name);
   }
   check_loss(given("--loss"), o.model);
+  check_output(o);
   require(
       command.get_name() != "train" || o.train.steps.value_or(0) % o.step.device_iterations == 0,
       "--steps: must be a multiple of --device-iterations {}, got {}", o.step.device_iterations,

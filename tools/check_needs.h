@@ -1,5 +1,5 @@
 #pragma once
-#include "tools/flags.h"
+#include "tools/flags/flags.h"
 #include "tools/options.h"
 
 namespace sluice::tool {

@@ -4,293 +4,26 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "sluice/base/sys.h"
 #include "sluice/cpu/simd/isa.h"
-#include "sluice/devices/opaque_device.h"
 #include "sluice/planner/solve.h"
-#include "sluice/train/pipeline/stages.h"
 #include "tools/aliases.h"
 #include "tools/check_needs.h"
 #include "tools/data/data_flags.h"
 #include "tools/devices.h"
-#include "tools/flags.h"
+#include "tools/flags/flags.h"
+#include "tools/flags/machine_flags.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/training_flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
 namespace {
-
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr const char* kModel = "Model";
-constexpr const char* kTraining = "Training";
-constexpr const char* kMemory = "Memory";
-constexpr const char* kStrategy = "Strategy";
-constexpr const char* kOutput = "Output";
-constexpr const char* kCompiler = "Compiler";
-constexpr const char* kSuite = "Without a model";
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const models::Model& m : models::all_models()) names.emplace_back(m.name);
-  return names;
-}
-
-// "(default: 1; mnist-rts: 8, mnist-phased: 4)", with the models that have a default of their own.
-std::string default_of(std::string_view flag, std::string_view general) {
-  std::vector<std::string> texts;
-  for (const models::Model& m : models::all_models()) {
-    for (const models::Default& d : m.defaults) {
-      if (d.flag == flag && d.text != general)
-        texts.push_back(fmt::format("{}: {}", m.name, d.text));
-    }
-  }
-  return fmt::format("(default: {}{}{})", general, texts.empty() ? "" : "; ",
-                     fmt::join(texts, ", "));
-}
-
-void add_model(Flags flags, ToolOptions& o) {
-  flags.group(kModel).value(
-      "model", "MODEL",
-      fmt::format("Use this model: {} (default: mnist)", fmt::join(model_names(), ", ")),
-      [&o](const std::string& text) {
-        require_one_of("model", text, model_names());
-        o.model.name = text;
-      });
-  flags.integer<int64_t, int64_t>("--layers", o.model.sizes.layers, 1, 100000,
-                                  "Set the number of linear layers (default: 4)");
-  flags.integer<int64_t, int64_t>(
-      "--width", o.model.sizes.width, 1, kMost,
-      "Set the features of hidden layers; channels in resnet18 (default: 512)");
-}
-
-void add_dropout(Flags flags, ToolOptions& o) {
-  flags.group(kModel, Common::kNo)
-      .value("--dropout", "P",
-             "Drop hidden features with probability P while training (default: 0)",
-             [&o](const std::string& text) {
-               o.model.sizes.dropout = parse_real("--dropout", text);
-               require(o.model.sizes.dropout >= 0 && static_cast<float>(o.model.sizes.dropout) < 1,
-                       "--dropout: must be a float32 from 0 to below 1, got '{}'", text);
-             });
-}
-
-void add_replicas(Flags& flags, const char* help, ToolOptions& o) {
-  flags.list(
-      "--replicas", "N", help + default_of("--replicas", "1"),
-      [&o](const std::vector<std::string>& texts) {
-        o.plan.replicas.clear();
-        for (const std::string& text : texts)
-          o.plan.replicas.push_back(parse_integer<int64_t>("--replicas", text, 1, kMostReplicas));
-      });
-}
-
-void add_test_batch(Flags& flags, ToolOptions& o) {
-  flags.integer<int64_t, int64_t>(
-      "--test-batch", o.model.sizes.eval_batch, 1, kMost,
-      "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
-  flags.integer<int64_t, int64_t>(
-      "--test-iterations", o.train.test_iterations, 1, kMost,
-      "Evaluate N such batches in a call of the program " + default_of("--test-iterations", "1"));
-}
-
-void add_reductions(Flags flags, ToolOptions& o) {
-  using train::Accumulation;
-  flags.group(kTraining, Common::kNo)
-      .choice("--accumulation-reduction", o.step.accumulation_reduction,
-              {{"sum", Accumulation::kSum},
-               {"mean", Accumulation::kMean},
-               {"running_mean", Accumulation::kRunningMean}},
-              "Reduce the gradients of micro-batches by this; requires --accumulate 2 or more "
-              "(default: running_mean)");
-  flags.choice("--replica-reduction", o.step.replica_reduction,
-               {{"sum", train::ReplicaReduction::kSum}, {"mean", train::ReplicaReduction::kMean}},
-               "Reduce the gradients of replicas by this; requires --replicas 2 or more "
-               "(default: mean)");
-  flags.choice("--accumulator-dtype", o.step.accumulator_dtype,
-               {{"f32", f32}, {"f16", f16}, {"bf16", bf16}},
-               "Accumulate gradients in this dtype; requires --accumulate 2 or more "
-               "(default: the dtype of each variable)");
-}
-
-// Options that a program's step depends on, whether it runs or not.
-void add_step(Flags flags, ToolOptions& o) {
-  flags.group(kTraining);
-  flags.integer<int64_t, int64_t>(
-      "--micro-batch", o.model.sizes.micro_batch, 1, kMost,
-      "Compute N samples at a time " + default_of("--micro-batch", "8"));
-  flags.integer<int64_t, int64_t>(
-      "--accumulate", o.step.accumulate, 1, kMost,
-      "Reduce the gradients of N micro-batches for an update " + default_of("--accumulate", "1"));
-  add_replicas(flags, "Train N replicas, each on samples of its own ", o);
-  flags.text("--optimizer", optimizer_names("|"), o.train.optimizer,
-             "Update variables by this optimizer " + default_of("--optimizer", "sgd"));
-  flags.group(kTraining, Common::kNo)
-      .value("--clip-norm", "NORM",
-             "Scale all gradients so that their norm is at most NORM (default: no limit)",
-             [&o](const std::string& text) {
-               const double norm = parse_real("--clip-norm", text);
-               require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
-               o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
-             });
-  add_reductions(flags, o);
-  add_test_batch(flags, o);
-}
-
-// The learning rate of commands whose program trains.
-void add_rate(Flags flags, ToolOptions& o) {
-  flags.group(kTraining).value("--lr", "RATE",
-                               "Set the learning rate (default: " + default_rates() + ")",
-                               [&o](const std::string& text) {
-                                 o.train.lr = parse_real("--lr", text);
-                                 require(*o.train.lr > 0, "--lr: must be above 0, got '{}'", text);
-                               });
-  flags.choice("--lr-schedule", o.train.lr_schedule,
-               {{"constant", train::Decay::kConstant},
-                {"linear", train::Decay::kLinear},
-                {"cosine", train::Decay::kCosine}},
-               "Feed the learning rate step by step, with this decay to 0 "
-               "(default: a constant of the program)");
-}
-
-void add_device_iterations(Flags flags, ToolOptions& o) {
-  flags.group(kTraining, Common::kNo);
-  flags.integer<int64_t, int64_t>("--device-iterations", o.step.device_iterations, 1, kMost,
-                                  "Run N updates in a call of the program; requires a strategy "
-                                  "other than phased " +
-                                      default_of("--device-iterations", "1"));
-}
-
-void add_training(Flags flags, ToolOptions& o) {
-  flags.group(kTraining);
-  flags.integer<int64_t, int64_t>(
-      "--epochs", o.train.epochs, 0, kMost,
-      "Train N times through the samples " + default_of("--epochs", "1"));
-  flags.integer<std::optional<int64_t>, int64_t>(
-      "--steps", o.train.steps, 0, kMost, "Train N steps instead of epochs (default: by --epochs)");
-  flags.text("--save", "FILE", o.train.save, "Write the variables to FILE at the end");
-  flags.group(kTraining, Common::kNo)
-      .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
-                                 "Raise the learning rate linearly in the first N steps; requires "
-                                 "--lr-schedule (default: 0)");
-  flags.integer<std::optional<int64_t>, int64_t>(
-      "--check-replicas", o.train.check_replicas, 1, kMost,
-      "Compare the replicas' copies of all variables every N steps; requires --replicas 2 or more "
-      "(default: never)");
-  flags.text("--torch-save", "FILE", o.train.torch_save,
-             "Write the state_dict of the same PyTorch module to FILE at the end, as safetensors");
-  flags.integer<uint64_t, uint64_t>(
-      "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
-      "Draw first weights, the samples' order and dropout from this seed (default: 0)");
-}
-
-void add_memory(Flags flags, ToolOptions& o) {
-  flags.group(kMemory).list(
-      "--memory", "BYTES",
-      "Limit device memory: 4096, 512K, 64M, 2G, or a list (default: no limit)",
-      [&o](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) o.memory.push_back(parse_bytes("--memory", text));
-        o.session.device.memory = o.memory[0];
-      });
-  flags.text("--offload", "TENSORS", o.offload.tensors,
-             "Move tensors off the device: none, or some of "
-             "optimizer,weights,activations,accumulators " +
-                 default_of("--offload", "auto"));
-  flags.text("--remote", "PLACE", o.offload.remote,
-             "Keep offloaded tensors in PLACE: none, host or file:DIR (default: host)");
-  flags.group(kMemory, Common::kNo)
-      .integer<int64_t, int64_t>("--offload-threshold", o.step.locations.min_elements_off_device, 0,
-                                 kMost,
-                                 "Keep tensors of fewer than N elements on the device; requires a "
-                                 "strategy other than phased "
-                                 "(default: 2)");
-  flags.bytes("--remote-memory", o.session.remote_memory,
-              "Limit that memory to BYTES (default: no limit)");
-  flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
-              "Move at most BYTES a second to and from it (default: no limit)");
-  flags.flag("--remote-direct", "Bypass the page cache; requires --remote file:DIR",
-             [&o] { o.session.remote_direct = true; });
-  flags.flag("--verify-remote", "Verify checksums of what is read; requires --remote file:DIR",
-             [&o] { o.session.verify_remote = true; });
-}
-
-void add_strategy(Flags flags, ToolOptions& o) {
-  flags.group(kStrategy).choice(
-      "--strategy", o.execution,
-      {{"resident", Execution::kResident},
-       {"phased", Execution::kPhased},
-       {"sharded", Execution::kSharded},
-       {"pipelined", Execution::kPipelined}},
-      "Run the model at once, by blocks, or in stages on several devices " +
-          default_of("--strategy", "resident"));
-  flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
-                          "Compute with N threads; 0 for all usable cores (default: 0)");
-  if (make_opaque_device != nullptr) {
-    flags.group("").optional_text(
-        "--opaque", "all", o.opaque,
-        "Compute on opaque test devices, or only on those with these ids");
-  }
-  flags.group(kStrategy, Common::kNo)
-      .list("--shard-threshold", "N",
-            "Share the state of weights of at least N elements among the replicas " +
-                default_of("--shard-threshold", "inf"),
-            [&o](const std::vector<std::string>& texts) {
-              o.plan.shard_thresholds.clear();
-              for (const std::string& text : texts)
-                o.plan.shard_thresholds.push_back(parse_threshold("--shard-threshold", text));
-            });
-  flags.list(
-      "--stages", "BLOCKS",
-      "Cut the model into these stages, for example B1+B2,B3, or into a number of stages of "
-      "about equal time; requires --strategy pipelined or sharded (default: each block)",
-      [&o](const std::vector<std::string>& texts) { o.stages = train::parse_stages(texts); });
-  flags.choice("--schedule", o.schedule,
-               {{"grouped", train::Schedule::kGrouped},
-                {"interleaved", train::Schedule::kInterleaved},
-                {"sequential", train::Schedule::kSequential},
-                {"auto", train::Schedule::kAuto}},
-               "Run the micro-batches of a pipeline in this order; requires --strategy pipelined "
-               "(default: grouped)");
-  flags.integer<std::optional<int64_t>, int64_t>(
-      "--devices", o.devices, 1, train::kMostDevices,
-      "Compute on N devices, replicas included (default: those that the stages need)");
-  flags.list("--device-ids", "IDS",
-             "Compute on the devices with these ids, replica by replica; instead of --devices "
-             "(default: 0, 1, …)",
-             [&o](const std::vector<std::string>& texts) {
-               o.device_ids = parse_ids("--device-ids", texts);
-             });
-  flags.list("--map", "PROCESSES",
-             "Run each device in this process of mpirun: numbers, replica by replica, or devices "
-             "for the first devices first (default: the first replicas first)",
-             [&o](const std::vector<std::string>& texts) { o.map = texts; });
-  flags.choice("--io-mode", o.step.io_mode,
-               {{"compute", IoMode::kCompute},
-                {"io", IoMode::kIo},
-                {"io_overlapped", IoMode::kIoOverlapped}},
-               "Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
-               "other blocks (io_overlapped); requires offloaded tensors (default: io)");
-  flags.choice("--io-queues", o.session.io_queues, {{"1", 1}, {"3", 3}},
-               "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
-               "offloaded tensors and --io-mode io or io_overlapped (default: 1)");
-  flags.flag("--recompute", "Recompute the activations of all blocks instead of keeping them",
-             [&o] { o.step.recompute.all = true; });
-  flags.list("--recompute-blocks", "NAMES",
-             "Recompute the activations of these blocks, for example fc.1,fc.2",
-             [&o](const std::vector<std::string>& names) { o.step.recompute.blocks = names; });
-}
-
-void add_compiler(Flags flags, ToolOptions& o) {
-  flags.group(kCompiler, Common::kNo)
-      .list("--disable", "PASS", "Leave out this optional compiler pass (see sluice plan --passes)",
-            [&o](const std::vector<std::string>& texts) { o.session.disable = texts; });
-  flags.flag("--verify", "Verify the program after every compiler pass",
-             [&o] { o.session.verify = true; });
-}
 
 void add_json(Flags& flags, ToolOptions& o) {
   flags.flag("--json", "Print the results as one JSON object", [&o] { o.output.json = true; });
@@ -298,11 +31,11 @@ void add_json(Flags& flags, ToolOptions& o) {
 
 // Options of commands that run the model on samples.
 void add_run(Flags flags, ToolOptions& o) {
-  flags.group(kOutput);
+  flags.group(kOutputGroup);
   add_json(flags, o);
   flags.flag("--quiet", "Report errors and results alone",
              [&o] { o.output.log_level = LogLevel::kError; });
-  flags.group(kOutput, Common::kNo)
+  flags.group(kOutputGroup, Common::kNo)
       .choice("--log-level", o.output.log_level,
               {{"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}},
               "Report errors alone, progress (info) too, or also passes and memory (debug) "
@@ -310,8 +43,9 @@ void add_run(Flags flags, ToolOptions& o) {
 }
 
 void add_digest(Flags flags, ToolOptions& o) {
-  flags.group(kOutput).flag("--digest", "Print a digest of the losses and variables",
-                            [&o] { o.output.digest = true; });
+  flags.group(kOutputGroup).flag("--digest", "Print a digest of the losses and variables", [&o] {
+    o.output.digest = true;
+  });
 }
 
 // A flag that chooses a form of the plan. Error{kUsage} for two of them.
@@ -326,7 +60,7 @@ void add_form(Flags& flags, PlanOptions& plan, const char* name, PlanOptions::Fo
 
 void add_plan(Flags flags, ToolOptions& o) {
   using Form = PlanOptions::Form;
-  flags.group(kOutput);
+  flags.group(kOutputGroup);
   add_json(flags, o);
   add_form(flags, o.plan, "--full", Form::kFull, "Print the whole executable");
   add_form(flags, o.plan, "--passes", Form::kPasses,
@@ -340,11 +74,12 @@ void add_plan(Flags flags, ToolOptions& o) {
   add_form(flags, o.plan, "--schedule-table", Form::kScheduleTable,
            "Print when each stage runs each micro-batch of a pipeline");
   add_form(flags, o.plan, "--dot", Form::kDot, "Print the graphs for Graphviz");
-  flags.group(kCompiler, Common::kNo)
+  flags.group(kCompilerGroup, Common::kNo)
       .text("--print-after", "PASS", o.session.print_after,
             "Print the program after this pass to stderr, or after all");
-  flags.group(kSuite).text("--problem", "FILE", o.plan.problem,
-                           "Solve an allocation problem (CSV: id,lower,upper,size)");
+  flags.group(kSuiteGroup)
+      .text("--problem", "FILE", o.plan.problem,
+            "Solve an allocation problem (CSV: id,lower,upper,size)");
   flags.bytes("--capacity", o.plan.capacity,
               "Limit the problem to BYTES; requires --problem (default: the file's)");
   flags.integer<std::optional<int64_t>, int64_t>(
@@ -356,8 +91,9 @@ void add_plan(Flags flags, ToolOptions& o) {
 }
 
 void add_suite(Flags flags, ToolOptions& o) {
-  flags.group(kSuite).text("--only", "TEXT", o.bench.only,
-                           "Run the cases whose name contains TEXT (default: all)");
+  flags.group(kSuiteGroup)
+      .text("--only", "TEXT", o.bench.only,
+            "Run the cases whose name contains TEXT (default: all)");
   flags.integer<int, int>("--rounds", o.bench.rounds, 1, 1000000,
                           "Report the median of N rounds (default: 5)");
   flags.text("--dataset", "FILE", o.model.dataset,
@@ -437,21 +173,23 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_model(flags, o);
     if (command != predict) add_dropout(flags, o);
     if (command == predict) {
-      add_predict(flags, kModel, o);
+      add_predict(flags, o);
       Flags batches(*command);
-      batches.group(kModel);
+      batches.group(kModelGroup);
       add_replicas(batches, "Compute on N replicas, each on samples of its own ", o);
       add_test_batch(batches, o);
     } else {
-      if (command != bench) add_user_data(flags, kModel, o);
-      if (command == train || command == eval) add_samples(flags, kModel, o);
+      if (command != bench) add_user_data(flags, o);
+      if (command == train || command == eval) add_samples(flags, o);
       add_step(flags, o);
     }
     const bool trains = command != eval && command != predict;
     if (trains) add_rate(flags, o);
     if (trains) add_device_iterations(flags, o);
+    if (command == train || command == plan) add_output_mode(flags, o);
     add_memory(flags, o);
     add_strategy(flags, o);
+    if (command != predict) add_gradients(flags, o);
     add_compiler(flags, o);
     if (command == train || command == eval || command == predict) add_run(flags, o);
     if (command == train || command == eval) add_digest(flags, o);
@@ -459,20 +197,22 @@ CommandLine::CommandLine(ToolOptions& o) {
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
   Flags timing(*bench);
-  timing.group(kTraining);
+  timing.group(kTrainingGroup);
   timing.integer<std::optional<int64_t>, int64_t>("--steps", o.train.steps, 1, kMost,
                                                   "Time N steps (default: 500)");
   timing.flag("--synthetic", "Report the mean of 5 runs on ones, training and testing",
               [&o] { o.model.synthetic = true; });
-  timing.group(kOutput);
+  timing.group(kOutputGroup);
   add_json(timing, o);
   add_suite(Flags(*bench), o);
   Flags(*inspect).group("File").text("file", "FILE", o.file,
                                      "Describe this IDX[.gz], safetensors or plan file");
   inspect->get_option("file")->required();
-  Flags(*doctor).group(kModel).text("--data", "DIR", o.model.data,
-                                    "Look for the samples in DIR (default: $SLUICE_DATA, "
-                                    "data/mnist)");
+  Flags(*doctor)
+      .group(kModelGroup)
+      .text("--data", "DIR", o.model.data,
+            "Look for the samples in DIR (default: $SLUICE_DATA, "
+            "data/mnist)");
 }
 
 // Gives the model's own defaults to flags that the command line does not have. Several updates in a
@@ -482,6 +222,7 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
     CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
     if (option == nullptr || option->count() > 0) continue;
     if (d.flag == "--device-iterations" && (o.phased() || o.train.steps)) continue;
+    if (d.flag == "--offload" && !o.trains) continue;  // It moves tensors that training has.
     option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
@@ -509,6 +250,7 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     return o.model.dataset.empty() ? run_bench_suite(o) : run_bench_dataset(o);
   for (CLI::App* const command : line.with_model()) {
     if (!*command) continue;
+    o.trains = command != line.predict;
     set_defaults(*command, o);
     take_lists(command == line.plan, o);
     check_needs(*command, o);

@@ -100,10 +100,11 @@ enum class Execution { kResident, kPhased, kSharded, kPipelined };
 /// Everything that the command line asks for. Options of the library are parsed into its own
 /// structs.
 struct ToolOptions {
+  bool trains = true;  ///< Whether the program has gradients and updates.
   ModelOptions model;
   TrainOptions train;
-  train::Options step;  ///< build_programs() sets the strategy and the
-                        ///< learning rate, and completes `locations`.
+  /// build_programs() sets the strategy and the learning rate, and completes `locations`.
+  train::Options step = {.output = train::Output::all()};
   Execution execution = Execution::kResident;
   std::optional<train::Stages> stages;  ///< Absent: each block is one.
   train::Schedule schedule = train::Schedule::kGrouped;

@@ -12,7 +12,7 @@
 #include "sluice/exe/memory_needs.h"
 #include "sluice/report/forecast.h"
 #include "sluice/train/devices.h"
-#include "tools/flags.h"
+#include "tools/flags/flags.h"
 #include "tools/rates.h"
 
 namespace sluice::tool {
@@ -73,6 +73,14 @@ TensorLocations on_device(const ToolOptions& o) {
 
 bool has_accumulators(const ToolOptions& o) { return o.phased() || o.step.accumulate > 1; }
 
+// Whether the program has tensors of this kind.
+bool has(const ToolOptions& o, const Kind& kind) {
+  if (kind.word == "weights") return true;
+  if (!o.trains) return false;
+  if (kind.word == "optimizer") return optimizer_of(o).state;
+  return kind.word != "accumulators" || has_accumulators(o);
+}
+
 // The words of --offload. Error{kUsage} for other words, and for tensors that do not exist.
 TensorLocations parse_offload(const ToolOptions& o) {
   TensorLocations locations = on_device(o);
@@ -90,6 +98,9 @@ TensorLocations parse_offload(const ToolOptions& o) {
             "--offload: must be auto, none, or some of optimizer,weights,activations,accumulators, "
             "got '{}'",
             o.offload.tensors);
+    require(o.trains || word == "weights",
+            "--offload: must be auto, none or weights for a program that infers, got '{}'",
+            o.offload.tensors);
     require(
         word != "accumulators" || has_accumulators(o),
         "--offload accumulators requires --accumulate of at least 2, or --strategy phased (it is "
@@ -99,10 +110,12 @@ TensorLocations parse_offload(const ToolOptions& o) {
   return locations;
 }
 
+// Inference in phases is a resident program that loads the weights block by block.
 train::Strategy strategy_of(const ToolOptions& o) {
   const train::Stages stages = o.stages.value_or(train::Stages());
   switch (o.execution) {
     case Execution::kPhased:
+      if (!o.trains) break;
       return train::PhasedExecution{};
     case Execution::kSharded:
       return train::ShardedExecution{stages};
@@ -119,20 +132,25 @@ train::Network network_of(const ToolOptions& o) {
 }
 
 Programs build(const ToolOptions& o, const TensorLocations& locations) {
-  const NamedOptimizer& optimizer = optimizer_of(o);
   train::Options step = o.step;
   step.locations = locations;
   step.strategy = strategy_of(o);
+  step.replicas = static_cast<int>(o.train.replicas);
+  step.session = session_options(o);
+  Programs p;
+  p.ir.set_replication(step.replicas);
+  if (!o.trains) {
+    step.device_iterations = o.train.test_iterations;
+    p.training = train::build_inference_for(p.ir, network_of(o), step);
+    p.options = step;
+    return p;
+  }
+  const NamedOptimizer& optimizer = optimizer_of(o);
   if (o.train.lr_schedule) {
     step.learning_rate = train::StreamedRate{};
   } else {
     step.learning_rate = o.train.lr.value_or(optimizer.rate);
   }
-  step.replicas = static_cast<int>(o.train.replicas);
-  step.output = train::Output::all();
-  step.session = session_options(o);
-  Programs p;
-  p.ir.set_replication(step.replicas);
   p.training = train::build_training_for(step.session, p.ir, network_of(o), optimizer.make(), step,
                                          {.device_iterations = o.train.test_iterations});
   p.options = step;
@@ -174,7 +192,7 @@ Cost cost_of(const ToolOptions& o, const TensorLocations& locations, const repor
     if (m.device >= 0) cost.bytes = std::max(cost.bytes, m.total_bytes);
   }
   for (const report::ProgramForecast& p : report::forecast(plan.executable, rates)) {
-    if (p.program == "train") cost.seconds = p.seconds;
+    if (p.program == (o.trains ? "train" : "eval")) cost.seconds = p.seconds;
   }
   return cost;
 }
@@ -193,9 +211,9 @@ std::string savings(const ToolOptions& o, TensorLocations locations,
   for (const Kind* kind : kinds) {
     locations.*kind->location = Location::kRemote;
     const Cost after = cost_of(o, locations, rates);
-    text += fmt::format("; {} saves {} bytes for {:.2f} ms an update", kind->word,
-                        before.bytes - after.bytes,
-                        std::max(0.0, (after.seconds - before.seconds) * 1e3));
+    text += fmt::format(
+        "; {} saves {} bytes for {:.2f} ms {}", kind->word, before.bytes - after.bytes,
+        std::max(0.0, (after.seconds - before.seconds) * 1e3), o.trains ? "an update" : "a call");
     before = after;
   }
   return text;
@@ -228,13 +246,15 @@ Choice choose(const ToolOptions& o) {
   TensorLocations locations = on_device(o);
   std::string without;  // The refusal of the first locations.
   if (o.phased()) {
-    locations.optimizer = optimizer_of(o).state ? Location::kRemote : Location::kDevice;
-    locations.weights = locations.activations = Location::kRemote;
-    constexpr const char* kReason =
-        "phases keep weights, state and activations in remote memory unless --offload says more";
-    if (o.session.device.memory < 0) return {locations, kReason};
+    for (const Kind& kind : kKinds) {
+      if (kind.word != "accumulators" && has(o, kind)) locations.*kind.location = Location::kRemote;
+    }
+    const std::string reason =
+        fmt::format("phases keep {} in remote memory unless --offload says more",
+                    o.trains ? "weights, state and activations" : "weights");
+    if (o.session.device.memory < 0) return {locations, reason};
     without = why_not(o, locations);
-    if (without.empty()) return {locations, kReason};
+    if (without.empty()) return {locations, reason};
   } else {
     if (o.offload.remote == "none") return {locations, "--remote none leaves no other memory"};
     if (o.session.device.memory < 0) return {locations, "device memory has no budget (--memory)"};
@@ -244,9 +264,8 @@ Choice choose(const ToolOptions& o) {
   const TensorLocations first = locations;
   std::vector<const Kind*> added;
   for (const Kind& kind : kKinds) {
-    const bool absent = (kind.word == "optimizer" && !optimizer_of(o).state) ||
-                        (kind.word == "accumulators" && !has_accumulators(o));
-    if (absent || kind.word == "weights" || locations.*kind.location == Location::kRemote) continue;
+    const bool stays = o.trains && kind.word == "weights";
+    if (stays || !has(o, kind) || locations.*kind.location == Location::kRemote) continue;
     locations.*kind.location = Location::kRemote;
     added.push_back(&kind);
     if (why_not(o, locations).empty()) {
@@ -267,6 +286,10 @@ std::string optimizer_names(std::string_view separator) {
 
 train::TrainingModel open_model(const Programs& programs, const ToolOptions& o) {
   return train::training_model(network_of(o), programs.options, programs.ir, programs.training);
+}
+
+train::InferenceModel open_inference(const Programs& programs, const ToolOptions& o) {
+  return train::inference_model(network_of(o), programs.options, programs.ir, programs.training);
 }
 
 std::string offload_words(const train::TensorLocations& locations) {

@@ -7,11 +7,12 @@
 namespace sluice::tool {
 
 /// The programs of a model. "train" does one step of `accumulate` micro-batches, "eval" computes
-/// logits of `eval_batch` samples. They share the weights.
+/// logits of `eval_batch` samples. They share the weights. Options that do not train have "eval"
+/// alone.
 struct Programs {
   Ir ir;
   train::Training training;
-  train::Options options;            ///< Options of `training`, with the session.
+  train::Options options;            ///< Options of the model, with the session.
   train::TensorLocations locations;  ///< Tensors that leave the device.
   std::string offload_reason;        ///< Why these.
 };
@@ -25,6 +26,8 @@ Programs build_programs(const ToolOptions& options);
 
 /// Opens a session on programs.
 train::TrainingModel open_model(const Programs& programs, const ToolOptions& options);
+/// Opens a session on programs that infer alone.
+train::InferenceModel open_inference(const Programs& programs, const ToolOptions& options);
 
 /// Compiles programs for the session of the options. A refusal names the stages.
 Compiled compile_programs(const Programs& programs, const ToolOptions& options);

@@ -11,6 +11,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/fit.h"
+#include "tools/call_results.h"
 #include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
 #include "tools/devices.h"
@@ -109,6 +110,8 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   if (o.output.speaks()) {
     sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(o, calls * updates),
                       loader.dropped().value_or(0), settings_text(o, programs, schedule));
+    if (const std::string text = results_text(programs); !text.empty())
+      sys::print_stderr("{}\n", text);
   }
   options.show = shown(o);
   options.after_call = [&](const train::CallReport&) {
@@ -130,7 +133,10 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   if (o.output.json) {
     JsonRecord record;
     record.add("model", o.model.name);
-    if (!outcome.losses.empty()) record.add("loss", outcome.loss);
+    if (!outcome.losses.empty()) {
+      record.add("loss", outcome.loss);
+      record.add("result_bytes", result_bytes(programs));
+    }
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
     if (test) record.add(test->key(), test->value);
     record.add("steps", steps);
@@ -218,18 +224,24 @@ void save(train::TrainingModel& model, const ToolOptions& o) {
     train::save_torch_weights(model.session(), model.programs(), o.train.torch_save);
 }
 
+// Opens the model with the weights of the options, and reports the choices of the tool.
+train::TrainingModel open(const Programs& programs, const ToolOptions& o) {
+  log_offload(o, programs);
+  log_devices(o);
+  train::TrainingModel model = open_model(programs, o);
+  log_compiled(model.session(), o);
+  load_weights(model, o);
+  return model;
+}
+
 }  // namespace
 
 int run_train(const ToolOptions& o) {
   require(!o.train.check_replicas || o.train.replicas > 1,
           "--check-replicas requires --replicas 2 or more (it is {})", o.train.replicas);
   const Programs programs = build_programs(o);
-  log_offload(o, programs);
-  log_devices(o);
-  train::TrainingModel model = open_model(programs, o);
+  train::TrainingModel model = open(programs, o);
   Session& session = model.session();
-  log_compiled(session, o);
-  load_weights(model, o);
   check_saves(o);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
@@ -254,12 +266,8 @@ int run_eval(const ToolOptions& o) {
   require(!o.model.weights.empty() || !o.model.torch_weights.empty(),
           "eval: --weights FILE or --torch-weights FILE is needed");
   const Programs programs = build_programs(o);
-  log_offload(o, programs);
-  log_devices(o);
-  train::TrainingModel model = open_model(programs, o);
+  train::TrainingModel model = open(programs, o);
   Session& session = model.session();
-  log_compiled(session, o);
-  load_weights(model, o);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, test(model, o.model.sizes.loss, tests, shown(o)));
   return 0;

@@ -3,7 +3,9 @@
 import json
 import os
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 PROGRAM = os.environ["SLUICE_CLI"]
 COMMANDS = ["train", "eval", "predict", "plan", "bench", "inspect", "doctor"]
@@ -34,3 +36,14 @@ class CliTest(unittest.TestCase):
 
     def record(self, *arguments, env=None):
         return json.loads(self.expect_code(0, *arguments, "--json", env=env).stdout)
+
+
+class FolderTest(CliTest):
+    """Tests with a folder of their own, which may have samples and weights."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.csv = self.folder / "samples.csv"
+        self.weights = self.folder / "weights.safetensors"

@@ -3,11 +3,9 @@
 
 import random
 import struct
-import tempfile
 import unittest
-from pathlib import Path
 
-from cli_case import CliTest
+from cli_case import FolderTest
 
 COLUMNS, CLASSES, ROWS = 20, 3, 3000
 RUN = ["mlp", "--layers", 3, "--width", 32, "--optimizer", "adam", "--epochs", 8]
@@ -49,13 +47,7 @@ def write_idx(folder, part, images, labels, side):
         struct.pack(">2I", 0x801, len(labels)) + bytes(labels))
 
 
-class Dataset(CliTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.csv = self.folder / "samples.csv"
-
+class Dataset(FolderTest):
     def test_a_table_is_learned_by_one_command(self):
         write_csv(self.csv, rows())
         run = [*RUN, "--dataset", f"csv:{self.csv}"]

@@ -5,12 +5,10 @@ import csv
 import random
 import re
 import struct
-import tempfile
 import unittest
 import zipfile
-from pathlib import Path
 
-from cli_case import CliTest
+from cli_case import FolderTest
 from dataset_test import COLUMNS, rows, write_csv, write_idx
 
 try:
@@ -48,14 +46,7 @@ def float32(text):
     return struct.unpack("<f", struct.pack("<f", float(text)))[0]
 
 
-class Predict(CliTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.csv = self.folder / "samples.csv"
-        self.weights = self.folder / "weights.safetensors"
-
+class Predict(FolderTest):
     def train(self, *flags):
         self.samples = rows()[:ROWS]
         write_csv(self.csv, self.samples)
@@ -93,6 +84,7 @@ class Predict(CliTest):
         self.assertEqual([int(line[3]) for line in lines[1:]], classes)
         # Batches, replicas and strategies do not change a bit.
         for flags in (["--test-batch", 7], ["--test-batch", ROWS], ["--replicas", 3],
+                      ["--test-batch", 7, "--test-iterations", 5],
                       ["--strategy", "phased"], ["--strategy", "pipelined", "--stages", 2],
                       ["--memory", "200K"], ["--layers", 3, "--width", 32]):
             with self.subTest(flags=flags):
@@ -123,6 +115,34 @@ class Predict(CliTest):
         self.assertEqual(record["file"], str(path))
         self.assertEqual(record["planned_bytes"], record["measured_bytes"])
 
+    def test_the_plan_has_neither_gradients_nor_state(self):
+        self.train()
+        wide = ["mlp", "--layers", 6, "--width", 256]
+        weights = 4 * (21 * 256 + 4 * 257 * 256 + 257 * 3)
+        data = ["--dataset", f"csv:{self.csv}", "--weights", self.weights, "--test-batch", 1]
+        self.record("train", *wide, "--optimizer", "adam", "--epochs", 1, *data[:2], "--save",
+                    self.weights)
+
+        def record(command, *flags):
+            extra = ["--to", self.folder / "p.npz"] if command == "predict" else []
+            return self.record(command, *wide, *data, *extra, *flags)
+
+        # Training holds the weights and two values of state.
+        self.assertGreater(record("eval", "--optimizer", "adam")["planned_bytes"], 3 * weights)
+        whole = record("predict")["planned_bytes"]
+        self.assertTrue(weights < whole < 1.1 * weights, (whole, weights))
+        # In phases, one block's weights are on the device at a time.
+        bits = (self.folder / "p.npz").read_bytes()
+        self.assertLess(record("predict", "--strategy", "phased")["planned_bytes"], weights * 0.6)
+        self.assertEqual((self.folder / "p.npz").read_bytes(), bits)
+        path = ["--to", self.folder / "p.npz"]
+        said = self.expect_code(0, "predict", *wide, *data, *path, "--memory", weights // 2).stderr
+        self.assertRegex(said, r"(?m)^offload: weights; .* weights saves \d+ bytes for .* a call$")
+        self.assertEqual((self.folder / "p.npz").read_bytes(), bits)
+        self.expect_error(2, "usage", "--offload: must be auto, none or weights for a program that "
+                          "infers, got 'weights,optimizer'", "predict", *wide, *data, *path,
+                          "--offload", "weights,optimizer")
+
     def test_classes_come_from_the_weights(self):
         self.train()
         few = self.folder / "few.csv"
@@ -149,6 +169,14 @@ class Predict(CliTest):
                 found = self.predict(model=model, data=f"idx:{file}")
                 self.assertEqual(read_npz(self.folder / "p.npz")["logits"][0], (9, 10))
                 self.assertEqual(self.predict(model=model, data=f"idx:{self.folder}"), found)
+                # A table of normalised pixels gives the same numbers.
+                logits = read_npz(self.folder / "p.npz")["logits"][1]
+                self.csv.write_text("".join(
+                    ",".join(repr((p / 255 - 0.1307) / 0.3081) for p in image) + "\n"
+                    for image in images))
+                self.predict(model=model)
+                for one, other in zip(read_npz(self.folder / "p.npz")["logits"][1], logits):
+                    self.assertAlmostEqual(one, other, delta=1e-4)
 
     def test_what_cannot_be_predicted_is_refused(self):
         self.train()
@@ -203,14 +231,7 @@ class Predict(CliTest):
         return path
 
 
-class Regression(CliTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.csv = self.folder / "samples.csv"
-        self.weights = self.folder / "weights.safetensors"
-
+class Regression(FolderTest):
     def write(self, count):
         """Writes two targets, linear in three inputs, and returns them."""
         draw = random.Random(2)

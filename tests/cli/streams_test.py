@@ -5,22 +5,16 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from cli_case import PROGRAM, SHORT, CliTest
+from cli_case import PROGRAM, SHORT, FolderTest
 
 NO_READER = "2> >(exec <&-; sleep 1)"
 
 
-class Streams(CliTest):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
+class Streams(FolderTest):
     def shell(self, redirections, *arguments, before=""):
         """Runs the program with a shell's redirections. Other output goes to pipes."""
         return subprocess.run([

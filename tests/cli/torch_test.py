@@ -3,11 +3,9 @@
 
 import json
 import struct
-import tempfile
 import unittest
-from pathlib import Path
 
-from cli_case import CliTest
+from cli_case import FolderTest
 
 try:
     import torch
@@ -50,12 +48,11 @@ def write(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
 
 
-class Torch(CliTest):
+class Torch(FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.file = Path(folder.name) / "torch.safetensors"
-        self.ours = Path(folder.name) / "ours.safetensors"
+        super().setUp()
+        self.file = self.folder / "torch.safetensors"
+        self.ours = self.folder / "ours.safetensors"
         self.trained = self.record("train", *RUN, "--steps", 3, "--torch-save", self.file, "--save",
                                    self.ours)
 

@@ -132,7 +132,7 @@ class Usage(CliTest):
         for command, flags in (
             ("predict", ("--lr", "--optimizer", "--accumulate", "--micro-batch", "--validation",
                          "--data", "--epochs", "--save", "--dropout", "--digest",
-                         "--accumulation-reduction")),
+                         "--accumulation-reduction", "--recompute-blocks", "--shard-threshold")),
             ("eval", ("--lr", "--lr-schedule", "--warmup-steps", "--seed", "--steps", "--save")),
             ("plan", ("--warmup-steps", "--seed", "--steps", "--weights", "--data")),
             ("bench", ("--warmup-steps", "--seed", "--weights", "--save")),

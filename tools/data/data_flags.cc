@@ -14,11 +14,28 @@
 namespace sluice::tool {
 namespace {
 
-void add_loss(Flags& flags, const std::string& help, ToolOptions& o) {
-  flags.choice(
-      "--loss", o.model.sizes.loss,
-      {{"mse", models::Loss::kMeanSquaredError}, {"cross_entropy", models::Loss::kCrossEntropy}},
-      help + " (default: cross_entropy)");
+// Help of the options for the user's own samples.
+struct FieldsHelp {
+  Common dataset_is = Common::kYes;
+  std::string dataset, loss, input, target;
+};
+
+void add_fields(Flags flags, const FieldsHelp& help, ToolOptions& o) {
+  flags.group(kModelGroup, help.dataset_is)
+      .text("--dataset", "FILE", o.model.dataset, help.dataset);
+  flags.group(kModelGroup, Common::kNo)
+      .choice("--loss", o.model.sizes.loss,
+              {{"mse", models::Loss::kMeanSquaredError},
+               {"cross_entropy", models::Loss::kCrossEntropy}},
+              help.loss + " (default: cross_entropy)");
+  flags.text("--input", "FIELDS", o.model.input, help.input);
+  flags.text("--target", "FIELDS", o.model.target, help.target);
+}
+
+void add_weights(Flags flags, const std::string& help, const std::string& torch, ToolOptions& o) {
+  flags.group(kModelGroup).text("--weights", "FILE", o.model.weights, help);
+  flags.group(kModelGroup, Common::kNo)
+      .text("--torch-weights", "FILE", o.model.torch_weights, torch);
 }
 
 bool given(const CLI::App& command, const char* name) {
@@ -64,65 +81,62 @@ bool read_sizes(const CLI::App& command, ToolOptions& o) {
 
 }  // namespace
 
-void add_user_data(Flags flags, const char* group, ToolOptions& o) {
-  flags.group(group, Common::kNo);
-  add_loss(
+void add_user_data(Flags flags, ToolOptions& o) {
+  add_fields(
       flags,
-      "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean squared "
-      "error); only for mlp; mse requires --dataset",
+      {.dataset_is = Common::kNo,
+       .dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: "
+                  "the model's)",
+       .loss = "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean "
+               "squared error); only for mlp; mse requires --dataset",
+       .input = "Take the inputs from this field, or these columns of a CSV file; requires "
+                "--dataset (default: input, image, or all other columns)",
+       .target = "Take the labels from this field or column, or the targets of --loss mse from "
+                 "these columns; requires --dataset (default: target, label, or the last column)"},
       o);
-  flags.text("--dataset", "FILE", o.model.dataset,
-             "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: the "
-             "model's)");
-  flags.text("--input", "FIELDS", o.model.input,
-             "Take the inputs from this field, or these columns of a CSV file; requires --dataset "
-             "(default: input, image, or all other columns)");
-  flags.text("--target", "FIELDS", o.model.target,
-             "Take the labels from this field or column, or the targets of --loss mse from these "
-             "columns; requires --dataset (default: target, label, or the last column)");
-  flags.value("--validation", "SHARE",
-              "Test on this share of the samples; requires --dataset (default: 0.1, or the test "
-              "files of idx:DIR)",
-              [&o](const std::string& text) {
-                o.model.validation = parse_real("--validation", text);
-                require(*o.model.validation > 0 && *o.model.validation < 1,
-                        "--validation: must be above 0 and below 1, got '{}'", text);
-              });
+  flags.group(kModelGroup, Common::kNo)
+      .value("--validation", "SHARE",
+             "Test on this share of the samples; requires --dataset (default: 0.1, or the test "
+             "files of idx:DIR)",
+             [&o](const std::string& text) {
+               o.model.validation = parse_real("--validation", text);
+               require(*o.model.validation > 0 && *o.model.validation < 1,
+                       "--validation: must be above 0 and below 1, got '{}'", text);
+             });
 }
 
-void add_samples(Flags flags, const char* group, ToolOptions& o) {
-  flags.group(group).text("--data", "DIR", o.model.data,
-                          "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or "
-                          "data/cifar10, else generated "
-                          "ones)");
-  flags.text("--weights", "FILE", o.model.weights,
-             "Start from the variables in this safetensors file (default: random ones)");
-  flags.group(group, Common::kNo)
-      .text("--torch-weights", "FILE", o.model.torch_weights,
-            "Start from the state_dict of the same PyTorch module, as safetensors (default: none)");
-  flags.flag("--synthetic", "Use generated samples even if real ones are found",
-             [&o] { o.model.synthetic = true; });
+void add_samples(Flags flags, ToolOptions& o) {
+  flags.group(kModelGroup)
+      .text("--data", "DIR", o.model.data,
+            "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or data/cifar10, else "
+            "generated ones)");
+  add_weights(
+      flags, "Start from the variables in this safetensors file (default: random ones)",
+      "Start from the state_dict of the same PyTorch module, as safetensors (default: none)", o);
+  flags.group(kModelGroup, Common::kNo)
+      .flag("--synthetic", "Use generated samples even if real ones are found",
+            [&o] { o.model.synthetic = true; });
 }
 
-void add_predict(Flags flags, const char* group, ToolOptions& o) {
-  flags.group(group);
-  flags.text("--dataset", "FILE", o.model.dataset,
-             "Predict for each sample of csv:FILE, npz:FILE, safetensors:FILE, idx:FILE, or of the "
-             "training images of idx:DIR");
-  flags.text("--weights", "FILE", o.model.weights, "Take the variables from this safetensors file");
-  flags.text("--to", "FILE", o.to,
-             "Write the predictions to FILE.npz, an array for each one, or to "
-             "FILE.csv, a line for each sample");
-  flags.group(group, Common::kNo)
-      .text("--torch-weights", "FILE", o.model.torch_weights,
-            "Take the state_dict of the same PyTorch module, as safetensors, instead of --weights");
-  add_loss(flags, "Predict classes (cross_entropy) or real numbers (mse), as mlp was trained", o);
-  flags.text("--input", "FIELDS", o.model.input,
-             "Take the inputs from this field, or these columns of a CSV file (default: input, or "
-             "all columns)");
-  flags.text("--target", "FIELDS", o.model.target,
-             "Leave out these columns of a CSV file (default: the last one, if there is one more "
-             "than inputs)");
+void add_predict(Flags flags, ToolOptions& o) {
+  add_fields(
+      flags,
+      {.dataset =
+           "Predict for each sample of csv:FILE, npz:FILE, safetensors:FILE, idx:FILE, or of "
+           "the training images of idx:DIR",
+       .loss = "Predict classes (cross_entropy) or real numbers (mse), as mlp was trained",
+       .input = "Take the inputs from this field, or these columns of a CSV file (default: input, "
+                "or all columns)",
+       .target = "Leave out these columns of a CSV file (default: the last one, if there is one "
+                 "more than inputs)"},
+      o);
+  add_weights(
+      flags, "Take the variables from this safetensors file",
+      "Take the state_dict of the same PyTorch module, as safetensors, instead of --weights", o);
+  flags.group(kModelGroup)
+      .text("--to", "FILE", o.to,
+            "Write the predictions to FILE.npz, an array for each one, or to FILE.csv, a line for "
+            "each sample");
 }
 
 void use_dataset(const CLI::App& command, ToolOptions& o) {

@@ -1,15 +1,15 @@
 #pragma once
-#include "tools/flags.h"
+#include "tools/flags/flags.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
 
-/// Adds the options for the user's own samples to a group of the help.
-void add_user_data(Flags flags, const char* group, ToolOptions& options);
-/// Adds the options for the samples and first values of a run to a group of the help.
-void add_samples(Flags flags, const char* group, ToolOptions& options);
+/// Adds the options for the user's own samples.
+void add_user_data(Flags flags, ToolOptions& options);
+/// Adds the options for the samples and first values of a run.
+void add_samples(Flags flags, ToolOptions& options);
 /// Adds the options of `sluice predict` for its samples, weights and result.
-void add_predict(Flags flags, const char* group, ToolOptions& options);
+void add_predict(Flags flags, ToolOptions& options);
 
 /// Loads the samples of --dataset, if it is given, and gives the model their shape. A model whose
 /// sizes depend on its samples takes those of the weights, if they are given, except sizes that the

@@ -19,18 +19,30 @@
 namespace sluice::tool {
 namespace {
 
-// Loads the weights. Optimizer state in the file is not used; other names are reported.
-void load(train::TrainingModel& model, const ToolOptions& o) {
+std::string_view module_of(std::string_view name) { return name.substr(0, name.rfind('.') + 1); }
+
+// Whether a tensor of a file is a variable of the training, or state of its optimizer.
+bool is_trained(const std::string& name, const train::NetworkGraph& training, bool torch) {
+  bool found = false;
+  training.factories.for_each([&](const std::string& key, const nn::VariableFactory&) {
+    found = found || name == key || name.starts_with(key + ".") ||
+            (torch && module_of(name) == module_of(key));
+  });
+  return found;
+}
+
+// Loads the weights. Variables of the training alone and optimizer state are not used; other names
+// in the file are reported.
+void load(train::InferenceModel& model, const ToolOptions& o) {
   const bool torch = !o.model.torch_weights.empty();
   const std::string& file = torch ? o.model.torch_weights : o.model.weights;
   const std::vector<std::string> unknown =
       torch ? train::load_torch_weights(model.session(), model.programs(), file) : model.load(file);
-  const auto variables = model.programs().variables.named_tensors();
+  if (unknown.empty() || !o.output.speaks()) return;
+  const train::NetworkGraph training =
+      models::find_model(o.model.name).build(o.model.sizes).build(Ir(), nn::RunMode::kTrain);
   for (const std::string& name : unknown) {
-    const bool state = std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
-      return name.starts_with(variable.first + ".");
-    });
-    if (!state && o.output.speaks())
+    if (!is_trained(name, training, torch))
       sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
   }
 }
@@ -128,21 +140,13 @@ void report(const ToolOptions& o, const Session& session, int64_t samples,
   fmt::print("{}\n", record.text());
 }
 
-// Nothing is trained, so that the smallest training program serves.
-ToolOptions untrained(const ToolOptions& o) {
-  ToolOptions smallest = o;
-  smallest.model.sizes.micro_batch = 1;
-  return smallest;
-}
-
 }  // namespace
 
-int run_predict(const ToolOptions& options) {
-  const ToolOptions o = untrained(options);
+int run_predict(const ToolOptions& o) {
   if (o.speaks()) sys::check_replaceable(o.to);
   const Programs programs = build_programs(o);
   log_offload(o, programs);
-  train::TrainingModel model = open_model(programs, o);
+  train::InferenceModel model = open_inference(programs, o);
   Session& session = model.session();
   load(model, o);
   const HostTensor& inputs = o.model.user_data->test.images;
@@ -154,9 +158,8 @@ int run_predict(const ToolOptions& options) {
   require(samples > 0 && inputs.elements() / samples == numbers,
           "--dataset: samples must have {} numbers, as the model's input, got {} samples of {}",
           numbers, samples, inputs.elements() / std::max<int64_t>(samples, 1));
-  train::InferenceModel inference = train::inference_model(model);
   data::Element results =
-      train::predict(inference, data::from_tensors({{"input", inputs}}),
+      train::predict(model, data::from_tensors({{"input", inputs}}),
                      o.output.speaks() ? train::Show::kProgress : train::Show::kNo);
   std::vector<NamedArray> predictions;
   for (size_t i = 0; i < results.arrays.size(); ++i)

@@ -16,6 +16,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
+#include "tools/call_results.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
@@ -186,6 +187,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   record.add("shard_threshold", show_threshold(o.step.locations.min_elements_sharded));
   add_offload(plan.programs, record);
   add_reductions(plan.programs.training, record);
+  record.add("result_bytes", result_bytes(plan.programs));
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
   // If there are several devices, this is device 0; "memories" has all.
@@ -218,6 +220,8 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
     outlook.stages = pipeline_lines(plan.programs.training, plan.compiled.executable);
   if (const std::string ids = device_ids_text(o); !ids.empty()) outlook.stages.push_back(ids);
   if (const std::string text = reductions_text(plan.programs.training); !text.empty())
+    outlook.stages.push_back(text);
+  if (const std::string text = results_text(plan.programs); !text.empty())
     outlook.stages.push_back(text);
   if (!refused) {
     outlook.offload = offload_line(plan.programs);

@@ -112,6 +112,23 @@ Training build_training_for(const SessionOptions& session, Ir ir, const Network&
   return build(ir, execution);
 }
 
+Training build_inference_for(Ir ir, const Network& network, const Options& options) {
+  return build_inference(
+      ir, network,
+      {.strategy = options.strategy,
+       .rates = options.rates,
+       .accumulate = options.device_iterations,
+       .replicas = options.replicas,
+       .output = options.output,
+       .infeed = options.infeed,
+       .outfeed = options.outfeed,
+       .locations = {.weights = options.locations.weights,
+                     .min_elements_off_device = options.locations.min_elements_off_device},
+       .io_mode = options.io_mode,
+       .seed = options.seed,
+       .session = options.session});
+}
+
 Session open_session(const Ir& ir, const Training& training, const SessionOptions& session) {
   try {
     return Session(ir, with_devices(session, training.devices));

@@ -162,7 +162,9 @@ class Fit {
     check();
     report_.names_ = &calls_.names();
     report_.arrays_ = &calls_.arrays();
-    values_ = static_cast<size_t>(calls_.arrays()[0].elements());
+    written_ = calls_.arrays()[0].elements();
+    taken_ = calls_.taken(written_);
+    values_ = static_cast<size_t>(written_ / taken_.period * taken_.kept);
     if (returns_last(state.options())) scores_ = find_scores(calls_);
     labels_ = find_labels(data.sample_specs());
     items_ = data.items();
@@ -290,33 +292,48 @@ class Fit {
       model_.save(options_.save);
   }
 
+  // Place among the written losses of a call of its loss `i`.
+  size_t place_of(size_t i) const {
+    const auto kept = static_cast<size_t>(taken_.kept), period = static_cast<size_t>(taken_.period);
+    return i / kept * period + (period - kept) + i % kept;
+  }
+
   void append_losses() {
-    for (size_t entry = 0; entry < values_; ++entry) {
+    const size_t parts = training_.losses.size();
+    if (parts > 1) result_.parts.resize(parts);
+    for (size_t value = 0; value < values_; ++value) {
       double sum = 0;
-      for (size_t i = 0; i < training_.losses.size(); ++i) {
-        sum +=
-            training_.loss_weights[i] * static_cast<double>(calls_.arrays()[i].as<float>()[entry]);
+      for (size_t i = 0; i < parts; ++i) {
+        const float part = calls_.arrays()[i].as<float>()[place_of(value)];
+        sum += training_.loss_weights[i] * static_cast<double>(part);
+        if (parts > 1) result_.parts[i].push_back(part);
       }
       result_.losses.push_back(static_cast<float>(sum));
     }
-    if (training_.losses.size() < 2) return;
-    result_.parts.resize(training_.losses.size());
-    for (size_t i = 0; i < training_.losses.size(); ++i) {
-      const auto values = calls_.arrays()[i].as<float>();
-      result_.parts[i].insert(result_.parts[i].end(), values.begin(), values.end());
-    }
+  }
+
+  // Returns the last update of a call that its loss `i` is computed in.
+  int64_t update_of(size_t i) const {
+    const int64_t replicas = calls_.size().replicas, entries = written_ / replicas;
+    const int64_t next = static_cast<int64_t>(place_of(i)) / replicas + 1;
+    return (next * iterations_ + entries - 1) / entries - 1;
   }
 
   double mean_loss(int64_t update) const {
+    const CallSize& size = calls_.size();
+    const Output output = state_.options().output.value_or(Output::final());
+    const int64_t summed = output.mode == Output::Mode::kSum
+                               ? iterations_ * size.accumulate * size.replicas / written_
+                               : 1;
     double mean = 0;
     for (size_t i = 0; i < values_; ++i) {
       const float loss = report_.losses[i];
       if (!std::isfinite(loss)) {
-        const auto behind = static_cast<int64_t>(i) * iterations_ / static_cast<int64_t>(values_);
         fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
-             update + behind, loss);
+             update + update_of(i), loss);
       }
-      mean += static_cast<double>(loss) / static_cast<double>(values_);
+      mean +=
+          static_cast<double>(loss) / static_cast<double>(values_) / static_cast<double>(summed);
     }
     return mean;
   }
@@ -345,7 +362,9 @@ class Fit {
   const ModelCalls& calls_;
   const Training& training_;
   int64_t iterations_;
-  size_t values_ = 0;  ///< Entries of a loss in a call.
+  int64_t written_ = 1;      ///< Entries of a loss that the program writes in a call.
+  ModelCalls::Taken taken_;  ///< Entries that the output names.
+  size_t values_ = 0;        ///< Number of those.
   std::optional<size_t> scores_;
   std::optional<size_t> labels_;
   std::optional<int64_t> items_;  ///< Items of an epoch, if they are known.

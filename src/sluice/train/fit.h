@@ -41,9 +41,10 @@ class DataLoader : public data::BatchLoader {
 /// The results of a call of a TrainingModel.
 class CallReport {
  public:
-  int64_t call = 0;                ///< Calls done in this run of fit().
-  int64_t calls_of_epoch = 0;      ///< Calls of an epoch.
-  double loss = 0;                 ///< Mean of the losses that the call returned.
+  int64_t call = 0;            ///< Calls done in this run of fit().
+  int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
+  /// Mean of the losses that the call returned; with Output::sum(), of those that it added.
+  double loss = 0;
   std::optional<double> accuracy;  ///< Percentage of right predictions among those returned.
   std::span<const float> losses;   ///< Weighted sums of the losses, by entry.
 
@@ -96,7 +97,7 @@ struct FitOptions {
 struct FitResult {
   int64_t calls = 0;
   int64_t updates = 0;  ///< Updates of these calls.
-  double loss = 0;      ///< Mean of the losses that the last call returned.
+  double loss = 0;      ///< As CallReport::loss, of the last call.
   /// Losses that the calls returned, by entry and replica. Of several losses, the sum with their
   /// weights.
   std::vector<float> losses;

@@ -1,10 +1,14 @@
 #include "sluice/train/fit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/samples.h"
@@ -268,6 +272,81 @@ TEST(Fit, ALossThatIsNotFiniteEndsIt) {
   DataLoader data = loader(options, 40);
   expect_refused({{"diverged", [&] { fit(model, data, {.epochs = 5}); },
                    "a smaller learning rate may help", ErrorKind::kDiverged}});
+}
+
+// Four updates of three micro-batches on two replicas.
+TEST(Fit, CountsTheLossesThatTheOutputNames) {
+  const auto run = [](const Output& output, double rate = 0.5) {
+    const Options options = with({.accumulate = 3,
+                                  .device_iterations = 4,
+                                  .replicas = 2,
+                                  .output = output,
+                                  .learning_rate = rate});
+    TrainingModel model = training_model(scored(), options);
+    DataLoader data = loader(options, 48);
+    return fit(model, data);
+  };
+  const FitResult all = run(Output::all());
+  ASSERT_EQ(all.losses.size(), 24u);
+  const auto part = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+    return std::vector<float>(all.losses.begin() + begin, all.losses.begin() + end);
+  };
+  std::vector<float> odd = part(6, 12);  // Updates 1 and 3.
+  for (const float loss : part(18, 24)) odd.push_back(loss);
+  EXPECT_EQ(run(Output::every(2)).losses, odd);
+  EXPECT_EQ(run(Output::every(4)).losses, part(18, 24));
+  EXPECT_EQ(run(Output::final()).losses, part(22, 24));
+  const FitResult sum = run(Output::sum());
+  EXPECT_EQ(sum.losses.size(), 2u);
+  EXPECT_NEAR(sum.loss, all.loss, 1e-6);
+  const auto diverges = [&](const Output& output, const char* text) {
+    expect_refused({{text, [&] { run(output, 1e30); }, text, ErrorKind::kDiverged}});
+  };
+  diverges(Output::all(), "the loss of step 1 is");
+  diverges(Output::every(1), "the loss of step 1 is");
+  diverges(Output::every(2), "the loss of step 1 is");
+  diverges(Output::every(4), "the loss of step 3 is");
+  diverges(Output::final(), "the loss of step 3 is");
+}
+
+TEST(Fit, ReportsWhatIsShown) {
+  const auto said = [](Show show) {
+    const Options options = with({.accumulate = 2});
+    TrainingModel model = training_model(scored(), options);
+    DataLoader data = loader(options, 9);
+    testing::internal::CaptureStderr();
+    fit(model, data, {.epochs = 2, .show = show});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(Show::kNo), "");
+  const std::string progress = said(Show::kProgress), all = said(Show::kAll);
+  EXPECT_THAT(progress, testing::ContainsRegex("^Epoch 1/2\n(.*\n)*Epoch 2/2\n"));
+  EXPECT_THAT(progress, testing::HasSubstr("Loss:"));
+  EXPECT_THAT(progress, testing::Not(testing::HasSubstr("Graph compilation")));
+  EXPECT_THAT(all, testing::HasSubstr("Graph compilation: 100% ["));
+  EXPECT_THAT(all, testing::HasSubstr(
+                       "\n2 x 1 x 2 = 4 samples a call, 2 calls an epoch, 1 samples dropped\n"));
+  EXPECT_THAT(all, testing::HasSubstr("\nEpoch 1/2\n"));
+}
+
+// Workers wait while `depth` items are in memory.
+TEST(DataLoader, HoldsItemsToItsDepth) {
+  for (const int depth : {1, 2, 5}) {
+    std::atomic<int> calls = 0;
+    const data::Dataset counted = samples(64).map([&](data::Element e) {
+      ++calls;
+      return e;
+    });
+    const Options options = with({.accumulate = 2});
+    DataLoader data(options, counted, {.batch_size = 2, .workers = 2, .depth = depth});
+    const int first = calls;  // For the specs.
+    data.next();
+    const int most = first + 4 * depth;  // The item that was taken counts.
+    for (int ms = 0; ms < 10000 && calls < most; ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(calls, most) << depth;
+  }
 }
 
 TEST(Fit, StopsWhenItIsAsked) {

@@ -26,36 +26,11 @@ Options for_training(Options options) {
   return options;
 }
 
-// The options of inference without training: those of updates have no meaning. The micro-batches of
-// a run overlap in a pipeline, as those of an update do.
-Options for_inference(const Options& options) {
-  return {.strategy = options.strategy,
-          .rates = options.rates,
-          .accumulate = options.device_iterations,
-          .replicas = options.replicas,
-          .output = options.output,
-          .infeed = options.infeed,
-          .outfeed = options.outfeed,
-          .locations = {.weights = options.locations.weights,
-                        .min_elements_off_device = options.locations.min_elements_off_device},
-          .io_mode = options.io_mode,
-          .seed = options.seed,
-          .session = options.session};
-}
-
 Training build(Ir ir, const Network& network, const std::optional<nn::Optimizer>& optimizer,
                const Options& options, const std::optional<Options>& inference) {
-  if (!optimizer) return build_inference(ir, network, for_inference(options));
+  if (!optimizer) return build_inference_for(ir, network, options);
   return build_training_for(options.session, ir, network, *optimizer, for_training(options),
                             inference.value_or(Options()));
-}
-
-// The shape of a value of several entries: the first axis is multiplied.
-Shape joined(const Shape& entry, int64_t entries) {
-  if (entry.rank() == 0) return entries == 1 ? Shape() : Shape({entries});
-  std::vector<int64_t> dims = entry.dims();
-  dims[0] = checked_mul(dims[0], entries);
-  return Shape(std::move(dims));
 }
 
 std::string without_prefix(const std::string& name, std::string_view prefix) {
@@ -63,6 +38,13 @@ std::string without_prefix(const std::string& name, std::string_view prefix) {
 }
 
 }  // namespace
+
+Shape joined(const Shape& entry, int64_t entries) {
+  if (entry.rank() == 0) return entries == 1 ? Shape() : Shape({entries});
+  std::vector<int64_t> dims = entry.dims();
+  dims[0] = checked_mul(dims[0], entries);
+  return Shape(std::move(dims));
+}
 
 ModelPrograms::ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
                              const Options& options, const std::optional<Options>& inference)
@@ -221,15 +203,17 @@ void ModelCalls::run(const data::Element& samples, double rate, int64_t update) 
   }
 }
 
-// Takes the entries that the output names; a program writes those of each update (Output::every).
+// A program writes the entries of each update for Output::every().
+ModelCalls::Taken ModelCalls::taken(int64_t written) const {
+  const int64_t update = size_.accumulate * programs_.training.replicas;  // Entries of an update.
+  const bool whole = written == update * size_.device_iterations;
+  if (output_.mode == Output::Mode::kEvery && whole) return {update * output_.period, update};
+  return {written, written};
+}
+
 HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry) const {
   const int64_t all = array.elements() / std::max<int64_t>(entry.shape.elements(), 1);
-  const int64_t update = size_.accumulate * programs_.training.replicas;  // Entries of an update.
-  int64_t period = all, kept = all;  // Takes the last `kept` of each `period`.
-  if (output_.mode == Output::Mode::kEvery && all == update * size_.device_iterations) {
-    period = update * output_.period;
-    kept = update;
-  }
+  const auto [period, kept] = taken(all);
   HostTensor result({joined(entry.shape, all / period * kept), entry.dtype, {}});
   const size_t bytes = array.bytes().size() / static_cast<size_t>(all);
   std::byte* to = result.bytes().data();
@@ -257,8 +241,11 @@ ModelState::ModelState(Network network, Options options, std::optional<nn::Optim
   if (const auto* rate = std::get_if<double>(&options_.learning_rate)) rate_ = *rate;
 }
 
-ModelState::ModelState(Network network, Options options, const Ir& ir, Training programs)
-    : network_(std::move(network)), options_(std::move(options)), trains_(true) {
+ModelState::ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
+                       Training programs)
+    : network_(std::move(network)),
+      options_(std::move(options)),
+      trains_(use == ModelCalls::Use::kTrain) {
   inference_.device_iterations = programs.eval_iterations;
   inference_.replicas = programs.replicas;
   if (!programs.learning_rate) rate_ = 0;  // It is a constant of the programs.
@@ -419,7 +406,7 @@ TrainingModel training_model(const Network& network, const Options& options,
 TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
                              const Training& programs) {
   return internal::ModelAccess::make<TrainingModel>(
-      std::make_shared<internal::ModelState>(network, options, ir, programs));
+      std::make_shared<internal::ModelState>(Use::kTrain, network, options, ir, programs));
 }
 
 InferenceModel inference_model(const TrainingModel& training) {
@@ -438,6 +425,12 @@ InferenceModel inference_model(const Network& network, const Options& options) {
           options.accumulate);
   return internal::ModelAccess::make<InferenceModel>(
       std::make_shared<internal::ModelState>(network, options, std::nullopt));
+}
+
+InferenceModel inference_model(const Network& network, const Options& options, const Ir& ir,
+                               const Training& programs) {
+  return internal::ModelAccess::make<InferenceModel>(
+      std::make_shared<internal::ModelState>(Use::kInfer, network, options, ir, programs));
 }
 
 double accuracy(const HostTensor& predictions, const HostTensor& labels) {

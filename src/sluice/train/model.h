@@ -145,6 +145,11 @@ InferenceModel inference_model(const TrainingModel& training, const Options& opt
 /// Makes a model that infers with weights of its own: random ones, or those of a file.
 InferenceModel inference_model(const Network& network, const Options& options);
 
+/// Makes a model of programs that build_inference() added to `ir` for `network`. A run of them has
+/// `options.device_iterations` micro-batches.
+InferenceModel inference_model(const Network& network, const Options& options, const Ir& ir,
+                               const Training& programs);
+
 /// Returns the percentage of rows of `predictions` (n, classes) whose largest score is at their
 /// label. The labels are the last n of `labels`, so that results of the last micro-batch may be
 /// compared with the labels of a whole call. Error{kUsage} for other shapes, or with fewer labels.

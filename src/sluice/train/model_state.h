@@ -10,6 +10,10 @@
 
 namespace sluice::train::internal {
 
+/// Returns the shape of a result of several entries: the first axis of an entry is multiplied; a
+/// scalar gets an axis of the entries, if there are several.
+Shape joined(const Shape& entry, int64_t entries);
+
 /// The programs of a model and their session.
 struct ModelPrograms {
   ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
@@ -38,6 +42,13 @@ class ModelCalls {
   const std::vector<HostTensor>& arrays() const { return arrays_; }
   const std::vector<std::string>& names() const { return names_; }
   const CallSize& size() const { return size_; }
+  /// Entries of all replicas that `options.output` names among those of a result that the program
+  /// writes: the last `kept` of each `period`.
+  struct Taken {
+    int64_t period = 1;
+    int64_t kept = 1;
+  };
+  Taken taken(int64_t written) const;
 
   struct Field {
     H2dStream stream;
@@ -78,7 +89,8 @@ class ModelState {
   /// Without an optimizer, the model infers alone.
   ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
   /// Opens a session on programs that exist.
-  ModelState(Network network, Options options, const Ir& ir, Training programs);
+  ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
+             Training programs);
 
   void compile();
   bool is_compiled() const { return programs_ != nullptr; }

@@ -122,6 +122,45 @@ TEST(InfeedQueue, AnErrorArrivesOnce) {
         "InfeedQueue: element 2 must be () float32 like the first one, got (2,) float32");
 }
 
+// A queue that is bound again begins with nothing, also after a part of a group.
+TEST(OutfeedQueue, BeginsAgain) {
+  for (const OutfeedQueue::Mode mode : {OutfeedQueue::Mode::kAll, OutfeedQueue::Mode::kLast}) {
+    OutfeedQueue queue({.mode = mode});
+    const FeedLayout layout{.name = "y", .fields = {{"y", {{}, f32, {}}}}, .replicas = 2};
+    const auto take = [&](float value) {
+      const HostTensor y = HostTensor::scalar(value);
+      const ConstArrayView views[] = {y};
+      queue.take(views);
+    };
+    queue.open(layout);
+    for (const float value : {1.F, 2.F, 3.F}) take(value);
+    EXPECT_EQ(queue.size(), 1);
+    queue.cancel();
+    take(4);  // Is left out.
+    EXPECT_EQ(queue.size(), 1);
+    queue.open(layout);
+    EXPECT_EQ(queue.size(), 0);
+    expect_refused({{"none yet", [&] { queue.dequeue(); }, "must have got an element, got none"}});
+    take(5);
+    EXPECT_EQ(queue.size(), 0);
+    take(6);
+    EXPECT_EQ(queue.size(), 1);
+    EXPECT_EQ(queue.dequeue()[0].array.to_doubles(), (std::vector<double>{5, 6}));
+  }
+}
+
+// The newest element takes the place of the one before it, so that a device never waits.
+TEST(OutfeedQueue, TheLastElementNeedsNoRoom) {
+  OutfeedQueue queue({.mode = OutfeedQueue::Mode::kLast, .depth = 1});
+  queue.open({.name = "y", .fields = {{"y", {{}, f32, {}}}}});
+  for (const float value : {1.F, 2.F, 3.F}) {
+    const HostTensor y = HostTensor::scalar(value);
+    const ConstArrayView views[] = {y};
+    queue.take(views);
+  }
+  EXPECT_EQ(queue.dequeue()[0].array.to_doubles(), (std::vector<double>{3}));
+}
+
 TEST(OutfeedQueue, RefusesANegativeDepth) {
   expect_refused({{"depth", [] { const OutfeedQueue queue({.depth = -1}); },
                    "OutfeedQueue: depth must be at least 0, got -1"}});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sluice/base/test_refusals.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/ops/arithmetic.h"
@@ -38,6 +39,14 @@ TEST(RepeatLastOps, RepeatsUpdatesAndTransfersButNotTheOpsBefore) {
   std::vector<std::vector<double>> entries;
   for (const HostTensor& entry : out.entries(seen)) entries.push_back(entry.to_doubles());
   EXPECT_EQ(entries, (std::vector<std::vector<double>>{{22, 204}, {82, 404}, {182, 604}}));
+}
+
+TEST(RepeatLastOps, RunsAtLeastOnce) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  main.variable(values({2}, {1, 2}), "x");
+  expect_refused({{"trips", [&] { repeat_last_ops(main, main.ops().size(), 0); },
+                   "repeat_last_ops: must run at least once, got 0"}});
 }
 
 }  // namespace

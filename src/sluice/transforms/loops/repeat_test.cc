@@ -66,6 +66,25 @@ TEST_F(Repeat, TakesTheArgumentsInAnyForm) {
   EXPECT_EQ(out[in_turn].to_doubles(), (Doubles{15, 18}));
 }
 
+// The new value may be the element itself. A constant is one of the body, not a value from outside.
+TEST_F(Repeat, ReturnsFieldsAndSharesConstants) {
+  const Tensor factor = main_.constant(values({2}, {3, 4}), "factor");
+  const Tensors last = ops::repeat(
+      main_, 2,
+      [&](Tensor, Tensor scaled, Tensor a, const Tensor& b) {
+        return Tensors{std::move(a), std::move(scaled) * factor + b};
+      },
+      {x_, w_}, pairs_);
+  EXPECT_EQ(main_.ops().back().inputs.size(), 2u);
+  const D2hStream stored = main_.host_store(last[0], "last");
+  EXPECT_EQ(result(stored, {{pairs_.streams[0], values({2, 2}, {1, 2, 3, 4})},
+                            {pairs_.streams[1], values({2, 2}, {0, 0, 0, 0})}}),
+            (Doubles{3, 4}));
+  const Tensors same = ops::repeat(
+      main_, 2, [](const Tensor&, Tensor a, const Tensor&) { return a; }, {x_}, pairs_);
+  EXPECT_EQ(same.size(), 1u);
+}
+
 TEST_F(Repeat, UpdatesWhatTheGraphHas) {
   const Tensors none = ops::repeat(main_, 3, [this, calls = 0]() mutable {
     EXPECT_EQ(++calls, 1);

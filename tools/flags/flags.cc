@@ -1,4 +1,4 @@
-#include "tools/flags.h"
+#include "tools/flags/flags.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +11,18 @@
 #include "tools/numbers.h"
 
 namespace sluice::tool {
+
+/// Groups of the help.
+inline constexpr const char* kModelGroup = "Model";
+inline constexpr const char* kTrainingGroup = "Training";
+inline constexpr const char* kMemoryGroup = "Memory";
+inline constexpr const char* kStrategyGroup = "Strategy";
+inline constexpr const char* kOutputGroup = "Output";
+inline constexpr const char* kCompilerGroup = "Compiler";
+inline constexpr const char* kSuiteGroup = "Without a model";
+
+/// The largest number of an option without another limit.
+inline constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 /// Whether `--help` shows an option; `--help-all` shows every one.
 enum class Common { kNo, kYes };

@@ -20,6 +20,7 @@
 #include "tools/devices.h"
 #include "tools/flags.h"
 #include "tools/options.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -166,8 +167,7 @@ void add_device_iterations(Flags flags, ToolOptions& o) {
 }
 
 void add_training(Flags flags, ToolOptions& o) {
-  flags.group(kTraining);
-  flags.integer<int64_t, int64_t>(
+  flags.group(kTraining).integer<int64_t, int64_t>(
       "--epochs", o.train.epochs, 0, kMost,
       "Train N times through the samples " + default_of("--epochs", "1"));
   flags.integer<std::optional<int64_t>, int64_t>(
@@ -298,8 +298,7 @@ void add_json(Flags& flags, ToolOptions& o) {
 
 // Options of commands that run the model on samples.
 void add_run(Flags flags, ToolOptions& o) {
-  flags.group(kOutput);
-  add_json(flags, o);
+  add_json(flags.group(kOutput), o);
   flags.flag("--quiet", "Report errors and results alone",
              [&o] { o.output.log_level = LogLevel::kError; });
   flags.group(kOutput, Common::kNo)
@@ -326,8 +325,7 @@ void add_form(Flags& flags, PlanOptions& plan, const char* name, PlanOptions::Fo
 
 void add_plan(Flags flags, ToolOptions& o) {
   using Form = PlanOptions::Form;
-  flags.group(kOutput);
-  add_json(flags, o);
+  add_json(flags.group(kOutput), o);
   add_form(flags, o.plan, "--full", Form::kFull, "Print the whole executable");
   add_form(flags, o.plan, "--passes", Form::kPasses,
            "Print the compiler's passes with their times and changes");
@@ -455,6 +453,7 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_compiler(flags, o);
     if (command == train || command == eval || command == predict) add_run(flags, o);
     if (command == train || command == eval) add_digest(flags, o);
+    if (command != predict) add_profile(flags, kOutput, o);
   }
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
@@ -464,8 +463,7 @@ CommandLine::CommandLine(ToolOptions& o) {
                                                   "Time N steps (default: 500)");
   timing.flag("--synthetic", "Report the mean of 5 runs on ones, training and testing",
               [&o] { o.model.synthetic = true; });
-  timing.group(kOutput);
-  add_json(timing, o);
+  add_json(timing.group(kOutput), o);
   add_suite(Flags(*bench), o);
   Flags(*inspect).group("File").text("file", "FILE", o.file,
                                      "Describe this IDX[.gz], safetensors or plan file");
@@ -516,11 +514,11 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     choose_devices(o, command->count("--replicas") > 0);
   }
   if (*line.plan) check_form(*line.plan, o);
-  if (*line.train) return run_train(o);
-  if (*line.eval) return run_eval(o);
+  if (*line.train) return run_with_profile(*line.train, o, run_train);
+  if (*line.eval) return run_with_profile(*line.eval, o, run_eval);
   if (*line.predict) return run_predict(o);
-  if (*line.plan) return run_plan(o);
-  if (*line.bench) return run_bench(o);
+  if (*line.plan) return run_with_profile(*line.plan, o, run_plan);
+  if (*line.bench) return run_with_profile(*line.bench, o, run_bench);
   fmt::print("{}", line.app.help());
   return static_cast<int>(ErrorKind::kUsage);
 }

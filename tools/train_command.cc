@@ -16,6 +16,7 @@
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
@@ -229,6 +230,7 @@ int run_train(const ToolOptions& o) {
   train::TrainingModel model = open_model(programs, o);
   Session& session = model.session();
   log_compiled(session, o);
+  write_profile(o, programs, session.executable());
   load_weights(model, o);
   check_saves(o);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
@@ -259,6 +261,7 @@ int run_eval(const ToolOptions& o) {
   train::TrainingModel model = open_model(programs, o);
   Session& session = model.session();
   log_compiled(session, o);
+  write_profile(o, programs, session.executable());
   load_weights(model, o);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, test(model, o.model.sizes.loss, tests, shown(o)));

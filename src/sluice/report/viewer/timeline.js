@@ -94,6 +94,7 @@ function prepare(report) {
   }
   report.objectRows = rowsOf(report.objects);
   for (const p of report.programs) p.events = rowsOf(p.trace.events);
+  report.programs.sort((a, b) => (b.name === "train") - (a.name === "train"));
   return report;
 }
 

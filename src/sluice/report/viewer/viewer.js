@@ -7,9 +7,14 @@ const KINDS = ["variables", "optimizer state", "accumulators", "gradients", "act
 const COLOURS = ["#4c78a8", "#b279a2", "#e45756", "#f58518", "#54a24b", "#72b7b2", "#9d755d",
   "#eeca3b", "#d67195", "#8c6bb1", "#6b8e9e", "#a0a83c", "#8a8f98", "#c4c9cf"
 ];
+// Colours of steps in a trace, by their kind.
+const EVENTS = { kernel: "#4c78a8", collective: "#e45756", message: "#f58518",
+  transfer: "#54a24b" };
 const WIDTH = 1200;
 
 const colour = (kind) => COLOURS[Math.max(0, KINDS.indexOf(kind)) % COLOURS.length];
+const eventColour = (kind) => EVENTS[kind] ||
+  EVENTS[kind === "send" || kind === "receive" ? "message" : "transfer"];
 const grouped = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 const bytesText = (n) => n >= 10 * 2 ** 20 ? (n / 2 ** 20).toFixed(1) + " MiB" :
   n >= 10 * 2 ** 10 ? (n / 2 ** 10).toFixed(1) + " KiB" : grouped(n) + " B";
@@ -76,8 +81,8 @@ function show(document, report) {
     return element("label", {}, label + " ", box);
   }
 
-  const legend = (kinds) => element("div", { class: "legend" },
-    ...kinds.map((k) => element("span", { style: `--swatch: ${colour(k)}` }, k)));
+  const legend = (kinds, colourOf = colour) => element("div", { class: "legend" },
+    ...kinds.map((k) => element("span", { style: `--swatch: ${colourOf(k)}` }, k)));
 
   // ---- Summary
   function summary(view) {
@@ -351,7 +356,8 @@ function show(document, report) {
     const details = element("div", { "aria-live": "polite" });
     const turns = Math.max(-1, ...program.events.filter((e) => e.kind === "part").map((e) => e
       .step)) + 1;
-    const side = (e) => / bwd$/.test(report.functions[e.function].part) ? "bwd" : "fwd";
+    // A function that runs both parts of a block is drawn green and red.
+    const sides = (e) => report.functions[e.function].part.match(/(fwd|bwd)(?=,|$)/g) || ["fwd"];
 
     function describe(e) {
       const f = report.functions[e.function];
@@ -381,24 +387,22 @@ function show(document, report) {
           x2 = Math.min(WIDTH, left + (e.end_ns - from) * scale);
         if (x2 - x1 < 0.4 && last.get(r) !== undefined && x2 - last.get(r) < 0.4) continue;
         last.set(r, x2);
-        const part = e.kind === "part",
-          mine = part && e.step === chosen;
+        const part = e.kind === "part";
+        const mine = part && e.step === chosen ? sides(e) : [];
+        const width = Math.max(0.5, x2 - x1) / Math.max(1, mine.length);
         const step = part ? null : report.functions[e.function].stepRows[e.step];
-        const rect = svg("rect", {
-            x: x1,
-            y: r * rowHeight + 3,
-            width: Math.max(0.5, x2 - x1),
-            height: rowHeight - 6,
-            class: "event " + (e.kind === "wait" ? "wait" : mine ? side(e) + " chosen" : ""),
-            fill: part ? colour("padding and gaps") : step.kind === "kernel" ? colour(
-              "variables") : step.kind === "collective" ? colour("accumulators") :
-              step.kind === "send" || step.kind === "receive" ? colour("gradients") : colour(
-                "activations")
-          },
-          svg("title", {}, describe(e)));
-        rect.addEventListener("click", () => { clear(details);
-          details.appendChild(element("div", { class: "details" }, describe(e))); });
-        chart.appendChild(rect);
+        for (const [n, side] of (mine.length > 0 ? mine : [""]).entries()) {
+          const rect = svg("rect", {
+            x: x1 + n * width, y: r * rowHeight + 3, width, height: rowHeight - 6,
+            class: `event ${e.kind === "wait" ? "wait" : side ? side + " chosen" : ""}`,
+            fill: part ? colour("padding and gaps") : eventColour(step.kind)
+          }, svg("title", {}, describe(e)));
+          rect.addEventListener("click", () => {
+            clear(details);
+            details.appendChild(element("div", { class: "details" }, describe(e)));
+          });
+          chart.appendChild(rect);
+        }
         if (part && x2 - x1 > 60) chart.appendChild(svg("text", { x: x1 + 4, y: r * rowHeight +
             17 }, `${report.functions[e.function].part} ${e.step + 1}`));
       }
@@ -457,6 +461,8 @@ function show(document, report) {
     }
     place.appendChild(controls);
     place.appendChild(chart);
+    place.appendChild(legend([...Object.keys(EVENTS), "wait"],
+      (k) => EVENTS[k] || "var(--wait)"));
     place.appendChild(details);
     if (!program.trace.complete)
       place.appendChild(element("p", { class: "faint" },

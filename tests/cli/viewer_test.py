@@ -123,7 +123,7 @@ class Viewer(CliTest):
             key(chart, "0"); found.again = count();
             all(".event", chart)[0].dispatchEvent(new MouseEvent("click"));
             found.details = view("Trace").querySelector(".details").textContent;""")
-        self.assertEqual((found["green"], found["red"]), (4, 4))
+        self.assertEqual((found["green"], found["red"]), (3, 3))
         self.assertLess(found["zoomed"], found["all"])
         self.assertEqual(found["again"], found["all"])
         self.assertRegex(found["details"], r"(µs|ms) from ")

@@ -121,17 +121,8 @@ std::string Places::block_phases_text(int32_t f) const {
 }
 
 std::string Places::part_of_function(int32_t function) const {
-  const std::vector<BlockPhase>& own = block_phases_[static_cast<size_t>(function)];
-  if (own.size() == 1) return block_phases_text(function);
-  if (own.size() != 2 || own[0].block != own[1].block) return "";
-  bool calls_parts = false;
-  for (const exe::Step& step : e_.functions[static_cast<size_t>(function)].steps) {
-    exe::for_each_call(step, [&](const exe::Call& c) {
-      calls_parts |= !block_phases_[static_cast<size_t>(c.function)].empty();
-    });
-  }
-  const std::string block = block_text(own[0].block);
-  return calls_parts ? "" : fmt::format("{} fwd, {} bwd", block, block);
+  const bool one = block_phases_[static_cast<size_t>(function)].size() == 1;
+  return one ? block_phases_text(function) : "";
 }
 
 std::vector<std::string> Places::blocks_of_program(int32_t program) const {

@@ -356,8 +356,7 @@ function show(document, report) {
     const details = element("div", { "aria-live": "polite" });
     const turns = Math.max(-1, ...program.events.filter((e) => e.kind === "part").map((e) => e
       .step)) + 1;
-    // A function that runs both parts of a block is drawn green and red.
-    const sides = (e) => report.functions[e.function].part.match(/(fwd|bwd)(?=,|$)/g) || ["fwd"];
+    const side = (e) => / bwd$/.test(report.functions[e.function].part) ? "bwd" : "fwd";
 
     function describe(e) {
       const f = report.functions[e.function];
@@ -388,21 +387,18 @@ function show(document, report) {
         if (x2 - x1 < 0.4 && last.get(r) !== undefined && x2 - last.get(r) < 0.4) continue;
         last.set(r, x2);
         const part = e.kind === "part";
-        const mine = part && e.step === chosen ? sides(e) : [];
-        const width = Math.max(0.5, x2 - x1) / Math.max(1, mine.length);
+        const mine = part && e.step === chosen;
         const step = part ? null : report.functions[e.function].stepRows[e.step];
-        for (const [n, side] of (mine.length > 0 ? mine : [""]).entries()) {
-          const rect = svg("rect", {
-            x: x1 + n * width, y: r * rowHeight + 3, width, height: rowHeight - 6,
-            class: `event ${e.kind === "wait" ? "wait" : side ? side + " chosen" : ""}`,
-            fill: part ? colour("padding and gaps") : eventColour(step.kind)
-          }, svg("title", {}, describe(e)));
-          rect.addEventListener("click", () => {
-            clear(details);
-            details.appendChild(element("div", { class: "details" }, describe(e)));
-          });
-          chart.appendChild(rect);
-        }
+        const rect = svg("rect", {
+          x: x1, y: r * rowHeight + 3, width: Math.max(0.5, x2 - x1), height: rowHeight - 6,
+          class: `event ${e.kind === "wait" ? "wait" : mine ? side(e) + " chosen" : ""}`,
+          fill: part ? colour("padding and gaps") : eventColour(step.kind)
+        }, svg("title", {}, describe(e)));
+        rect.addEventListener("click", () => {
+          clear(details);
+          details.appendChild(element("div", { class: "details" }, describe(e)));
+        });
+        chart.appendChild(rect);
         if (part && x2 - x1 > 60) chart.appendChild(svg("text", { x: x1 + 4, y: r * rowHeight +
             17 }, `${report.functions[e.function].part} ${e.step + 1}`));
       }

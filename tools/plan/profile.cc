@@ -84,12 +84,11 @@ void write_refused(const ToolOptions& o, const Error& refusal) {
 }  // namespace
 
 void add_profile(Flags flags, const std::string& group, ToolOptions& o) {
-  flags.group(group).optional_text(
-      "--profile", "./profile", o.profile.folder,
-      "Write report.html, report.json and trace.json to DIR/training, or DIR/inference for eval; "
-      "--profile=DIR (default of DIR: ./profile)");
   flags.group(group, Common::kNo)
-      .text("--profile-dir", "DIR", o.profile.folder, "Write them as --profile=DIR does");
+      .optional_text("--profile", "./profile", o.profile.folder,
+                     "Write report.html, report.json and trace.json to DIR/training, or "
+                     "DIR/inference for eval; --profile=DIR (default of DIR: ./profile)");
+  flags.text("--profile-dir", "DIR", o.profile.folder, "Write them as --profile=DIR does");
 }
 
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&)) {

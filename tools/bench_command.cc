@@ -13,6 +13,7 @@
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -51,6 +52,7 @@ int run_bench(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
+  write_profile(o, programs, session.executable());
   if (o.model.synthetic) return run_synthetic(o, programs, session);
   const int64_t repeat = o.step.device_iterations;
   const int64_t samples = samples_of_step(o);

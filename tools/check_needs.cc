@@ -48,10 +48,6 @@ void check_loss(bool given, const ModelOptions& o) {
 
 void check_output(const ToolOptions& o) {
   const train::Output output = o.step.output.value_or(train::Output::all());
-  const bool keeps =
-      output.mode == train::Output::Mode::kFinal || output.mode == train::Output::Mode::kSum;
-  require(!keeps || !o.phased(),
-          "--output-mode final or sum requires a strategy other than phased (it is phased)");
   require(o.step.device_iterations % output.period == 0,
           "--output-mode every:N: N must be a divisor of --device-iterations {}, got {}",
           o.step.device_iterations, output.period);

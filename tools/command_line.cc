@@ -20,6 +20,7 @@
 #include "tools/flags/model_flags.h"
 #include "tools/flags/training_flags.h"
 #include "tools/options.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -31,8 +32,7 @@ void add_json(Flags& flags, ToolOptions& o) {
 
 // Options of commands that run the model on samples.
 void add_run(Flags flags, ToolOptions& o) {
-  flags.group(kOutputGroup);
-  add_json(flags, o);
+  add_json(flags.group(kOutputGroup), o);
   flags.flag("--quiet", "Report errors and results alone",
              [&o] { o.output.log_level = LogLevel::kError; });
   flags.group(kOutputGroup, Common::kNo)
@@ -60,8 +60,7 @@ void add_form(Flags& flags, PlanOptions& plan, const char* name, PlanOptions::Fo
 
 void add_plan(Flags flags, ToolOptions& o) {
   using Form = PlanOptions::Form;
-  flags.group(kOutputGroup);
-  add_json(flags, o);
+  add_json(flags.group(kOutputGroup), o);
   add_form(flags, o.plan, "--full", Form::kFull, "Print the whole executable");
   add_form(flags, o.plan, "--passes", Form::kPasses,
            "Print the compiler's passes with their times and changes");
@@ -193,6 +192,7 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_compiler(flags, o);
     if (command == train || command == eval || command == predict) add_run(flags, o);
     if (command == train || command == eval) add_digest(flags, o);
+    if (command != predict) add_profile(flags, kOutputGroup, o);
   }
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
@@ -202,8 +202,7 @@ CommandLine::CommandLine(ToolOptions& o) {
                                                   "Time N steps (default: 500)");
   timing.flag("--synthetic", "Report the mean of 5 runs on ones, training and testing",
               [&o] { o.model.synthetic = true; });
-  timing.group(kOutputGroup);
-  add_json(timing, o);
+  add_json(timing.group(kOutputGroup), o);
   add_suite(Flags(*bench), o);
   Flags(*inspect).group("File").text("file", "FILE", o.file,
                                      "Describe this IDX[.gz], safetensors or plan file");
@@ -258,11 +257,11 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     choose_devices(o, command->count("--replicas") > 0);
   }
   if (*line.plan) check_form(*line.plan, o);
-  if (*line.train) return run_train(o);
-  if (*line.eval) return run_eval(o);
+  if (*line.train) return run_with_profile(*line.train, o, run_train);
+  if (*line.eval) return run_with_profile(*line.eval, o, run_eval);
   if (*line.predict) return run_predict(o);
-  if (*line.plan) return run_plan(o);
-  if (*line.bench) return run_bench(o);
+  if (*line.plan) return run_with_profile(*line.plan, o, run_plan);
+  if (*line.bench) return run_with_profile(*line.bench, o, run_bench);
   fmt::print("{}", line.app.help());
   return static_cast<int>(ErrorKind::kUsage);
 }

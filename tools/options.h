@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/models/model.h"
+#include "sluice/report/report.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
 #include "sluice/train/options.h"
@@ -62,6 +63,12 @@ struct OutputOptions {
   bool speaks() const { return log_level != LogLevel::kError; }
 };
 
+/// The report of --profile.
+struct ProfileOptions {
+  std::string folder;                       ///< Empty: no report is written.
+  std::vector<report::ChosenOption> given;  ///< Options of the command line.
+};
+
 /// Options of `sluice plan` alone. At most one form is printed.
 struct PlanOptions {
   enum class Form {
@@ -116,6 +123,7 @@ struct ToolOptions {
   std::string opaque;  ///< Ids of opaque test devices between commas, or "all"; empty: none.
   std::vector<std::string> map;  ///< Processes of these devices, or "devices"; empty: default.
   OutputOptions output;
+  ProfileOptions profile;
   PlanOptions plan;
   BenchOptions bench;
   std::string file;  ///< The argument of `sluice inspect`.

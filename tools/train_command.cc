@@ -17,6 +17,7 @@
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
@@ -230,6 +231,7 @@ train::TrainingModel open(const Programs& programs, const ToolOptions& o) {
   log_devices(o);
   train::TrainingModel model = open_model(programs, o);
   log_compiled(model.session(), o);
+  write_profile(o, programs, model.session().executable());
   load_weights(model, o);
   return model;
 }

@@ -87,8 +87,6 @@ class Output(FolderTest):
             ("--output-mode: must be one of", ["--output-mode", "every"]),
             ("--output-mode every:N: N must be a divisor of --device-iterations 10, got 3",
              ["--output-mode", "every:3"]),
-            ("--output-mode final or sum requires a strategy other than phased (it is phased)",
-             ["--output-mode", "sum", "--strategy", "phased"]),
         ):
             for command in ("train", "plan"):
                 with self.subTest(command=command, flags=flags):

@@ -109,6 +109,12 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.accuracy(self.run_words(evaluate.split()).stdout),
                          self.accuracy(text))
 
+    @runs("sluice plan mnist-cnn --strategy pipelined --profile")
+    def test_a_plan_writes_its_report(self, command):
+        self.sluice(command)
+        for name in ("report.html", "report.json", "trace.json"):
+            self.assertTrue((self.folder / "profile/training" / name).exists())
+
     @runs("./selftest")
     def test_selftest_ends_as_its_tests_do(self, command):
         self.copy_scripts("selftest")

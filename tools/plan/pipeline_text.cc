@@ -17,22 +17,6 @@ using train::StagePlan;
 
 double seconds_of(const StagePlan& stage) { return stage.times.forward + stage.times.backward; }
 
-// The stage that takes the longest for a micro-batch.
-size_t slowest(const PipelinePlan& plan) {
-  const auto found = std::max_element(
-      plan.stages.begin(), plan.stages.end(),
-      [](const StagePlan& a, const StagePlan& b) { return seconds_of(a) < seconds_of(b); });
-  return static_cast<size_t>(found - plan.stages.begin());
-}
-
-// Time of the slowest stage as a multiple of the mean.
-double imbalance(const PipelinePlan& plan) {
-  double sum = 0;
-  for (const StagePlan& s : plan.stages) sum += seconds_of(s);
-  const double mean = sum / static_cast<double>(plan.stages.size());
-  return mean > 0 ? seconds_of(plan.stages[slowest(plan)]) / mean : 1;
-}
-
 // Bytes of the messages between two devices: of a micro-batch, and of the rest of a step.
 struct Sent {
   MessageBytes micro_batch;
@@ -73,10 +57,24 @@ std::string slots_text(int64_t first, int64_t last) {
 
 }  // namespace
 
+size_t slowest_stage(const PipelinePlan& plan) {
+  const auto found = std::max_element(
+      plan.stages.begin(), plan.stages.end(),
+      [](const StagePlan& a, const StagePlan& b) { return seconds_of(a) < seconds_of(b); });
+  return static_cast<size_t>(found - plan.stages.begin());
+}
+
+double imbalance(const PipelinePlan& plan) {
+  double sum = 0;
+  for (const StagePlan& s : plan.stages) sum += seconds_of(s);
+  const double mean = sum / static_cast<double>(plan.stages.size());
+  return mean > 0 ? seconds_of(plan.stages[slowest_stage(plan)]) / mean : 1;
+}
+
 std::vector<std::string> pipeline_lines(const train::Training& training,
                                         const exe::Executable& executable) {
   const PipelinePlan& plan = *training.pipeline;
-  const size_t slow = slowest(plan);
+  const size_t slow = slowest_stage(plan);
   std::vector<std::string> lines{fmt::format(
       "{} stages, {}: bubble {:.1f} % in {:.3f} ms at fixed rates; slowest stage {} ({:.2f} x the "
       "mean)",
@@ -143,7 +141,7 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
   record.add("pipeline_micro_batches", training.accumulate);
   record.add("pipeline_seconds", plan.times.total);
   record.add("pipeline_bubble", plan.times.bubble);
-  record.add("pipeline_slowest_stage", static_cast<int64_t>(slowest(plan)));
+  record.add("pipeline_slowest_stage", static_cast<int64_t>(slowest_stage(plan)));
   record.add("pipeline_imbalance", imbalance(plan));
   record.add("pipeline_rates.flops", plan.rates.flops);
   record.add("pipeline_rates.copies", plan.rates.copies);

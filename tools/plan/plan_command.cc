@@ -23,6 +23,7 @@
 #include "tools/plan/pipeline_text.h"
 #include "tools/plan/plan_advice.h"
 #include "tools/plan/plan_json.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 #include "tools/rates.h"
 
@@ -234,17 +235,9 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
 
 // Prints the plan that would be made without budgets, beside the budgets that it exceeds.
 void print_refused(const ToolOptions& o, const MachineRates& machine) {
-  ToolOptions unlimited = o;
-  unlimited.session.device.memory = -1;
-  for (DeviceChoice& d : unlimited.session.more_devices) d.memory = -1;
-  unlimited.session.remote_memory = -1;
-  unlimited.session.print_after.clear();
+  const ToolOptions unlimited = without_budgets(o);
   Plan plan(unlimited, machine.rates);
-  std::vector<exe::Device>& devices = plan.compiled.executable.devices;
-  devices[0].memory_budget = o.session.device.memory;
-  for (size_t d = 1; d < devices.size(); ++d)
-    devices[d].memory_budget = o.session.more_devices[d - 1].memory;
-  for (exe::Tier& tier : plan.compiled.executable.tiers) tier.budget = o.session.remote_memory;
+  set_budgets(o, plan.compiled.executable);
   plan.report = report_of(plan.compiled, o);
   print_plan(plan, unlimited, machine.text, true);
 }
@@ -296,6 +289,8 @@ int run_plan(const ToolOptions& o) {
   if (o.plan.compares()) return compare_plans(o);
   const MachineRates machine = measure_rates(o);
   const Plan plan = make_plan(o, machine);
+  if (!o.profile.folder.empty())
+    write_profile(o, plan.programs, plan.compiled.executable, suggestions_for(plan, o));
   if (o.output.json) {
     fmt::print("{}\n", json_of(plan, o, suggestions_for(plan, o)));
     return 0;

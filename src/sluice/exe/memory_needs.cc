@@ -19,16 +19,6 @@ struct Peak {
   int32_t callee = -1;  ///< Function that the step calls; of a branch, the one that needs more.
 };
 
-/// Whether the buffer holds the frame of a function that step `s` calls, not a tensor.
-bool is_frame(const FrameBuffer& b, const Step& step, int64_t s) {
-  if (b.begin != s || b.end != s + 1) return false;
-  bool frame = false;
-  for_each_call(step, [&](const Call& c) {
-    frame |= c.frame.base == Address::Base::kFrame && c.frame.offset == b.offset;
-  });
-  return frame;
-}
-
 class NeedsOfMemories {
  public:
   NeedsOfMemories(const Executable& e, int most)
@@ -50,8 +40,7 @@ class NeedsOfMemories {
     const Function& fn = function(f);
     std::map<int64_t, int64_t> changes{{0, 0}};
     for (const FrameBuffer& b : fn.buffers) {
-      const bool in_steps = b.begin >= 0 && b.begin < static_cast<int64_t>(fn.steps.size());
-      if (in_steps && is_frame(b, fn.steps[static_cast<size_t>(b.begin)], b.begin)) continue;
+      if (holds_frame(fn, b)) continue;
       changes[b.begin] += b.bytes;
       changes[b.end] -= b.bytes;
     }
@@ -148,9 +137,7 @@ class NeedsOfMemories {
       where += fmt::format("{}{} step {}", where.empty() ? "" : " > ", fn.name, p.step);
       for (size_t i = 0; i < fn.buffers.size(); ++i) {
         const FrameBuffer& b = fn.buffers[i];
-        if (p.step < b.begin || p.step >= b.end) continue;
-        const bool in_steps = p.step < static_cast<int64_t>(fn.steps.size());
-        if (in_steps && is_frame(b, fn.steps[static_cast<size_t>(p.step)], p.step)) continue;
+        if (p.step < b.begin || p.step >= b.end || holds_frame(fn, b)) continue;
         m.holders.push_back({b.name, "buffer", where, b.bytes, f, static_cast<int32_t>(i)});
       }
       f = p.callee;
@@ -219,6 +206,16 @@ class NeedsOfMemories {
 };
 
 }  // namespace
+
+bool holds_frame(const Function& function, const FrameBuffer& buffer) {
+  const auto steps = static_cast<int64_t>(function.steps.size());
+  if (buffer.begin < 0 || buffer.begin >= steps || buffer.end != buffer.begin + 1) return false;
+  bool frame = false;
+  for_each_call(function.steps[static_cast<size_t>(buffer.begin)], [&](const Call& c) {
+    frame |= c.frame.base == Address::Base::kFrame && c.frame.offset == buffer.offset;
+  });
+  return frame;
+}
 
 std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders) {
   return NeedsOfMemories(executable, most_holders).all();

@@ -43,6 +43,9 @@ struct MemoryNeeds {
   int64_t smallest_budget() const { return total_bytes; }
 };
 
+/// Whether a buffer of a function holds the frame of a function that a step calls, not a tensor.
+bool holds_frame(const Function& function, const FrameBuffer& buffer);
+
 /// Computes the bytes needed in every device and tier, from the plan alone. At most `most_holders`
 /// holders are listed for each memory.
 std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders = 10);

@@ -120,6 +120,11 @@ std::string Places::block_phases_text(int32_t f) const {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+std::string Places::part_of_function(int32_t function) const {
+  const bool one = block_phases_[static_cast<size_t>(function)].size() == 1;
+  return one ? block_phases_text(function) : "";
+}
+
 std::vector<std::string> Places::blocks_of_program(int32_t program) const {
   std::vector<std::string> phases;
   for (const exe::Start& start : e_.programs[static_cast<size_t>(program)].starts) {

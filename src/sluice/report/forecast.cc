@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
 #include "sluice/exe/visit_step.h"
 #include "sluice/report/plan_report.h"
+#include "sluice/report/step_times.h"
 #include "sluice/report/traffic.h"
 
 namespace sluice::report {
@@ -52,20 +52,14 @@ void add_turns(const State& turn, double times, State& s) {
 class Forecaster {
  public:
   Forecaster(const exe::Executable& e, const Rates& rates)
-      : e_(e), rates_(rates), seconds_(e.functions.size()), idle_turns_(e.functions.size()) {
-    for (size_t f = 0; f < e.functions.size(); ++f) {
-      for (const exe::Step& s : e.functions[f].steps)
-        seconds_[f].push_back(seconds_of(s, e.devices[static_cast<size_t>(e.functions[f].device)]));
-    }
-  }
+      : e_(e), times_(e, rates), idle_turns_(e.functions.size()) {}
 
   ProgramForecast run(const exe::Program& program, const std::vector<Traffic>& traffic) {
     ProgramForecast out{program.name, 0, {}};
     std::vector<TransferForecast> all;
-    for (size_t m = 0; m <= e_.tiers.size(); ++m)
-      all.push_back({m == 0 ? "streams" : "tier " + e_.tiers[m - 1].name});
+    for (int m = 0; m < times_.memories(); ++m) all.push_back({times_.name_of_memory(m)});
     for (const Traffic& t : traffic) {
-      const auto m = static_cast<size_t>(memory_of(t.kind, t.object));
+      const auto m = static_cast<size_t>(times_.memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
     double shared = 0;  // Time of the devices that the workers serve in turn.
@@ -89,53 +83,6 @@ class Forecaster {
   }
 
  private:
-  /// Returns 0 for streams, else 1 + the index of the tier.
-  int memory_of(exe::TransferKind kind, int32_t object) const {
-    if (kind == exe::TransferKind::kStreamIn || kind == exe::TransferKind::kStreamOut) return 0;
-    const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
-    const exe::Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
-    for (size_t t = 0; t < e_.tiers.size(); ++t) {
-      if (e_.tiers[t].space == space) return static_cast<int>(t) + 1;
-    }
-    return 0;
-  }
-
-  /// Returns the number of replicas that one worker runs in turn.
-  double turns(const exe::Device& device) const {
-    const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
-    return std::ceil(static_cast<double>(e_.replicas) / teams);
-  }
-
-  /// Returns the seconds of a kernel, a collective, a copy or a transfer, and 0 for any other step.
-  double seconds_of(const exe::Step& step, const exe::Device& device) const {
-    const auto bytes_of = [](const std::vector<exe::Operand>& operands) {
-      double bytes = 0;
-      for (const exe::Operand& o : operands)
-        bytes += static_cast<double>(o.bytes) * (o.access == exe::Access::kUpdate ? 2 : 1);
-      return bytes;
-    };
-    const auto shared = [&](double seconds, int64_t parts) {
-      return seconds * turns(device) /
-             static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
-    };
-    if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
-      const double moving = bytes_of(k->operands) / (2 * rates_.copies);
-      return shared(std::max(rates_.flops_of(*k) / rates_.flops, moving), k->tasks);
-    }
-    if (const auto* c = std::get_if<exe::Collective>(&step.body))
-      return shared(bytes_of(c->operands) / (2 * rates_.copies), device.workers);
-    if (const auto* s = std::get_if<exe::Send>(&step.body))
-      return shared(static_cast<double>(s->operand.bytes) / rates_.copies, 1);
-    if (const auto* r = std::get_if<exe::Receive>(&step.body))
-      return shared(static_cast<double>(r->operand.bytes) / rates_.copies, 1);
-    if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-      const auto bytes = static_cast<double>(i->memory.bytes);
-      return memory_of(i->kind, i->object) == 0 ? shared(bytes / rates_.copies, 1)
-                                                : bytes * e_.replicas / rates_.remote;
-    }
-    return 0;
-  }
-
   void walk(int32_t function, State& s) {
     const auto f = static_cast<size_t>(function);
     const bool idle = is_idle(s);
@@ -149,9 +96,9 @@ class Forecaster {
     std::vector<Flying> flying;
     const std::vector<exe::Step>& steps = e_.functions[f].steps;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const double seconds = seconds_[f][i];
+      const double seconds = times_.seconds(function, i);
       if (const auto* issue = std::get_if<exe::Issue>(&steps[i].body)) {
-        const int memory = memory_of(issue->kind, issue->object);
+        const int memory = times_.memory_of(issue->kind, issue->object);
         const double end = transfer(*issue, memory, seconds, s);
         if (issue->queue != 0) flying.push_back({issue->token, memory, end});
       } else if (const auto* wait = std::get_if<exe::Wait>(&steps[i].body)) {
@@ -206,8 +153,7 @@ class Forecaster {
   }
 
   const exe::Executable& e_;
-  const Rates& rates_;
-  std::vector<std::vector<double>> seconds_;  ///< By function and step.
+  const StepTimes times_;
   /// By function: times that one call adds, if queues are idle before and after.
   std::vector<std::optional<State>> idle_turns_;
 };

@@ -39,12 +39,10 @@ struct ProgramForecast {
 /// Forecasts the time of each program. Walks its steps with a clock for computing, a clock for each
 /// io queue and a clock for remote memory. All replicas share the bandwidth of remote memory.
 ///
-/// A kernel takes the longer of two times: for its operations and for the bytes of its operands. It
-/// uses as many workers as it has tasks. Replicas that share workers take turns at each step. A
-/// transfer on the compute queue is exposed. A transfer on an io queue starts at its issue or at
-/// the end of the previous transfer of that queue. It is exposed for as long as a wait waits for
-/// it. The slower arm of a branch counts. The workers serve devices without queues in turn, so the
-/// times of these add up.
+/// Steps take the times of StepTimes. A transfer on the compute queue is exposed. A transfer on an
+/// io queue starts at its issue or at the end of the previous transfer of that queue. It is exposed
+/// for as long as a wait waits for it. The slower arm of a branch counts. The workers serve devices
+/// without queues in turn, so the times of these add up.
 ///
 /// Barriers, caches and other processes of the machine are ignored, so runs may be slower than
 /// forecast. Runs are faster where one replica computes while another waits.

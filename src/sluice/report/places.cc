@@ -199,6 +199,13 @@ void Places::visit(int32_t f, size_t s) {
     return visit_work(f, s, k->operands, false);
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
     return visit_work(f, s, c->operands, true);
+  if (const auto* r = std::get_if<exe::Receive>(&step.body)) {
+    Content* memory = at(f, s, r->operand.at);
+    if (memory == nullptr || memory->kind != Holding::kUnknown || r->operand.value < 0) return;
+    *memory = made_by(step, r->operand, {});
+    memory->note = "received";
+    return;
+  }
   exe::for_each_call(step, [&](const exe::Call& c) { visit_call(f, s, c); });
   if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
     std::vector<Content>& params = params_[static_cast<size_t>(loop->body.function)];

@@ -52,6 +52,9 @@ class Places {
   /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop". A function of a phase has
   /// the block's name: "fc.1 … fc.3 bwd, update, a row of a loop".
   std::string of_function(int32_t function) const;
+  /// "fc.1 bwd" for a function that runs the forward or the backward part of one block, or of equal
+  /// blocks in a row; empty for others. Defined in block_phases.cc.
+  std::string part_of_function(int32_t function) const;
   /// The forward and backward parts of the blocks of a program that trains, in the order in which
   /// they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
   std::vector<std::string> blocks_of_program(int32_t program) const;

@@ -127,15 +127,6 @@ class Reporter {
   const Places& places_;
 };
 
-// The kind of a holder that is no tensor, or of a constant.
-std::string kind_of_arena(const std::string& kind) {
-  if (kind == "constant") return "constants";
-  if (kind == "slots") return "channel slots";
-  if (kind == "staging") return "staging of transfers";
-  if (kind == "rings") return "rings of feeds";
-  return kind;
-}
-
 PlacedHolder placed(const exe::Holder& h, const Places& places) {
   const Place place = h.kind == "variable"   ? places.of_variable(h.index)
                       : h.kind == "remote"   ? places.of_remote(h.index)
@@ -176,6 +167,14 @@ MemoryShares shares_of(const exe::MemoryNeeds& memory, const Places& places) {
 }
 
 }  // namespace
+
+std::string kind_of_arena(std::string_view arena_kind) {
+  if (arena_kind == "constant") return "constants";
+  if (arena_kind == "slots") return "channel slots";
+  if (arena_kind == "staging") return "staging of transfers";
+  if (arena_kind == "rings") return "rings of feeds";
+  return std::string(arena_kind);
+}
 
 PlanReport plan_report(const exe::Executable& executable, int most_holders) {
   PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};

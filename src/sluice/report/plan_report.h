@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -74,6 +75,10 @@ struct PlanReport {
   std::vector<TransferReport> transfers;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
+
+/// The kind of the bytes of an arena that holds no tensors, as in KindBytes. `arena_kind` is a word
+/// of exe::word(ArenaKind).
+std::string kind_of_arena(std::string_view arena_kind);
 
 /// Reports the memory, functions and transfers of an executable before it runs. `most_holders` is
 /// the largest number of holders listed for each memory.

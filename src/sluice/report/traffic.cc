@@ -1,15 +1,26 @@
 #include "sluice/report/traffic.h"
 
+#include <cmath>
+
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::report {
+namespace {
 
-TrafficCounter::TrafficCounter(const exe::Executable& executable)
+int64_t bytes_of(const std::vector<exe::Operand>& operands) {
+  int64_t bytes = 0;
+  for (const exe::Operand& o : operands) bytes = bounded_sum(bytes, o.bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TrafficCounter::TrafficCounter(const exe::Executable& executable, const FlopsOf& flops_of)
     : functions_(executable.functions.size()) {
   for (const int32_t f : exe::callees_first(executable))
     functions_[static_cast<size_t>(f)] =
-        count(executable, executable.functions[static_cast<size_t>(f)]);
+        count(executable, flops_of, executable.functions[static_cast<size_t>(f)]);
 }
 
 std::vector<Traffic> TrafficCounter::of(const exe::Program& program) const {
@@ -21,6 +32,12 @@ std::vector<Traffic> TrafficCounter::of(const exe::Program& program) const {
 std::vector<Messages> TrafficCounter::messages_of(const exe::Program& program) const {
   std::vector<Messages> result;
   for (const auto& [devices, m] : count(program).messages) result.push_back(m);
+  return result;
+}
+
+std::vector<CollectiveBytes> TrafficCounter::collectives_of(const exe::Program& program) const {
+  std::vector<CollectiveBytes> result;
+  for (const auto& [key, c] : count(program).collectives) result.push_back(c);
   return result;
 }
 
@@ -39,9 +56,25 @@ void TrafficCounter::Counts::add(const Messages& m, int64_t turns) {
   sum.bytes = bounded_sum(sum.bytes, bounded_product(turns, m.bytes));
 }
 
+void TrafficCounter::Counts::add(const CollectiveBytes& c, int64_t turns) {
+  CollectiveBytes& sum =
+      collectives.try_emplace({c.op, c.group, c.device}, CollectiveBytes{c.op, c.group, c.device})
+          .first->second;
+  sum.collectives = bounded_sum(sum.collectives, bounded_product(turns, c.collectives));
+  sum.bytes = bounded_sum(sum.bytes, bounded_product(turns, c.bytes));
+}
+
+void TrafficCounter::Counts::add(const Work& w, int64_t turns) {
+  work.tasks = bounded_sum(work.tasks, bounded_product(turns, w.tasks));
+  work.flops = bounded_sum(work.flops, bounded_product(turns, w.flops));
+  work.bytes = bounded_sum(work.bytes, bounded_product(turns, w.bytes));
+}
+
 void TrafficCounter::Counts::add(const Counts& other, int64_t turns) {
   for (const auto& [where, t] : other.transfers) add(t, turns);
   for (const auto& [devices, m] : other.messages) add(m, turns);
+  for (const auto& [key, c] : other.collectives) add(c, turns);
+  add(other.work, turns);
 }
 
 int64_t TrafficCounter::Counts::bytes() const {
@@ -52,13 +85,18 @@ int64_t TrafficCounter::Counts::bytes() const {
 }
 
 TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
+                                             const FlopsOf& flops_of,
                                              const exe::Function& f) const {
   const auto callee = [&](const exe::Call& c) -> const Counts& {
     return functions_[static_cast<size_t>(c.function)];
   };
   Counts sum;
   for (const exe::Step& step : f.steps) {
-    if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
+    if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
+      sum.add(Work{kernel->tasks, std::llround(flops_of(*kernel)), bytes_of(kernel->operands)}, 1);
+    } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
+      sum.add(CollectiveBytes{c->op, c->group, f.device, 1, bytes_of(c->operands)}, 1);
+    } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       sum.add(Traffic{issue->kind, issue->object, f.device, issue->queue, 1, issue->memory.bytes},
               1);
     } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {

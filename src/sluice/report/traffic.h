@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -40,31 +42,59 @@ struct Messages {
   int64_t bytes = 0;
 };
 
-/// Counts the transfers and messages of an executable's programs. A loop counts by its trips; a
-/// branch counts the arm that moves more bytes. Sums saturate at INT64_MAX, because a plan may be
-/// read from an untrusted file.
+/// Collectives of one replica on a device in one run of a program, of one op and replica group.
+struct CollectiveBytes {
+  std::string op;
+  int32_t group = 0;
+  int32_t device = 0;
+  int64_t collectives = 0;
+  int64_t bytes = 0;  ///< Bytes of their operands; an operand that is updated counts once.
+};
+
+/// Kernels of one replica in one run of a program.
+struct Work {
+  int64_t tasks = 0;
+  int64_t flops = 0;
+  int64_t bytes = 0;  ///< Bytes of their operands; an operand that is updated counts once.
+};
+
+/// Counts the kernels, transfers, messages and collectives of an executable's programs. A loop
+/// counts by its trips; a branch counts the arm that moves more bytes. Sums saturate at INT64_MAX,
+/// because a plan may be read from an untrusted file.
 class TrafficCounter {
  public:
-  /// The executable must outlive the counter.
-  explicit TrafficCounter(const exe::Executable& executable);
+  using FlopsOf = std::function<double(const exe::Kernel&)>;
+  /// The executable must outlive the counter. `flops_of` returns the floating-point operations of a
+  /// kernel, for work_of().
+  explicit TrafficCounter(
+      const exe::Executable& executable,
+      const FlopsOf& flops_of = [](const exe::Kernel&) { return 0.0; });
 
   std::vector<Traffic> of(const exe::Program& program) const;
   /// By pairs of devices, ascending.
   std::vector<Messages> messages_of(const exe::Program& program) const;
+  /// By op, group and device.
+  std::vector<CollectiveBytes> collectives_of(const exe::Program& program) const;
+  Work work_of(const exe::Program& program) const { return count(program).work; }
 
  private:
   struct Counts {
     using Where = std::tuple<exe::TransferKind, int32_t, int32_t, int32_t>;
     std::map<Where, Traffic> transfers;
     std::map<std::pair<int32_t, int32_t>, Messages> messages;
+    std::map<std::tuple<std::string, int32_t, int32_t>, CollectiveBytes> collectives;
+    Work work;
 
     void add(const Traffic& t, int64_t turns);
     void add(const Messages& m, int64_t turns);
+    void add(const CollectiveBytes& c, int64_t turns);
+    void add(const Work& w, int64_t turns);
     void add(const Counts& other, int64_t turns);
     int64_t bytes() const;
   };
 
-  Counts count(const exe::Executable& executable, const exe::Function& f) const;
+  Counts count(const exe::Executable& executable, const FlopsOf& flops_of,
+               const exe::Function& f) const;
   Counts count(const exe::Program& program) const;
 
   /// Counts of one activation of each function and its callees.

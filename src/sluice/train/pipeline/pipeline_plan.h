@@ -14,6 +14,8 @@ struct StagePlan {
   int64_t in_flight = 1;         ///< Most micro-batches between their forward and backward tasks.
   StageTimes times;              ///< By Options::rates.
   int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
+  int64_t parameters = 0;        ///< Elements of its weights. A tied weight counts where its first
+                                 ///< use is.
 };
 
 /// Bytes that a device sends to another one for each micro-batch.

@@ -141,7 +141,11 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   for (size_t s = 0; s < layout.stages.size(); ++s) {
     const PlacedStage& placed = layout.stages[s];
     StagePlan& stage = plan.stages.emplace_back();
-    for (const size_t b : placed.blocks) stage.blocks.push_back(cut.blocks[b].name);
+    for (const size_t b : placed.blocks) {
+      stage.blocks.push_back(cut.blocks[b].name);
+      for (const WeightUse& w : cut.blocks[b].weights)
+        stage.parameters += w.use == 0 ? w.input.spec().elements() : 0;
+    }
     stage.device = placed.device;
     stage.in_flight = in_flight[step_of(placed)];
     stage.times = costs.times[s];

@@ -1,0 +1,231 @@
+#include "sluice/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "sluice/exe/call_order.h"
+#include "sluice/exe/visit_step.h"
+#include "sluice/exe/words.h"
+#include "sluice/report/places.h"
+#include "sluice/report/step_times.h"
+
+namespace sluice::report {
+namespace {
+
+// Arenas that tensors do not share: one object each.
+bool is_one_object(exe::ArenaKind kind) {
+  return kind != exe::ArenaKind::kPersistent && kind != exe::ArenaKind::kFrames &&
+         kind != exe::ArenaKind::kTier;
+}
+
+class Maker {
+ public:
+  Maker(const exe::Executable& e, const Rates& rates)
+      : e_(e), rates_(rates), places_(e), plan_(plan_report(e, 0)) {}
+
+  Report run(int64_t most_events) {
+    Report r;
+    r.replicas = e_.replicas;
+    r.devices = e_.devices;
+    for (const exe::StreamPort& s : e_.streams) r.streams.push_back(s.name);
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) r.remote_buffers.push_back(b.name);
+    for (const exe::Arena& a : e_.arenas)
+      r.arenas.push_back(
+          {a.name, std::string(word(a.kind)), std::string(word(a.space)), a.device, a.bytes});
+    add_objects(r);
+    r.functions.resize(e_.functions.size());
+    for (const int32_t f : exe::callees_first(e_)) add_function(f, r);
+    add_memories(r);
+    add_programs(most_events, r);
+    return r;
+  }
+
+ private:
+  void add_objects(Report& r) const {
+    for (size_t i = 0; i < e_.variables.size(); ++i) {
+      const exe::VariablePlan& v = e_.variables[i];
+      if (v.buffer >= 0) continue;
+      const Place place = places_.of_variable(static_cast<int32_t>(i));
+      r.objects.push_back(
+          {v.path, place.text, std::string(word(place.kind)), v.arena, v.offset, v.bytes});
+    }
+    for (const exe::ConstantPlan& c : e_.constants)
+      r.objects.push_back({c.name, "constant " + c.name, kind_of_arena("constant"), c.arena,
+                           c.offset, static_cast<int64_t>(c.data.size())});
+    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[i];
+      const Place place = places_.of_remote(static_cast<int32_t>(i));
+      r.objects.push_back({b.name, place.text, std::string(word(place.kind)), b.arena, b.offset,
+                           b.entries * b.entry_stride});
+    }
+    for (size_t a = 0; a < e_.arenas.size(); ++a) {
+      const exe::Arena& arena = e_.arenas[a];
+      if (!is_one_object(arena.kind) || arena.bytes == 0) continue;
+      const std::string kind = kind_of_arena(word(arena.kind));
+      r.objects.push_back({arena.name, kind, kind, static_cast<int32_t>(a), 0, arena.bytes});
+    }
+  }
+
+  void add_function(int32_t id, Report& r) const {
+    const auto number = static_cast<size_t>(id);
+    const exe::Function& fn = e_.functions[number];
+    FunctionTimeline& f = r.functions[number];
+    f.name = fn.name;
+    f.place = plan_.functions[number].place;
+    f.part = places_.part_of_function(id);
+    f.device = fn.device;
+    f.frame_bytes = fn.frame_bytes;
+    f.program_bytes = plan_.functions[number].program_bytes;
+    std::vector<int64_t> changes(fn.steps.size() + 1);
+    const auto change = [&](int64_t step) -> int64_t& {
+      return changes[static_cast<size_t>(
+          std::clamp<int64_t>(step, 0, static_cast<int64_t>(fn.steps.size())))];
+    };
+    for (size_t b = 0; b < fn.buffers.size(); ++b) {
+      const exe::FrameBuffer& buffer = fn.buffers[b];
+      if (exe::holds_frame(fn, buffer)) continue;
+      const Place place = places_.of_buffer(id, static_cast<int32_t>(b));
+      f.buffers.push_back({buffer.name, place.text, std::string(word(place.kind)), buffer.offset,
+                           buffer.bytes, buffer.begin, buffer.end});
+      change(buffer.begin) += buffer.bytes;
+      change(buffer.end) -= buffer.bytes;
+    }
+    int64_t live = 0;
+    for (size_t s = 0; s < fn.steps.size(); ++s) {
+      live += changes[s];
+      f.steps.push_back(step_of(fn.steps[s]));
+      f.steps.back().live_bytes = live;
+      int64_t called = 0;
+      for (const int32_t callee : f.steps.back().calls)
+        called = std::max(called, r.functions[static_cast<size_t>(callee)].peak_bytes);
+      f.peak_bytes = std::max(f.peak_bytes, bounded_sum(live, called));
+    }
+  }
+
+  StepReport step_of(const exe::Step& step) const {
+    StepReport s{.where = step.where};
+    const auto moves = [&](std::string kind, std::string name, int64_t bytes, int32_t queue = 0) {
+      s.kind = std::move(kind);
+      s.name = std::move(name);
+      s.bytes = bytes;
+      s.queue = queue;
+    };
+    exe::for_each_call(step, [&](const exe::Call& c) { s.calls.push_back(c.function); });
+    if (!s.calls.empty()) {
+      const auto* loop = std::get_if<exe::Loop>(&step.body);
+      if (loop != nullptr) s.trips = loop->trips;
+      moves(loop != nullptr       ? "loop"
+            : s.calls.size() == 2 ? "branch"
+                                  : "call",
+            e_.functions[static_cast<size_t>(s.calls[0])].name, 0);
+    } else if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
+      moves("kernel", k->op, moved_bytes(k->operands));
+      s.flops = std::llround(rates_.flops_of(*k));
+    } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
+      moves("collective", c->op, moved_bytes(c->operands));
+    } else if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
+      const auto object = static_cast<size_t>(i->object);
+      const bool stream =
+          i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
+      moves(std::string(word(i->kind)),
+            stream ? e_.streams[object].name : e_.remote_buffers[object].name, i->memory.bytes,
+            i->queue);
+    } else if (const auto* w = std::get_if<exe::Wait>(&step.body)) {
+      moves("wait", "", 0, w->queue);
+    } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
+      moves("send", channel(send->channel), send->operand.bytes);
+    } else if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
+      moves("receive", channel(receive->channel), receive->operand.bytes);
+    }
+    return s;
+  }
+
+  const std::string& channel(int32_t c) const { return e_.channels[static_cast<size_t>(c)].name; }
+
+  // Whether an arena is in a memory. Pinned memory belongs to the tier of the host.
+  bool belongs(const exe::Arena& arena, const exe::MemoryNeeds& memory) const {
+    if (memory.device >= 0)
+      return arena.space == exe::Space::kDevice && arena.device == memory.device;
+    for (const exe::Tier& t : e_.tiers) {
+      if ("tier " + t.name != memory.name) continue;
+      return arena.space == t.space ||
+             (t.space == exe::Space::kHost && arena.space == exe::Space::kPinned);
+    }
+    return false;
+  }
+
+  void add_memories(Report& r) const {
+    for (size_t i = 0; i < plan_.memories.size(); ++i) {
+      const exe::MemoryNeeds& needs = plan_.memories[i];
+      MemoryBytes& m = r.memories.emplace_back();
+      m.name = needs.name;
+      m.device = needs.device;
+      m.budget = needs.budget_bytes;
+      m.planned = needs.total_bytes;
+      m.kinds = plan_.shares[i].kinds;
+      for (const HeldObject& o : r.objects) {
+        if (belongs(e_.arenas[static_cast<size_t>(o.arena)], needs)) m.always_live += o.bytes;
+      }
+      if (needs.device < 0)
+        m.always_live *= e_.replicas;  // A tier has the entries of all replicas.
+      for (const exe::Program& p : e_.programs) {
+        for (const exe::Start& start : p.starts) {
+          const int64_t peak = r.functions[static_cast<size_t>(start.function)].peak_bytes;
+          if (start.device != needs.device || peak <= m.peak_live) continue;
+          m.peak_live = peak;
+          m.peak_program = p.name;
+        }
+      }
+      for (const FunctionTimeline& f : r.functions) {
+        if (f.device == needs.device) m.program += f.program_bytes;
+      }
+      m.gaps = m.planned - m.always_live - m.peak_live;
+    }
+  }
+
+  // A number for each part, by function.
+  static std::vector<int32_t> parts_of(const Report& r) {
+    std::map<std::string, int32_t> numbers;
+    std::vector<int32_t> parts;
+    for (const FunctionTimeline& f : r.functions)
+      parts.push_back(
+          f.part.empty()
+              ? -1
+              : numbers.try_emplace(f.part, static_cast<int32_t>(numbers.size())).first->second);
+    return parts;
+  }
+
+  void add_programs(int64_t most_events, Report& r) const {
+    const TrafficCounter counter(e_, rates_.flops_of);
+    const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
+    const std::vector<int32_t> parts = parts_of(r);
+    for (size_t p = 0; p < e_.programs.size(); ++p) {
+      const exe::Program& program = e_.programs[p];
+      ProgramReport& out = r.programs.emplace_back();
+      out.name = program.name;
+      for (const exe::Start& start : program.starts)
+        out.starts.emplace_back(start.device, start.function);
+      out.seconds = forecasts[p].seconds;
+      out.forecasts = forecasts[p].transfers;
+      out.work = counter.work_of(program);
+      out.transfers = counter.of(program);
+      out.messages = counter.messages_of(program);
+      out.collectives = counter.collectives_of(program);
+      out.trace = planned_trace(e_, program, rates_, parts, most_events);
+    }
+  }
+
+  const exe::Executable& e_;
+  const Rates& rates_;
+  const Places places_;
+  const PlanReport plan_;
+};
+
+}  // namespace
+
+Report make_report(const exe::Executable& executable, const Rates& rates, int64_t most_events) {
+  return Maker(executable, rates).run(most_events);
+}
+
+}  // namespace sluice::report

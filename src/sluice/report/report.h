@@ -1,0 +1,174 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/report/forecast.h"
+#include "sluice/report/plan_report.h"
+#include "sluice/report/trace.h"
+#include "sluice/report/traffic.h"
+
+// The data of a report. docs/report_schema.md describes its JSON form.
+
+namespace sluice::report {
+
+/// Version of the schema. A change that a reader must know raises it.
+inline constexpr int kReportVersion = 1;
+
+/// Bytes of one memory, as a timeline shows them. `always_live + peak_live + gaps` is `planned`.
+struct MemoryBytes {
+  std::string name;          ///< "device 0 (cpu)", "tier host".
+  int32_t device = -1;       ///< Device; -1 for a tier.
+  int64_t budget = -1;       ///< -1: none.
+  int64_t planned = 0;       ///< All arenas: the planned peak.
+  int64_t always_live = 0;   ///< Objects outside frames: they exist for the life of the program.
+  int64_t peak_live = 0;     ///< Most bytes of buffers that are live at one step.
+  int64_t gaps = 0;          ///< Padding, and frame bytes that no buffer uses at the peak.
+  int64_t program = 0;       ///< Bytes of the device's functions, on the host; not in `planned`.
+  std::string peak_program;  ///< The program with the most live bytes; empty without frames.
+  std::vector<KindBytes> kinds;  ///< At the peak, largest first. Their sum is `planned`.
+};
+
+/// One arena. The bytes of a frames arena change from step to step, those of others do not.
+struct ArenaBytes {
+  std::string name;
+  std::string kind;   ///< "persistent", "frames", …
+  std::string space;  ///< "device", "pinned", "host" or "file".
+  int32_t device = -1;
+  int64_t bytes = 0;
+};
+
+/// Bytes that an arena holds for the life of the program, in one replica.
+struct HeldObject {
+  std::string name;   ///< In the plan.
+  std::string place;  ///< In the model's own words: "fc.1.weight, first_order".
+  std::string kind;   ///< As in KindBytes.
+  int32_t arena = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+/// A buffer of a function's frame, live in steps [begin, end).
+struct LiveBuffer {
+  std::string name;
+  std::string place;
+  std::string kind;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// A step of a function.
+struct StepReport {
+  std::string kind;        ///< "kernel", "call", "loop", "branch", "stream_in", "send", …
+  std::string name;        ///< Op, callee, stream, remote buffer or channel.
+  std::string where;       ///< Module path and source line of the op.
+  int64_t live_bytes = 0;  ///< Bytes of this frame's live buffers, without frames of callees.
+  int64_t flops = 0;       ///< Kernels: floating-point operations.
+  int64_t bytes = 0;  ///< Kernels and collectives: bytes read and written. Others: bytes moved.
+  int32_t queue = 0;  ///< Transfers and waits.
+  std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
+  int64_t trips = 1;           ///< Times that a loop calls its body.
+};
+
+/// A function: its timeline is written once, for all calls.
+struct FunctionTimeline {
+  std::string name;
+  std::string place;  ///< Places::of_function().
+  std::string part;   ///< Places::part_of_function(): "fc.1 bwd".
+  int32_t device = 0;
+  int64_t frame_bytes = 0;
+  int64_t peak_bytes = 0;     ///< Most live bytes of a step, callees included.
+  int64_t program_bytes = 0;  ///< Bytes of its steps on the host.
+  std::vector<LiveBuffer> buffers;
+  std::vector<StepReport> steps;
+};
+
+/// The work of one run of a program in one replica.
+struct ProgramReport {
+  std::string name;
+  std::vector<std::pair<int32_t, int32_t>> starts;  ///< Device and function.
+  double seconds = 0;                               ///< Forecast.
+  Work work;
+  std::vector<Traffic> transfers;
+  std::vector<Messages> messages;
+  std::vector<CollectiveBytes> collectives;
+  std::vector<TransferForecast> forecasts;
+  Trace trace;
+};
+
+/// A stage of a pipelined or sharded step. Times are for one micro-batch.
+struct StageReport {
+  std::string blocks;  ///< "B1+B2".
+  int32_t device = 0;
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  double message_seconds = 0;
+  int64_t in_flight = 1;
+  int64_t activation_bytes = 0;  ///< Bytes kept for each micro-batch in flight.
+  int64_t parameters = 0;        ///< Elements of its weights.
+};
+
+/// Task of a schedule: micro-batch i runs in slot `slot + i * period`.
+struct ScheduledTask {
+  int32_t stage = 0;
+  bool backward = false;
+  int64_t slot = 0;
+};
+
+/// The stages of a step and their order. The times follow from fixed rates.
+struct Pipeline {
+  std::string schedule;
+  int64_t micro_batches = 1;
+  int64_t period = 1;
+  int64_t slots = 0;
+  int64_t ramp_slots = 0;  ///< Slots of the ramp-up, and as many of the ramp-down.
+  double seconds = 0;
+  double bubble = 0;     ///< Mean share of `seconds` in which a device with a stage waits.
+  double imbalance = 1;  ///< Time of the slowest stage as a multiple of the mean.
+  int32_t slowest = 0;   ///< Index of that stage.
+  std::vector<StageReport> stages;
+  std::vector<ScheduledTask> tasks;
+};
+
+/// Name and value of an option that differs from its default.
+using ChosenOption = std::pair<std::string, std::string>;
+
+/// Everything that a report shows. make_report() computes it from an executable; its caller adds
+/// the facts in the first group.
+struct Report {
+  std::string model;
+  std::vector<ChosenOption> options;
+  std::string machine;             ///< The rates of the forecasts.
+  std::string refusal;             ///< The error of a plan that does not fit; else empty.
+  std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
+  std::vector<Suggestion> suggestions;
+
+  int32_t replicas = 1;
+  std::vector<exe::Device> devices;
+  std::vector<MemoryBytes> memories;
+  std::vector<ArenaBytes> arenas;
+  std::vector<HeldObject> objects;
+  std::vector<FunctionTimeline> functions;
+  std::vector<ProgramReport> programs;
+  std::vector<std::string> streams;         ///< By Traffic::object of stream transfers.
+  std::vector<std::string> remote_buffers;  ///< By Traffic::object of other transfers.
+};
+
+/// Computes a report from an executable and `rates.flops_of` alone. `most_events` is the largest
+/// number of events in the trace of each program.
+Report make_report(const exe::Executable& executable, const Rates& rates,
+                   int64_t most_events = kMostEvents);
+
+/// Returns the report as JSON of version kReportVersion.
+std::string to_json(const Report& report);
+
+/// Returns one HTML file with the report and a viewer that works offline.
+std::string to_html(const Report& report);
+
+/// Returns the traces as JSON of the Trace Event Format, which Perfetto and Chrome read.
+std::string to_chrome_trace(const Report& report);
+
+}  // namespace sluice::report

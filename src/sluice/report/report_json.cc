@@ -1,0 +1,236 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sluice/exe/words.h"
+#include "sluice/report/report.h"
+#include "sluice/report/viewer.h"
+
+namespace sluice::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Rows without the names of their columns, which stand before them once.
+Json table(std::vector<std::string> columns) {
+  return {{"columns", std::move(columns)}, {"rows", Json::array()}};
+}
+
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+template <typename Rows, typename ToJson>
+Json list(const Rows& rows, ToJson&& to_json) {
+  Json all = Json::array();
+  for (const auto& row : rows) all.push_back(to_json(row));
+  return all;
+}
+
+Json json_of(const exe::Device& d) {
+  return {{"kind", d.kind},
+          {"isa", d.isa},
+          {"workers", d.workers},
+          {"budget_bytes", d.memory_budget},
+          {"queues", list(d.queues, [](const exe::Queue& q) { return Json(q.name); })}};
+}
+
+Json json_of(const MemoryBytes& m) {
+  return {{"name", m.name},
+          {"device", m.device},
+          {"budget_bytes", m.budget},
+          {"planned_bytes", m.planned},
+          {"always_live_bytes", m.always_live},
+          {"peak_live_bytes", m.peak_live},
+          {"gap_bytes", m.gaps},
+          {"program_bytes", m.program},
+          {"peak_program", m.peak_program},
+          {"kinds", list(m.kinds, [](const KindBytes& k) {
+             return Json{{"kind", k.kind}, {"bytes", k.bytes}};
+           })}};
+}
+
+Json json_of(const FunctionTimeline& f) {
+  Json buffers = table({"name", "place", "kind", "offset", "bytes", "begin", "end"});
+  for (const LiveBuffer& b : f.buffers)
+    buffers["rows"].push_back({b.name, b.place, b.kind, b.offset, b.bytes, b.begin, b.end});
+  Json steps =
+      table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls", "trips"});
+  for (const StepReport& s : f.steps)
+    steps["rows"].push_back(
+        {s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue, s.calls, s.trips});
+  return {{"name", f.name},
+          {"place", f.place},
+          {"part", f.part},
+          {"device", f.device},
+          {"frame_bytes", f.frame_bytes},
+          {"peak_bytes", f.peak_bytes},
+          {"program_bytes", f.program_bytes},
+          {"buffers", std::move(buffers)},
+          {"steps", std::move(steps)}};
+}
+
+Json json_of(const Trace& t) {
+  Json events = table({"kind", "device", "queue", "function", "step", "begin_ns", "end_ns"});
+  constexpr const char* kWords[] = {"step", "wait", "part"};
+  for (const Event& e : t.events)
+    events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.function,
+                              e.step, nanoseconds(e.begin), nanoseconds(e.end)});
+  return {{"complete", t.complete}, {"seconds", t.seconds}, {"events", std::move(events)}};
+}
+
+Json json_of(const ProgramReport& p) {
+  Json json{{"name", p.name},
+            {"starts", list(p.starts,
+                            [](const auto& s) {
+                              return Json{{"device", s.first}, {"function", s.second}};
+                            })},
+            {"seconds", p.seconds},
+            {"tasks", p.work.tasks},
+            {"flops", p.work.flops},
+            {"operand_bytes", p.work.bytes}};
+  json["transfers"] = list(p.transfers, [](const Traffic& t) {
+    return Json{{"kind", exe::word(t.kind)}, {"object", t.object},       {"device", t.device},
+                {"queue", t.queue},          {"transfers", t.transfers}, {"bytes", t.bytes}};
+  });
+  json["messages"] = list(p.messages, [](const Messages& m) {
+    return Json{{"from", m.from}, {"to", m.to}, {"messages", m.messages}, {"bytes", m.bytes}};
+  });
+  json["collectives"] = list(p.collectives, [](const CollectiveBytes& c) {
+    return Json{{"op", c.op},
+                {"group", c.group},
+                {"device", c.device},
+                {"collectives", c.collectives},
+                {"bytes", c.bytes}};
+  });
+  json["forecasts"] = list(p.forecasts, [](const TransferForecast& t) {
+    return Json{{"memory", t.memory},
+                {"bytes", t.bytes},
+                {"seconds", t.seconds},
+                {"exposed_seconds", t.exposed_seconds}};
+  });
+  json["trace"] = json_of(p.trace);
+  return json;
+}
+
+Json json_of(const Pipeline& p) {
+  Json json{
+      {"schedule", p.schedule}, {"micro_batches", p.micro_batches}, {"period", p.period},
+      {"slots", p.slots},       {"ramp_slots", p.ramp_slots},       {"seconds", p.seconds},
+      {"bubble", p.bubble},     {"imbalance", p.imbalance},         {"slowest_stage", p.slowest}};
+  json["stages"] = list(p.stages, [](const StageReport& s) {
+    return Json{{"blocks", s.blocks},
+                {"device", s.device},
+                {"forward_seconds", s.forward_seconds},
+                {"backward_seconds", s.backward_seconds},
+                {"message_seconds", s.message_seconds},
+                {"in_flight", s.in_flight},
+                {"activation_bytes", s.activation_bytes},
+                {"parameters", s.parameters}};
+  });
+  json["tasks"] = list(p.tasks, [](const ScheduledTask& t) {
+    return Json{{"stage", t.stage}, {"backward", t.backward}, {"slot", t.slot}};
+  });
+  return json;
+}
+
+Json json_of(const Report& r) {
+  Json json{{"schema", "sluice-report"}, {"version", kReportVersion}, {"model", r.model}};
+  json["options"] = Json::object();
+  for (const auto& [name, value] : r.options) json["options"][name] = value;
+  json["machine"] = r.machine;
+  json["refusal"] = r.refusal;
+  json["replicas"] = r.replicas;
+  const auto any = [](const auto& row) { return json_of(row); };
+  json["devices"] = list(r.devices, any);
+  json["memories"] = list(r.memories, any);
+  json["arenas"] = list(r.arenas, [](const ArenaBytes& a) {
+    return Json{{"name", a.name},
+                {"kind", a.kind},
+                {"space", a.space},
+                {"device", a.device},
+                {"bytes", a.bytes}};
+  });
+  json["objects"] = table({"name", "place", "kind", "arena", "offset", "bytes"});
+  for (const HeldObject& o : r.objects)
+    json["objects"]["rows"].push_back({o.name, o.place, o.kind, o.arena, o.offset, o.bytes});
+  json["streams"] = r.streams;
+  json["remote_buffers"] = r.remote_buffers;
+  json["functions"] = list(r.functions, any);
+  json["programs"] = list(r.programs, any);
+  json["pipeline"] = list(r.pipeline, any);
+  json["suggestions"] = list(r.suggestions, [](const Suggestion& s) {
+    return Json{
+        {"option", s.option}, {"device_bytes", s.device_bytes}, {"tier_bytes", s.tier_bytes}};
+  });
+  return json;
+}
+
+// A name may have bytes that are no UTF-8.
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string to_json(const Report& report) { return text_of(json_of(report)) + "\n"; }
+
+std::string to_html(const Report& report) {
+  std::string page(kViewerPage);
+  const auto fill = [&](std::string_view mark, std::string_view text) {
+    page.replace(page.find(mark), mark.size(), text);
+  };
+  fill("/*STYLE*/", kViewerStyle);
+  fill("/*SCRIPT*/", kViewerScript);
+  // In a script element, "</" could end the data.
+  std::string data;
+  for (const char c : text_of(json_of(report))) c == '<' ? data += "\\u003c" : data += c;
+  fill("/*REPORT*/", data);
+  return page;
+}
+
+std::string to_chrome_trace(const Report& report) {
+  Json events = Json::array();
+  for (size_t p = 0; p < report.programs.size(); ++p) {
+    const auto pid = [&](int32_t device) {
+      return static_cast<int64_t>(p * report.devices.size()) + device;
+    };
+    for (size_t d = 0; d < report.devices.size(); ++d) {
+      const auto device = static_cast<int32_t>(d);
+      const auto meta = [&](const char* name, int64_t tid, const std::string& text) {
+        events.push_back({{"ph", "M"},
+                          {"name", name},
+                          {"pid", pid(device)},
+                          {"tid", tid},
+                          {"args", {{"name", text}}}});
+      };
+      meta("process_name", 0,
+           fmt::format("{}, device {} (planned)", report.programs[p].name, device));
+      const std::vector<exe::Queue>& queues = report.devices[d].queues;
+      for (size_t q = 0; q < queues.size(); ++q)
+        meta("thread_name", static_cast<int64_t>(q), queues[q].name);
+      meta("thread_name", static_cast<int64_t>(queues.size()), "blocks");
+    }
+    for (const Event& e : report.programs[p].trace.events) {
+      const FunctionTimeline& f = report.functions[static_cast<size_t>(e.function)];
+      const bool part = e.kind == Event::Kind::kPart;
+      const auto queues = report.devices[static_cast<size_t>(e.device)].queues.size();
+      Json event{{"ph", "X"},
+                 {"pid", pid(e.device)},
+                 {"tid", part ? static_cast<int64_t>(queues) : e.queue},
+                 {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
+                 {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
+      if (part) {
+        event["name"] = f.part;
+        event["args"] = {{"turn", e.step}};
+      } else {
+        const StepReport& s = f.steps[static_cast<size_t>(e.step)];
+        event["name"] = e.kind == Event::Kind::kWait ? "wait: " + s.kind : s.name;
+        event["cat"] = e.kind == Event::Kind::kWait ? "wait" : s.kind;
+        event["args"] = {
+            {"function", f.name}, {"where", s.where}, {"bytes", s.bytes}, {"flops", s.flops}};
+      }
+      events.push_back(std::move(event));
+    }
+  }
+  return text_of({{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}}) + "\n";
+}
+
+}  // namespace sluice::report

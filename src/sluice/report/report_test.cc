@@ -1,0 +1,126 @@
+#include "sluice/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sluice/exe/test_plans.h"
+
+namespace sluice::report {
+namespace {
+
+using namespace exe::plans;
+
+// Every kernel takes two seconds, every entry of remote memory one second.
+Report report_of(const std::string& text, int64_t most_events = kMostEvents) {
+  const Rates rates{
+      .threads = 1, .flops = 1, .copies = 1e30, .remote = 64, .flops_of = [](const exe::Kernel&) {
+        return 2.0;
+      }};
+  return make_report(plan(text), rates, most_events);
+}
+
+std::vector<std::string> plans() {
+  return {train_step(),    two_devices(), overlapped_loop(), carried_ring(),
+          rotating_ring(), branch(),      by_reference(),    collectives()};
+}
+
+TEST(Report, AlwaysLivePeakAndGapsAreThePlannedBytes) {
+  for (const std::string& text : plans()) {
+    const exe::Executable e = plan(text);
+    for (const MemoryBytes& m : report_of(text).memories) {
+      EXPECT_EQ(m.always_live + m.peak_live + m.gaps, m.planned) << text;
+      EXPECT_GE(m.gaps, 0) << m.name << text;
+      int64_t kinds = 0;
+      for (const KindBytes& k : m.kinds) kinds += k.bytes;
+      EXPECT_EQ(kinds, m.planned) << text;
+      if (m.device >= 0) EXPECT_EQ(m.planned, exe::planned_bytes(e, m.device, exe::Space::kDevice));
+    }
+  }
+}
+
+TEST(Report, ATimelineHasTheLiveBytesOfEachStep) {
+  const Report r = report_of(train_step());
+  const FunctionTimeline& f = r.functions[0];
+  std::vector<int64_t> live;
+  for (const StepReport& s : f.steps) live.push_back(s.live_bytes);
+  EXPECT_EQ(live, (std::vector<int64_t>{64, 64, 128, 128, 192, 64, 64}));
+  EXPECT_EQ(f.peak_bytes, 192);
+  EXPECT_EQ(f.steps[2].kind, "kernel");
+  EXPECT_EQ(f.steps[2].name, "MatMul");
+  EXPECT_EQ(f.steps[2].where, "fc (mlp.cc:7)");
+  EXPECT_EQ(f.steps[2].bytes, 3 * 64);
+  EXPECT_EQ(f.steps[0].name, "image");
+  EXPECT_EQ(r.memories[0].always_live, 64 + 8 + 256);
+  EXPECT_EQ(r.programs[0].work.flops, 4 * 2);
+  EXPECT_EQ(r.programs[0].work.tasks, 2 + 2 + 1 + 1);
+}
+
+TEST(Report, APeakCountsTheFramesOfCallees) {
+  const Report r = report_of(
+      replaced(replaced(branch(), "frame 384 bound 320\n",
+                        "frame 384 bound 320\n  buffer \"x\" offset 64 bytes 64 steps 1 3\n"
+                        "  buffer \"frame of f\" offset 128 bytes 64 steps 2 3\n"
+                        "  buffer \"a\" offset 192 bytes 64 steps 2 4\n"),
+               "  0 sync kernel cpu.neg",
+               "  buffer \"then.t\" offset 0 bytes 64 steps 0 2\n  0 sync kernel cpu.neg"));
+  EXPECT_EQ(r.memories[0].peak_live, 3 * 64);
+  for (const FunctionTimeline& f : r.functions) {
+    for (const LiveBuffer& b : f.buffers) EXPECT_NE(b.name, "frame of f");
+  }
+}
+
+TEST(Report, AMessageStartsItsReaderAndAFullChannelStopsItsSender) {
+  const Report r = report_of(replaced(two_devices(), "capacity 2", "capacity 1"));
+  const Trace& t = r.programs[0].trace;
+  EXPECT_TRUE(t.complete);
+  // Five kernels of device 1, one after the other. The messages take no time.
+  EXPECT_NEAR(t.seconds, 5 * 2, 1e-9);
+  double waits = 0;
+  for (const Event& e : t.events) {
+    if (e.kind == Event::Kind::kWait && e.device == 0) waits += e.end - e.begin;
+  }
+  // Device 0 sends message 2 after message 1 has left its slot, and so on.
+  EXPECT_NEAR(waits, 3 * 2, 1e-9);
+  ASSERT_EQ(r.programs[0].messages.size(), 1u);
+  EXPECT_EQ(r.programs[0].messages[0].messages, 5);
+}
+
+TEST(Report, ATraceIsCutAtItsMostEvents) {
+  const Trace t = report_of(carried_ring(), 100).programs[0].trace;
+  EXPECT_EQ(t.events.size(), 100u);
+  EXPECT_FALSE(t.complete);
+}
+
+TEST(Report, TransfersOnIoQueuesAreBesideKernels) {
+  const Report r = report_of(overlapped_loop());
+  std::set<int32_t> queues;
+  for (const Event& e : r.programs[0].trace.events) queues.insert(e.queue);
+  EXPECT_EQ(queues, (std::set<int32_t>{0, 1, 2}));
+  EXPECT_EQ(r.remote_buffers, (std::vector<std::string>{"acts", "out"}));
+}
+
+TEST(Report, CollectivesAreCountedByOp) {
+  const Report r = report_of(collectives());
+  int64_t count = 0;
+  for (const CollectiveBytes& c : r.programs[0].collectives) count += c.collectives;
+  EXPECT_EQ(r.replicas, 4);
+  EXPECT_EQ(r.programs[0].collectives.size(), 2u);
+  EXPECT_EQ(count, 3 * 2);
+}
+
+TEST(Report, HtmlHasNoMarkupFromNames) {
+  Report r = report_of(train_step());
+  r.model = "</script><b>";
+  const std::string page = to_html(r);
+  EXPECT_EQ(page.find("</script><b>"), std::string::npos);
+  EXPECT_NE(page.find("\\u003c/script>\\u003cb>"), std::string::npos);
+  EXPECT_EQ(page.find("/*REPORT*/"), std::string::npos);
+  for (const char* const word : {"http://", "https://"}) {
+    for (size_t at = page.find(word); at != std::string::npos; at = page.find(word, at + 1))
+      EXPECT_EQ(page.substr(at, 18), "http://www.w3.org/");  // The name of SVG, not an address.
+  }
+}
+
+}  // namespace
+}  // namespace sluice::report

@@ -1,0 +1,42 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/report/forecast.h"
+
+namespace sluice::report {
+
+/// Forecast times of the steps of an executable, which must outlive this object. A kernel takes the
+/// longer of two times: for its operations and for the bytes of its operands. It uses as many
+/// workers as it has tasks. All replicas share the bandwidth of remote memory, and replicas that
+/// share workers take turns at each step.
+class StepTimes {
+ public:
+  StepTimes(const exe::Executable& executable, const Rates& rates);
+
+  /// Returns the seconds of a kernel, a collective, a copy of a message or a transfer; 0 for any
+  /// other step.
+  double seconds(int32_t function, size_t step) const {
+    return seconds_[static_cast<size_t>(function)][step];
+  }
+  /// Returns the memory at the other end of a transfer: 0 for streams, else 1 + the index of the
+  /// tier.
+  int memory_of(exe::TransferKind kind, int32_t object) const;
+  int memories() const { return static_cast<int>(e_.tiers.size()) + 1; }
+  /// "streams", "tier host".
+  std::string name_of_memory(int memory) const;
+
+ private:
+  double seconds_of(const exe::Step& step, const exe::Device& device) const;
+  double turns(const exe::Device& device) const;
+
+  const exe::Executable& e_;
+  const Rates& rates_;
+  std::vector<std::vector<double>> seconds_;  ///< By function and step.
+};
+
+/// Bytes that a kernel or a collective reads and writes. An operand that is updated counts twice.
+int64_t moved_bytes(const std::vector<exe::Operand>& operands);
+
+}  // namespace sluice::report

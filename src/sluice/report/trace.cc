@@ -1,0 +1,195 @@
+#include "sluice/report/trace.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "sluice/report/step_times.h"
+
+namespace sluice::report {
+namespace {
+
+/// Messages of a channel: when each one that was sent arrived, and when each slot became free.
+struct Line {
+  std::deque<double> arrived;
+  std::deque<double> freed;  ///< One for each free slot.
+};
+
+/// One activation of a function.
+struct Activation {
+  int32_t function = 0;
+  size_t step = 0;
+  int64_t turns_left = 0;  ///< Turns of the loop that called it, after this one.
+  double begin = 0;
+  std::map<int32_t, double> flying;  ///< End of each transfer that is not awaited, by token.
+};
+
+/// A device in the simulation.
+struct Walker {
+  int32_t device = 0;
+  double now = 0;
+  std::vector<double> busy;  ///< Time until which each queue is busy.
+  std::vector<Activation> stack;
+  std::map<int32_t, int32_t> ran;  ///< Calls of each part.
+};
+
+class Simulation {
+ public:
+  Simulation(const exe::Executable& e, const Rates& rates, const std::vector<int32_t>& parts,
+             int64_t most)
+      : e_(e),
+        times_(e, rates),
+        parts_(parts),
+        most_(static_cast<size_t>(std::max<int64_t>(most, 0))) {
+    for (const exe::Channel& c : e.channels)
+      lines_.push_back({{},
+                        std::deque<double>(
+                            static_cast<size_t>(std::min<int64_t>(c.capacity, kMostSlots)), 0.0)});
+  }
+
+  Trace run(const exe::Program& program) {
+    std::vector<Walker> walkers;
+    for (const exe::Start& start : program.starts) {
+      Walker& w = walkers.emplace_back();
+      w.device = start.device;
+      w.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size());
+      enter(w, start.function, 0);
+    }
+    // The device that is the furthest behind goes on, as remote memory is given in order of time.
+    while (trace_.events.size() < most_) {
+      Walker* next = nullptr;
+      for (Walker& w : walkers) {
+        if (!w.stack.empty() && can_advance(w) && (next == nullptr || w.now < next->now)) next = &w;
+      }
+      if (next == nullptr) break;
+      advance(*next);
+    }
+    for (const Walker& w : walkers) trace_.complete = trace_.complete && w.stack.empty();
+    for (const Event& event : trace_.events) trace_.seconds = std::max(trace_.seconds, event.end);
+    return std::move(trace_);
+  }
+
+ private:
+  static constexpr int64_t kMostSlots = 1 << 16;
+
+  const std::vector<exe::Step>& steps(int32_t function) const {
+    return e_.functions[static_cast<size_t>(function)].steps;
+  }
+  Line& line(int32_t channel) { return lines_[static_cast<size_t>(channel)]; }
+
+  bool can_advance(const Walker& w) {
+    const Activation& at = w.stack.back();
+    if (at.step >= steps(at.function).size()) return true;
+    const exe::Step& step = steps(at.function)[at.step];
+    if (const auto* s = std::get_if<exe::Send>(&step.body)) return !line(s->channel).freed.empty();
+    if (const auto* r = std::get_if<exe::Receive>(&step.body))
+      return !line(r->channel).arrived.empty();
+    return true;
+  }
+
+  void add(Event::Kind kind, const Walker& w, int32_t queue, double begin, double end) {
+    if (end <= begin) return;
+    const Activation& at = w.stack.back();
+    trace_.events.push_back(
+        {kind, w.device, queue, at.function, static_cast<int32_t>(at.step), begin, end});
+  }
+
+  void await(Walker& w, double until) {
+    add(Event::Kind::kWait, w, 0, w.now, until);
+    w.now = std::max(w.now, until);
+  }
+
+  void work(Walker& w, double seconds) {
+    add(Event::Kind::kStep, w, 0, w.now, w.now + seconds);
+    w.now += seconds;
+  }
+
+  void enter(Walker& w, int32_t function, int64_t turns_left) {
+    w.stack.push_back({function, 0, turns_left, w.now, {}});
+  }
+
+  // Ends an activation, or begins the next turn of its loop.
+  void leave(Walker& w) {
+    Activation& at = w.stack.back();
+    const int32_t part = parts_[static_cast<size_t>(at.function)];
+    const bool inside = w.stack.size() > 1 && part >= 0 &&
+                        parts_[static_cast<size_t>(w.stack[w.stack.size() - 2].function)] == part;
+    if (part >= 0 && !inside) {
+      trace_.events.push_back(
+          {Event::Kind::kPart, w.device, 0, at.function, w.ran[part]++, at.begin, w.now});
+    }
+    if (at.turns_left > 0) {
+      --at.turns_left;
+      at.step = 0;
+      at.begin = w.now;
+      return;
+    }
+    w.stack.pop_back();
+    if (!w.stack.empty()) ++w.stack.back().step;
+  }
+
+  void advance(Walker& w) {
+    Activation& at = w.stack.back();
+    if (at.step >= steps(at.function).size()) return leave(w);
+    const exe::Step& step = steps(at.function)[at.step];
+    const double seconds = times_.seconds(at.function, at.step);
+    if (const auto* call = std::get_if<exe::Call>(&step.body)) return enter(w, call->function, 0);
+    if (const auto* branch = std::get_if<exe::Branch>(&step.body))
+      return enter(w, branch->then_call.function, 0);
+    if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
+      if (loop->trips > 0) return enter(w, loop->body.function, loop->trips - 1);
+    } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
+      transfer(w, *issue, seconds);
+    } else if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
+      const auto flying = at.flying.find(wait->token);
+      if (flying != at.flying.end()) await(w, flying->second);
+    } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
+      await(w, line(send->channel).freed.front());
+      line(send->channel).freed.pop_front();
+      work(w, seconds);
+      line(send->channel).arrived.push_back(w.now);
+    } else if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
+      await(w, line(receive->channel).arrived.front());
+      line(receive->channel).arrived.pop_front();
+      work(w, seconds);
+      line(receive->channel).freed.push_back(w.now);
+    } else {
+      work(w, seconds);
+    }
+    ++w.stack.back().step;
+  }
+
+  void transfer(Walker& w, const exe::Issue& issue, double seconds) {
+    const bool remote = times_.memory_of(issue.kind, issue.object) != 0;
+    double& queue = w.busy[static_cast<size_t>(issue.queue)];
+    double begin = issue.queue == 0 ? w.now : std::max(w.now, queue);
+    if (remote) begin = std::max(begin, remote_busy_);
+    if (issue.queue == 0) await(w, begin);
+    queue = begin + seconds;
+    if (remote) remote_busy_ = queue;
+    add(Event::Kind::kStep, w, issue.queue, begin, queue);
+    if (issue.queue == 0) {
+      w.now = queue;
+    } else {
+      w.stack.back().flying[issue.token] = queue;
+    }
+  }
+
+  const exe::Executable& e_;
+  const StepTimes times_;
+  const std::vector<int32_t>& parts_;
+  const size_t most_;
+  std::vector<Line> lines_;
+  double remote_busy_ = 0;
+  Trace trace_;
+};
+
+}  // namespace
+
+Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
+                    const Rates& rates, const std::vector<int32_t>& parts, int64_t most) {
+  return Simulation(executable, rates, parts, most).run(program);
+}
+
+}  // namespace sluice::report

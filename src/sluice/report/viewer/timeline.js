@@ -1,0 +1,103 @@
+"use strict";
+// Computes timelines from the data of a report (docs/report_schema.md). viewer.js draws them.
+
+const MOST_POINTS = 20000;
+
+/// Returns the rows of a table as objects.
+const rowsOf = (table) => table.rows.map(
+  (row) => Object.fromEntries(table.columns.map((name, i) => [name, row[i]])));
+
+/// Returns the number of points of a function's timeline with all callees.
+function pointCounts(report) {
+  const counts = new Map();
+  const count = (f) => {
+    if (!counts.has(f)) {
+      let sum = 0;
+      for (const step of report.functions[f].stepRows)
+        sum += step.calls.length === 0 ? 1 : step.calls.reduce((n, c) => n + Math.max(1, count(
+          c)), 0);
+      counts.set(f, sum);
+    }
+    return counts.get(f);
+  };
+  return count;
+}
+
+/// Returns the timeline of a program on a device. A point is a step: its activations (function and
+/// step, outermost first) and the live bytes. A loop stands for all its turns. A call whose steps
+/// would be too many is one point with its callee's peak.
+function timeline(report, start) {
+  const count = pointCounts(report);
+  const points = [];
+  const walk = (f, path, base, trips, room) => {
+    for (const [s, step] of report.functions[f].stepRows.entries()) {
+      const here = [...path, [f, s]];
+      const live = base + step.live_bytes;
+      if (step.calls.length === 0) {
+        points.push({ path: here, live, trips });
+        continue;
+      }
+      for (const callee of step.calls) {
+        const size = count(callee);
+        if (size === 0 || size > room) {
+          points.push({ path: here, live: live + report.functions[callee].peak_bytes, trips,
+            folded: size });
+        } else {
+          walk(callee, here, live, trips * step.trips, room);
+        }
+      }
+    }
+  };
+  // The largest size of a call that is shown step by step so that all points fit.
+  let room = Infinity;
+  for (let tries = 0; tries < 40 && count(start.function) > MOST_POINTS; ++tries) {
+    room = room === Infinity ? count(start.function) / 2 : room / 2;
+    if (shown(report, start.function, count, room) <= MOST_POINTS) break;
+  }
+  walk(start.function, [], 0, 1, room);
+  return points;
+}
+
+function shown(report, f, count, room, known = new Map()) {
+  if (known.has(f)) return known.get(f);
+  let sum = 0;
+  for (const step of report.functions[f].stepRows)
+    sum += step.calls.length === 0 ? 1 :
+    step.calls.reduce((n, c) => n + (count(c) === 0 || count(c) > room ? 1 : shown(report, c, count,
+      room, known)), 0);
+  known.set(f, sum);
+  return sum;
+}
+
+/// Returns the live buffers of a point, each with the function that it belongs to.
+function liveBuffers(report, point) {
+  return point.path.flatMap(([f, s]) => report.functions[f].bufferRows
+    .filter((b) => b.begin <= s && s < b.end)
+    .map((b) => ({ ...b, owner: f })));
+}
+
+/// Returns the objects that a memory holds for the life of the program.
+function heldObjects(report, memory) {
+  return report.objectRows.filter((o) => belongs(report.arenas[o.arena], memory));
+}
+
+function belongs(arena, memory) {
+  if (memory.device >= 0) return arena.space === "device" && arena.device === memory.device;
+  const space = memory.name.replace("tier ", "");
+  return arena.space === space || (space === "host" && arena.space === "pinned");
+}
+
+function prepare(report) {
+  for (const f of report.functions) {
+    f.stepRows = rowsOf(f.steps);
+    f.bufferRows = rowsOf(f.buffers);
+  }
+  report.objectRows = rowsOf(report.objects);
+  for (const p of report.programs) p.events = rowsOf(p.trace.events);
+  report.programs.sort((a, b) => (b.name === "train") - (a.name === "train"));
+  return report;
+}
+
+if (typeof module !== "undefined") {
+  module.exports = { prepare, timeline, liveBuffers, heldObjects };
+}

@@ -1,0 +1,145 @@
+"""Reads report.json as docs/report_schema.md describes version 1, and nothing else."""
+
+import json
+from pathlib import Path
+
+TOP = {
+    "schema": str, "version": int, "model": str, "options": dict, "machine": str, "refusal": str,
+    "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
+    "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
+    "suggestions": list
+}
+KINDS = {
+    "variables", "optimizer state", "accumulators", "gradients", "activations",
+    "inputs and outputs", "constants", "workspace", "channel slots", "rings of feeds",
+    "staging of transfers", "checksums", "others", "padding and gaps"
+}
+STEPS = {
+    "kernel", "call", "loop", "branch", "stream_in", "stream_out", "remote_load", "remote_store",
+    "wait", "send", "receive", "collective"
+}
+TRANSFERS = {"stream_in", "stream_out", "remote_load", "remote_store"}
+
+
+def rows(table, *columns):
+    """The rows of a table as dictionaries. It must have these columns."""
+    missing = set(columns) - set(table["columns"])
+    assert not missing, f"columns {missing} are missing"
+    assert all(len(row) == len(table["columns"]) for row in table["rows"])
+    return [dict(zip(table["columns"], row)) for row in table["rows"]]
+
+
+class Report:
+    def __init__(self, path):
+        self.data = json.loads(Path(path).read_text())
+        assert self.data["schema"] == "sluice-report" and self.data["version"] == 1
+        for key, kind in TOP.items():
+            assert isinstance(self.data[key], kind), (key, self.data[key])
+        self.objects = rows(self.data["objects"], "name", "place", "kind", "arena", "offset",
+                            "bytes")
+        self.functions = self.data["functions"]
+        for f in self.functions:
+            f["buffers"] = rows(f["buffers"], "name", "place", "kind", "offset", "bytes", "begin",
+                                "end")
+            f["steps"] = rows(f["steps"], "kind", "name", "where", "live_bytes", "flops", "bytes",
+                              "queue", "calls", "trips")
+            assert {s["kind"] for s in f["steps"]} <= STEPS
+            assert {b["kind"] for b in f["buffers"]} <= KINDS
+        for p in self.data["programs"]:
+            p["trace"]["events"] = rows(p["trace"]["events"], "kind", "device", "queue",
+                                        "function", "step", "begin_ns", "end_ns")
+        self.peaks, self.sums = {}, {}
+
+    def program(self, name):
+        return next(p for p in self.data["programs"] if p["name"] == name)
+
+    def holds(self, memory, arena):
+        if memory["device"] >= 0:
+            return (arena["space"], arena["device"]) == ("device", memory["device"])
+        space = memory["name"].removeprefix("tier ")
+        return arena["space"] == space or (space, arena["space"]) == ("host", "pinned")
+
+    def peak(self, number):
+        """Most live bytes of a function, from its buffers."""
+        if number not in self.peaks:
+            f, most = self.functions[number], 0
+            for s, step in enumerate(f["steps"]):
+                live = sum(b["bytes"] for b in f["buffers"] if b["begin"] <= s < b["end"])
+                assert live == step["live_bytes"], (f["name"], s)
+                most = max(most, live + max(map(self.peak, step["calls"]), default=0))
+            assert most == f["peak_bytes"], f["name"]
+            self.peaks[number] = most
+        return self.peaks[number]
+
+    def moved(self, number):
+        """Counts and bytes by (kind, name, device, queue) of one activation of a function."""
+        if number in self.sums:
+            return self.sums[number]
+        sums = {}
+
+        def add(key, count, size):
+            old = sums.get(key, (0, 0))
+            sums[key] = (old[0] + count, old[1] + size)
+
+        for step in self.functions[number]["steps"]:
+            if step["kind"] in TRANSFERS | {"send", "collective"}:
+                key = step["kind"], step["name"], self.functions[number]["device"], step["queue"]
+                add(key, 1, step["bytes"])
+            arms = list(map(self.moved, step["calls"]))
+            if arms:
+                arm = max(arms, key=lambda a: sum(size for _, size in a.values()))
+                for key, (count, size) in arm.items():
+                    add(key, step["trips"] * count, step["trips"] * size)
+        self.sums[number] = sums
+        return sums
+
+    def check(self):
+        """Checks that all sums agree."""
+        for m in self.data["memories"]:
+            times = 1 if m["device"] >= 0 else self.data["replicas"]
+            arenas = [self.holds(m, a) for a in self.data["arenas"]]
+            planned = sum(a["bytes"] for a, held in zip(self.data["arenas"], arenas) if held)
+            always = sum(o["bytes"] for o in self.objects if arenas[o["arena"]])
+            assert planned * times == m["planned_bytes"], m
+            assert always * times == m["always_live_bytes"], m
+            starts = [s["function"] for p in self.data["programs"] for s in p["starts"]
+                      if s["device"] == m["device"]]
+            assert max(map(self.peak, starts), default=0) == m["peak_live_bytes"], m
+            parts = m["always_live_bytes"], m["peak_live_bytes"], m["gap_bytes"]
+            assert sum(parts) == m["planned_bytes"] and min(parts) >= 0, m
+            assert sum(k["bytes"] for k in m["kinds"]) == m["planned_bytes"], m
+            assert {k["kind"] for k in m["kinds"]} <= KINDS, m
+        for p in self.data["programs"]:
+            self.check_traffic(p)
+            self.check_trace(p)
+
+    def check_traffic(self, program):
+        found = {}
+        for start in program["starts"]:
+            for key, (count, size) in self.moved(start["function"]).items():
+                found[key] = tuple(map(sum, zip(found.get(key, (0, 0)), (count, size))))
+        expected = {}
+        for t in program["transfers"]:
+            names = self.data["streams" if t["kind"].startswith("stream") else "remote_buffers"]
+            key = t["kind"], names[t["object"]], t["device"], t["queue"]
+            expected[key] = t["transfers"], t["bytes"]
+        assert expected == {k: v for k, v in found.items() if k[0] in TRANSFERS}
+        for kind, entry in (("send", "messages"), ("collective", "collectives")):
+            here = [v for k, v in found.items() if k[0] == kind]
+            assert sum(v[0] for v in here) == sum(m[entry] for m in program[entry]), entry
+            if kind == "send":
+                assert sum(v[1] for v in here) == sum(m["bytes"] for m in program[entry])
+
+    def check_trace(self, program):
+        trace, ends = program["trace"], {}
+        for e in trace["events"]:
+            assert e["begin_ns"] <= e["end_ns"], e
+            if e["kind"] == "part":
+                assert self.functions[e["function"]]["part"], e
+                continue
+            key = e["device"], e["queue"]
+            assert ends.get(key, 0) <= e["begin_ns"], e  # A queue does one thing at a time.
+            ends[key] = e["end_ns"]
+        if trace["events"]:
+            last = max(e["end_ns"] for e in trace["events"])
+            assert abs(last - trace["seconds"] * 1e9) <= 1, (last, trace["seconds"])

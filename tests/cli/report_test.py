@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Tests the reports of --profile. A reader that knows docs/report_schema.md alone checks them."""
+
+import json
+import re
+import resource
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from cli_case import PROGRAM, CliTest
+from report_reader import Report
+
+STEP = ["--optimizer", "adam", "--micro-batch", 4, "--accumulate", 3, "--threads", 1]
+MODELS = {
+    "gelu": ["mnist", "--layers", 4, "--width", 32],
+    "skips and a tied weight": ["mlp-skip", "--layers", 8, "--width", 24, "--dropout", 0.2],
+    "convolutions": ["mnist-cnn", "--dropout", 0.2],
+    "batch norm": ["resnet8"],
+}
+STRATEGIES = [
+    ["resident"],
+    ["resident", "--recompute", "--offload", "optimizer,accumulators"],
+    ["phased", "--io-mode", "io_overlapped", "--io-queues", 3],
+    ["phased", "--offload", "optimizer,weights,activations,accumulators", "--recompute"],
+    ["resident", "--replicas", 2, "--shard-threshold", 64],
+    ["sharded", "--stages", 2],
+    ["pipelined", "--stages", 2, "--replicas", 2],
+    ["pipelined", "--stages", 2, "--schedule", "interleaved", "--offload", "weights,optimizer"],
+]
+FOUR = ["mnist-cnn", "--strategy", "pipelined", "--micro-batch", 40, "--device-iterations", 1]
+
+
+def share_of_several(events):
+    """The share of the time in which several devices work."""
+    changes = sorted((e[end], 1 if end == "begin_ns" else -1, e["device"]) for e in events
+                     for end in ("begin_ns", "end_ns"))
+    busy, several, last = {}, 0, 0
+    for at, change, device in changes:
+        several += (at - last) * (sum(map(bool, busy.values())) > 1)
+        busy[device] = busy.get(device, 0) + change
+        last = at
+    return several / last
+
+
+class ReportCase(CliTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "profile"
+
+    def report(self, command, *flags, code=0, part="training"):
+        result = self.expect_code(code, command, *flags, f"--profile={self.folder}")
+        return Report(self.folder / part / "report.json"), result
+
+
+class Reports(ReportCase):
+    def test_sums_agree_in_every_strategy(self):
+        for name, model in MODELS.items():
+            for strategy in STRATEGIES:
+                with self.subTest(model=name, strategy=strategy):
+                    flags = [*model, *STEP, "--strategy", *strategy]
+                    report, result = self.report("plan", *flags, "--json")
+                    report.check()
+                    plan = json.loads(result.stdout)
+                    self.assertEqual([m["total_bytes"] for m in plan["memories"]],
+                                     [m["planned_bytes"] for m in report.data["memories"]])
+                    train = report.program("train")
+                    self.assertEqual(plan["predicted_seconds"] > 0, train["seconds"] > 0)
+                    self.assertGreater(train["flops"], 0)
+
+    def test_a_run_does_what_its_report_says(self):
+        for strategy in STRATEGIES:
+            with self.subTest(strategy=strategy):
+                flags = ["mnist", "--width", 32, *STEP, "--strategy", *strategy, "--steps", 3]
+                report, result = self.report("bench", *flags, "--json")
+                bench, step = json.loads(result.stdout), report.program("train")
+                self.assertEqual(bench["planned_bytes"], sum(
+                    m["planned_bytes"] for m in report.data["memories"] if m["device"] == 0))
+                flops = bench["gflops_per_second"] * bench["microseconds_per_step"] * 1e3
+                replicas = report.data["replicas"]
+                self.assertAlmostEqual(flops, step["flops"] * replicas, delta=flops * 1e-6 + 1)
+                moved = step["operand_bytes"] + sum(
+                    t["bytes"] for t in step["transfers"] + step["collectives"])
+                self.assertEqual(bench["operand_bytes_per_step"], moved * replicas)
+
+    def test_planned_bytes_are_measured_bytes(self):
+        flags = ["mlp", "--width", 32, *STEP, "--synthetic", "--steps", 3, "--strategy",
+                 "pipelined", "--stages", 2, "--json"]
+        report, result = self.report("train", *flags)
+        self.assertEqual([m["planned_bytes"] for m in report.data["memories"]][:2],
+                         [d["measured_bytes"] for d in json.loads(result.stdout)["devices"]])
+
+    def test_stages_of_document_002(self):
+        report, _ = self.report("plan", *FOUR, "--accumulate", 8)
+        report.check()
+        pipeline, = report.data["pipeline"]
+        stages = pipeline["stages"]
+        self.assertEqual([s["in_flight"] for s in stages], [7, 5, 3, 1])
+        self.assertEqual([s["parameters"] for s in stages], [260, 5020, 82176, 2570])
+        self.assertEqual((pipeline["slots"], pipeline["ramp_slots"]), (15, 7))
+        times = [s["forward_seconds"] + s["backward_seconds"] for s in stages]
+        self.assertEqual(pipeline["slowest_stage"], times.index(max(times)))
+        # Every stage runs each micro-batch forward and backward, in ascending order.
+        trace = report.program("train")["trace"]
+        parts = {}
+        for e in trace["events"]:
+            if e["kind"] == "part":
+                parts.setdefault(report.functions[e["function"]]["part"], []).append(e)
+        # The last stage has no calls: its ops are inlined.
+        self.assertEqual(set(parts), {f"B{b} {way}" for b in range(1, 4) for way in ("fwd", "bwd")})
+        for part, events in parts.items():
+            self.assertEqual([e["step"] for e in events], list(range(8)), part)
+        # A micro-batch goes forward through the stages, and backward.
+        for i in range(8):
+            way = [f"B{b} fwd" for b in (1, 2, 3)] + [f"B{b} bwd" for b in (3, 2, 1)]
+            for before, after in zip(way, way[1:]):
+                self.assertLessEqual(parts[before][i]["end_ns"], parts[after][i]["begin_ns"] + 1)
+
+    def test_devices_of_a_pipeline_compute_beside_each_other(self):
+        flags = ["mnist-cnn", "--micro-batch", 40, "--accumulate", 8, "--device-iterations", 1]
+        shares, seconds = [], []
+        for strategy in ("sharded", "pipelined"):
+            report, _ = self.report("plan", *flags, "--strategy", strategy)
+            trace = report.program("train")["trace"]
+            steps = [e for e in trace["events"] if e["kind"] == "step"]
+            shares.append(share_of_several(steps))
+            seconds.append(trace["seconds"])
+        # A sharded stage still computes its weight's gradient while the stage before it goes on.
+        self.assertLess(shares[0], 0.3)
+        self.assertGreater(shares[1], 1.5 * shares[0])
+        self.assertGreater(seconds[0], 1.2 * seconds[1])
+
+    def test_the_trace_of_other_tools_has_the_same_events(self):
+        report, _ = self.report("plan", *FOUR, "--accumulate", 8)
+        trace = json.loads((self.folder / "training/trace.json").read_text())["traceEvents"]
+        events = [e for p in report.data["programs"] for e in p["trace"]["events"]]
+        spans = [e for e in trace if e["ph"] == "X"]
+        self.assertEqual(len(spans), len(events))
+        self.assertEqual(sum(e["cat"] == "wait" for e in spans if "cat" in e),
+                         sum(e["kind"] == "wait" for e in events))
+        names = {(e["pid"], e["tid"]) for e in trace if e["name"] == "thread_name"}
+        self.assertLessEqual({(e["pid"], e["tid"]) for e in spans}, names)
+
+    def test_evaluation_has_a_folder_of_its_own(self):
+        weights = self.folder.parent / "w.safetensors"
+        self.expect_code(0, "train", "mlp", "--synthetic", "--steps", 1, "--save", weights)
+        report, result = self.report("eval", "mlp", "--synthetic", "--weights", weights,
+                                     part="inference")
+        self.assertIn(f"report: {self.folder}/inference/report.html", result.stderr)
+        self.assertIn("eval", [p["name"] for p in report.data["programs"]])
+        self.assertFalse((self.folder / "training").exists())
+
+    def test_a_report_has_the_options_that_were_given(self):
+        report, _ = self.report("plan", "mnist", "--width", 32, "--recompute")
+        self.assertEqual(report.data["options"]["--width"], "32")
+        self.assertIn("--recompute", report.data["options"])
+        self.assertNotIn("--layers", report.data["options"])
+        self.assertGreater(len(report.data["suggestions"]), 0)
+
+    def test_a_plan_that_does_not_fit_writes_its_report(self):
+        for command in ("plan", "train", "bench"):
+            report, result = self.report(command, "mnist", "--memory", "64K", "--remote", "none",
+                                         code=4)
+            self.assertIn(report.data["refusal"].split("\n")[0], result.stderr)
+            device = report.data["memories"][0]
+            self.assertEqual(device["budget_bytes"], 64 << 10)
+            self.assertGreater(device["planned_bytes"], 64 << 10)
+            report.check()
+
+    def test_a_page_is_one_file_below_2_mb(self):
+        self.report("plan", "resnet18", "--micro-batch", 8)
+        page = (self.folder / "training/report.html").read_text()
+        self.assertLess(len(page), 2_000_000)
+        for word in ("src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest"):
+            self.assertNotIn(word, page)
+
+    def test_two_names_of_one_option(self):
+        self.expect_code(0, "plan", "mnist", "--width", 32, "--profile-dir", self.folder)
+        self.assertTrue((self.folder / "training/report.json").exists())
+        self.expect_error(2, "usage", "cannot be combined with --profile", "plan", "mnist",
+                          "--profile-dir", self.folder, f"--profile={self.folder}")
+
+    def test_refusals(self):
+        file = self.folder.parent / "file"
+        file.write_text("")
+        self.expect_error(5, "input/output", f"{file}/training", "train", "mnist",
+                          f"--profile={file}")
+        self.expect_error(5, "input/output", "none/profile", "plan", "mnist",
+                          f"--profile={self.folder.parent}/none/profile")
+        self.expect_error(2, "usage", "--profile: requires one plan", "plan", "mnist",
+                          f"--profile={self.folder}", "--replicas", "1,2")
+
+    def test_a_full_disk_is_one_warning(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        result = subprocess.run(
+            [PROGRAM, "train", "mlp", "--width", "32", "--synthetic", "--steps", "2",
+             f"--profile={self.folder}"], capture_output=True, text=True, preexec_fn=limit,
+            timeout=240)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
+        self.assertIn("2 steps, loss", result.stdout)
+        self.assertEqual(list((self.folder / "training").iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

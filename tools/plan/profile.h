@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/report/report.h"
+#include "tools/flags/flags.h"
+#include "tools/options.h"
+#include "tools/programs.h"
+
+namespace sluice::tool {
+
+/// Adds --profile[=DIR] and --profile-dir DIR.
+void add_profile(Flags flags, const std::string& group, ToolOptions& o);
+
+/// Runs a command. With --profile, creates the folder of its report first, so that a run whose
+/// report nobody can write is refused before it begins. A plan that does not fit writes its report
+/// before its error is thrown. `command` has the flags that were given, and its name is one of
+/// train, eval, plan and bench.
+int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&));
+
+/// With --profile, writes the report of an executable. A file that cannot be written is one
+/// warning.
+void write_profile(const ToolOptions& o, const Programs& programs,
+                   const exe::Executable& executable,
+                   std::vector<report::Suggestion> suggestions = {});
+
+/// Returns the options without budgets, for the plan that would be made without them.
+ToolOptions without_budgets(ToolOptions o);
+/// Gives a plan made without budgets those of the options.
+void set_budgets(const ToolOptions& o, exe::Executable& executable);
+
+}  // namespace sluice::tool

@@ -204,9 +204,11 @@ CommandLine::CommandLine(ToolOptions& o) {
               [&o] { o.model.synthetic = true; });
   add_json(timing.group(kOutputGroup), o);
   add_suite(Flags(*bench), o);
-  Flags(*inspect).group("File").text("file", "FILE", o.file,
-                                     "Describe this IDX[.gz], safetensors or plan file");
-  inspect->get_option("file")->required();
+  Flags(*inspect)
+      .group("File")
+      .text("file", "FILE", o.file, "Describe this IDX[.gz], safetensors, plan or report.json file")
+      ->required();
+  Flags(*inspect).group("File").text("other", "FILE", o.other, "Compare it with this report.json");
   Flags(*doctor)
       .group(kModelGroup)
       .text("--data", "DIR", o.model.data,

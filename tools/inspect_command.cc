@@ -4,6 +4,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/data/mnist.h"
 #include "sluice/exe/text.h"
+#include "sluice/report/compare.h"
 #include "sluice/report/plan_report.h"
 #include "tools/options.h"
 
@@ -14,9 +15,16 @@ bool has(const std::string& path, std::string_view part) {
   return path.find(part) != std::string::npos;
 }
 
+report::ReportFacts read_report(const std::string& path) {
+  const auto bytes = sys::read_file(path);
+  return report::read_facts({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
 }  // namespace
 
 int run_inspect(const ToolOptions& o) {
+  require(o.other.empty() || has(o.file, ".json"),
+          "inspect: must have two reports (*.json) to compare, got {}", o.file);
   const auto bytes = sys::read_file(o.file);
   if (has(o.file, "idx3-ubyte")) {
     const HostTensor images = data::read_idx_images(bytes, o.file);
@@ -36,9 +44,13 @@ int run_inspect(const ToolOptions& o) {
   } else if (has(o.file, ".plan")) {
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     fmt::print("{}", report::summary(report::plan_report(exe::parse_text(text, o.file))));
+  } else if (has(o.file, ".json")) {
+    const report::ReportFacts facts = read_report(o.file);
+    fmt::print("{}", o.other.empty() ? report::describe(facts)
+                                     : report::compare(facts, read_report(o.other)));
   } else {
     fail(ErrorKind::kUsage,
-         "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan",
+         "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan, *.json",
          o.file);
   }
   return 0;

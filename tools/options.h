@@ -126,8 +126,9 @@ struct ToolOptions {
   ProfileOptions profile;
   PlanOptions plan;
   BenchOptions bench;
-  std::string file;  ///< The argument of `sluice inspect`.
-  std::string to;    ///< The file that `sluice predict` writes.
+  std::string file;   ///< The argument of `sluice inspect`.
+  std::string other;  ///< A second report to compare it with; empty: none.
+  std::string to;     ///< The file that `sluice predict` writes.
 
   /// Whether this process reports the results: one of an MPI job does.
   bool speaks() const { return session.group == nullptr || session.group->rank() == 0; }

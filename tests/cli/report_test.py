@@ -169,6 +169,45 @@ class Reports(ReportCase):
             self.assertGreater(device["planned_bytes"], 64 << 10)
             report.check()
 
+    def test_inspect_describes_and_compares_reports(self):
+        device, offload = self.folder.parent / "device", self.folder.parent / "offload"
+        flags = ["plan", "mnist", "--width", 32, "--optimizer", "adam"]
+        self.expect_code(0, *flags, f"--profile={device}")
+        self.expect_code(0, *flags, "--offload", "optimizer", f"--profile={offload}")
+        a, b = device / "training/report.json", offload / "training/report.json"
+        planned = [Report(f).data["memories"][0]["planned_bytes"] for f in (a, b)]
+        text = self.expect_code(0, "inspect", a).stdout
+        self.assertRegex(text, rf"planned +{planned[0]:,}\n")
+        text = self.expect_code(0, "inspect", a, b).stdout
+        change = f"{planned[1] - planned[0]:+,}"
+        self.assertRegex(text, rf"planned +{planned[0]:,} +{planned[1]:,} +{re.escape(change)}\n")
+        self.assertRegex(text, r"fc.0.weight, first_order in \w+ +[\d,]+ +0 +-")
+        self.assertIn("tier host, bytes\n", text)
+        self.assertNotIn("MatMul ", text)  # It computes the same.
+        self.assertIn("have equal numbers", self.expect_code(0, "inspect", a, a).stdout)
+        other = self.folder.parent / "other"
+        self.expect_code(0, "plan", "mlp", "--width", 32, f"--profile={other}")
+        self.expect_error(2, "usage", "must compare reports of one model, got mnist and mlp",
+                          "inspect", a, other / "training/report.json")
+
+    def test_inspect_refuses_other_files(self):
+        self.expect_code(0, "plan", "mnist", "--width", 32, f"--profile={self.folder}")
+        good = (self.folder / "training/report.json").read_text()
+        file = self.folder.parent / "report.json"
+        looped = json.loads(good)
+        steps = looped["functions"][0]["steps"]
+        for row in steps["rows"]:
+            row[steps["columns"].index("calls")] = [0]
+        for text, part in ((good.replace('"version":1', '"version":2', 1),
+                            "version must be 1, got 2; write the report again"),
+                           ("[]", "must be a report.json"), ("{", "must be a report.json"),
+                           (good.replace('"flops"', '"fops"'), "a column is missing"),
+                           (good[:len(good) // 2], "must be a report.json"),
+                           (json.dumps(looped), "function 0 calls itself")):
+            file.write_text(text)
+            self.expect_error(3, "bad file", part, "inspect", file)
+        self.expect_error(2, "usage", "must have two reports", "inspect", "w.plan", file)
+
     def test_a_page_is_one_file_below_2_mb(self):
         self.report("plan", "resnet18", "--micro-batch", 8)
         page = (self.folder / "training/report.html").read_text()

@@ -46,9 +46,6 @@ MachineRates measure_rates(const ToolOptions& o) {
                        machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, kCopied, 1, 2e-3));
   }
   rates.copies = static_cast<double>(kCopied) / seconds;
-  rates.flops_of = [device = session.device.device](const exe::Kernel& k) {
-    return device->bind(k).flops;
-  };
   const std::string folder = remote_folder(session.remote);
   std::string source = "as copies in host memory";
   rates.remote = rates.copies;

@@ -27,7 +27,6 @@ class KernelCode final : public Code {
         bound_(cpu::make_device()->bind(to_cpu(kernel))),
         canary_(canary_bytes(kernel)) {}
   const std::string& name() const override { return kernel_.key; }
-  double flops() const { return bound_.flops; }
 
   std::vector<Touch> touches(const Arguments& a, const Memory& memory) const override {
     check_counts(*this, a, kernel_.operands.size(), kernel_.scalars.size());
@@ -170,9 +169,8 @@ const Code& code_of(const void* kernel) {
 
 runtime::BoundKernel bind_kernel(const exe::Kernel& kernel) {
   auto code = std::make_unique<KernelCode>(kernel);
-  const double flops = code->flops();
   return {[](const void*, const runtime::KernelBlock&, int64_t) { refuse(); },
-          std::make_shared<Bound>(std::move(code)), flops};
+          std::make_shared<Bound>(std::move(code))};
 }
 
 runtime::BoundCollective bind_collective(const exe::Collective& collective,

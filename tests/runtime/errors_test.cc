@@ -107,7 +107,7 @@ class HookedDevice : public runtime::Device {
               if (*k.hook) (*k.hook)(k.kernel, task);
               k.inner.run(k.inner.state.get(), block, task);
             },
-            state, state->inner.flops};
+            state};
   }
 
  private:

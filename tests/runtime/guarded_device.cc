@@ -106,7 +106,7 @@ class GuardedDevice : public runtime::Device {
     for (const exe::Operand& o : kernel.operands)
       state->operands.push_back(std::make_unique<Guarded>(o.bytes));
     state->workspace = std::make_unique<Guarded>((kernel.workspace_bytes + 63) / 64 * 64);
-    return {run, state, state->inner.flops};
+    return {run, state};
   }
 
  private:

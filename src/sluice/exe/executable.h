@@ -102,6 +102,7 @@ struct Kernel {
   /// (input operand, output operand) that may be exactly the same bytes.
   std::vector<std::pair<int32_t, int32_t>> may_coincide;
   int64_t tasks = 1;  ///< Each task runs on any worker; no task waits for another of this kernel.
+  int64_t flops = 0;  ///< Floating-point operations of all tasks, for reports.
   /// Scratch bytes per worker, at the start of the worker's slice of the device's workspace arena.
   int64_t workspace_bytes = 0;
   bool operator==(const Kernel&) const = default;

@@ -147,6 +147,7 @@ TEST(ExeRefusals, Numbers) {
           {"data 00ff1a", "data 00ff", "data must have 3 bytes for this spec, got 2"},
           {"index_params 2", "index_params 5000", "index_params must be in [0, 4096], got 5000"},
           {"tasks 7", "tasks 0", "tasks must be in [1, "},
+          {"flops 34", "flops -1", "flops must be in [0, "},
           {"trips 3", "trips -3", "trips must be in [0, "},
       });
 }

@@ -445,7 +445,7 @@ function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 
   param 0 "x" update %0>%1 bytes 16 float32(4) panel
   param 1 "y" write %- bytes 0 bool() row
   buffer "t" offset 0 bytes 64 steps 0 1
-  0 sync kernel cpu.k "Odd Op" tasks 7 workspace 12 origin 104 where "m/fc (a.cc:1)"
+  0 sync kernel cpu.k "Odd Op" tasks 7 workspace 12 flops 34 origin 104 where "m/fc (a.cc:1)"
       attrs a=1 b=0.5 c="x y # \"\\" d=[1,2] e=[1.0,2.5] f=[.] g=float32 h=true i=[]
       coincide 0:1 2:1
       scalars 5 (p0*-2) ((p1/3)%4)

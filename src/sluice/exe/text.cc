@@ -224,6 +224,7 @@ class Writer {
       void operator()(const Kernel& k) const {
         w.add("kernel {} {} tasks {} workspace {}", bare_or_quote(k.key), bare_or_quote(k.op),
               k.tasks, k.workspace_bytes);
+        if (k.flops != 0) w.add(" flops {}", k.flops);
       }
       void operator()(const Call& c) const {
         w.add("call ");

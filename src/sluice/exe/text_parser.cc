@@ -456,6 +456,7 @@ class TextParser {
       k.op = in_.string("an op");
       k.tasks = in_.labelled("tasks");
       k.workspace_bytes = in_.labelled("workspace");
+      if (in_.eat("flops")) k.flops = in_.integer("a number of operations");
     } else if (in_.eat("call")) {
       call_head(step_->body.emplace<Call>());
     } else if (in_.eat("loop")) {

@@ -259,6 +259,7 @@ class Validator {
     if (k.tasks < 1 || k.tasks > kMaxSize)
       bad("tasks must be in [1, {}], got {}", kMaxSize, k.tasks);
     size(k.workspace_bytes, "workspace bytes");
+    size(k.flops, "flops");
   }
 
   void stage(const Kernel& k, size_t i) {

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,6 @@ struct Rates {
   double copies = 1e10;  ///< Bytes that one worker copies. A copy of one byte reads a byte and
                          ///< writes a byte.
   double remote = 1e10;  ///< Bytes that remote memory moves, for all replicas together.
-  /// Returns the floating-point operations of all tasks of a kernel.
-  std::function<double(const exe::Kernel&)> flops_of = [](const exe::Kernel&) { return 0.0; };
 };
 
 /// Forecast of the transfers of a run between devices and one other memory.

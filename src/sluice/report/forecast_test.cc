@@ -9,15 +9,20 @@ namespace {
 
 // Every kernel takes two seconds of one worker. Every entry of the plans takes one second of remote
 // memory.
-Rates slow() {
-  return {
-      .threads = 2, .flops = 1, .copies = 1e30, .remote = 64, .flops_of = [](const exe::Kernel&) {
-        return 2.0;
-      }};
+Rates slow() { return {.threads = 2, .flops = 1, .copies = 1e30, .remote = 64}; }
+
+exe::Executable plan(const std::string& text) {
+  exe::Executable e = exe::plans::plan(text);
+  for (exe::Function& f : e.functions) {
+    for (exe::Step& step : f.steps) {
+      if (auto* kernel = std::get_if<exe::Kernel>(&step.body)) kernel->flops = 2;
+    }
+  }
+  return e;
 }
 
 TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
-  const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), slow());
+  const auto programs = forecast(plan(exe::plans::overlapped_loop()), slow());
   ASSERT_EQ(programs.size(), 1u);
   // A load. Then, five times, a load beside a kernel and a store after both. Then a kernel, a store
   // and a load.
@@ -35,13 +40,13 @@ TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
   // The loop waits for its stores first. By then the load has ended.
   Rates rates = slow();
   rates.remote = 64e6;
-  const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), rates);
+  const auto programs = forecast(plan(exe::plans::overlapped_loop()), rates);
   EXPECT_NEAR(programs[0].seconds, 6, 1e-4);
   EXPECT_NEAR(programs[0].transfers[0].exposed_seconds, 8e-6, 1e-12);
 }
 
 TEST(Forecast, ReplicasShareWorkersAndTheBandwidthOfRemoteMemory) {
-  exe::Executable four = exe::plans::plan(exe::plans::overlapped_loop());
+  exe::Executable four = plan(exe::plans::overlapped_loop());
   four.replicas = 4;
   four.devices[0].workers = 1;  // Each of the two threads runs two replicas.
   const auto programs = forecast(four, slow());
@@ -53,9 +58,9 @@ TEST(Forecast, ReplicasShareWorkersAndTheBandwidthOfRemoteMemory) {
 }
 
 TEST(Forecast, ManyIterationsAreNotWalkedOneByOne) {
-  const auto programs = forecast(exe::plans::plan(exe::plans::carried_ring()), slow());
+  const auto programs = forecast(plan(exe::plans::carried_ring()), slow());
   EXPECT_DOUBLE_EQ(programs[0].seconds, 2.0 + 2.0 * 1000001);
-  exe::Executable longer = exe::plans::plan(exe::plans::overlapped_loop());
+  exe::Executable longer = plan(exe::plans::overlapped_loop());
   for (exe::Step& step : longer.functions[1].steps) {
     if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
   }
@@ -66,12 +71,11 @@ TEST(Forecast, ManyIterationsAreNotWalkedOneByOne) {
 
 TEST(Forecast, TheSlowerArmOfABranchCounts) {
   // The function is called twice. One arm has two kernels, the other arm has one.
-  EXPECT_GE(forecast(exe::plans::plan(exe::plans::branch()), slow())[0].seconds, 4);
+  EXPECT_GE(forecast(plan(exe::plans::branch()), slow())[0].seconds, 4);
 }
 
 TEST(Forecast, KernelsThatOnlyMoveBytesTakeTheTimeOfACopy) {
   Rates rates = slow();
-  rates.flops_of = [](const exe::Kernel&) { return 0.0; };
   rates.copies = 64;
   rates.remote = 1e30;
   // Reading 64 bytes and writing 64 bytes is a copy of 64 bytes, shared by two workers.
@@ -80,7 +84,7 @@ TEST(Forecast, KernelsThatOnlyMoveBytesTakeTheTimeOfACopy) {
 }
 
 TEST(Forecast, DevicesGoSideBySide) {
-  const auto programs = forecast(exe::plans::plan(exe::plans::two_devices()), slow());
+  const auto programs = forecast(plan(exe::plans::two_devices()), slow());
   EXPECT_NEAR(programs[0].seconds, 5 * 2, 1e-9);
   ASSERT_EQ(programs[0].transfers.size(), 1u);
   EXPECT_EQ(programs[0].transfers[0].memory, "streams");

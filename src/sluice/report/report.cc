@@ -1,7 +1,6 @@
 #include "sluice/report/report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "sluice/exe/call_order.h"
@@ -121,7 +120,7 @@ class Maker {
             e_.functions[static_cast<size_t>(s.calls[0])].name, 0);
     } else if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
       moves("kernel", k->op, moved_bytes(k->operands));
-      s.flops = std::llround(rates_.flops_of(*k));
+      s.flops = k->flops;
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
       moves("collective", c->op, moved_bytes(c->operands));
     } else if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
@@ -197,7 +196,7 @@ class Maker {
   }
 
   void add_programs(int64_t most_events, Report& r) const {
-    const TrafficCounter counter(e_, rates_.flops_of);
+    const TrafficCounter counter(e_);
     const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
     const std::vector<int32_t> parts = parts_of(r);
     for (size_t p = 0; p < e_.programs.size(); ++p) {

@@ -157,7 +157,7 @@ struct Report {
   std::vector<std::string> remote_buffers;  ///< By Traffic::object of other transfers.
 };
 
-/// Computes a report from an executable and `rates.flops_of` alone. `most_events` is the largest
+/// Computes a report from an executable alone. `most_events` is the largest
 /// number of events in the trace of each program.
 Report make_report(const exe::Executable& executable, const Rates& rates,
                    int64_t most_events = kMostEvents);

@@ -49,7 +49,7 @@ double StepTimes::seconds_of(const exe::Step& step, const exe::Device& device) c
   };
   const auto copied = [&](int64_t bytes) { return static_cast<double>(bytes) / rates_.copies; };
   if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
-    const double computing = rates_.flops_of(*k) / rates_.flops;
+    const double computing = static_cast<double>(k->flops) / rates_.flops;
     return shared(std::max(computing, copied(moved_bytes(k->operands)) / 2), k->tasks);
   }
   if (const auto* c = std::get_if<exe::Collective>(&step.body))

@@ -1,7 +1,5 @@
 #include "sluice/report/traffic.h"
 
-#include <cmath>
-
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 
@@ -16,11 +14,11 @@ int64_t bytes_of(const std::vector<exe::Operand>& operands) {
 
 }  // namespace
 
-TrafficCounter::TrafficCounter(const exe::Executable& executable, const FlopsOf& flops_of)
+TrafficCounter::TrafficCounter(const exe::Executable& executable)
     : functions_(executable.functions.size()) {
   for (const int32_t f : exe::callees_first(executable))
     functions_[static_cast<size_t>(f)] =
-        count(executable, flops_of, executable.functions[static_cast<size_t>(f)]);
+        count(executable, executable.functions[static_cast<size_t>(f)]);
 }
 
 std::vector<Traffic> TrafficCounter::of(const exe::Program& program) const {
@@ -85,7 +83,6 @@ int64_t TrafficCounter::Counts::bytes() const {
 }
 
 TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
-                                             const FlopsOf& flops_of,
                                              const exe::Function& f) const {
   const auto callee = [&](const exe::Call& c) -> const Counts& {
     return functions_[static_cast<size_t>(c.function)];
@@ -93,7 +90,7 @@ TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
   Counts sum;
   for (const exe::Step& step : f.steps) {
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
-      sum.add(Work{kernel->tasks, std::llround(flops_of(*kernel)), bytes_of(kernel->operands)}, 1);
+      sum.add(Work{kernel->tasks, kernel->flops, bytes_of(kernel->operands)}, 1);
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
       sum.add(CollectiveBytes{c->op, c->group, f.device, 1, bytes_of(c->operands)}, 1);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {

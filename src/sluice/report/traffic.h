@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -63,12 +62,8 @@ struct Work {
 /// because a plan may be read from an untrusted file.
 class TrafficCounter {
  public:
-  using FlopsOf = std::function<double(const exe::Kernel&)>;
-  /// The executable must outlive the counter. `flops_of` returns the floating-point operations of a
-  /// kernel, for work_of().
-  explicit TrafficCounter(
-      const exe::Executable& executable,
-      const FlopsOf& flops_of = [](const exe::Kernel&) { return 0.0; });
+  /// The executable must outlive the counter.
+  explicit TrafficCounter(const exe::Executable& executable);
 
   std::vector<Traffic> of(const exe::Program& program) const;
   /// By pairs of devices, ascending.
@@ -93,8 +88,7 @@ class TrafficCounter {
     int64_t bytes() const;
   };
 
-  Counts count(const exe::Executable& executable, const FlopsOf& flops_of,
-               const exe::Function& f) const;
+  Counts count(const exe::Executable& executable, const exe::Function& f) const;
   Counts count(const exe::Program& program) const;
 
   /// Counts of one activation of each function and its callees.

@@ -28,7 +28,6 @@ using KernelFunction = void (*)(const void* state, const KernelBlock& block, int
 struct BoundKernel {
   KernelFunction run = nullptr;
   std::shared_ptr<const void> state;
-  double flops = 0;  ///< Floating-point operations of all tasks.
 };
 
 /// Arguments of a collective's kernel: the operands of all members of the group, by member.

@@ -157,7 +157,7 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
         k.fixed = true;
         k.scalars = &kernel->scalars;
         k.tasks = kernel->tasks;
-        k.flops = loaded.bound.back().flops;
+        k.flops = static_cast<double>(kernel->flops);
         for (const exe::Operand& o : kernel->operands) {
           loaded.arguments.push_back(argument_of(o.at));
           k.fixed = k.fixed && loaded.arguments.back().is_fixed();

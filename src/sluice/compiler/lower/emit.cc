@@ -288,6 +288,7 @@ class Emitter {
     }
     k.tasks = choice.tasks;
     k.workspace_bytes = choice.workspace_bytes;
+    k.flops = choice.flops;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       k.operands.push_back(operand(node.inputs[i], node.in_specs[i], exe::Access::kRead));
     }

@@ -26,6 +26,9 @@ TEST(Kernels, EachKindOfNodeAsksTheTarget) {
   for (const KernelChoice& choice : lowered.choices) keys.push_back(choice.key);
   EXPECT_EQ(keys, (std::vector<std::string>{"test.Neg", "test.fused2", "test.copy row row",
                                             "test.index", ""}));
+  EXPECT_EQ(lowered.choices[0].flops, 4);
+  EXPECT_EQ(lowered.choices[1].flops, 2 * 4);
+  EXPECT_EQ(lowered.choices[2].flops, 0);
 }
 
 TEST(Kernels, CopiesThatStorageAddedGetTheirKernels) {

@@ -249,10 +249,9 @@ CpuKernel batch_norm_kernel() {
               return runtime::BoundKernel{
                   run_scale,
                   std::make_shared<std::pair<int64_t, double>>(
-                      view.input(0).elements(), view.options<ops::BatchNormOptions>().epsilon),
-                  flops_of(view)};
+                      view.input(0).elements(), view.options<ops::BatchNormOptions>().epsilon)};
             }
-            return runtime::BoundKernel{run, std::make_shared<BatchNorm>(view), flops_of(view)};
+            return runtime::BoundKernel{run, std::make_shared<BatchNorm>(view)};
           }};
 }
 

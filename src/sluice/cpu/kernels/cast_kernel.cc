@@ -91,10 +91,9 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel cast_kernel() {
-  return {
-      "cpu.cast", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-        return runtime::BoundKernel{run, std::make_shared<Cast>(op->view()), flops_of(op->view())};
-      }};
+  return {"cpu.cast", supports, choose, [](std::shared_ptr<const OpRecord> op) {
+            return runtime::BoundKernel{run, std::make_shared<Cast>(op->view())};
+          }};
 }
 
 }  // namespace sluice::cpu

@@ -78,12 +78,12 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel chunks_kernel() {
-  return {"cpu.chunks", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            const OpView view = op->view();
-            const bool total = &view.def() == &ops::reduce_total_def();
-            return runtime::BoundKernel{total ? run_total : run_chunks,
-                                        std::make_shared<Chunks>(view), flops_of(view)};
-          }};
+  return {
+      "cpu.chunks", supports, choose, [](std::shared_ptr<const OpRecord> op) {
+        const OpView view = op->view();
+        const bool total = &view.def() == &ops::reduce_total_def();
+        return runtime::BoundKernel{total ? run_total : run_chunks, std::make_shared<Chunks>(view)};
+      }};
 }
 
 }  // namespace sluice::cpu

@@ -84,10 +84,9 @@ CpuKernel conv_kernel() {
           [](std::shared_ptr<const OpRecord> op) {
             const OpView view = op->view();
             if (is_weight_grad(view)) {
-              return runtime::BoundKernel{run_weight_grad, std::make_shared<WeightGrad>(view),
-                                          flops_of(view)};
+              return runtime::BoundKernel{run_weight_grad, std::make_shared<WeightGrad>(view)};
             }
-            return runtime::BoundKernel{run, std::make_shared<Conv>(view), flops_of(view)};
+            return runtime::BoundKernel{run, std::make_shared<Conv>(view)};
           }};
 }
 

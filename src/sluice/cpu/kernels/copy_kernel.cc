@@ -114,7 +114,7 @@ KernelChoice choose_copy_kernel(const TensorSpec& spec, const Layout& from, cons
 
 runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from,
                                       const Layout& to) {
-  return {run, std::make_shared<Copy>(spec, from, to), 0};
+  return {run, std::make_shared<Copy>(spec, from, to)};
 }
 
 }  // namespace sluice::cpu

@@ -209,7 +209,7 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
         e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
     }
   }
-  return {run, e, flops_of(view)};
+  return {run, e};
 }
 
 }  // namespace

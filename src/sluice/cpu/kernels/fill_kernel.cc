@@ -31,7 +31,7 @@ CpuKernel fill_kernel() {
             auto fill = std::make_shared<Fill>();
             fill->element = HostTensor::of<double>({}, f64, {options.value}).cast(options.dtype);
             fill->count = options.shape.elements();
-            return runtime::BoundKernel{run, fill, 0};
+            return runtime::BoundKernel{run, fill};
           }};
 }
 

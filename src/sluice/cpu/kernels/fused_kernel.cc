@@ -454,9 +454,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
 }
 
 runtime::BoundKernel bind_fused_kernel(const FusedOp& op) {
-  double flops = 0;
-  for (const OpStage& stage : op.stages) flops += flops_of(view_of(stage, op.input_specs(stage)));
-  return {run, std::make_shared<Fused>(op), flops};
+  return {run, std::make_shared<Fused>(op)};
 }
 
 }  // namespace sluice::cpu

@@ -78,7 +78,7 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   state->grid = grid_of(state->args, state->batches);
   state->a_offset = batch_offsets(s.lhs, s.batch);
   state->b_offset = batch_offsets(s.rhs, s.batch);
-  return {run, state, flops_of(view)};
+  return {run, state};
 }
 
 }  // namespace

@@ -152,8 +152,7 @@ KernelChoice choose(const OpView& op) {
 
 CpuKernel group_norm_kernel() {
   return {"cpu.group_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<GroupNorm>(op->view()),
-                                        flops_of(op->view())};
+            return runtime::BoundKernel{run, std::make_shared<GroupNorm>(op->view())};
           }};
 }
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "sluice/ir/op_def.h"
-#include "sluice/ops/flops.h"
 #include "sluice/runtime/device.h"
 #include "sluice/target/target.h"
 

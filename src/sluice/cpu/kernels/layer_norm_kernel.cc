@@ -66,8 +66,7 @@ KernelChoice choose(const OpView& op) {
 
 CpuKernel layer_norm_kernel() {
   return {"cpu.layer_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<LayerNormGrad>(op->view()),
-                                        flops_of(op->view())};
+            return runtime::BoundKernel{run, std::make_shared<LayerNormGrad>(op->view())};
           }};
 }
 

@@ -87,7 +87,7 @@ CpuKernel loss_kernel() {
             auto state = std::make_shared<Loss>(loss_of(view));
             state->op = op;
             const auto run = state->gradient ? run_with_grad : state->total ? run_total : run_loss;
-            return runtime::BoundKernel{run, state, flops_of(view)};
+            return runtime::BoundKernel{run, state};
           }};
 }
 

@@ -98,12 +98,11 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel pool_kernel() {
-  return {
-      "cpu.pool", [](const OpView& op) { return pool_of(op).has_value(); }, choose,
-      [](std::shared_ptr<const OpRecord> op) {
-        const OpView view = op->view();
-        return runtime::BoundKernel{run, std::make_shared<Pool>(*pool_of(view)), flops_of(view)};
-      }};
+  return {"cpu.pool", [](const OpView& op) { return pool_of(op).has_value(); }, choose,
+          [](std::shared_ptr<const OpRecord> op) {
+            const OpView view = op->view();
+            return runtime::BoundKernel{run, std::make_shared<Pool>(*pool_of(view))};
+          }};
 }
 
 }  // namespace sluice::cpu

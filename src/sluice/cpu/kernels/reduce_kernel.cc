@@ -82,7 +82,7 @@ CpuKernel reduce_kernel() {
           [](std::shared_ptr<const OpRecord> op) {
             auto state = std::make_shared<Reduce>();
             matrix_of(op->view(), *state);
-            return runtime::BoundKernel{run_reduce, state, flops_of(op->view())};
+            return runtime::BoundKernel{run_reduce, state};
           }};
 }
 

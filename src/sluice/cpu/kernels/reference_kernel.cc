@@ -71,7 +71,7 @@ CpuKernel reference_kernel() {
             state->scratch = scratch_offsets(op->view(), state->pointers);
             state->operands = static_cast<int>(state->scratch.size());
             state->op = op;
-            return runtime::BoundKernel{run, state, flops_of(op->view())};
+            return runtime::BoundKernel{run, state};
           }};
 }
 

@@ -109,8 +109,7 @@ KernelChoice choose(const OpView& op) {
 CpuKernel rows_kernel() {
   return {"cpu.rows", [](const OpView& op) { return RowOp::of(op).has_value(); }, choose,
           [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<RowsKernel>(op->view()),
-                                        flops_of(op->view())};
+            return runtime::BoundKernel{run, std::make_shared<RowsKernel>(op->view())};
           }};
 }
 

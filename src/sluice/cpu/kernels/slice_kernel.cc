@@ -61,7 +61,7 @@ CpuKernel slice_kernel() {
             return choice;
           },
           [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<Slice>(op->view()), 0};
+            return runtime::BoundKernel{run, std::make_shared<Slice>(op->view())};
           }};
 }
 

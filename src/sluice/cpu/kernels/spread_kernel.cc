@@ -50,8 +50,7 @@ CpuKernel spread_kernel() {
   return {"cpu.spread", [](const OpView& op) { return spread_of(op).has_value(); }, choose,
           [](std::shared_ptr<const OpRecord> op) {
             const OpView view = op->view();
-            return runtime::BoundKernel{run, std::make_shared<Spread>(*spread_of(view)),
-                                        flops_of(view)};
+            return runtime::BoundKernel{run, std::make_shared<Spread>(*spread_of(view))};
           }};
 }
 

@@ -15,7 +15,7 @@ struct KernelChoice {
   std::string key;              ///< Name of the kernel on the device, "cpu.gemm".
   int64_t tasks = 1;            ///< Number of parts that different workers may run.
   int64_t workspace_bytes = 0;  ///< Scratch bytes for each worker.
-  int64_t flops = 0;  ///< Floating-point operations of all tasks; the compiler sets them.
+  int64_t flops = 0;            ///< Floating-point operations of all tasks; the compiler sets them.
   /// Bytes s per task, for each operand (inputs, then outputs): task t accesses bytes [t·s,
   /// (t+1)·s). If s is 0, every task accesses the whole operand. An empty vector means 0 for all
   /// operands.

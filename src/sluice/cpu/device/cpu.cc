@@ -173,7 +173,7 @@ class CpuDevice : public runtime::Device {
       check_choice(kernel, choose_fused_kernel(op));
       return bind_fused_kernel(op);
     }
-    if (kernel.key == "cpu.index") return {run_index, nullptr, 0};
+    if (kernel.key == "cpu.index") return {run_index, nullptr};
     auto op = std::make_shared<OpRecord>();
     op->def = ops::find_op(kernel.op);
     require(op->def != nullptr, "executable: there is no operator '{}'", kernel.op);

@@ -95,6 +95,7 @@ train::Show shown(const ToolOptions& o) {
   return o.output.speaks() ? train::Show::kProgress : train::Show::kNo;
 }
 
+// Trains, and writes the second call to the report, or the first if there is no second.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
                        const data::Dataset& samples) {
   train::DataLoader loader(programs.options, samples,
@@ -115,10 +116,15 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
       sys::print_stderr("{}\n", text);
   }
   options.show = shown(o);
+  std::vector<report::MeasuredRun> measured;
+  int64_t called = 0;
   options.after_call = [&](const train::CallReport&) {
+    if (++called <= 2) measured = measured_run(model.session(), "train");
     return !model.session().agreement().any(stop_signal() != 0);
   };
-  return train::fit(model, loader, options);
+  const train::FitResult outcome = train::fit(model, loader, options);
+  write_measured(o, programs, model.session(), std::move(measured));
+  return outcome;
 }
 
 int devices_of(const Session& session) {
@@ -271,7 +277,9 @@ int run_eval(const ToolOptions& o) {
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
-  report(o, programs, session, {}, test(model, o.model.sizes.loss, tests, shown(o)));
+  const TestResult result = test(model, o.model.sizes.loss, tests, shown(o));
+  write_measured(o, programs, session, measured_run(session, "eval"));
+  report(o, programs, session, {}, result);
   return 0;
 }
 

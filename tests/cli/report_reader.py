@@ -7,7 +7,7 @@ TOP = {
     "schema": str, "version": int, "model": str, "options": dict, "machine": str, "refusal": str,
     "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
     "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
-    "suggestions": list
+    "suggestions": list, "measured": list
 }
 KINDS = {
     "variables", "optimizer state", "accumulators", "gradients", "activations",
@@ -18,6 +18,7 @@ STEPS = {
     "kernel", "call", "loop", "branch", "stream_in", "stream_out", "remote_load", "remote_store",
     "wait", "send", "receive", "collective"
 }
+EVENT = ("kind", "device", "queue", "worker", "function", "step", "begin_ns", "end_ns")
 TRANSFERS = {"stream_in", "stream_out", "remote_load", "remote_store"}
 
 
@@ -46,8 +47,9 @@ class Report:
             assert {s["kind"] for s in f["steps"]} <= STEPS
             assert {b["kind"] for b in f["buffers"]} <= KINDS
         for p in self.data["programs"]:
-            p["trace"]["events"] = rows(p["trace"]["events"], "kind", "device", "queue",
-                                        "function", "step", "begin_ns", "end_ns")
+            p["trace"]["events"] = rows(p["trace"]["events"], *EVENT)
+        for m in self.data["measured"]:
+            m["trace"]["events"] = rows(m["trace"]["events"], *EVENT)
         self.peaks, self.sums = {}, {}
 
     def program(self, name):
@@ -112,6 +114,10 @@ class Report:
         for p in self.data["programs"]:
             self.check_traffic(p)
             self.check_trace(p)
+        for m in self.data["measured"]:
+            self.program(m["program"])
+            assert m["trace"]["complete"] == (m["lost"] == 0), m["lost"]
+            self.check_trace(m)
 
     def check_traffic(self, program):
         found = {}
@@ -137,7 +143,7 @@ class Report:
             if e["kind"] == "part":
                 assert self.functions[e["function"]]["part"], e
                 continue
-            key = e["device"], e["queue"]
+            key = e["device"], e["queue"], e["worker"]
             assert ends.get(key, 0) <= e["begin_ns"], e  # A queue does one thing at a time.
             ends[key] = e["end_ns"]
         if trace["events"]:

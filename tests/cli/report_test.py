@@ -143,6 +143,34 @@ class Reports(ReportCase):
         names = {(e["pid"], e["tid"]) for e in trace if e["name"] == "thread_name"}
         self.assertLessEqual({(e["pid"], e["tid"]) for e in spans}, names)
 
+    def test_a_run_adds_what_it_measured(self):
+        flags = ["mlp", "--synthetic", "--steps", 3, "--micro-batch", 8, "--accumulate", 2]
+        for threads, extra in ((1, []), (2, ["--replicas", 2]),
+                               (2, ["--strategy", "phased", "--io-mode", "io_overlapped"])):
+            with self.subTest(extra=extra):
+                report, _ = self.report("train", *flags, "--threads", threads, *extra)
+                planned = report.program("train")
+                replicas = planned and report.data["replicas"]
+                self.assertEqual([m["replica"] for m in report.data["measured"]],
+                                 list(range(replicas)))
+                for m in report.data["measured"]:
+                    self.assertEqual((m["program"], m["lost"]), ("train", 0))
+                    steps = [e for e in m["trace"]["events"] if e["kind"] == "step"]
+                    kinds = [report.functions[e["function"]]["steps"][e["step"]]["kind"]
+                             for e in steps]
+                    # Each transfer of the plan, once.
+                    for kind in ("stream_in", "stream_out", "remote_load", "remote_store"):
+                        on_io = {e["queue"] for e, k in zip(steps, kinds) if k == kind}
+                        planned_queues = {t["queue"] for t in planned["transfers"]
+                                          if t["kind"] == kind}
+                        queues = on_io - {0} or on_io
+                        self.assertLessEqual(queues, planned_queues | {0})
+                        count = sum(k == kind and e["queue"] in queues
+                                    for e, k in zip(steps, kinds))
+                        self.assertEqual(count, sum(t["transfers"] for t in planned["transfers"]
+                                                    if t["kind"] == kind), kind)
+                    self.assertGreater(kinds.count("kernel"), 10)
+
     def test_evaluation_has_a_folder_of_its_own(self):
         weights = self.folder.parent / "w.safetensors"
         self.expect_code(0, "train", "mlp", "--synthetic", "--steps", 1, "--save", weights)

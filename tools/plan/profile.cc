@@ -2,15 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/runtime/events.h"
 #include "tools/plan/pipeline_text.h"
 #include "tools/rates.h"
 
 namespace sluice::tool {
 namespace {
+
+// Events of a run that each worker and io queue keeps.
+constexpr int64_t kEvents = 20'000;
 
 report::Pipeline pipeline_of(const train::Training& training) {
   const train::PipelinePlan& plan = *training.pipeline;
@@ -46,26 +55,54 @@ std::vector<report::ChosenOption> given_options(const CLI::App& command) {
   return given;
 }
 
+// Finds the place of a step in its executable.
+class StepIndex {
+ public:
+  explicit StepIndex(const exe::Executable& executable) {
+    for (size_t f = 0; f < executable.functions.size(); ++f) {
+      const std::vector<exe::Step>& steps = executable.functions[f].steps;
+      if (!steps.empty()) first_[steps.data()] = static_cast<int32_t>(f);
+    }
+  }
+  // Returns the function and the number of the step.
+  std::pair<int32_t, int32_t> place(const exe::Step& step) const {
+    const auto at = std::prev(first_.upper_bound(&step));
+    return {at->second, static_cast<int32_t>(&step - at->first)};
+  }
+
+ private:
+  std::map<const exe::Step*, int32_t> first_;  // Function of each first step.
+};
+
 void write(const ToolOptions& o, const char* name, const std::string& text) {
   sys::replace_file(o.profile.folder + "/" + name, std::as_bytes(std::span(text)));
 }
 
+// Facts of a report that its plan does not have.
+struct Facts {
+  std::vector<report::Suggestion> suggestions;
+  std::string refusal;
+  std::vector<report::MeasuredRun> measured;
+};
+
 void write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
-                  std::vector<report::Suggestion> suggestions, std::string refusal) {
+                  Facts facts) {
   if (o.profile.folder.empty() || !o.speaks()) return;
   const MachineRates machine = measure_rates(o);
   report::Report report = report::make_report(executable, machine.rates);
   report.model = o.model.name;
   report.options = o.profile.given;
   report.machine = machine.text;
-  report.refusal = std::move(refusal);
+  report.refusal = std::move(facts.refusal);
   if (programs.training.pipeline) report.pipeline.push_back(pipeline_of(programs.training));
-  report.suggestions = std::move(suggestions);
+  report.suggestions = std::move(facts.suggestions);
+  const bool first = facts.measured.empty();
+  report.measured = std::move(facts.measured);
   try {
     write(o, "report.json", report::to_json(report));
     write(o, "report.html", report::to_html(report));
     write(o, "trace.json", report::to_chrome_trace(report));
-    if (o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
+    if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
   } catch (const Error& e) {
     sys::print_stderr("--profile: {}; the report is not complete\n", e.what());
   }
@@ -78,7 +115,7 @@ void write_refused(const ToolOptions& o, const Error& refusal) {
   const Programs programs = build_programs(unlimited);
   Compiled compiled = compile_programs(programs, unlimited);
   set_budgets(o, compiled.executable);
-  write_report(o, programs, compiled.executable, {}, refusal.what());
+  write_report(o, programs, compiled.executable, {.refusal = refusal.what()});
 }
 
 }  // namespace
@@ -100,6 +137,7 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   o.profile.given = given_options(command);
   if (o.speaks()) sys::make_folder(o.profile.folder);
   o.profile.folder += command.get_name() == "eval" ? "/inference" : "/training";
+  if (command.get_name() == "train" || command.get_name() == "eval") o.session.events = kEvents;
   if (o.speaks()) {
     sys::make_folder(o.profile.folder);
     sys::check_replaceable(o.profile.folder + "/report.json");
@@ -114,7 +152,41 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
 
 void write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable, std::vector<report::Suggestion> suggestions) {
-  write_report(o, programs, executable, std::move(suggestions), "");
+  write_report(o, programs, executable, {.suggestions = std::move(suggestions)});
+}
+
+std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program) {
+  const StepIndex steps(session.executable());
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  for (const runtime::Lane& lane : session.lanes()) {
+    for (const runtime::Event& e : lane.ring.events()) begin = std::min(begin, e.begin);
+  }
+  std::map<int, report::MeasuredRun> runs;
+  for (const runtime::Lane& lane : session.lanes()) {
+    report::MeasuredRun& run = runs[lane.replica];
+    run.program = program;
+    run.replica = lane.replica;
+    run.lost += lane.ring.lost();
+    run.trace.complete = run.lost == 0;
+    for (const runtime::Event& e : lane.ring.events()) {
+      const auto [function, step] = steps.place(*e.step);
+      const report::Event::Kind kind =
+          e.waits ? report::Event::Kind::kWait : report::Event::Kind::kStep;
+      run.trace.events.push_back({kind, lane.device, lane.queue, function, step, lane.worker,
+                                  static_cast<double>(e.begin - begin) / 1e9,
+                                  static_cast<double>(e.end - begin) / 1e9});
+      run.trace.seconds = std::max(run.trace.seconds, run.trace.events.back().end);
+    }
+  }
+  std::vector<report::MeasuredRun> all;
+  for (auto& [replica, run] : runs) all.push_back(std::move(run));
+  return all;
+}
+
+void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
+                    std::vector<report::MeasuredRun> measured) {
+  if (!measured.empty())
+    write_report(o, programs, session.executable(), {.measured = std::move(measured)});
 }
 
 ToolOptions without_budgets(ToolOptions o) {

@@ -4,6 +4,7 @@
 
 #include "sluice/exe/executable.h"
 #include "sluice/report/report.h"
+#include "sluice/session/session.h"
 #include "tools/flags/flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
@@ -24,6 +25,14 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
 void write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable,
                    std::vector<report::Suggestion> suggestions = {});
+
+/// Returns what the replicas of this process did in the last run, a run of `program`. Empty without
+/// --profile.
+std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program);
+
+/// With --profile, writes the report again, with a measured run.
+void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
+                    std::vector<report::MeasuredRun> measured);
 
 /// Returns the options without budgets, for the plan that would be made without them.
 ToolOptions without_budgets(ToolOptions o);

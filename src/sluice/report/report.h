@@ -99,6 +99,14 @@ struct ProgramReport {
   Trace trace;
 };
 
+/// The measured execution of a run in one replica: steps and waits of each worker and io queue.
+struct MeasuredRun {
+  std::string program;
+  int32_t replica = 0;
+  int64_t lost = 0;  ///< Earlier events that did not fit into the memory for events.
+  Trace trace;       ///< Complete if no event was lost.
+};
+
 /// A stage of a pipelined or sharded step. Times are for one micro-batch.
 struct StageReport {
   std::string blocks;  ///< "B1+B2".
@@ -145,6 +153,7 @@ struct Report {
   std::string refusal;             ///< The error of a plan that does not fit; else empty.
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
+  std::vector<MeasuredRun> measured;  ///< By replica, or empty.
 
   int32_t replicas = 1;
   std::vector<exe::Device> devices;

@@ -68,11 +68,12 @@ Json json_of(const FunctionTimeline& f) {
 }
 
 Json json_of(const Trace& t) {
-  Json events = table({"kind", "device", "queue", "function", "step", "begin_ns", "end_ns"});
+  Json events =
+      table({"kind", "device", "queue", "worker", "function", "step", "begin_ns", "end_ns"});
   constexpr const char* kWords[] = {"step", "wait", "part"};
   for (const Event& e : t.events)
-    events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.function,
-                              e.step, nanoseconds(e.begin), nanoseconds(e.end)});
+    events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.worker,
+                              e.function, e.step, nanoseconds(e.begin), nanoseconds(e.end)});
   return {{"complete", t.complete}, {"seconds", t.seconds}, {"events", std::move(events)}};
 }
 
@@ -155,6 +156,12 @@ Json json_of(const Report& r) {
   json["remote_buffers"] = r.remote_buffers;
   json["functions"] = list(r.functions, any);
   json["programs"] = list(r.programs, any);
+  json["measured"] = list(r.measured, [](const MeasuredRun& m) {
+    return Json{{"program", m.program},
+                {"replica", m.replica},
+                {"lost", m.lost},
+                {"trace", json_of(m.trace)}};
+  });
   json["pipeline"] = list(r.pipeline, any);
   json["suggestions"] = list(r.suggestions, [](const Suggestion& s) {
     return Json{
@@ -186,50 +193,69 @@ std::string to_html(const Report& report) {
   return page;
 }
 
+namespace {
+
+// Adds a process for each device and a thread for each of its queues and workers, and the events of
+// a trace. The ids of processes begin with `first`.
+void add_chrome_events(const Report& report, const Trace& trace, const std::string& run,
+                       int64_t first, Json& events) {
+  const auto tid = [&](const Event& e) {
+    const auto queues =
+        static_cast<int64_t>(report.devices[static_cast<size_t>(e.device)].queues.size());
+    if (e.kind == Event::Kind::kPart) return queues;
+    return e.worker == 0 ? int64_t{e.queue} : queues + e.worker;
+  };
+  const auto meta = [&](const char* name, int32_t device, int64_t thread, const std::string& text) {
+    events.push_back({{"ph", "M"},
+                      {"name", name},
+                      {"pid", first + device},
+                      {"tid", thread},
+                      {"args", {{"name", text}}}});
+  };
+  for (size_t d = 0; d < report.devices.size(); ++d) {
+    const auto device = static_cast<int32_t>(d);
+    meta("process_name", device, 0, fmt::format("{}, device {}", run, device));
+    const std::vector<exe::Queue>& queues = report.devices[d].queues;
+    for (size_t q = 0; q < queues.size(); ++q)
+      meta("thread_name", device, static_cast<int64_t>(q), queues[q].name);
+    meta("thread_name", device, static_cast<int64_t>(queues.size()), "blocks");
+    for (int32_t w = 1; w < report.devices[d].workers; ++w)
+      meta("thread_name", device, static_cast<int64_t>(queues.size()) + w,
+           fmt::format("worker {}", w));
+  }
+  for (const Event& e : trace.events) {
+    const FunctionTimeline& f = report.functions[static_cast<size_t>(e.function)];
+    Json event{{"ph", "X"},
+               {"pid", first + e.device},
+               {"tid", tid(e)},
+               {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
+               {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
+    if (e.kind == Event::Kind::kPart) {
+      event["name"] = f.part;
+      event["args"] = {{"turn", e.step}};
+    } else {
+      const StepReport& s = f.steps[static_cast<size_t>(e.step)];
+      event["name"] = e.kind == Event::Kind::kWait ? "wait: " + s.kind : s.name;
+      event["cat"] = e.kind == Event::Kind::kWait ? "wait" : s.kind;
+      event["args"] = {
+          {"function", f.name}, {"where", s.where}, {"bytes", s.bytes}, {"flops", s.flops}};
+    }
+    events.push_back(std::move(event));
+  }
+}
+
+}  // namespace
+
 std::string to_chrome_trace(const Report& report) {
   Json events = Json::array();
-  for (size_t p = 0; p < report.programs.size(); ++p) {
-    const auto pid = [&](int32_t device) {
-      return static_cast<int64_t>(p * report.devices.size()) + device;
-    };
-    for (size_t d = 0; d < report.devices.size(); ++d) {
-      const auto device = static_cast<int32_t>(d);
-      const auto meta = [&](const char* name, int64_t tid, const std::string& text) {
-        events.push_back({{"ph", "M"},
-                          {"name", name},
-                          {"pid", pid(device)},
-                          {"tid", tid},
-                          {"args", {{"name", text}}}});
-      };
-      meta("process_name", 0,
-           fmt::format("{}, device {} (planned)", report.programs[p].name, device));
-      const std::vector<exe::Queue>& queues = report.devices[d].queues;
-      for (size_t q = 0; q < queues.size(); ++q)
-        meta("thread_name", static_cast<int64_t>(q), queues[q].name);
-      meta("thread_name", static_cast<int64_t>(queues.size()), "blocks");
-    }
-    for (const Event& e : report.programs[p].trace.events) {
-      const FunctionTimeline& f = report.functions[static_cast<size_t>(e.function)];
-      const bool part = e.kind == Event::Kind::kPart;
-      const auto queues = report.devices[static_cast<size_t>(e.device)].queues.size();
-      Json event{{"ph", "X"},
-                 {"pid", pid(e.device)},
-                 {"tid", part ? static_cast<int64_t>(queues) : e.queue},
-                 {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
-                 {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
-      if (part) {
-        event["name"] = f.part;
-        event["args"] = {{"turn", e.step}};
-      } else {
-        const StepReport& s = f.steps[static_cast<size_t>(e.step)];
-        event["name"] = e.kind == Event::Kind::kWait ? "wait: " + s.kind : s.name;
-        event["cat"] = e.kind == Event::Kind::kWait ? "wait" : s.kind;
-        event["args"] = {
-            {"function", f.name}, {"where", s.where}, {"bytes", s.bytes}, {"flops", s.flops}};
-      }
-      events.push_back(std::move(event));
-    }
-  }
+  int64_t first = 0;
+  const auto add = [&](const Trace& trace, const std::string& run) {
+    add_chrome_events(report, trace, run, first, events);
+    first += static_cast<int64_t>(report.devices.size());
+  };
+  for (const ProgramReport& p : report.programs) add(p.trace, p.name + " (planned)");
+  for (const MeasuredRun& m : report.measured)
+    add(m.trace, fmt::format("{} (measured, replica {})", m.program, m.replica));
   return text_of({{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}}) + "\n";
 }
 

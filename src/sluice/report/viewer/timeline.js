@@ -94,6 +94,11 @@ function prepare(report) {
   }
   report.objectRows = rowsOf(report.objects);
   for (const p of report.programs) p.events = rowsOf(p.trace.events);
+  for (const m of report.measured) {
+    m.events = rowsOf(m.trace.events);
+    m.name = `${m.program} (measured, replica ${m.replica})`;
+    m.starts = report.programs.find((p) => p.name === m.program).starts;
+  }
   report.programs.sort((a, b) => (b.name === "train") - (a.name === "train"));
   return report;
 }

@@ -314,14 +314,15 @@ function show(document, report) {
   // ---- Execution trace
   function trace(view) {
     const place = element("div");
+    const runs = [...report.programs, ...report.measured];
     const draw = (i) => { clear(place);
-      traceChart(place, report.programs[i]); };
+      traceChart(place, runs[i]); };
     view.appendChild(element("p", { class: "faint" },
       "Planned: each device computes beside the others at the forecast's rates, with workers " +
-        "of its own."
+        "of its own. Measured: steps and waits of each worker in one run."
       ));
-    view.appendChild(element("div", { class: "controls" }, select("Program", report.programs.map((
-      p) => p.name), draw)));
+    view.appendChild(element("div", { class: "controls" }, select("Run", runs.map((p) => p.name),
+      draw)));
     view.appendChild(place);
     if (report.programs.length > 0) draw(0);
   }
@@ -336,7 +337,10 @@ function show(document, report) {
       if (program.events.some((e) => e.kind === "part" && e.device === i)) add(`${i} part`,
         `device ${i} blocks`);
       d.queues.forEach((q, n) => { if (n === 0 || program.events.some((e) => e.device === i && e
-            .queue === n)) add(`${i} ${n}`, `device ${i} ${q}`); });
+            .queue === n)) add(`${i} ${n} 0`, `device ${i} ${q}`); });
+      for (let w = 1; w < d.workers; ++w)
+        if (program.events.some((e) => e.device === i && e.worker === w)) add(`${i} 0 ${w}`,
+          `device ${i} worker ${w}`);
     });
     const left = 130,
       rowHeight = 26,
@@ -350,7 +354,7 @@ function show(document, report) {
       tabindex: 0,
       role: "application",
       class: "trace",
-      "aria-label": `Planned execution of program ${program.name}, ${timeText(end / 1e9)}. ` +
+      "aria-label": `Execution of program ${program.name}, ${timeText(end / 1e9)}. ` +
         "Plus and minus zoom, arrow keys move."
     });
     const details = element("div", { "aria-live": "polite" });
@@ -381,7 +385,8 @@ function show(document, report) {
       const last = new Map(); // By row: where the last event that was drawn ends.
       for (const e of program.events) {
         if (e.end_ns < from || e.begin_ns > to) continue;
-        const r = rowOf.get(e.kind === "part" ? `${e.device} part` : `${e.device} ${e.queue}`);
+        const r = rowOf.get(e.kind === "part" ? `${e.device} part` :
+          `${e.device} ${e.queue} ${e.worker}`);
         const x1 = Math.max(left, left + (e.begin_ns - from) * scale),
           x2 = Math.min(WIDTH, left + (e.end_ns - from) * scale);
         if (x2 - x1 < 0.4 && last.get(r) !== undefined && x2 - last.get(r) < 0.4) continue;
@@ -462,6 +467,7 @@ function show(document, report) {
     place.appendChild(details);
     if (!program.trace.complete)
       place.appendChild(element("p", { class: "faint" },
+        program.lost ? `${grouped(program.lost)} earlier events of the run were not kept.` :
         `The trace ends after ${grouped(program.events.length)} events; the run has more.`));
     draw();
   }

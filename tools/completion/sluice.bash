@@ -62,13 +62,13 @@ _sluice() {
     train) options="--layers --width --dropout --dataset --loss --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --lr --lr-schedule --device-iterations --epochs --steps
-      --save --warmup-steps --check-replicas --torch-save --seed --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --quiet
-      --log-level --digest --profile --profile-dir --help --help-all" ;;
-    eval) options="--layers --width --dropout --loss --dataset --input --target --validation
+      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
+      --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed --memory
+      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify
+      --json --quiet --log-level --digest --profile --profile-dir --help --help-all" ;;
+    eval) options="--layers --width --dropout --dataset --loss --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
       --test-batch --test-iterations --memory --offload --remote --offload-threshold
@@ -76,26 +76,26 @@ _sluice() {
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
       --profile --profile-dir --help --help-all" ;;
-    predict) options="--layers --width --dataset --weights --to --torch-weights --loss --input
-      --target --replicas --test-batch --test-iterations --memory --offload --remote
+    predict) options="--layers --width --dataset --loss --input --target --weights
+      --torch-weights --to --replicas --test-batch --test-iterations --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --stages --schedule --devices --device-ids --map --io-mode
       --io-queues --disable --verify --json --quiet --log-level --help --help-all" ;;
     plan) options="--layers --width --dropout --dataset --loss --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
       --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule
-      --device-iterations --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
-      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --print-after --profile --profile-dir --json --full
-      --passes --fusions --memory-map --transfers --schedule-table --dot --problem --capacity
-      --nodes --check --help --help-all" ;;
+      --device-iterations --output-mode --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --recompute --recompute-blocks --disable --verify --print-after --profile --profile-dir
+      --json --full --passes --fusions --memory-map --transfers --schedule-table --dot --problem
+      --capacity --nodes --check --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
+      --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify
       --profile --profile-dir --json --only --rounds --dataset --epochs --elements --repeat
       --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;

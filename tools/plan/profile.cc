@@ -172,9 +172,9 @@ std::vector<report::MeasuredRun> measured_run(const Session& session, const std:
       const auto [function, step] = steps.place(*e.step);
       const report::Event::Kind kind =
           e.waits ? report::Event::Kind::kWait : report::Event::Kind::kStep;
-      run.trace.events.push_back({kind, lane.device, lane.queue, function, step, lane.worker,
+      run.trace.events.push_back({kind, lane.device, lane.queue, function, step,
                                   static_cast<double>(e.begin - begin) / 1e9,
-                                  static_cast<double>(e.end - begin) / 1e9});
+                                  static_cast<double>(e.end - begin) / 1e9, lane.worker});
       run.trace.seconds = std::max(run.trace.seconds, run.trace.events.back().end);
     }
   }

@@ -19,9 +19,9 @@ struct Event {
   int32_t queue = 0;
   int32_t function = 0;  ///< Function of the step. A part: the callee.
   int32_t step = 0;      ///< A part: number of times that the device ran it before.
-  int32_t worker = 0;    ///< Measured events of the compute queue: the worker of the device.
   double begin = 0;
   double end = 0;
+  int32_t worker = 0;  ///< Measured events of the compute queue: the worker of the device.
 };
 
 /// The planned execution of one run of a program.

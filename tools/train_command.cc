@@ -95,9 +95,9 @@ train::Show shown(const ToolOptions& o) {
   return o.output.speaks() ? train::Show::kProgress : train::Show::kNo;
 }
 
-// Trains, and writes the second call to the report, or the first if there is no second.
+// Trains. Adds the second call to the report, or the first if there is no second.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
-                       const data::Dataset& samples) {
+                       const data::Dataset& samples, bool has_report) {
   train::DataLoader loader(programs.options, samples,
                            {.batch_size = o.model.sizes.micro_batch,
                             .shuffle = data::Shuffle::kYes,
@@ -119,11 +119,11 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   std::vector<report::MeasuredRun> measured;
   int64_t called = 0;
   options.after_call = [&](const train::CallReport&) {
-    if (++called <= 2) measured = measured_run(model.session(), "train");
+    if (has_report && ++called <= 2) measured = measured_run(model.session(), "train");
     return !model.session().agreement().any(stop_signal() != 0);
   };
   const train::FitResult outcome = train::fit(model, loader, options);
-  write_measured(o, programs, model.session(), std::move(measured));
+  if (has_report) write_measured(o, programs, model.session(), std::move(measured));
   return outcome;
 }
 
@@ -237,7 +237,6 @@ train::TrainingModel open(const Programs& programs, const ToolOptions& o) {
   log_devices(o);
   train::TrainingModel model = open_model(programs, o);
   log_compiled(model.session(), o);
-  write_profile(o, programs, model.session().executable());
   load_weights(model, o);
   return model;
 }
@@ -250,11 +249,12 @@ int run_train(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
+  const bool has_report = write_profile(o, programs, session.executable());
   check_saves(o);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
-  const train::FitResult outcome = train(model, programs, o, samples);
+  const train::FitResult outcome = train(model, programs, o, samples, has_report);
   save(model, o);
   log_work(session, o);
   if (outcome.stopped) {
@@ -276,9 +276,10 @@ int run_eval(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
+  const bool has_report = write_profile(o, programs, session.executable());
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   const TestResult result = test(model, o.model.sizes.loss, tests, shown(o));
-  write_measured(o, programs, session, measured_run(session, "eval"));
+  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
   report(o, programs, session, {}, result);
   return 0;
 }

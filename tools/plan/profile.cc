@@ -85,9 +85,9 @@ struct Facts {
   std::vector<report::MeasuredRun> measured;
 };
 
-void write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
+bool write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
                   Facts facts) {
-  if (o.profile.folder.empty() || !o.speaks()) return;
+  if (o.profile.folder.empty() || !o.speaks()) return false;
   const MachineRates machine = measure_rates(o);
   report::Report report = report::make_report(executable, machine.rates);
   report.model = o.model.name;
@@ -103,8 +103,10 @@ void write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
     write(o, "report.html", report::to_html(report));
     write(o, "trace.json", report::to_chrome_trace(report));
     if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
+    return true;
   } catch (const Error& e) {
     sys::print_stderr("--profile: {}; the report is not complete\n", e.what());
+    return false;
   }
 }
 
@@ -150,9 +152,9 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   }
 }
 
-void write_profile(const ToolOptions& o, const Programs& programs,
+bool write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable, std::vector<report::Suggestion> suggestions) {
-  write_report(o, programs, executable, {.suggestions = std::move(suggestions)});
+  return write_report(o, programs, executable, {.suggestions = std::move(suggestions)});
 }
 
 std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program) {

@@ -20,9 +20,9 @@ void add_profile(Flags flags, const std::string& group, ToolOptions& o);
 /// train, eval, plan and bench.
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&));
 
-/// With --profile, writes the report of an executable. A file that cannot be written is one
-/// warning.
-void write_profile(const ToolOptions& o, const Programs& programs,
+/// With --profile, writes the report of an executable. Returns whether it has; a file that cannot be
+/// written is one warning.
+bool write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable,
                    std::vector<report::Suggestion> suggestions = {});
 
@@ -30,7 +30,7 @@ void write_profile(const ToolOptions& o, const Programs& programs,
 /// --profile.
 std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program);
 
-/// With --profile, writes the report again, with a measured run.
+/// Writes the report again, with a measured run. Requires that write_profile() has written it.
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
                     std::vector<report::MeasuredRun> measured);
 

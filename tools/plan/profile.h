@@ -20,8 +20,8 @@ void add_profile(Flags flags, const std::string& group, ToolOptions& o);
 /// train, eval, plan and bench.
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&));
 
-/// With --profile, writes the report of an executable. Returns whether it has; a file that cannot be
-/// written is one warning.
+/// With --profile, writes the report of an executable. Returns whether it has done so; a file that
+/// cannot be written is one warning.
 bool write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable,
                    std::vector<report::Suggestion> suggestions = {});

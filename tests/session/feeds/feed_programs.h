@@ -29,6 +29,24 @@ inline float first_of(const ConstArrayView& view) {
   return *reinterpret_cast<const float*>(view.data);
 }
 
+/// Returns a constant whose elements are all `value`.
+inline Tensor filled(Graph& graph, Shape shape, float value) {
+  HostTensor t(f32_of(std::move(shape)));
+  for (float& v : t.as<float>()) v = value;
+  return graph.constant(std::move(t), "v");
+}
+
+/// Returns field `field` of element i of a feed whose elements repeat after 11.
+inline float element(size_t field, int64_t i) {
+  return (static_cast<float>((i * 7 + 3) % 11) - 5) * (field == 0 ? 0.25f : 0.3f);
+}
+
+/// The numbers of several arrays.
+using Arrays = std::vector<std::vector<float>>;
+inline std::vector<float> floats(const HostTensor& t) {
+  return {t.as<float>().begin(), t.as<float>().end()};
+}
+
 /// Element i has the value i mod `period` in each field, or what `value(field, i mod period)`
 /// returns. Ends after `most` elements.
 struct Counting : FeedSource {

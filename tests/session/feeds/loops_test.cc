@@ -12,12 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 
-Tensor filled(Graph& graph, Shape shape, float value) {
-  HostTensor t(f32_of(std::move(shape)));
-  for (float& v : t.as<float>()) v = value;
-  return graph.constant(std::move(t), "v");
-}
-
 const LoopBody kAdd = [](Tensor v, Tensor x) { return v + x; };
 
 TEST(Loops, AddsElements) {
@@ -272,16 +266,7 @@ struct Program {
   D2hStream last;
 };
 
-float element(size_t field, int64_t i) {
-  return (static_cast<float>((i * 7 + 3) % 11) - 5) * (field == 0 ? 0.25f : 0.3f);
-}
-
-// The arrays of each run: the last value, w, and what was enqueued.
-using Arrays = std::vector<std::vector<float>>;
-std::vector<float> floats(const HostTensor& t) {
-  return {t.as<float>().begin(), t.as<float>().end()};
-}
-
+// Returns the arrays of each run: the last value, w, and what was enqueued.
 Arrays run_in_session(const Program& p, int threads, int runs) {
   Session session(p.ir, with(threads, 2));
   session.bind_feed(p.x, std::make_shared<Counting>(1000, INT64_MAX, element));

@@ -17,12 +17,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Tensor filled(Graph& graph, Shape shape, float value) {
-  HostTensor t(f32_of(std::move(shape)));
-  for (float& v : t.as<float>()) v = value;
-  return graph.constant(std::move(t), "v");
-}
-
 TEST(WhileLoops, AddElementsAsTheDocumentDoes) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -223,15 +217,6 @@ struct Program {
   D2hStream last;
 };
 
-float element(size_t field, int64_t i) {
-  return (static_cast<float>((i * 7 + 3) % 11) - 5) * (field == 0 ? 0.25f : 0.3f);
-}
-
-using Arrays = std::vector<std::vector<float>>;
-std::vector<float> floats(const HostTensor& t) {
-  return {t.as<float>().begin(), t.as<float>().end()};
-}
-
 HostTensor scalar(float v) { return HostTensor::of<float>({}, f32, {v}); }
 
 // The last value, w, and what was enqueued, of each run.
@@ -352,22 +337,31 @@ TEST(WhileLoops, RefuseConditionsThatReplicasMayDecideApart) {
       [](Ir&, Tensor v, Tensor) { return ops::greater(3.0, ops::replicated_all_reduce(v)); })());
 }
 
-TEST(WhileLoops, RefuseFixedStreamsAndUnequalFields) {
-  Ir ir;
+// Compiles a loop that adds what `load` reads.
+std::string refusal(Ir ir, const std::function<Tensor(Graph&)>& load) {
   Graph& main = ir.main_graph();
+  ops::while_loop(
+      main, [](Tensor v) { return ops::greater(3.0, v); }, [&](Tensor v) { return v + load(main); },
+      {main.scalar(0, f32)}, {}, 4);
+  return error_text(ErrorKind::kUsage, [&] { Session session(ir, with(1)); });
+}
+
+TEST(WhileLoops, RefuseFixedStreams) {
+  Ir ir;
   const H2dStream fixed = ir.h2d_stream(f32_of({}), "fixed");
-  const Infeed in = ir.infeed("in", {{"a", f32_of({})}, {"b", f32_of({})}});
-  const auto below = [](Tensor v) { return ops::greater(3.0, v); };
-  ops::while_loop(
-      main, below, [&](Tensor v) { return v + main.host_load(fixed); }, {main.scalar(0, f32)}, {},
-      4);
-  Graph& apart = ir.entry_graph("apart");
-  ops::while_loop(
-      apart, below, [&](Tensor v) { return v + apart.host_load(in.streams[0]); },
-      {apart.scalar(0, f32)}, {}, 4);
-  EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { Session session(ir, with(1)); }),
+  EXPECT_THAT(refusal(ir, [&](Graph& g) { return g.host_load(fixed); }),
               HasSubstr("a loop with a condition must use feeds, got stream 'fixed', which has a "
                         "fixed number of entries"));
+}
+
+// The program reads both fields equally often, but an exit would leave one behind the other.
+TEST(WhileLoops, RefuseUnequalFields) {
+  Ir ir;
+  const Infeed in = ir.infeed("in", {{"a", f32_of({})}, {"b", f32_of({})}});
+  Graph& main = ir.main_graph();
+  ops::repeat(main, 4, [&] { main.host_store(main.host_load(in.streams[1]), "b"); });
+  EXPECT_THAT(refusal(ir, [&](Graph& g) { return g.host_load(in.streams[0]); }),
+              HasSubstr("must load all fields equally often, got 'in.a' 1, 'in.b' 0"));
 }
 
 }  // namespace

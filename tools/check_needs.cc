@@ -94,6 +94,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--offload none"},
       {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
        "--offload none"},
+      {!o.machine.empty(), command.get_name() == "plan" || o.staged() || !o.profile.folder.empty(),
+       "--machine", "--profile, or --strategy pipelined or sharded", strategy},
       {o.step.accumulation_reduction != step.accumulation_reduction, o.step.accumulate > 1,
        "--accumulation-reduction", "--accumulate of at least 2", "1"},
       {o.step.accumulator_dtype.index() != 0, o.step.accumulate > 1, "--accumulator-dtype",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "sluice/report/traffic.h"
 
@@ -14,11 +16,62 @@ int64_t moved_bytes(const std::vector<exe::Operand>& operands) {
   return bytes;
 }
 
+namespace {
+
+const std::vector<exe::Operand>& operands_of(const exe::Step& step) {
+  static const std::vector<exe::Operand> none;
+  if (const auto* k = std::get_if<exe::Kernel>(&step.body)) return k->operands;
+  if (const auto* c = std::get_if<exe::Collective>(&step.body)) return c->operands;
+  return none;
+}
+
+/// The order in which a function touches memory.
+class Touches {
+ public:
+  /// Touches an operand and returns the bytes touched since it was last touched, its own included;
+  /// infinite if it was not.
+  double touch(const exe::Operand& o) {
+    const auto [at, first] = last_.try_emplace({o.at.base, o.at.index, o.at.offset}, touched_);
+    const double since = first ? HUGE_VAL : touched_ - at->second;
+    at->second = touched_;
+    touched_ += static_cast<double>(o.bytes);
+    return since;
+  }
+
+ private:
+  std::map<std::tuple<exe::Address::Base, int32_t, int64_t>, double> last_;
+  double touched_ = 0;
+};
+
+/// Returns the seconds that one worker needs to move the operands of each step. A function runs
+/// again and again, so that what its last steps have touched may be in a cache at its first one.
+std::vector<double> moving_seconds(const exe::Function& function, const Rates& rates) {
+  Touches touches;
+  std::vector<double> seconds;
+  for (int run = 0; run < 2; ++run) {
+    seconds.clear();
+    for (const exe::Step& step : function.steps) {
+      double sum = 0;
+      for (const exe::Operand& o : operands_of(step)) {
+        const double turns = o.access == exe::Access::kUpdate ? 2 : 1;
+        sum += turns * static_cast<double>(o.bytes) / (2 * rates.copies_of(touches.touch(o)));
+      }
+      seconds.push_back(sum);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace
+
 StepTimes::StepTimes(const exe::Executable& executable, const Rates& rates)
     : e_(executable), rates_(rates), seconds_(executable.functions.size()) {
   for (size_t f = 0; f < e_.functions.size(); ++f) {
-    for (const exe::Step& s : e_.functions[f].steps)
-      seconds_[f].push_back(seconds_of(s, e_.devices[static_cast<size_t>(e_.functions[f].device)]));
+    const exe::Function& function = e_.functions[f];
+    const exe::Device& device = e_.devices[static_cast<size_t>(function.device)];
+    const std::vector<double> moving = moving_seconds(function, rates);
+    for (size_t i = 0; i < function.steps.size(); ++i)
+      seconds_[f].push_back(seconds_of(function.steps[i], moving[i], device));
   }
 }
 
@@ -42,18 +95,22 @@ double StepTimes::turns(const exe::Device& device) const {
   return std::ceil(static_cast<double>(e_.replicas) / teams);
 }
 
-double StepTimes::seconds_of(const exe::Step& step, const exe::Device& device) const {
+double StepTimes::seconds_of(const exe::Step& step, double moving,
+                             const exe::Device& device) const {
   const auto shared = [&](double seconds, int64_t parts) {
-    return seconds * turns(device) /
-           static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
+    const auto workers = static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
+    return seconds * turns(device) / (workers > 1 ? workers * rates_.together : 1);
   };
   const auto copied = [&](int64_t bytes) { return static_cast<double>(bytes) / rates_.copies; };
   if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
-    const double computing = static_cast<double>(k->flops) / rates_.flops;
-    return shared(std::max(computing, copied(moved_bytes(k->operands)) / 2), k->tasks);
+    const auto flops = static_cast<double>(k->flops);
+    const auto bytes = static_cast<double>(std::max<int64_t>(moved_bytes(k->operands), 1));
+    const double rate = rates_.flops_of(kernel_class(*k), flops / bytes);
+    const double seconds =
+        rate > 0 ? flops / rate + moving : std::max(flops / rates_.flops, moving);
+    return shared(seconds, k->tasks) + rates_.kernel_begin * turns(device);
   }
-  if (const auto* c = std::get_if<exe::Collective>(&step.body))
-    return shared(copied(moved_bytes(c->operands)) / 2, device.workers);
+  if (std::holds_alternative<exe::Collective>(step.body)) return shared(moving, device.workers);
   if (const auto* s = std::get_if<exe::Send>(&step.body))
     return shared(copied(s->operand.bytes), 1);
   if (const auto* r = std::get_if<exe::Receive>(&step.body))

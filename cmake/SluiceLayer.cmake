@@ -60,7 +60,9 @@ if(SLUICE_PCH_LIBRARIES)
   add_library(library_headers OBJECT ${source})
   target_link_libraries(library_headers PRIVATE sluice_flags fmt::fmt Threads::Threads)
   target_precompile_headers(library_headers PRIVATE
-                            ${CMAKE_CURRENT_LIST_DIR}/library_headers.h)
+    <fmt/format.h> <algorithm> <array> <bit> <charconv> <chrono> <cmath> <cstring> <functional>
+    <limits> <map> <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple>
+    <unordered_map> <unordered_set> <utility> <variant> <vector>)
   sluice_use_headers(library_headers CCACHE_COMMENTS=1)
 endif()
 

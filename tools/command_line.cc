@@ -19,7 +19,7 @@
 #include "tools/flags/machine_flags.h"
 #include "tools/flags/model_flags.h"
 #include "tools/flags/training_flags.h"
-#include "tools/machine.h"
+#include "tools/machine/measure.h"
 #include "tools/options.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"

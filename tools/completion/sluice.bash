@@ -46,7 +46,8 @@ _sluice() {
       options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--dataset|--machine|--measure|--problem|--python|--save|--to|--torch-save|--torch-weights|--weights)
+    --check|--dataset|--machine|--measure|--problem|--python|--save|--to|--torch-save|\
+    --torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
     --data|--profile-dir)

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "sluice/report/step_times.h"
+#include "sluice/report/forecast/step_times.h"
 
 namespace sluice::report {
 namespace {

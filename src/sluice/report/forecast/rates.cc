@@ -1,4 +1,4 @@
-#include "sluice/report/rates.h"
+#include "sluice/report/forecast/rates.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tools/rates.h"
+#include "tools/machine/rates.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
-#include "tools/machine.h"
+#include "tools/machine/measure.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {

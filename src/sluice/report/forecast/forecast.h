@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
-#include "sluice/report/rates.h"
+#include "sluice/report/forecast/rates.h"
 
 namespace sluice::report {
 

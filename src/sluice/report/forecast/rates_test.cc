@@ -1,10 +1,10 @@
-#include "sluice/report/rates.h"
+#include "sluice/report/forecast/rates.h"
 
 #include <gtest/gtest.h>
 
 #include "sluice/base/error.h"
 #include "sluice/exe/test_plans.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 namespace sluice::report {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 #include "sluice/runtime/device.h"
 #include "tools/options.h"
 

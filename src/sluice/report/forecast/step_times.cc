@@ -1,4 +1,4 @@
-#include "sluice/report/step_times.h"
+#include "sluice/report/forecast/step_times.h"
 
 #include <algorithm>
 #include <cmath>

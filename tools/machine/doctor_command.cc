@@ -5,7 +5,7 @@
 #include "sluice/data/mnist.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"
-#include "tools/machine.h"
+#include "tools/machine/measure.h"
 #include "tools/options.h"
 
 namespace sluice::tool {

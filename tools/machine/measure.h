@@ -2,8 +2,8 @@
 #include <string>
 
 #include "sluice/train/options.h"
+#include "tools/machine/rates.h"
 #include "tools/options.h"
-#include "tools/rates.h"
 
 namespace sluice::tool {
 

@@ -1,4 +1,4 @@
-#include "tools/machine.h"
+#include "tools/machine/measure.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
-#include "sluice/report/step_times.h"
+#include "sluice/report/forecast/step_times.h"
 #include "sluice/runtime/events.h"
 #include "tools/programs.h"
 

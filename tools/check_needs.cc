@@ -77,9 +77,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
-  const auto& counts = o.plan.replicas;
-  const bool several = o.train.replicas > 1 ||
-                       std::any_of(counts.begin(), counts.end(), [](int64_t n) { return n > 1; });
+  const bool several = o.train.replicas > 1;
   const Need needs[] = {
       {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
@@ -162,8 +160,6 @@ void check_form(const CLI::App& command, const ToolOptions& o) {
        {"--full", "--passes", "--fusions", "--memory-map", "--transfers", "--dot"}) {
     if (command.count(form) == 0) continue;
     require(!o.output.json, "{} cannot be combined with --json", form);
-    require(!o.plan.compares(), "{} cannot be combined with several --replicas or thresholds",
-            form);
   }
   require(o.plan.form != PlanOptions::Form::kDot || o.session.print_after.empty(),
           "--dot cannot be combined with --print-after");

@@ -22,6 +22,7 @@
 #include "tools/machine/measure.h"
 #include "tools/options.h"
 #include "tools/plan/profile.h"
+#include "tools/plan/sweep.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -83,17 +84,25 @@ void add_plan(Flags flags, ToolOptions& o) {
   flags.group(kCompilerGroup, Common::kNo)
       .text("--print-after", "PASS", o.session.print_after,
             "Print the program after this pass to stderr, or after all");
+  flags.group(kOutputGroup)
+      .repeated("--sweep", "FLAG=VALUES",
+                "Print a row for each combination of values: --sweep 'micro-batch=8;16'",
+                o.plan.sweeps);
+  flags.group(kOutputGroup, Common::kNo)
+      .text("--sort", "COLUMN", o.plan.sort,
+            "Sort these rows, such as by seconds; requires --sweep");
   flags.group(kSuiteGroup)
       .text("--problem", "FILE", o.plan.problem,
             "Solve an allocation problem (CSV: id,lower,upper,size)");
   flags.bytes("--capacity", o.plan.capacity,
               "Limit the problem to BYTES; requires --problem (default: the file's)");
+  flags.text("--check", "FILE", o.plan.check, "Prove the plan that --full printed to FILE");
+  flags.group(kSuiteGroup, Common::kNo);
   flags.integer<std::optional<int64_t>, int64_t>(
       "--nodes", o.plan.nodes, 1, kMost,
       fmt::format("Give the problem's exact search up after N looks; requires --problem (default: "
                   "{}, about 30 s)",
                   planner::kLongSearchNodes));
-  flags.text("--check", "FILE", o.plan.check, "Prove the plan that --full printed to FILE");
 }
 
 void add_suite(Flags flags, ToolOptions& o) {
@@ -240,15 +249,14 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
   }
 }
 
-// One value of each, except for a plan.
-void take_lists(bool plan, ToolOptions& o) {
-  if (o.plan.replicas.empty()) o.plan.replicas = {o.train.replicas};
-  if (o.plan.shard_thresholds.empty())
-    o.plan.shard_thresholds = {o.step.locations.min_elements_sharded};
-  require(plan || !o.plan.compares(),
-          "--replicas, --shard-threshold: must be one value each; sluice plan takes lists");
-  o.train.replicas = o.plan.replicas[0];
-  o.step.locations.min_elements_sharded = o.plan.shard_thresholds[0];
+// Checks the options of the command, which has a model, and completes them.
+void complete(CLI::App& command, bool predicts, ToolOptions& o) {
+  if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
+  o.trains = !predicts;
+  set_defaults(command, o);
+  check_needs(command, o);
+  predicts ? use_inputs(command, o) : use_dataset(command, o);
+  choose_devices(o, command.count("--replicas") > 0);
 }
 
 int run_command(const CommandLine& line, ToolOptions& o) {
@@ -256,20 +264,13 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     for (const models::Model& m : models::all_models()) fmt::print("{:<13} {}\n", m.name, m.doc);
     return 0;
   }
-  if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
   if (*line.inspect) return run_inspect(o);
   if (*line.doctor) return run_doctor(o);
   if (*line.plan && !plan_needs_model(*line.plan, o.plan)) return run_plan(o);
   if (*line.bench && bench_needs_suite(*line.bench))
     return o.model.dataset.empty() ? run_bench_suite(o) : run_bench_dataset(o);
   for (CLI::App* const command : line.with_model()) {
-    if (!*command) continue;
-    o.trains = command != line.predict;
-    set_defaults(*command, o);
-    take_lists(command == line.plan, o);
-    check_needs(*command, o);
-    command == line.predict ? use_inputs(*command, o) : use_dataset(*command, o);
-    choose_devices(o, command->count("--replicas") > 0);
+    if (*command) complete(*command, command == line.predict, o);
   }
   if (*line.plan) check_form(*line.plan, o);
   if (*line.train) return run_with_profile(*line.train, o, run_train);
@@ -335,6 +336,18 @@ bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolO
   }
 }
 
+// The figures of a command line of sluice plan.
+SweepFigures plan_of(const std::vector<std::string>& words,
+                     const std::shared_ptr<runtime::ProcessGroup>& group) {
+  ToolOptions o;
+  o.session.group = group;
+  CommandLine line(o);
+  check_words(line, words);
+  parse(line, words, o);
+  complete(*line.plan, false, o);
+  return figures_of(o);
+}
+
 }  // namespace
 
 int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
@@ -349,6 +362,11 @@ int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::Proce
   if (!o.speaks()) {  // Process 0 reports the results of all.
     o.output.log_level = LogLevel::kError;
     require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");
+  }
+  require(o.plan.sort.empty() || !o.plan.sweeps.empty(), "--sort requires --sweep");
+  if (!o.plan.sweeps.empty()) {
+    return run_sweep(*line.plan, o, words,
+                     [&group](const std::vector<std::string>& all) { return plan_of(all, group); });
   }
   return run_command(line, o);
 }

@@ -93,7 +93,6 @@ void choose_devices(ToolOptions& o, bool replicas_are_given) {
             *o.devices);
     o.train.replicas = *o.devices / needed;
   }
-  o.plan.replicas[0] = o.train.replicas;
   require(o.train.replicas <= kMostReplicas, "replicas: must be at most {}, got {}", kMostReplicas,
           o.train.replicas);
   const int64_t all = needed * o.train.replicas;

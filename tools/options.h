@@ -82,13 +82,12 @@ struct PlanOptions {
     kDot
   };
   Form form = Form::kSummary;
-  std::vector<int64_t> replicas;          ///< A line for each, and for each threshold.
-  std::vector<int64_t> shard_thresholds;  ///< In elements.
-  std::string problem;                    ///< A planner's problem instead of a model; empty: none.
-  int64_t capacity = -1;                  ///< Bytes of the problem's memory; -1: those of its file.
-  std::optional<int64_t> nodes;           ///< Limit of the problem's exact search; absent: 30 s.
-  std::string check;                      ///< A plan's text to prove; empty: none.
-  bool compares() const { return replicas.size() * shard_thresholds.size() > 1; }
+  std::vector<std::string> sweeps;  ///< "micro-batch=8;16": a row for each combination.
+  std::string sort;                 ///< Column by which the rows ascend; empty: none.
+  std::string problem;              ///< A planner's problem instead of a model; empty: none.
+  int64_t capacity = -1;            ///< Bytes of the problem's memory; -1: those of its file.
+  std::optional<int64_t> nodes;     ///< Limit of the problem's exact search; absent: 30 s.
+  std::string check;                ///< A plan's text to prove; empty: none.
 };
 
 /// Options of `sluice bench` without a model.

@@ -106,7 +106,7 @@ class Dot(unittest.TestCase):
 
     def test_refusals(self):
         for flags in (["--json"], ["--full"], ["--passes"], ["--print-after", "all"],
-                      ["--problem", "a.csv"], ["--check", "a.txt"], ["--replicas", "1,2"]):
+                      ["--problem", "a.csv"], ["--check", "a.txt"], ["--sweep", "replicas=1;2"]):
             with self.subTest(flags=flags):
                 result = sluice("plan", "--dot", *flags)
                 self.assertEqual((result.returncode, result.stdout), (2, ""))

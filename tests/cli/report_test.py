@@ -256,8 +256,8 @@ class Reports(ReportCase):
                           f"--profile={file}")
         self.expect_error(5, "input/output", "none/profile", "plan", "mnist",
                           f"--profile={self.folder.parent}/none/profile")
-        self.expect_error(2, "usage", "--profile: requires one plan", "plan", "mnist",
-                          f"--profile={self.folder}", "--replicas", "1,2")
+        self.expect_error(2, "usage", "--profile cannot be combined with --sweep", "plan", "mnist",
+                          f"--profile={self.folder}", "--sweep", "replicas=1;2")
 
     def test_a_full_disk_is_one_warning(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

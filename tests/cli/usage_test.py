@@ -167,9 +167,8 @@ class Usage(CliTest):
             ):
                 with self.subTest(command=command, flags=flags):
                     self.expect_error(2, "usage", part, command, "mnist", *more, *flags)
-        # The defaults may be repeated, and one of several numbers of replicas suffices.
+        # The defaults may be repeated.
         self.expect_code(0, "plan", "mnist", "--accumulation-reduction", "running_mean")
-        self.expect_code(0, "plan", "mnist", "--replicas", "1,2", "--replica-reduction", "sum")
         text = self.expect_code(0, "plan", "mnist", "--accumulate", 4, "--replicas", 2,
                                 "--accumulation-reduction", "sum", "--replica-reduction", "sum",
                                 "--accumulator-dtype", "f16").stdout
@@ -179,7 +178,7 @@ class Usage(CliTest):
         for flags, part in (
             (["--full", "--json"], "--full cannot be combined with --json"),
             (["--passes", "--json"], "--passes cannot be combined with --json"),
-            (["--full", "--replicas", "1,2"], "--full cannot be combined with several --replicas"),
+            (["--full", "--sweep", "replicas=1;2"], "--full cannot be combined with --sweep"),
             (["--full", "--passes"], "--passes cannot be combined with another form of the plan"),
             (["--capacity", 4096], "--capacity requires --problem FILE.csv"),
             (["--nodes", 4096], "--nodes requires --problem FILE.csv"),
@@ -346,7 +345,7 @@ class Usage(CliTest):
         self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'",
                           "bench", "--rounds", 0)
         self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'",
-                          "plan", "mnist", "--replicas", "1,0")
+                          "plan", "mnist", "--replicas", 0)
         for value in (0, -1, 2 ** 63, "1e30"):
             self.expect_error(2, "usage",
                               f"--nodes: must be an integer from 1 to {MOST}, got '{value}'",

@@ -385,13 +385,14 @@ class Commands(unittest.TestCase):
                 digest.search(several)[0],
                 digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
 
-    @runs("sluice plan mnist-rts --shard-threshold inf,262145,1024,512 --remote-bandwidth 256M")
+    @runs("sluice plan mnist-rts --sweep 'shard-threshold=inf;262145;1024;512' "
+          "--remote-bandwidth 256M")
     def test_document_003(self, command):
-        records = [json.loads(line) for line in self.sluice(command, "--json").stdout.splitlines()]
-        self.assertEqual([r["shard_threshold"] for r in records], ["inf", "262145", "1024", "512"])
-        state = [r["state_bytes_per_update"] for r in records]
+        plans = self.record(command)["plans"]
+        self.assertEqual([p["shard-threshold"] for p in plans], ["inf", "262145", "1024", "512"])
+        state = [p["state_bytes"] for p in plans]
         self.assertEqual(state, [11188344, 7575672, 2811000, 2797176])
-        seconds = [r["transfer_seconds"] for r in records]
+        seconds = [p["seconds"] for p in plans]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
 
     @runs("sluice plan mlp --layers 1160 --width 12288 --strategy phased --optimizer adam "

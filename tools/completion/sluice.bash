@@ -90,7 +90,7 @@ _sluice() {
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --machine --disable --verify --print-after --profile
       --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --problem --capacity --nodes --check --help --help-all" ;;
+      --dot --sweep --sort --problem --capacity --check --nodes --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory

@@ -120,6 +120,11 @@ CLI::Option* Flags::list(const char* name, const std::string& type, const std::s
       type);
 }
 
+CLI::Option* Flags::repeated(const char* name, const std::string& type, const std::string& help,
+                             std::vector<std::string>& field) {
+  return finish(app_.add_option(name, field, help)->allow_extra_args(false), type);
+}
+
 CLI::Option* Flags::flag(const char* name, const std::string& help, std::function<void()> set) {
   return app_.add_flag_callback(name, std::move(set), help)->group(group_);
 }

@@ -55,6 +55,9 @@ class Flags {
   /// An option that takes several values, between commas or by repetition.
   CLI::Option* list(const char* name, const std::string& type, const std::string& help,
                     std::function<void(const std::vector<std::string>& texts)> set);
+  /// An option that may be given several times.
+  CLI::Option* repeated(const char* name, const std::string& type, const std::string& help,
+                        std::vector<std::string>& field);
   /// An option that has the value `otherwise` unless "=VALUE" follows it.
   CLI::Option* optional_text(const char* name, const std::string& otherwise, std::string& field,
                              const std::string& help);

@@ -94,14 +94,12 @@ void add_strategy(Flags flags, ToolOptions& o) {
 
 void add_gradients(Flags flags, ToolOptions& o) {
   flags.group(kStrategyGroup, Common::kNo)
-      .list("--shard-threshold", "N",
-            "Share the state of weights of at least N elements among the replicas " +
-                default_of("--shard-threshold", "inf"),
-            [&o](const std::vector<std::string>& texts) {
-              o.plan.shard_thresholds.clear();
-              for (const std::string& text : texts)
-                o.plan.shard_thresholds.push_back(parse_threshold("--shard-threshold", text));
-            });
+      .value("--shard-threshold", "N",
+             "Share the state of weights of at least N elements among the replicas " +
+                 default_of("--shard-threshold", "inf"),
+             [&o](const std::string& text) {
+               o.step.locations.min_elements_sharded = parse_threshold("--shard-threshold", text);
+             });
   flags.flag("--recompute", "Recompute the activations of all blocks instead of keeping them",
              [&o] { o.step.recompute.all = true; });
   flags.list("--recompute-blocks", "NAMES",

@@ -41,13 +41,8 @@ train::Output parse_output_mode(const std::string& text) {
 }  // namespace
 
 void add_replicas(Flags& flags, const char* help, ToolOptions& o) {
-  flags.list(
-      "--replicas", "N", help + default_of("--replicas", "1"),
-      [&o](const std::vector<std::string>& texts) {
-        o.plan.replicas.clear();
-        for (const std::string& text : texts)
-          o.plan.replicas.push_back(parse_integer<int64_t>("--replicas", text, 1, kMostReplicas));
-      });
+  flags.integer<int64_t, int64_t>("--replicas", o.train.replicas, 1, kMostReplicas,
+                                  help + default_of("--replicas", "1"));
 }
 
 void add_test_batch(Flags& flags, ToolOptions& o) {

@@ -19,7 +19,8 @@ constexpr int64_t kFileBytes = int64_t{4} << 20;
 constexpr int64_t kPiece = int64_t{1} << 20;
 
 // Bytes a second that a file is written with, and read.
-double file_rate(const std::string& folder, sys::PageCache cache, const bench::Memory& memory) {
+double file_rate(const std::string& folder, sys::PageCache cache) {
+  const bench::Memory memory(kPiece);
   const sys::File file = sys::scratch_file(folder, kFileBytes, cache);
   const std::string name = "a file in " + folder;
   const double begin = bench::seconds_now();
@@ -30,17 +31,16 @@ double file_rate(const std::string& folder, sys::PageCache cache, const bench::M
   return 2 * static_cast<double>(kFileBytes) / (bench::seconds_now() - begin);
 }
 
-}  // namespace
+// The rates of a worker.
+struct WorkerRates {
+  double flops = 0;
+  double copies = 0;
+};
 
-MachineRates measure_rates(const ToolOptions& o) {
-  if (!o.machine.empty()) return rates_of_machine(o);
-  const SessionOptions session = session_options(o);
+WorkerRates measure_worker() {
   bench::Machine machine(cpu::current_isa());
   const bench::Memory from(kCopied), to(kCopied);
-  MachineRates result;
-  report::Rates& rates = result.rates;
-  rates.threads = compile_options(session).devices[0].threads;
-  rates.flops = 0;
+  WorkerRates rates;
   double seconds = 1;
   for (int i = 0; i < kSamples; ++i) {  // The best, as others may use the machine too.
     rates.flops = std::max(rates.flops, machine.peak(1));
@@ -48,6 +48,21 @@ MachineRates measure_rates(const ToolOptions& o) {
                        machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, kCopied, 1, 2e-3));
   }
   rates.copies = static_cast<double>(kCopied) / seconds;
+  return rates;
+}
+
+}  // namespace
+
+MachineRates measure_rates(const ToolOptions& o) {
+  if (!o.machine.empty()) return rates_of_machine(o);
+  const SessionOptions session = session_options(o);
+  // Measured once, so that the plans of a sweep compare.
+  static const WorkerRates worker = measure_worker();
+  MachineRates result;
+  report::Rates& rates = result.rates;
+  rates.threads = compile_options(session).devices[0].threads;
+  rates.flops = worker.flops;
+  rates.copies = worker.copies;
   const std::string folder = remote_folder(session.remote);
   std::string source = "as copies in host memory";
   rates.remote = rates.copies;
@@ -57,7 +72,7 @@ MachineRates measure_rates(const ToolOptions& o) {
   } else if (!folder.empty()) {
     const auto cache = o.session.remote_direct ? sys::PageCache::kBypass : sys::PageCache::kUse;
     try {
-      rates.remote = file_rate(folder, cache, to);
+      rates.remote = file_rate(folder, cache);
       source = fmt::format("measured on a file of {} MiB", kFileBytes >> 20);
     } catch (const Error& e) {  // A plan may be made on another machine.
       source += fmt::format(", as it {}", e.what());

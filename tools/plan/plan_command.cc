@@ -25,6 +25,7 @@
 #include "tools/plan/plan_advice.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/profile.h"
+#include "tools/plan/sweep.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -253,40 +254,36 @@ Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
   }
 }
 
-// A line for each combination of replicas and thresholds.
-int compare_plans(ToolOptions o) {
-  const report::Rates rates = measure_rates(o).rates;
-  if (!o.output.json)
-    fmt::print("{}{:>8} {:>10} {:>14} {:>16} {:>14} {:>14}\n", throttle_line(o), "replicas",
-               "threshold", "device bytes", "bytes in tiers", "state moved", "predicted ms");
-  for (const int64_t replicas : o.plan.replicas) {
-    for (const int64_t threshold : o.plan.shard_thresholds) {
-      o.train.replicas = replicas;
-      o.step.locations.min_elements_sharded = threshold;
-      const Plan plan(o, rates);
-      if (o.output.json) {
-        fmt::print("{}\n", json_of(plan, o));
-        continue;
-      }
-      log_offload(o, plan.programs);
-      int64_t tiers = 0;
-      for (const exe::MemoryNeeds& m : plan.report.memories) tiers += m.tier_bytes;
-      const exe::Executable& executable = plan.compiled.executable;
-      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14} {:>14.3f}\n", replicas,
-                 show_threshold(threshold), exe::planned_bytes(executable, 0, exe::Space::kDevice),
-                 tiers, state_bytes_per_update(plan.programs.training, executable),
-                 plan.step_forecast().seconds * 1e3);
-    }
-  }
-  return 0;
-}
-
 }  // namespace
+
+SweepFigures figures_of(const ToolOptions& o) {
+  const Plan plan(o, measure_rates(o).rates);
+  const exe::Executable& e = plan.compiled.executable;
+  SweepFigures f{.state_bytes = state_bytes_per_update(plan.programs.training, e),
+                 .seconds = plan.step_forecast().seconds};
+  for (const exe::MemoryNeeds& m : plan.report.memories) {
+    if (m.device >= 0) f.device_bytes = std::max(f.device_bytes, m.total_bytes);
+    f.tier_bytes += m.tier_bytes;
+  }
+  const report::TrafficCounter traffic(e);
+  for (const exe::Program& p : e.programs) {
+    if (p.name != plan.step_forecast().program) continue;
+    for (const report::Traffic& t : traffic.of(p)) {
+      const bool stream =
+          t.kind == exe::TransferKind::kStreamIn || t.kind == exe::TransferKind::kStreamOut;
+      if (!stream) f.remote_bytes += e.replicas * t.bytes;
+    }
+    for (const report::CollectiveBytes& c : traffic.collectives_of(p))
+      f.collective_bytes += e.replicas * c.bytes;
+    for (const report::Messages& m : traffic.messages_of(p))
+      f.message_bytes += e.replicas * m.bytes;
+  }
+  return f;
+}
 
 int run_plan(const ToolOptions& o) {
   if (!o.plan.problem.empty()) return solve_problem(o);
   if (!o.plan.check.empty()) return check_text(o);
-  if (o.plan.compares()) return compare_plans(o);
   const MachineRates machine = measure_rates(o);
   const Plan plan = make_plan(o, machine);
   if (!o.profile.folder.empty())

@@ -134,8 +134,6 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   require(command.count("--profile") + command.count("--profile-dir") < 2,
           "--profile-dir: cannot be combined with --profile; --profile=DIR names the folder");
   if (o.profile.folder.empty()) return run(o);
-  require(!o.plan.compares(),
-          "--profile: requires one plan, got lists of --replicas or --shard-threshold");
   o.profile.given = given_options(command);
   if (o.speaks()) sys::make_folder(o.profile.folder);
   o.profile.folder += command.get_name() == "eval" ? "/inference" : "/training";

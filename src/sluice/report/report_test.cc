@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 #include <tuple>
 
@@ -155,6 +156,24 @@ TEST(Report, CollectivesAreCountedByOp) {
   EXPECT_EQ(r.replicas, 4);
   EXPECT_EQ(r.programs[0].collectives.size(), 2u);
   EXPECT_EQ(count, 3 * 2);
+}
+
+TEST(Report, AHundredThousandEventsAreWrittenInTime) {
+  Report r = report_of(train_step());
+  Trace& t = r.programs[0].trace;
+  const Event event = t.events[0];
+  for (int i = static_cast<int>(t.events.size()); i < 100'000; ++i) {
+    t.events.push_back(event);
+    t.events.back().begin = 1e-5 * i;
+    t.events.back().end = 1e-5 * (i + 1);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t bytes = to_json(r).size() + to_html(r).size();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(bytes, 100'000u * 20);
+  // One second on two free cores. Sanitizers and other tests beside this one take longer.
+  EXPECT_LT(seconds.count(), 10);
+  RecordProperty("milliseconds", static_cast<int>(1000 * seconds.count()));
 }
 
 TEST(Report, HtmlHasNoMarkupFromNames) {

@@ -99,7 +99,7 @@ function tableViews(report, ui) {
     const text = (a) => `${stores(a) ? "written" : "read"} by ${label(a)}, step ${a.step}, on ` +
       `device ${functionOf(a).device}` + (a.trips > 1 ? `, turn ${a.turn + 1} of ${a.trips}` : "") +
       (a.count > 1 ? `, ${grouped(a.count)} times a run` : "");
-    const unique = (accesses) => [...new Set(accesses.map(label))];
+    const unique = (accesses) => [...new Set(accesses.map((a) => label(a).split(", a ")[0]))];
     const details = element("div", { "aria-live": "polite" });
     const choose = (entry) => {
       clear(details);

@@ -30,6 +30,10 @@ function(sluice_layer name)
     target_link_libraries(${library} PUBLIC sluice_${dependency})
   endforeach()
   target_link_libraries(${library} PUBLIC ${ARG_LIBRARIES})
+  if(SLUICE_PCH_LIBRARIES)
+    target_precompile_headers(${library} REUSE_FROM library_headers)
+    sluice_use_headers(${library})
+  endif()
   set(SLUICE_LAYERS ${SLUICE_LAYERS} ${library} CACHE INTERNAL "")
   if(SLUICE_BUILD_TESTS AND ARG_TESTS)
     sluice_test(${name}_test LABEL ${name} SOURCES ${ARG_TESTS}
@@ -47,6 +51,20 @@ function(sluice_use_headers name)
     set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
   endif()
 endfunction()
+
+# With SLUICE_PCH_LIBRARIES, the layers read one precompiled header of the standard library, which
+# saves a third of their compile time. A missing #include shows only without it.
+if(SLUICE_PCH_LIBRARIES)
+  set(source ${PROJECT_BINARY_DIR}/library_headers.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "")
+  add_library(library_headers OBJECT ${source})
+  target_link_libraries(library_headers PRIVATE sluice_flags fmt::fmt Threads::Threads)
+  target_precompile_headers(library_headers PRIVATE
+    <fmt/format.h> <algorithm> <array> <bit> <charconv> <chrono> <cmath> <cstring> <functional>
+    <limits> <map> <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple>
+    <unordered_map> <unordered_set> <utility> <variant> <vector>)
+  sluice_use_headers(library_headers CCACHE_COMMENTS=1)
+endif()
 
 # sluice_test_headers(NAME) precompiles tests/support/NAME.h once for all test programs.
 function(sluice_test_headers name)

@@ -58,6 +58,12 @@ def documentation(program, commands):
     return "\n".join(parts)
 
 
+def wrapped_pattern(options):
+    """Returns a pattern of bash for any of the options, on lines of at most 100 columns."""
+    lines = textwrap.wrap(" ".join(options), 90, break_on_hyphens=False)
+    return "|\\\n".join("    " + line.replace(" ", "|") for line in lines) + ")"
+
+
 def wrapped(text, indent):
     """Returns `text` cut at spaces into lines that leave room for a quote and a backslash."""
     return textwrap.fill(text, COLUMNS - 4, subsequent_indent=" " * indent, break_on_hyphens=False,
@@ -84,7 +90,7 @@ def bash_completion(commands, models):
             '      COMPREPLY=($(compgen -W "$options" -- "$word"))', '      return ;;'
         ]
     lines += [
-        f'    {"|".join(files)})', '      COMPREPLY=($(compgen -f -- "$word"))', '      return ;;',
+        wrapped_pattern(files), '      COMPREPLY=($(compgen -f -- "$word"))', '      return ;;',
         f'    {"|".join(folders)})', '      COMPREPLY=($(compgen -d -- "$word"))',
         '      return ;;', "  esac",
         "  if [ \"$COMP_CWORD\" -eq 1 ]; then",

@@ -53,6 +53,12 @@ void check_output(const ToolOptions& o) {
           o.step.device_iterations, output.period);
 }
 
+void check_machine(const CLI::App& command, const ToolOptions& o) {
+  require(
+      o.machine.empty() || command.get_name() == "plan" || o.staged() || !o.profile.folder.empty(),
+      "--machine requires --profile, or --strategy pipelined or sharded");
+}
+
 }  // namespace
 
 void check_needs(const CLI::App& command, const ToolOptions& o) {
@@ -117,6 +123,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   }
   check_loss(given("--loss"), o.model);
   check_output(o);
+  check_machine(command, o);
   require(
       command.get_name() != "train" || o.train.steps.value_or(0) % o.step.device_iterations == 0,
       "--steps: must be a multiple of --device-iterations {}, got {}", o.step.device_iterations,

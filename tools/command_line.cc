@@ -19,6 +19,7 @@
 #include "tools/flags/machine_flags.h"
 #include "tools/flags/model_flags.h"
 #include "tools/flags/training_flags.h"
+#include "tools/machine/measure.h"
 #include "tools/options.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
@@ -56,6 +57,12 @@ void add_form(Flags& flags, PlanOptions& plan, const char* name, PlanOptions::Fo
             "{} cannot be combined with another form of the plan", name);
     plan.form = form;
   });
+}
+
+void add_machine(Flags flags, ToolOptions& o) {
+  flags.group(kStrategyGroup, Common::kNo)
+      .text("--machine", "FILE", o.machine,
+            "Forecast, and balance stages, with the rates of FILE (sluice doctor --measure)");
 }
 
 void add_plan(Flags flags, ToolOptions& o) {
@@ -196,6 +203,7 @@ CommandLine::CommandLine(ToolOptions& o) {
   }
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
+  for (CLI::App* const command : {train, plan}) add_machine(Flags(*command), o);
   Flags timing(*bench);
   timing.group(kTrainingGroup);
   timing.integer<std::optional<int64_t>, int64_t>("--steps", o.train.steps, 1, kMost,
@@ -214,6 +222,10 @@ CommandLine::CommandLine(ToolOptions& o) {
       .text("--data", "DIR", o.model.data,
             "Look for the samples in DIR (default: $SLUICE_DATA, "
             "data/mnist)");
+  Flags(*doctor)
+      .group(kModelGroup)
+      .text("--measure", "FILE", o.measure,
+            "Write the measured rates of this machine to FILE, for --machine; checks nothing");
 }
 
 // Gives the model's own defaults to flags that the command line does not have. Several updates in a
@@ -244,6 +256,7 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     for (const models::Model& m : models::all_models()) fmt::print("{:<13} {}\n", m.name, m.doc);
     return 0;
   }
+  if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
   if (*line.inspect) return run_inspect(o);
   if (*line.doctor) return run_doctor(o);
   if (*line.plan && !plan_needs_model(*line.plan, o.plan)) return run_plan(o);

@@ -10,10 +10,10 @@
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 #include "sluice/train/devices.h"
 #include "tools/flags/flags.h"
-#include "tools/rates.h"
+#include "tools/machine/rates.h"
 
 namespace sluice::tool {
 namespace {

@@ -46,7 +46,8 @@ _sluice() {
       options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--dataset|--problem|--python|--save|--to|--torch-save|--torch-weights|--weights)
+    --check|--dataset|--machine|--measure|--problem|--python|--save|--to|--torch-save|\
+    --torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
     --data|--profile-dir)
@@ -66,8 +67,8 @@ _sluice() {
       --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
       --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify
-      --json --quiet --log-level --digest --profile --profile-dir --help --help-all" ;;
+      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --machine --disable
+      --verify --json --quiet --log-level --digest --profile --profile-dir --help --help-all" ;;
     eval) options="--layers --width --dropout --dataset --loss --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
@@ -87,9 +88,9 @@ _sluice() {
       --device-iterations --output-mode --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --disable --verify --print-after --profile --profile-dir
-      --json --full --passes --fusions --memory-map --transfers --schedule-table --dot --problem
-      --capacity --nodes --check --help --help-all" ;;
+      --recompute --recompute-blocks --machine --disable --verify --print-after --profile
+      --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
+      --dot --problem --capacity --nodes --check --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
@@ -99,7 +100,7 @@ _sluice() {
       --profile --profile-dir --json --only --rounds --dataset --epochs --elements --repeat
       --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
-    doctor) options="--data --help --help-all" ;;
+    doctor) options="--data --measure --help --help-all" ;;
     *) return ;;
   esac
   case ${COMP_WORDS[1]}:$word in

@@ -12,20 +12,20 @@
 #include "sluice/ir/ir.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
 #include "tools/call_results.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
+#include "tools/machine/rates.h"
 #include "tools/numbers.h"
 #include "tools/plan/pipeline_text.h"
 #include "tools/plan/plan_advice.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
-#include "tools/rates.h"
 
 namespace sluice::tool {
 namespace {

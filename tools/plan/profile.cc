@@ -13,8 +13,8 @@
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/runtime/events.h"
+#include "tools/machine/rates.h"
 #include "tools/plan/pipeline_text.h"
-#include "tools/rates.h"
 
 namespace sluice::tool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "sluice/exe/executable.h"
 #include "sluice/exe/memory_needs.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 namespace sluice::report {
 

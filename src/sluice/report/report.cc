@@ -6,8 +6,8 @@
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
+#include "sluice/report/forecast/step_times.h"
 #include "sluice/report/places.h"
-#include "sluice/report/step_times.h"
 
 namespace sluice::report {
 namespace {

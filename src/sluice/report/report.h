@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/remote_access.h"
 #include "sluice/report/trace.h"

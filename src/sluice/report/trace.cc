@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "sluice/report/step_times.h"
+#include "sluice/report/forecast/step_times.h"
 
 namespace sluice::report {
 namespace {

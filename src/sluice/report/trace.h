@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 namespace sluice::report {
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/ir/builtin.h"
@@ -6,18 +8,19 @@
 namespace sluice::cpu {
 namespace {
 
-// Fills a tensor with `count` copies of one element.
+constexpr int64_t kPieceBytes = 4096;  // A multiple of each element's size.
+
+// Fills a tensor with copies of one element, a piece of them at a time.
 struct Fill {
-  HostTensor element;
-  int64_t count;
+  std::vector<std::byte> piece;
+  int64_t bytes;  // Bytes of the tensor.
 };
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& fill = *static_cast<const Fill*>(state);
-  const auto element = fill.element.bytes();
-  for (int64_t i = 0; i < fill.count; ++i) {
-    std::memcpy(block.operands[0] + i * static_cast<int64_t>(element.size()), element.data(),
-                element.size());
+  for (int64_t at = 0; at < fill.bytes; at += kPieceBytes) {
+    const int64_t bytes = std::min(kPieceBytes, fill.bytes - at);
+    std::memcpy(block.operands[0] + at, fill.piece.data(), static_cast<size_t>(bytes));
   }
 }
 
@@ -29,8 +32,14 @@ CpuKernel fill_kernel() {
           [](std::shared_ptr<const OpRecord> op) {
             const auto options = from_attrs<builtin::InitOptions>(op->attrs);
             auto fill = std::make_shared<Fill>();
-            fill->element = HostTensor::of<double>({}, f64, {options.value}).cast(options.dtype);
-            fill->count = options.shape.elements();
+            const auto element =
+                HostTensor::of<double>({}, f64, {options.value}).cast(options.dtype);
+            const auto bytes = element.bytes();
+            const auto width = static_cast<int64_t>(bytes.size());
+            fill->bytes = options.shape.elements() * width;
+            fill->piece.resize(kPieceBytes);
+            for (int64_t at = 0; at < kPieceBytes; at += width)
+              std::copy(bytes.begin(), bytes.end(), fill->piece.begin() + at);
             return runtime::BoundKernel{run, fill};
           }};
 }

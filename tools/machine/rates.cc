@@ -1,4 +1,4 @@
-#include "tools/rates.h"
+#include "tools/machine/rates.h"
 
 #include <fmt/core.h>
 
@@ -7,6 +7,7 @@
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "tools/machine/measure.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -32,6 +33,7 @@ double file_rate(const std::string& folder, sys::PageCache cache, const bench::M
 }  // namespace
 
 MachineRates measure_rates(const ToolOptions& o) {
+  if (!o.machine.empty()) return rates_of_machine(o);
   const SessionOptions session = session_options(o);
   bench::Machine machine(cpu::current_isa());
   const bench::Memory from(kCopied), to(kCopied);

@@ -4,17 +4,9 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
+#include "sluice/report/forecast/rates.h"
 
 namespace sluice::report {
-
-/// Rates of a machine, per second.
-struct Rates {
-  int threads = 1;       ///< Workers of the pool that runs all replicas.
-  double flops = 1e11;   ///< Floating-point operations of one worker.
-  double copies = 1e10;  ///< Bytes that one worker copies. A copy of one byte reads a byte and
-                         ///< writes a byte.
-  double remote = 1e10;  ///< Bytes that remote memory moves, for all replicas together.
-};
 
 /// Forecast of the transfers of a run between devices and one other memory.
 struct TransferForecast {
@@ -41,8 +33,9 @@ struct ProgramForecast {
 /// for as long as a wait waits for it. The slower arm of a branch counts. The workers serve devices
 /// without queues in turn, so the times of these add up.
 ///
-/// Barriers, caches and other processes of the machine are ignored, so runs may be slower than
-/// forecast. Runs are faster where one replica computes while another waits.
+/// Other processes of the machine are ignored, so runs may be slower than forecast; so are caches
+/// and the fixed time of a kernel, unless the rates have them. Runs are faster where one replica
+/// computes while another waits.
 std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates);
 
 /// Formats one line for each program and for each memory with transfers.

@@ -1,4 +1,4 @@
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 #include <gtest/gtest.h>
 

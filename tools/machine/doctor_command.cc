@@ -5,6 +5,7 @@
 #include "sluice/data/mnist.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"
+#include "tools/machine/measure.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -28,6 +29,10 @@ bool same_bits_as_interpreter(int threads) {
 }  // namespace
 
 int run_doctor(const ToolOptions& o) {
+  if (!o.measure.empty()) {
+    fmt::print("{}", measure_machine(o.measure));
+    return 0;
+  }
   bool healthy = true;
   fmt::print("usable cores      {}\n", sys::usable_cores());
   std::string isas;

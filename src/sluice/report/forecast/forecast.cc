@@ -1,4 +1,4 @@
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "sluice/exe/visit_step.h"
+#include "sluice/report/forecast/step_times.h"
 #include "sluice/report/plan_report.h"
-#include "sluice/report/step_times.h"
 #include "sluice/report/traffic.h"
 
 namespace sluice::report {

@@ -3,14 +3,16 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
-#include "sluice/report/forecast.h"
+#include "sluice/report/forecast/forecast.h"
 
 namespace sluice::report {
 
 /// Forecast times of the steps of an executable, which must outlive this object. A kernel takes the
-/// longer of two times: for its operations and for the bytes of its operands. It uses as many
-/// workers as it has tasks. All replicas share the bandwidth of remote memory, and replicas that
-/// share workers take turns at each step.
+/// longer of two times: for its operations and for the bytes of its operands; if its class was
+/// measured, their sum. An operand is in a
+/// cache if that holds all bytes that the function has touched since it last touched the operand.
+/// A kernel uses as many workers as it has tasks. All replicas share the bandwidth of remote
+/// memory, and replicas that share workers take turns at each step.
 class StepTimes {
  public:
   StepTimes(const exe::Executable& executable, const Rates& rates);
@@ -28,7 +30,8 @@ class StepTimes {
   std::string name_of_memory(int memory) const;
 
  private:
-  double seconds_of(const exe::Step& step, const exe::Device& device) const;
+  /// `moving` has the seconds that one worker needs to move the bytes of the step's operands.
+  double seconds_of(const exe::Step& step, double moving, const exe::Device& device) const;
   double turns(const exe::Device& device) const;
 
   const exe::Executable& e_;

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::report {
+
+/// Rate of one worker in kernels of an op whose operations and bytes have this relation.
+struct KernelRate {
+  double intensity = 0;  ///< Floating-point operations per byte of the operands.
+  double flops = 0;      ///< Floating-point operations per second.
+  bool operator==(const KernelRate&) const = default;
+};
+
+/// Rate of one worker that copies what a cache holds.
+struct CacheRate {
+  int64_t bytes = 0;  ///< Bytes that are read and written again and again.
+  double copies = 0;  ///< Bytes copied per second.
+  bool operator==(const CacheRate&) const = default;
+};
+
+/// Rates of a machine, per second.
+struct Rates {
+  int threads = 1;          ///< Workers of the pool that runs all replicas.
+  double flops = 1e11;      ///< Floating-point operations of one worker.
+  double copies = 1e10;     ///< Bytes that one worker copies. A copy of one byte reads a byte and
+                            ///< writes a byte.
+  double remote = 1e10;     ///< Bytes that remote memory moves, for all replicas together.
+  double messages = 5e9;    ///< Bytes of messages between two devices.
+  double latency = 2e-6;    ///< Seconds that a message takes beyond the time of its bytes.
+  double kernel_begin = 0;  ///< Seconds that a kernel takes beyond the time of its work.
+  double together = 1;      ///< Share of its rate that a worker keeps while all of them work.
+  /// Measured rates of kernels whose operands are in caches, by kernel_class(), ascending by
+  /// intensity. The other kernels have `flops`.
+  std::map<std::string, std::vector<KernelRate>> kernels = {};
+  /// Rates of copies, ascending by bytes; copies of more bytes have `copies`.
+  std::vector<CacheRate> caches = {};
+  bool operator==(const Rates&) const = default;
+
+  /// Returns the operations per second of kernels of a class; 0 if they were not measured. Between
+  /// two measured intensities, the logarithm of the rate is linear in the logarithm of the
+  /// intensity; beyond them the nearest rate counts.
+  double flops_of(const std::string& kernel_class, double intensity) const;
+  /// Returns the rate of copies of which `bytes` are touched before they are touched again.
+  double copies_of(double bytes) const;
+};
+
+/// Returns the class of kernels that have similar rates: "MatMul", "MatMul lhs transposed",
+/// "Conv", "Conv narrow". It is the first op of a fused kernel, and says whether a convolution
+/// makes fewer channels than a vector has elements.
+std::string kernel_class(const exe::Kernel& kernel);
+
+/// Formats the description of a machine as JSON.
+std::string to_json(const Rates& rates);
+
+/// Reads the description of a machine. Error{kBadFile} for other text, for another version, for
+/// fields that are missing or unknown, and for rates that are not positive.
+Rates read_rates(std::string_view json, const std::string& path);
+
+}  // namespace sluice::report

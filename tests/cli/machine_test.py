@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Tests the description of a machine: sluice doctor --measure, and --machine."""
+
+import json
+import os
+import unittest
+
+from cli_case import FolderTest
+
+# A machine on which time is easy to compute: convolutions are slow, the rest takes no time.
+FLAT = {"schema": "sluice machine", "version": 1, "threads": 1, "flops": 1e15, "copies": 1e15,
+        "remote": 1e15, "messages": 1e15, "latency": 0, "kernel_begin": 0, "together": 1,
+        "kernels": {}, "caches": []}
+
+
+class Machine(FolderTest):
+    def write(self, **changes):
+        path = os.path.join(self.folder, "machine.json")
+        with open(path, "w") as file:
+            json.dump(FLAT | changes, file)
+        return path
+
+    def forecast(self, *flags, **changes):
+        record = self.record("plan", *flags, "--machine", self.write(**changes))
+        return {p["program"]: p["seconds"] for p in record["forecasts"]}["train"]
+
+    def test_a_measured_machine_can_be_used(self):
+        path = os.path.join(self.folder, "measured.json")
+        text = self.expect_code(0, "doctor", "--measure", path).stdout
+        self.assertIn("MatMul rhs transposed", text)
+        self.assertIn("ConvTranspose narrow", text)
+        with open(path) as file:
+            machine = json.load(file)
+        self.assertEqual(set(machine), set(FLAT))
+        self.assertEqual(
+            set(machine["kernels"]),
+            {"MatMul", "MatMul lhs transposed", "MatMul rhs transposed"} |
+            {op + narrow for op in ("Conv", "ConvTranspose", "ConvWeightGrad")
+             for narrow in ("", " narrow")})
+        for name, rows in machine["kernels"].items():
+            for row in rows:
+                self.assertTrue(1e7 < row["flops"] < 1e13, (name, row))
+        text = self.expect_code(0, "plan", "mnist-cnn", "--machine", path, "--transfers").stdout
+        self.assertIn(f"9 ops and {len(machine['caches'])} caches by {path}", text)
+
+    def test_each_rate_changes_the_forecast(self):
+        mnist = ["mnist", "--threads", 1, "--micro-batch", 8]
+        self.assertLess(self.forecast(*mnist), 1e-6)
+        for rate in ({"flops": 1e6}, {"copies": 1e6}, {"kernel_begin": 1e-3},
+                     {"kernels": {"MatMul rhs transposed": [{"intensity": 1, "flops": 1e6}]}}):
+            with self.subTest(rate=rate):
+                self.assertGreater(self.forecast(*mnist, **rate), 1e-3)
+        slow = self.forecast(*mnist, copies=1e6)
+        cached = self.forecast(*mnist, copies=1e6, caches=[{"bytes": 1 << 40, "copies": 1e9}])
+        self.assertGreater(slow / cached, 100)  # Streams are not in a cache.
+        away = [*mnist, "--offload", "weights"]
+        self.assertGreater(self.forecast(*away, remote=1e6), 1)
+        self.assertLess(self.forecast(*away, "--remote-bandwidth", int(1e12), remote=1e6), 1e-3)
+        two = ["mnist", "--threads", 2]
+        self.assertAlmostEqual(self.forecast(*two, flops=1e6, together=0.5) /
+                               self.forecast(*two, flops=1e6), 2, delta=0.2)
+
+    def test_stages_are_balanced_by_the_machine(self):
+        flags = ["mnist", "--strategy", "pipelined", "--stages", 2]
+        rates = {"flops": 1e9}, {"copies": 1e6}
+        plans = [self.expect_code(0, "plan", *flags, "--machine", self.write(**r)).stdout
+                 for r in rates]
+        self.assertIn("stage 1 (fc.1 … fc.3)", plans[0])
+        self.assertIn("stage 1 (fc.2 … fc.3)", plans[1])
+        # Bits do not change with the plan.
+        train = ["train", *flags, "--synthetic", "--steps", 10, "--digest"]
+        digests = {self.record(*train, "--machine", self.write(**r))["digest"] for r in rates}
+        self.assertEqual(digests, {self.record(*train)["digest"]})
+
+    def test_bad_input(self):
+        for change, part in (({"version": 2}, "its version must be 1"),
+                             ({"flops": 0}, "'flops' must be from"),
+                             ({"speed": 1}, "unknown field 'speed'"),
+                             ({"schema": ""}, "not the description of a machine")):
+            with self.subTest(change=change):
+                self.expect_error(3, "bad file", part, "plan", "mnist", "--machine",
+                                  self.write(**change))
+        self.expect_error(5, "input/output", "missing.json", "plan", "mnist", "--machine",
+                          os.path.join(self.folder, "missing.json"))
+        self.expect_error(2, "usage", "--machine requires --profile, or --strategy", "train",
+                          "mnist", "--synthetic", "--machine", self.write())
+        self.expect_error(5, "input/output", "no/such", "doctor", "--measure",
+                          os.path.join(self.folder, "no/such/file"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,14 +1,16 @@
 """Reads report.json as docs/report_schema.md describes version 1, and nothing else."""
 
 import json
+from bisect import bisect_right
 from pathlib import Path
 
 TOP = {
     "schema": str, "version": int, "model": str, "options": dict, "machine": str, "refusal": str,
     "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
     "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
-    "suggestions": list, "measured": list
+    "suggestions": list, "measured": list, "defaults": dict, "rates": dict, "remote_entries": list
 }
+RATES = {"threads", "flops_per_second", "copy_bytes_per_second", "remote_bytes_per_second"}
 KINDS = {
     "variables", "optimizer state", "accumulators", "gradients", "activations",
     "inputs and outputs", "constants", "workspace", "channel slots", "rings of feeds",
@@ -43,13 +45,19 @@ class Report:
             f["buffers"] = rows(f["buffers"], "name", "place", "kind", "offset", "bytes", "begin",
                                 "end")
             f["steps"] = rows(f["steps"], "kind", "name", "where", "live_bytes", "flops", "bytes",
-                              "queue", "calls", "trips")
+                              "queue", "calls", "trips", "forecast_ns")
             assert {s["kind"] for s in f["steps"]} <= STEPS
             assert {b["kind"] for b in f["buffers"]} <= KINDS
         for p in self.data["programs"]:
             p["trace"]["events"] = rows(p["trace"]["events"], *EVENT)
+            p["remote"]["accesses"] = rows(p["remote"]["accesses"], "buffer", "entry", "function",
+                                           "step", "turn", "trips", "count")
         for m in self.data["measured"]:
             m["trace"]["events"] = rows(m["trace"]["events"], *EVENT)
+        assert all(self.data["rates"][key] > 0 for key in RATES)
+        assert len(self.data["remote_entries"]) == len(self.data["remote_buffers"])
+        assert set(self.data["defaults"]) <= set(self.data["options"])
+        self.branches = any(s["kind"] == "branch" for f in self.functions for s in f["steps"])
         self.peaks, self.sums = {}, {}
 
     def program(self, name):
@@ -114,6 +122,8 @@ class Report:
         for p in self.data["programs"]:
             self.check_traffic(p)
             self.check_trace(p)
+            self.check_accesses(p)
+            self.check_overlaps(p)
         for m in self.data["measured"]:
             self.program(m["program"])
             assert m["trace"]["complete"] == (m["lost"] == 0), m["lost"]
@@ -135,6 +145,55 @@ class Report:
             assert sum(v[0] for v in here) == sum(m[entry] for m in program[entry]), entry
             if kind == "send":
                 assert sum(v[1] for v in here) == sum(m["bytes"] for m in program[entry])
+
+    def check_accesses(self, program):
+        counts = {}
+        for a in program["remote"]["accesses"]:
+            step = self.functions[a["function"]]["steps"][a["step"]]
+            assert step["name"] == self.data["remote_buffers"][a["buffer"]], a
+            assert -1 <= a["entry"] < self.data["remote_entries"][a["buffer"]], a
+            assert 0 <= a["turn"] < a["trips"] and a["count"] > 0, a
+            key = step["kind"], a["buffer"]
+            counts[key] = counts.get(key, 0) + a["count"]
+        planned = {}
+        for t in program["transfers"]:
+            if t["kind"].startswith("remote"):
+                key = t["kind"], t["object"]
+                planned[key] = planned.get(key, 0) + t["transfers"]
+        if program["remote"]["complete"] and not self.branches:
+            assert counts == planned, (counts, planned)
+
+    def check_overlaps(self, program):
+        busy, expected = {}, {}
+        steps = [(e, self.functions[e["function"]]["steps"][e["step"]])
+                 for e in program["trace"]["events"] if e["kind"] == "step"]
+        for e, step in steps:
+            if step["kind"] in ("kernel", "collective"):
+                busy.setdefault(e["device"], []).append((e["begin_ns"], e["end_ns"]))
+        for e, step in steps:
+            if step["kind"] not in TRANSFERS:
+                continue
+            spans = busy.get(e["device"], [])
+            first = bisect_right(spans, e["begin_ns"], key=lambda s: s[1])
+            hidden = 0
+            for begin, end in spans[first:]:
+                if begin >= e["end_ns"]:
+                    break
+                hidden += min(end, e["end_ns"]) - max(begin, e["begin_ns"])
+            key = step["kind"], step["name"], e["device"]
+            old = expected.get(key, (0, 0, 0))
+            expected[key] = (old[0] + 1, old[1] + hidden,
+                             old[2] + e["end_ns"] - e["begin_ns"] - hidden)
+        found = {}
+        for o in program["overlaps"]:
+            names = self.data["streams" if o["kind"].startswith("stream") else "remote_buffers"]
+            found[o["kind"], names[o["object"]], o["device"]] = o
+        assert set(found) == set(expected), (set(found) ^ set(expected))
+        for key, (count, hidden, exposed) in expected.items():
+            o = found[key]
+            assert o["transfers"] == count, key
+            assert abs(o["hidden_seconds"] * 1e9 - hidden) <= 2 * len(steps), key
+            assert abs(o["exposed_seconds"] * 1e9 - exposed) <= 2 * len(steps), key
 
     def check_trace(self, program):
         trace, ends = program["trace"], {}

@@ -183,6 +183,9 @@ class Reports(ReportCase):
     def test_a_report_has_the_options_that_were_given(self):
         report, _ = self.report("plan", "mnist", "--width", 32, "--recompute")
         self.assertEqual(report.data["options"]["--width"], "32")
+        self.assertEqual(report.data["defaults"],
+                         {"model": "mnist", "--width": "512", "--recompute": "off",
+                          "--profile": "off"})
         self.assertIn("--recompute", report.data["options"])
         self.assertNotIn("--layers", report.data["options"])
         self.assertGreater(len(report.data["suggestions"]), 0)

@@ -8,12 +8,17 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import zlib
 from pathlib import Path
 
-from cli_case import CliTest
+from cli_case import PROGRAM, CliTest
 
+FIREFOX = next(filter(None, map(shutil.which, ["firefox-esr", "firefox"])), None)
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser"])), None)
-FOUR = ["plan", "mnist-cnn", "--strategy", "pipelined", "--micro-batch", 40, "--accumulate", 8]
+FOUR = ["plan", "mnist-cnn", "--strategy", "pipelined", "--micro-batch", 40, "--accumulate", 8,
+        "--optimizer", "adam", "--threads", 0, "--offload", "weights,optimizer"]
+VIEWS = ["Summary", "Memory", "Variables", "Remote", "Trace", "Schedule", "Traffic", "Kernels",
+         "Functions"]
 TOOLS = """
 const found = {errors: []};
 addEventListener("error", (e) => found.errors.push(String(e.message)));
@@ -31,7 +36,7 @@ const change = (input, value) => {
 
 
 def luminance(colour):
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [p / 255 for p in colour[:3]]
     parts = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), parts))
 
@@ -52,17 +57,33 @@ class Viewer(CliTest):
         cls.page = (cls.folder / "training/report.html").read_text()
         cls.report = json.loads((cls.folder / "training/report.json").read_text())
 
-    def drive(self, script):
+    def profile(self, name, *flags, command="plan"):
+        """Returns the folder, page and data of another report."""
+        folder = self.folder / name
+        self.expect_code(0, command, *flags, f"--profile={folder}")
+        folder /= "training"
+        return (folder, (folder / "report.html").read_text(),
+                json.loads((folder / "report.json").read_text()))
+
+    def chromium(self, address, *flags):
+        return subprocess.run([
+            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000",
+            f"--user-data-dir={self.folder}/user", *flags, address
+        ], capture_output=True, text=True, timeout=120)
+
+    def drive(self, script, page=None, flags=("--virtual-time-budget=5000",)):
         """Returns what the script stores in `found`, after it ran in the page without an error."""
-        text = f"{TOOLS}{script}\ndocument.body.appendChild(document.createElement('pre'))" \
-            ".id = 'found';\ndocument.getElementById('found').textContent = JSON.stringify(found);"
+        text = f"""
+            (async () => {{ try {{ {script} }} catch (e) {{ found.errors.push(String(e)); }}
+              const pre = document.body.appendChild(document.createElement("pre"));
+              pre.textContent = JSON.stringify(found);
+              pre.id = "found"; }})();"""
+        # The tools come first, to see every error.
+        page = (page or self.page).replace("<body>", f"<body><script>{TOOLS}</script>", 1)
+        before, after = page.rsplit("</body>", 1)
         page = self.folder / "driven.html"
-        before, after = self.page.rsplit("</body>", 1)
         page.write_text(f"{before}<script>{text}</script></body>{after}")
-        dom = subprocess.run([
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom",
-            "--virtual-time-budget=5000", f"--user-data-dir={self.folder}/user", page.as_uri()
-        ], capture_output=True, text=True, timeout=120).stdout
+        dom = self.chromium(page.as_uri(), "--dump-dom", *flags).stdout
         result = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
         self.assertIsNotNone(result, dom[-2000:])
         found = json.loads(html.unescape(result[1]))
@@ -75,17 +96,18 @@ class Viewer(CliTest):
             found.views.forEach(open);
             found.size = found.views.map((name) => all("*", view(name)).length);
             found.shown = all("section").filter((s) => !s.hidden).length;
-            found.labels = all("svg").every((s) => s.getAttribute("aria-label"));""")
-        self.assertEqual(found["views"],
-                         ["Summary", "Memory", "Trace", "Schedule", "Traffic", "Functions"])
+            found.fetched = performance.getEntriesByType("resource").length;
+            found.labels = all("svg, section, nav").every((s) => s.getAttribute("aria-label")) &&
+              all("select, input").every((s) => s.closest("label"));""")
+        self.assertEqual(found["views"], VIEWS)
         self.assertGreater(min(found["size"]), 10)
-        self.assertEqual((found["shown"], found["labels"]), (1, True))
+        self.assertEqual((found["shown"], found["labels"], found["fetched"]), (1, True, 0))
 
     def test_memory_by_mouse_and_keyboard(self):
         found = self.drive("""
             open("Memory");
             const chart = document.querySelector("svg.memory");
-            const text = () => document.querySelector("[aria-live=polite]").textContent;
+            const text = () => chart.parentNode.querySelector("[aria-live]").textContent;
             found.bands = all(".band", chart).map((b) => b.dataset.kind);
             found.peak = text();
             key(chart, "Home"); found.first = text();
@@ -137,16 +159,278 @@ class Viewer(CliTest):
         rows = [line.split()[1:] for line in text.splitlines() if re.match(r"D\d", line)]
         self.assertEqual(found["rows"], rows)
 
-    def test_colours_are_legible(self):
-        schemes = re.findall(r":root \{(.*?)\}", self.page, re.DOTALL)
-        self.assertEqual(len(schemes), 2)
-        for scheme in schemes:
-            colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
-            for name in ("text", "faint", "accent", "bad", "good"):
-                for back in ("back", "panel"):
-                    self.assertGreaterEqual(contrast(colours[name], colours[back]), 4.5,
-                                            (name, back))
+    def test_variables_open_and_close_by_keyboard(self):
+        found = self.drive("""
+            open("Variables");
+            const rows = all("table.tree tbody tr");
+            const shown = () => rows.filter((r) => !r.hidden).map((r) => r.textContent.slice(2));
+            const focused = () => key(document.activeElement, "Enter");
+            found.heads = all("table.tree th").map((th) => th.textContent);
+            found.root = all("td", rows[0]).map((td) => td.textContent);
+            found.closed = shown().length;
+            rows[0].focus();
+            key(rows[0], "ArrowDown"); key(document.activeElement, "ArrowRight");
+            found.opened = shown().length;
+            found.expanded = document.activeElement.getAttribute("aria-expanded");
+            key(document.activeElement, "ArrowDown"); found.inner = document.activeElement ===
+              rows[2] && rows[2].getAttribute("aria-level");
+            key(rows[2], "ArrowLeft"); key(document.activeElement, "ArrowLeft");
+            found.again = shown().length;
+            rows[0].click(); found.root_only = shown().length;""")
+        sizes, arenas = {}, self.report["arenas"]
+        for name, place, kind, arena, offset, size in self.report["objects"]["rows"]:
+            if kind in ("variables", "optimizer state", "accumulators"):
+                tier = arenas[arena]["space"]
+                sizes[tier] = sizes.get(tier, 0) + size
+        self.assertEqual(found["heads"], ["module", "device bytes", "host bytes"])
+        self.assertEqual(found["root"][1:], [f"{sizes['device']:,}", f"{sizes['host']:,}"])
+        self.assertGreater(found["opened"], found["closed"])
+        self.assertEqual((found["expanded"], found["inner"]), ("true", "3"))
+        self.assertEqual((found["again"], found["root_only"]), (found["closed"], 1))
 
+    def test_remote_entries_have_their_writer_and_readers(self):
+        _, page, _ = self.profile("phased", "mnist", "--width", 32, "--micro-batch", 4,
+                                  "--accumulate", 3, "--strategy", "phased", "--offload",
+                                  "activations")
+        found = self.drive("""
+            open("Remote");
+            const rows = all("table.remote tbody tr");
+            found.cells = rows.map((r) => all("td", r).length);
+            const cells = all("td.entry");
+            found.written = cells.filter((c) => c.querySelector(".writer")).length;
+            found.read = cells.filter((c) => c.querySelector(".reader")).length;
+            cells[4].focus();
+            found.details = all("section:not([hidden]) .details")[0].textContent;""", page)
+        # Three phases hand their output on, with an entry for each micro-batch.
+        self.assertEqual(found["cells"], [3, 3, 3])
+        self.assertEqual((found["written"], found["read"]), (9, 9))
+        self.assertRegex(found["details"], r"^entry 4written by .*turn 2 of 3read by ")
+
+    def test_bytes_between_devices(self):
+        found = self.drive("""
+            open("Traffic");
+            const cells = (row) => all("th, td", row).map((c) => c.textContent);
+            found.matrix = all("tr", document.querySelector("table.matrix")).map(cells);
+            found.overlaps = all("tbody tr", document.querySelector("table.overlaps")).length;""")
+        train = next(p for p in self.report["programs"] if p["name"] == "train")
+        number = lambda n: f"{n:,}" if n else ""
+        sent = {(m["from"], m["to"]): m["bytes"] for m in train["messages"]}
+        self.assertEqual(found["matrix"][0][1:], [
+            "device 0", "device 1", "device 2", "device 3", "streams", "tier host"])
+        for a in range(4):
+            self.assertEqual(found["matrix"][a + 1][1:5],
+                             [number(sent.get((a, b), 0)) for b in range(4)])
+        loaded = sum(t["bytes"] for t in train["transfers"]
+                     if (t["kind"], t["device"]) == ("remote_load", 2))
+        self.assertEqual(found["matrix"][6][3], number(loaded))
+        self.assertEqual(found["overlaps"], len(train["overlaps"]))
+
+    def test_kernels_are_below_the_roof(self):
+        _, page, report = self.profile("measured", "mlp", "--synthetic", "--steps", 3,
+                                       "--micro-batch", 8, command="train")
+        found = self.drive("""
+            open("Kernels");
+            const chart = document.querySelector("svg.roofline");
+            found.forecast = all("circle", chart).length;
+            found.measured = all("rect", chart).length;
+            key(chart, "Home"); found.first = view("Kernels").querySelector(".details").textContent;
+            all(".kernel", chart)[1].dispatchEvent(new MouseEvent("click"));
+            found.second = view("Kernels").querySelector(".details").textContent;
+            found.chosen = all(".kernel.chosen", chart).length;
+            found.row = view("Kernels").querySelector("tbody tr").textContent;""", page)
+        columns = report["functions"][0]["steps"]["columns"]
+        kernels = [s for f in report["functions"] for s in
+                   (dict(zip(columns, row)) for row in f["steps"]["rows"])
+                   if s["kind"] == "kernel" and s["flops"] and s["bytes"] and s["forecast_ns"]]
+        self.assertEqual(found["forecast"], len(kernels))
+        self.assertGreater(found["measured"], 5)
+        slowest = max(kernels, key=lambda k: k["forecast_ns"])
+        self.assertIn(f"{slowest['flops'] / slowest['bytes']:.2f} operations a byte",
+                      found["first"])
+        self.assertIn(slowest["name"], found["row"])
+        self.assertNotEqual(found["first"], found["second"])
+        self.assertEqual(found["chosen"], 1)
+        # No forecast is faster than the limits allow.
+        rates, workers = report["rates"], report["devices"][0]["workers"]
+        for k in kernels:
+            roof = workers * min(rates["flops_per_second"],
+                                 2 * rates["copy_bytes_per_second"] * k["flops"] / k["bytes"])
+            self.assertLessEqual(k["flops"] / (k["forecast_ns"] + 1) * 1e9, roof * 1.001)
+
+    def test_a_second_report_is_drawn_over_the_first(self):
+        _, _, other = self.profile("other", *FOUR[1:-2])
+        old, foreign = dict(other, version=2), dict(other, model="mlp")
+        part = {k: v for k, v in other.items() if k != "functions"}
+        script = """
+            open("Memory");
+            const input = document.querySelector("input[type=file]");
+            const said = () => document.querySelector("p.second").textContent;
+            const choose = async (text) => {
+              const files = new DataTransfer();
+              files.items.add(new File([text], "second.json"));
+              input.files = files.files;
+              input.dispatchEvent(new Event("change"));
+              const before = said();
+              for (let i = 0; i < 400 && said() === before; ++i)
+                await new Promise((done) => setTimeout(done, 5));
+              return [said(), all("svg.memory path.second").length];
+            };
+            found.said = [];
+            for (const text of TEXTS) found.said.push(await choose(text));
+            found.top = all("svg.memory text")[0].textContent;"""
+        texts = [json.dumps(r) for r in (other, old, foreign, part, [])] + ["{"]
+        # In a script, "</" could end the page's element.
+        found = self.drive(script.replace("TEXTS", json.dumps(texts).replace("<", "\\u003c")))
+        self.assertEqual(found["said"], [
+            ["The line is second.json.", 1],
+            ["The version of the report must be 1, got 2; write the report again.", 0],
+            ["The report must be of mnist-cnn, got mlp.", 0],
+            ["The file must be a whole report.json; a part of it is missing.", 0],
+            ["The file must be a report.json; it has no schema sluice-report.", 0],
+            ["The file must be a report.json, but it is not JSON.", 0]])
+
+    def test_the_summary_has_its_numbers(self):
+        found = self.drive("""
+            found.insights = all(".insights li").map((li) => li.textContent);
+            const options = all("h2").find((h) => h.textContent.startsWith("Options that differ"));
+            found.options = all("tbody tr", options.nextSibling).map((row) => all("td", row).map(
+              (cell) => cell.textContent));""")
+        text = "\n".join(found["insights"])
+        pipeline, = self.report["pipeline"]
+        self.assertIn(f"Stage {pipeline['slowest_stage']} (", text)
+        self.assertIn(f"{pipeline['imbalance']:.2f} times the mean", text)
+        self.assertRegex(text, r"device 0 .*: the largest buffer at the peak is .* bytes, [\d.]+ %")
+        self.assertRegex(text, r"of transfers are exposed, [\d.]+ % of their time")
+        for m in self.report["memories"]:
+            gaps = f"padding and gaps take {m['gap_bytes']:,} bytes"
+            (self.assertIn if m["gap_bytes"] > m["planned_bytes"] / 100 else self.assertNotIn)(
+                f"{m['name']}: {gaps}", text)
+        options, defaults = self.report["options"], self.report["defaults"]
+        self.assertEqual(options["--threads"], defaults["--threads"])
+        self.assertEqual(found["options"], [
+            [name, value, defaults.get(name, "depends on others")]
+            for name, value in options.items() if name != "--threads"])
+
+    def test_text_is_legible_in_light_and_dark(self):
+        for scheme, number in (("dark", 0), ("light", 1)):
+            found = self.drive("""
+                found.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+                const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+                const back = (e) => {
+                  for (; e; e = e.parentElement) {
+                    const colour = numbers(getComputedStyle(e).backgroundColor);
+                    if (colour.length < 4 || colour[3] > 0) return colour.slice(0, 3);
+                  }
+                  return [255, 255, 255];
+                };
+                found.pairs = new Set();
+                for (const name of all("nav button").map((b) => b.textContent)) {
+                  open(name);
+                  for (const e of all("body *:not(script):not(style):not(noscript)")) {
+                    if (e.closest("section[hidden]")) continue;
+                    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+                    if (!own) continue;
+                    const svg = e.namespaceURI.endsWith("svg");
+                    const colour = getComputedStyle(e)[svg ? "fill" : "color"];
+                    if (e.tagName !== "title")
+                      found.pairs.add(JSON.stringify([numbers(colour), back(e), e.className &&
+                        String(e.className)]));
+                  }
+                }
+                found.pairs = [...found.pairs].map((pair) => JSON.parse(pair));""",
+                flags=(f"--blink-settings=preferredColorScheme={number}",
+                       "--virtual-time-budget=5000"))
+            self.assertEqual(found["dark"], scheme == "dark")
+            self.assertGreater(len(found["pairs"]), 4)
+            for text, back, name in found["pairs"]:
+                self.assertGreaterEqual(contrast(text, back), 4.5, (scheme, text, back, name))
+
+    def test_pictures_have_the_parts_of_the_data(self):
+        found = self.drive("""
+            found.bars = all("svg.kinds").map((bar) => all("rect", bar).map(
+              (r) => Number(r.getAttribute("width"))));
+            open("Trace");
+            found.lanes = all("svg.trace > text").map((text) => text.textContent);
+            found.rects = all("svg.trace .event").length;""")
+        for m, bar in zip(self.report["memories"], found["bars"], strict=True):
+            widths = [k["bytes"] / m["planned_bytes"] * 1200 for k in m["kinds"]]
+            for width, expected in zip(bar, widths, strict=True):
+                self.assertAlmostEqual(width, expected, places=6)
+        self.assertEqual([lane for lane in found["lanes"] if lane.endswith(" compute")],
+                         [f"device {d} compute" for d in range(4)])
+        self.assertGreater(found["rects"], 100)
+
+    def test_every_view_has_a_screenshot(self):
+        folder = Path(PROGRAM).parents[2] / "screenshots"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        page = (self.folder / "training/report.html").as_uri()
+        sizes = {}
+        for name in VIEWS:
+            file = folder / f"{name.lower()}.png"
+            self.chromium(f"{page}#{name}", f"--screenshot={file}", "--virtual-time-budget=3000")
+            sizes[name] = file.read_bytes()
+        self.assertEqual(len(set(sizes.values())), len(VIEWS))  # Each shows another view.
+        for name, png in sizes.items():
+            self.assertEqual(png[:4], b"\x89PNG", name)
+            self.assertGreater(len(png), 10_000, name)
+
+    @unittest.skipIf(FIREFOX is None, "needs Firefox")
+    def test_firefox_draws_every_view(self):
+        """A page that has drawn all views without an error turns green."""
+        script = f"""{TOOLS}
+            addEventListener("load", () => {{
+              for (const button of all("nav button")) button.click();
+              key(document.querySelector("svg.memory"), "Home");
+              key(document.querySelector("svg.trace"), "+");
+              const drawn = all("section").every((s) => all("*", s).length > 10);
+              const good = drawn && found.errors.length === 0;
+              document.body.innerHTML = "";
+              document.body.style.background = good ? "#00ff00" : "#ff0000";
+            }});"""
+        page, picture = self.folder / "firefox.html", self.folder / "firefox.png"
+        page.write_text(self.page.replace("<body>", f"<body><script>{script}</script>", 1))
+        profile = self.folder / "firefox"
+        profile.mkdir()
+        subprocess.run([FIREFOX, "--headless", "--no-remote", "--profile", str(profile),
+                        "--window-size=400,300", f"--screenshot={picture}", page.as_uri()],
+                       capture_output=True, timeout=120)
+        png = picture.read_bytes()
+        # The data of the picture begin after its header: a filter, then the first pixel.
+        at, pixels = 8, b""
+        while at < len(png):
+            size, kind = int.from_bytes(png[at:at + 4], "big"), png[at + 4:at + 8]
+            pixels += png[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+            at += size + 12
+        self.assertEqual(zlib.decompress(pixels)[1:4], b"\x00\xff\x00")
+
+    def test_100000_events_are_drawn_in_time(self):
+        report = json.loads(json.dumps(self.report))
+        events = next(p for p in report["programs"] if p["name"] == "train")["trace"]["events"]
+        rows = events["rows"]
+        once = len(rows)
+        begin, end = events["columns"].index("begin_ns"), events["columns"].index("end_ns")
+        length = max(row[end] for row in rows)
+        for turn in range(1, 100_000 // len(rows) + 1):
+            for row in rows[:min(once, 100_000 - len(rows))]:
+                copy = list(row)
+                copy[begin] += turn * length
+                copy[end] += turn * length
+                rows.append(copy)
+        mark = '<script type="application/json" id="report">'
+        before, after = self.page.split(mark)
+        page = before + mark + json.dumps(report).replace("<", "\\u003c") + \
+            after[after.index("</script>"):]
+        found = self.drive("""
+            found.first = performance.now();
+            open("Trace");
+            found.trace = performance.now() - found.first;
+            found.events = all(".event").length;""", page, flags=())
+        self.assertEqual(len(rows), 100_000)
+        self.assertGreater(found["events"], 100)
+        # 2 s on two free cores, with room for other tests beside it.
+        self.assertLess(found["first"], 6000)
+        self.assertLess(found["trace"], 6000)
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "sluice/base/sys.h"
@@ -46,11 +47,24 @@ report::Pipeline pipeline_of(const train::Training& training) {
   return p;
 }
 
+// Returns the default that the help of an option names, or nothing if it depends on others.
+std::string default_of(const CLI::Option& option) {
+  if (option.get_expected_max() == 0) return "off";
+  constexpr std::string_view kMark = "(default: ";
+  const std::string help = option.get_description();
+  const size_t begin = help.find(kMark);
+  const size_t end = begin == std::string::npos ? begin : help.find(')', begin);
+  if (end == std::string::npos) return "";
+  const std::string text = help.substr(begin + kMark.size(), end - begin - kMark.size());
+  return text.find(';') == std::string::npos ? text : "";
+}
+
 std::vector<report::ChosenOption> given_options(const CLI::App& command) {
   std::vector<report::ChosenOption> given;
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0)
-      given.emplace_back(option->get_name(), fmt::format("{}", fmt::join(option->results(), ",")));
+      given.push_back({option->get_name(), fmt::format("{}", fmt::join(option->results(), ",")),
+                       default_of(*option)});
   }
   return given;
 }

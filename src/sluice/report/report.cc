@@ -21,14 +21,18 @@ bool is_one_object(exe::ArenaKind kind) {
 class Maker {
  public:
   Maker(const exe::Executable& e, const Rates& rates)
-      : e_(e), rates_(rates), places_(e), plan_(plan_report(e, 0)) {}
+      : e_(e), rates_(rates), times_(e, rates), places_(e), plan_(plan_report(e, 0)) {}
 
   Report run(int64_t most_events) {
     Report r;
     r.replicas = e_.replicas;
+    r.rates = rates_;
     r.devices = e_.devices;
     for (const exe::StreamPort& s : e_.streams) r.streams.push_back(s.name);
-    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) r.remote_buffers.push_back(b.name);
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
+      r.remote_buffers.push_back(b.name);
+      r.remote_entries.push_back(b.entries);
+    }
     for (const exe::Arena& a : e_.arenas)
       r.arenas.push_back(
           {a.name, std::string(word(a.kind)), std::string(word(a.space)), a.device, a.bytes});
@@ -95,6 +99,7 @@ class Maker {
       live += changes[s];
       f.steps.push_back(step_of(fn.steps[s]));
       f.steps.back().live_bytes = live;
+      f.steps.back().seconds = times_.seconds(id, s);
       int64_t called = 0;
       for (const int32_t callee : f.steps.back().calls)
         called = std::max(called, r.functions[static_cast<size_t>(callee)].peak_bytes);
@@ -211,12 +216,15 @@ class Maker {
       out.transfers = counter.of(program);
       out.messages = counter.messages_of(program);
       out.collectives = counter.collectives_of(program);
+      out.accesses = remote_accesses(e_, program);
       out.trace = planned_trace(e_, program, rates_, parts, most_events);
+      out.overlaps = overlaps(e_, out.trace);
     }
   }
 
   const exe::Executable& e_;
   const Rates& rates_;
+  const StepTimes times_;
   const Places places_;
   const PlanReport plan_;
 };

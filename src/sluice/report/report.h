@@ -6,6 +6,7 @@
 
 #include "sluice/report/forecast/forecast.h"
 #include "sluice/report/plan_report.h"
+#include "sluice/report/remote_access.h"
 #include "sluice/report/trace.h"
 #include "sluice/report/traffic.h"
 
@@ -71,6 +72,7 @@ struct StepReport {
   int32_t queue = 0;  ///< Transfers and waits.
   std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
   int64_t trips = 1;           ///< Times that a loop calls its body.
+  double seconds = 0;          ///< Forecast; 0 for calls and waits.
 };
 
 /// A function: its timeline is written once, for all calls.
@@ -96,6 +98,8 @@ struct ProgramReport {
   std::vector<Messages> messages;
   std::vector<CollectiveBytes> collectives;
   std::vector<TransferForecast> forecasts;
+  RemoteAccesses accesses;
+  std::vector<Overlap> overlaps;  ///< Transfers of `trace`.
   Trace trace;
 };
 
@@ -141,8 +145,12 @@ struct Pipeline {
   std::vector<ScheduledTask> tasks;
 };
 
-/// Name and value of an option that differs from its default.
-using ChosenOption = std::pair<std::string, std::string>;
+/// An option that was given.
+struct ChosenOption {
+  std::string name;
+  std::string value;
+  std::string otherwise;  ///< Its default; empty if that depends on other options.
+};
 
 /// Everything that a report shows. make_report() computes it from an executable; its caller adds
 /// the facts in the first group.
@@ -156,6 +164,7 @@ struct Report {
   std::vector<MeasuredRun> measured;  ///< By replica, or empty.
 
   int32_t replicas = 1;
+  Rates rates;
   std::vector<exe::Device> devices;
   std::vector<MemoryBytes> memories;
   std::vector<ArenaBytes> arenas;
@@ -164,6 +173,7 @@ struct Report {
   std::vector<ProgramReport> programs;
   std::vector<std::string> streams;         ///< By Traffic::object of stream transfers.
   std::vector<std::string> remote_buffers;  ///< By Traffic::object of other transfers.
+  std::vector<int64_t> remote_entries;      ///< Number of entries of each remote buffer.
 };
 
 /// Computes a report from an executable alone. `most_events` is the largest

@@ -3,7 +3,7 @@
 
 #include "sluice/exe/words.h"
 #include "sluice/report/report.h"
-#include "sluice/report/viewer.h"
+#include "sluice/report/viewer/viewer.h"
 
 namespace sluice::report {
 namespace {
@@ -51,11 +51,11 @@ Json json_of(const FunctionTimeline& f) {
   Json buffers = table({"name", "place", "kind", "offset", "bytes", "begin", "end"});
   for (const LiveBuffer& b : f.buffers)
     buffers["rows"].push_back({b.name, b.place, b.kind, b.offset, b.bytes, b.begin, b.end});
-  Json steps =
-      table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls", "trips"});
+  Json steps = table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls",
+                      "trips", "forecast_ns"});
   for (const StepReport& s : f.steps)
-    steps["rows"].push_back(
-        {s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue, s.calls, s.trips});
+    steps["rows"].push_back({s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue,
+                             s.calls, s.trips, nanoseconds(s.seconds)});
   return {{"name", f.name},
           {"place", f.place},
           {"part", f.part},
@@ -75,6 +75,13 @@ Json json_of(const Trace& t) {
     events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.worker,
                               e.function, e.step, nanoseconds(e.begin), nanoseconds(e.end)});
   return {{"complete", t.complete}, {"seconds", t.seconds}, {"events", std::move(events)}};
+}
+
+Json json_of(const RemoteAccesses& a) {
+  Json accesses = table({"buffer", "entry", "function", "step", "turn", "trips", "count"});
+  for (const RemoteAccess& r : a.rows)
+    accesses["rows"].push_back({r.buffer, r.entry, r.function, r.step, r.turn, r.trips, r.count});
+  return {{"complete", a.complete}, {"accesses", std::move(accesses)}};
 }
 
 Json json_of(const ProgramReport& p) {
@@ -107,6 +114,12 @@ Json json_of(const ProgramReport& p) {
                 {"seconds", t.seconds},
                 {"exposed_seconds", t.exposed_seconds}};
   });
+  json["remote"] = json_of(p.accesses);
+  json["overlaps"] = list(p.overlaps, [](const Overlap& o) {
+    return Json{{"kind", exe::word(o.kind)},  {"object", o.object},
+                {"device", o.device},         {"transfers", o.transfers},
+                {"hidden_seconds", o.hidden}, {"exposed_seconds", o.exposed}};
+  });
   json["trace"] = json_of(p.trace);
   return json;
 }
@@ -135,8 +148,16 @@ Json json_of(const Pipeline& p) {
 Json json_of(const Report& r) {
   Json json{{"schema", "sluice-report"}, {"version", kReportVersion}, {"model", r.model}};
   json["options"] = Json::object();
-  for (const auto& [name, value] : r.options) json["options"][name] = value;
+  json["defaults"] = Json::object();
+  for (const ChosenOption& o : r.options) {
+    json["options"][o.name] = o.value;
+    if (!o.otherwise.empty()) json["defaults"][o.name] = o.otherwise;
+  }
   json["machine"] = r.machine;
+  json["rates"] = {{"threads", r.rates.threads},
+                   {"flops_per_second", r.rates.flops},
+                   {"copy_bytes_per_second", r.rates.copies},
+                   {"remote_bytes_per_second", r.rates.remote}};
   json["refusal"] = r.refusal;
   json["replicas"] = r.replicas;
   const auto any = [](const auto& row) { return json_of(row); };
@@ -154,6 +175,7 @@ Json json_of(const Report& r) {
     json["objects"]["rows"].push_back({o.name, o.place, o.kind, o.arena, o.offset, o.bytes});
   json["streams"] = r.streams;
   json["remote_buffers"] = r.remote_buffers;
+  json["remote_entries"] = r.remote_entries;
   json["functions"] = list(r.functions, any);
   json["programs"] = list(r.programs, any);
   json["measured"] = list(r.measured, [](const MeasuredRun& m) {

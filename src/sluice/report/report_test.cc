@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <tuple>
 
 #include "sluice/exe/test_plans.h"
 
@@ -103,6 +105,50 @@ TEST(Report, TransfersOnIoQueuesAreBesideKernels) {
   EXPECT_EQ(r.remote_buffers, (std::vector<std::string>{"acts", "out"}));
 }
 
+TEST(Report, ATransferIsHiddenWhileItsDeviceComputes) {
+  // The body loads an entry beside its kernel, and stores one after it. All of main is exposed.
+  const Report r = report_of(overlapped_loop());
+  using Row = std::tuple<std::string, exe::TransferKind, int64_t, double, double>;
+  std::vector<Row> rows;
+  for (const Overlap& o : r.programs[0].overlaps)
+    rows.emplace_back(r.remote_buffers[static_cast<size_t>(o.object)], o.kind, o.transfers,
+                      o.hidden, o.exposed);
+  EXPECT_EQ(rows, (std::vector<Row>{{"acts", exe::TransferKind::kRemoteLoad, 6, 5, 1},
+                                    {"out", exe::TransferKind::kRemoteLoad, 1, 0, 1},
+                                    {"out", exe::TransferKind::kRemoteStore, 6, 0, 6}}));
+}
+
+TEST(Report, EntriesHaveTheStepsThatAccessThem) {
+  const Report r = report_of(overlapped_loop());
+  const RemoteAccesses& a = r.programs[0].accesses;
+  EXPECT_TRUE(a.complete);
+  using Row = std::tuple<int32_t, int64_t, int32_t, int32_t, int64_t, int64_t, int64_t>;
+  std::vector<Row> rows;
+  for (const RemoteAccess& x : a.rows)
+    rows.emplace_back(x.buffer, x.entry, x.function, x.step, x.turn, x.trips, x.count);
+  std::vector<Row> expected{{0, 0, 1, 0, 0, 1, 1}};
+  for (int i = 0; i < 5; ++i) {
+    expected.push_back({0, i + 1, 0, 0, i, 5, 1});
+    expected.push_back({1, i, 0, 2, i, 5, 1});
+  }
+  expected.push_back({1, 5, 1, 4, 0, 1, 1});
+  expected.push_back({1, 5, 1, 5, 0, 1, 1});
+  EXPECT_EQ(rows, expected);
+  EXPECT_EQ(r.remote_entries, (std::vector<int64_t>{6, 6}));
+}
+
+TEST(Report, ALongLoopLeavesAccessesOut) {
+  const std::string many = replaced(overlapped_loop(), "index it\n", "index 0\n");
+  const RemoteAccesses all = report_of(many).programs[0].accesses;
+  EXPECT_TRUE(all.complete);
+  EXPECT_EQ(all.rows[1].count, 5);  // One row for all turns.
+  exe::Executable e = plan(many);
+  for (exe::Step& step : e.functions[1].steps) {
+    if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
+  }
+  EXPECT_FALSE(remote_accesses(e, e.programs[0]).complete);
+}
+
 TEST(Report, CollectivesAreCountedByOp) {
   const Report r = report_of(collectives());
   int64_t count = 0;
@@ -110,6 +156,24 @@ TEST(Report, CollectivesAreCountedByOp) {
   EXPECT_EQ(r.replicas, 4);
   EXPECT_EQ(r.programs[0].collectives.size(), 2u);
   EXPECT_EQ(count, 3 * 2);
+}
+
+TEST(Report, AHundredThousandEventsAreWrittenInTime) {
+  Report r = report_of(train_step());
+  Trace& t = r.programs[0].trace;
+  const Event event = t.events[0];
+  for (int i = static_cast<int>(t.events.size()); i < 100'000; ++i) {
+    t.events.push_back(event);
+    t.events.back().begin = 1e-5 * i;
+    t.events.back().end = 1e-5 * (i + 1);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const size_t bytes = to_json(r).size() + to_html(r).size();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(bytes, 100'000u * 20);
+  // One second on two free cores. Sanitizers and other tests beside this one take longer.
+  EXPECT_LT(seconds.count(), 10);
+  RecordProperty("milliseconds", static_cast<int>(1000 * seconds.count()));
 }
 
 TEST(Report, HtmlHasNoMarkupFromNames) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "sluice/report/forecast/step_times.h"
@@ -190,6 +191,42 @@ class Simulation {
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
                     const Rates& rates, const std::vector<int32_t>& parts, int64_t most) {
   return Simulation(executable, rates, parts, most).run(program);
+}
+
+std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace) {
+  const auto step_of = [&](const Event& e) -> const exe::Step& {
+    return executable.functions[static_cast<size_t>(e.function)].steps[static_cast<size_t>(e.step)];
+  };
+  // The compute queue does one thing at a time, so these intervals ascend.
+  std::vector<std::vector<std::pair<double, double>>> computes(executable.devices.size());
+  for (const Event& e : trace.events) {
+    if (e.kind != Event::Kind::kStep) continue;
+    if (std::holds_alternative<exe::Kernel>(step_of(e).body) ||
+        std::holds_alternative<exe::Collective>(step_of(e).body))
+      computes[static_cast<size_t>(e.device)].emplace_back(e.begin, e.end);
+  }
+  std::map<std::tuple<int32_t, exe::TransferKind, int32_t>, Overlap> sums;
+  for (const Event& e : trace.events) {
+    const auto* issue =
+        e.kind == Event::Kind::kStep ? std::get_if<exe::Issue>(&step_of(e).body) : nullptr;
+    if (issue == nullptr) continue;
+    const auto& busy = computes[static_cast<size_t>(e.device)];
+    double hidden = 0;
+    for (auto at = std::partition_point(busy.begin(), busy.end(),
+                                        [&](const auto& i) { return i.second <= e.begin; });
+         at != busy.end() && at->first < e.end; ++at)
+      hidden += std::min(at->second, e.end) - std::max(at->first, e.begin);
+    Overlap& sum = sums[{e.device, issue->kind, issue->object}];
+    sum.kind = issue->kind;
+    sum.object = issue->object;
+    sum.device = e.device;
+    ++sum.transfers;
+    sum.hidden += hidden;
+    sum.exposed += e.end - e.begin - hidden;
+  }
+  std::vector<Overlap> all;
+  for (const auto& [key, sum] : sums) all.push_back(sum);
+  return all;
 }
 
 }  // namespace sluice::report

@@ -31,6 +31,17 @@ struct Trace {
   bool complete = true;       ///< Whether it has all events of the run.
 };
 
+/// Seconds of the transfers of a trace between a device and one stream or remote buffer, in one
+/// direction. A transfer is hidden while its device runs a kernel or a collective, else exposed.
+struct Overlap {
+  exe::TransferKind kind = exe::TransferKind::kStreamIn;
+  int32_t object = 0;  ///< Index into streams or remote buffers.
+  int32_t device = 0;
+  int64_t transfers = 0;  ///< Number of them in the trace.
+  double hidden = 0;
+  double exposed = 0;
+};
+
 /// Simulates a run of a program on devices that compute beside each other, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
 /// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. Ends
@@ -38,5 +49,8 @@ struct Trace {
 /// for equal parts, and -1 for others.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
                     const Rates& rates, const std::vector<int32_t>& parts, int64_t most);
+
+/// Returns how much of its transfers a planned trace hides, by device, kind and object.
+std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace);
 
 }  // namespace sluice::report

@@ -87,13 +87,41 @@ function belongs(arena, memory) {
   return arena.space === space || (space === "host" && arena.space === "pinned");
 }
 
+const VERSION = 1;
+
+/// Reads the text of a second report.json. Returns the prepared report, or the sentence that
+/// refuses it.
+function readSecond(text, first) {
+  let report;
+  try {
+    report = JSON.parse(text);
+  } catch {
+    return "The file must be a report.json, but it is not JSON.";
+  }
+  if (report === null || report.schema !== "sluice-report")
+    return "The file must be a report.json; it has no schema sluice-report.";
+  if (report.version !== VERSION)
+    return `The version of the report must be ${VERSION}, got ${report.version}; write the ` +
+      "report again.";
+  if (report.model !== first.model)
+    return `The report must be of ${first.model}, got ${report.model}.`;
+  try {
+    return prepare(report);
+  } catch {
+    return "The file must be a whole report.json; a part of it is missing.";
+  }
+}
+
 function prepare(report) {
   for (const f of report.functions) {
     f.stepRows = rowsOf(f.steps);
     f.bufferRows = rowsOf(f.buffers);
   }
   report.objectRows = rowsOf(report.objects);
-  for (const p of report.programs) p.events = rowsOf(p.trace.events);
+  for (const p of report.programs) {
+    p.events = rowsOf(p.trace.events);
+    p.accesses = rowsOf(p.remote.accesses);
+  }
   for (const m of report.measured) {
     m.events = rowsOf(m.trace.events);
     m.name = `${m.program} (measured, replica ${m.replica})`;
@@ -101,8 +129,4 @@ function prepare(report) {
   }
   report.programs.sort((a, b) => (b.name === "train") - (a.name === "train"));
   return report;
-}
-
-if (typeof module !== "undefined") {
-  module.exports = { prepare, timeline, liveBuffers, heldObjects };
 }

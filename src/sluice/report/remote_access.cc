@@ -1,0 +1,104 @@
+#include "sluice/report/remote_access.h"
+
+#include <map>
+#include <tuple>
+
+#include "sluice/exe/call_order.h"
+#include "sluice/exe/visit_step.h"
+
+namespace sluice::report {
+namespace {
+
+constexpr int64_t kMostVisits = 2'000'000;  // Steps of functions with remote accesses.
+
+// The innermost loop around a function's steps.
+struct Turn {
+  int64_t number = 0;
+  int64_t trips = 1;
+};
+
+class Follower {
+ public:
+  explicit Follower(const exe::Executable& e) : e_(e), reaches_(e.functions.size()) {
+    for (const int32_t f : exe::callees_first(e)) {
+      for (const exe::Step& step : steps(f)) {
+        bool reaches = is_remote(step);
+        exe::for_each_call(step, [&](const exe::Call& c) {
+          reaches = reaches || reaches_[static_cast<size_t>(c.function)];
+        });
+        if (reaches) reaches_[static_cast<size_t>(f)] = true;
+      }
+    }
+  }
+
+  RemoteAccesses run(const exe::Program& program) {
+    for (const exe::Start& start : program.starts) follow(start.function, {}, {});
+    return std::move(found_);
+  }
+
+ private:
+  const std::vector<exe::Step>& steps(int32_t function) const {
+    return e_.functions[static_cast<size_t>(function)].steps;
+  }
+
+  static bool is_remote(const exe::Step& step) {
+    const auto* issue = std::get_if<exe::Issue>(&step.body);
+    return issue != nullptr && (issue->kind == exe::TransferKind::kRemoteLoad ||
+                                issue->kind == exe::TransferKind::kRemoteStore);
+  }
+
+  void follow(int32_t function, const std::vector<int64_t>& params, const Turn& turn) {
+    if (!reaches_[static_cast<size_t>(function)]) return;
+    for (size_t s = 0; s < steps(function).size(); ++s) {
+      const exe::Step& step = steps(function)[s];
+      if (++visits_ > kMostVisits) found_.complete = false;
+      if (!found_.complete) return;
+      if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, turn);
+      if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
+        for (int64_t i = 0; i < loop->trips && found_.complete; ++i) {
+          if (!reaches_[static_cast<size_t>(loop->body.function)]) break;
+          enter(loop->body, params, i, loop->trips > 1 ? Turn{i, loop->trips} : turn);
+        }
+      } else {
+        exe::for_each_call(step, [&](const exe::Call& c) { enter(c, params, 0, turn); });
+      }
+    }
+  }
+
+  void enter(const exe::Call& call, const std::vector<int64_t>& params, int64_t iteration,
+             const Turn& turn) {
+    std::vector<int64_t> args;
+    for (const exe::IndexExpr& arg : call.index_args)
+      args.push_back(arg.evaluate({.params = params, .iteration = iteration}));
+    follow(call.function, args, turn);
+  }
+
+  void add(const exe::Issue& issue, int32_t function, size_t step,
+           const std::vector<int64_t>& params, const Turn& turn) {
+    const int64_t entry = issue.entry_from ? -1 : issue.entry.evaluate({.params = params});
+    const auto [at, is_new] =
+        rows_.try_emplace({issue.object, entry, function, step}, found_.rows.size());
+    if (is_new && found_.rows.size() == kMostAccesses) {
+      found_.complete = false;
+      return;
+    }
+    if (is_new)
+      found_.rows.push_back(
+          {issue.object, entry, function, static_cast<int32_t>(step), turn.number, turn.trips, 0});
+    ++found_.rows[at->second].count;
+  }
+
+  const exe::Executable& e_;
+  std::vector<bool> reaches_;  // By function: whether it or a callee accesses remote memory.
+  std::map<std::tuple<int32_t, int64_t, int32_t, size_t>, size_t> rows_;
+  int64_t visits_ = 0;
+  RemoteAccesses found_;
+};
+
+}  // namespace
+
+RemoteAccesses remote_accesses(const exe::Executable& executable, const exe::Program& program) {
+  return Follower(executable).run(program);
+}
+
+}  // namespace sluice::report

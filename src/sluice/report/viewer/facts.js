@@ -1,0 +1,181 @@
+// Computes facts of a report for its views.
+
+const VARIABLES = ["variables", "optimizer state", "accumulators"];
+
+/// Returns the memory of an arena's bytes: pinned memory belongs to the host.
+const tierOf = (arena) => arena.space === "pinned" ? "host" : arena.space;
+
+/// Returns the modules of a place: "fc.1.weight" has fc, 1 and weight. A range such as
+/// "fc.1 … fc.3" is one module, "1 … 3", of the modules that both ends have.
+function modulesOf(name) {
+  const ends = name.split(" … ").map((end) => end.split(/[./]/));
+  if (ends.length === 1) return ends[0];
+  const [first, last] = [ends[0], ends[ends.length - 1]];
+  let common = 0;
+  while (common < first.length - 1 && first[common] === last[common]) ++common;
+  return [...first.slice(0, common),
+    `${first.slice(common).join(".")} … ${last.slice(common).join(".")}`
+  ];
+}
+
+/// Returns the tree of variables, their optimizer state and accumulators. A node has a name, bytes
+/// by memory, and children. The bytes of a node are the sum of its children's.
+function moduleTree(report) {
+  const root = { name: report.model, bytes: {}, children: new Map() };
+  for (const o of report.objectRows) {
+    if (!VARIABLES.includes(o.kind)) continue;
+    const [name, ...rest] = o.place.split(", ");
+    const tier = tierOf(report.arenas[o.arena]);
+    const bytes = o.bytes * (tier === "device" ? 1 : report.replicas);
+    let node = root;
+    for (const part of [null, ...modulesOf(name), rest.join(", ") || o.kind]) {
+      if (part !== null) {
+        if (!node.children.has(part)) node.children.set(part, { name: part, bytes: {},
+          children: new Map() });
+        node = node.children.get(part);
+      }
+      node.bytes[tier] = (node.bytes[tier] || 0) + bytes;
+    }
+  }
+  return root;
+}
+
+/// Returns the entries of a remote buffer that a program accesses, in rows and columns. There is
+/// one column for each turn of the loop around the accesses, if entry and turn agree in all of
+/// them; else there is one column. A cell has the accesses of its entry.
+function remoteGrid(report, program, buffer) {
+  const rows = program.accesses.filter((a) => a.buffer === buffer);
+  const entries = report.remote_entries[buffer];
+  const trips = Math.max(1, ...rows.map((a) => a.trips));
+  const agrees = entries % trips === 0 && rows.every((a) => a.entry < 0 || (a.trips === trips && a
+    .entry % trips === a.turn));
+  const columns = agrees ? trips : 1;
+  const cells = Array.from({ length: entries }, () => []);
+  for (const a of rows)
+    if (a.entry >= 0) cells[a.entry].push(a);
+  return { columns, rows: entries / columns, cells, unknown: rows.filter((a) => a.entry < 0) };
+}
+
+/// Returns the bytes that a run of a program moves between the devices and other memories: `names`
+/// and `bytes[from][to]`.
+function byteMatrix(report, program) {
+  const names = report.devices.map((_, i) => `device ${i}`);
+  const index = (name) => names.includes(name) ? names.indexOf(name) : names.push(name) - 1;
+  const moves = program.messages.map((m) => [m.from, m.to, m.bytes]);
+  for (const t of program.transfers) {
+    let other = index("streams");
+    if (t.kind.startsWith("remote")) {
+      const object = report.objectRows.find((o) => o.name === report.remote_buffers[t.object]);
+      other = index(object ? `tier ${tierOf(report.arenas[object.arena])}` : "remote buffers");
+    }
+    moves.push(t.kind === "stream_in" || t.kind === "remote_load" ? [other, t.device, t.bytes] :
+      [t.device, other, t.bytes]);
+  }
+  const bytes = names.map(() => names.map(() => 0));
+  for (const [from, to, n] of moves) bytes[from][to] += n;
+  return { names, bytes };
+}
+
+/// Returns the mean seconds of each measured step by "function step": a worker runs its tasks of a
+/// step in one event, beside the other workers.
+function measuredSeconds(report) {
+  const sums = new Map();
+  for (const run of report.measured)
+    for (const e of run.events) {
+      if (e.kind !== "step" || e.queue !== 0) continue;
+      const key = `${e.function} ${e.step}`;
+      if (!sums.has(key)) sums.set(key, { time: 0, events: 0 });
+      const sum = sums.get(key);
+      sum.time += (e.end_ns - e.begin_ns) / 1e9;
+      ++sum.events;
+    }
+  return new Map([...sums].map(([key, s]) => [key, s.time / s.events]));
+}
+
+/// Returns the kernels with operations and bytes: their operations a byte, and operations a second
+/// in the forecast and in a run.
+function kernelsOf(report) {
+  const measured = measuredSeconds(report);
+  const kernels = [];
+  report.functions.forEach((f, function_) => f.stepRows.forEach((s, step) => {
+    if (s.kind !== "kernel" || s.flops <= 0 || s.bytes <= 0 || s.forecast_ns <= 0) return;
+    const seconds = measured.get(`${function_} ${step}`);
+    kernels.push({ ...s, place: f.place || f.name, device: f.device, intensity: s.flops / s.bytes,
+      forecast: s.flops / s.forecast_ns * 1e9, seconds: s.forecast_ns / 1e9,
+      measured: seconds > 0 ? s.flops / seconds : 0, measuredSeconds: seconds || 0 });
+  }));
+  return kernels.sort((a, b) => b.seconds - a.seconds);
+}
+
+/// Returns options that were given a value other than their default, as name, value and default.
+const changedOptions = (report) => Object.entries(report.options)
+  .filter(([name, value]) => report.defaults[name] !== value)
+  .map(([name, value]) => [name, value, report.defaults[name] || "depends on others"]);
+
+/// Returns the largest buffers and objects at the peak of a device's memory.
+function largestAtPeak(report, memory) {
+  const program = report.programs.find((p) => p.name === memory.peak_program);
+  const start = program && program.starts.find((s) => s.device === memory.device);
+  let live = [];
+  if (start) {
+    const points = timeline(report, start);
+    const peak = points.reduce((best, p) => p.live > best.live ? p : best, points[0]);
+    live = liveBuffers(report, peak);
+  }
+  return [...live, ...heldObjects(report, memory)].sort((a, b) => b.bytes - a.bytes);
+}
+
+/// Returns sentences about the largest causes of bytes and seconds, each with its number.
+function insights(report) {
+  const found = [];
+  const percent = (a, b) => `${(100 * a / b).toFixed(1)} %`;
+  for (const m of report.memories) {
+    if (m.planned_bytes === 0) continue;
+    if (m.budget_bytes >= 0 && m.planned_bytes > m.budget_bytes)
+      found.push(`${m.name}: ${grouped(m.planned_bytes - m.budget_bytes)} bytes exceed the budget.`);
+    const [largest] = largestAtPeak(report, m);
+    if (m.device >= 0 && largest)
+      found.push(`${m.name}: the largest buffer at the peak is ${largest.place || largest.name} ` +
+        `(${largest.kind}) with ${grouped(largest.bytes)} bytes, ` +
+        `${percent(largest.bytes, m.planned_bytes)} of all.`);
+    if (m.gap_bytes > m.planned_bytes / 100)
+      found.push(`${m.name}: padding and gaps take ${grouped(m.gap_bytes)} bytes, ` +
+        `${percent(m.gap_bytes, m.planned_bytes)} of all.`);
+  }
+  const p = report.programs[0];
+  if (p) {
+    const exposed = p.overlaps.reduce((s, o) => s + o.exposed_seconds, 0);
+    const hidden = p.overlaps.reduce((s, o) => s + o.hidden_seconds, 0);
+    if (exposed > 0)
+      found.push(`Program ${p.name}: ${timeText(exposed)} of transfers are exposed, ` +
+        `${percent(exposed, exposed + hidden)} of their time.`);
+    const waits = new Map();
+    for (const e of p.events)
+      if (e.kind === "wait") waits.set(e.device, (waits.get(e.device) || 0) + e.end_ns - e.begin_ns);
+    const [device, time] = [...waits].sort((a, b) => b[1] - a[1])[0] || [0, 0];
+    if (time > 0 && time / 1e9 > p.trace.seconds / 100)
+      found.push(`Program ${p.name}: device ${device} waits the longest, ${timeText(time / 1e9)} ` +
+        `(${percent(time / 1e9, p.trace.seconds)} of the planned trace).`);
+    const [name, seconds, all] = slowestOp(report, p);
+    if (seconds > 0) found.push(`Program ${p.name}: kernels of ${name} take the longest, ` +
+      `${timeText(seconds)} (${percent(seconds, all)} of all kernels in the planned trace).`);
+  }
+  for (const s of report.pipeline)
+    if (s.imbalance > 1.01)
+      found.push(`Stage ${s.slowest_stage} (${s.stages[s.slowest_stage].blocks}) is the slowest: ` +
+        `${s.imbalance.toFixed(2)} times the mean of all stages.`);
+  return found;
+}
+
+function slowestOp(report, program) {
+  const sums = new Map();
+  for (const e of program.events) {
+    if (e.kind !== "step") continue;
+    const step = report.functions[e.function].stepRows[e.step];
+    if (step.kind === "kernel") sums.set(step.name, (sums.get(step.name) || 0) + e.end_ns - e
+      .begin_ns);
+  }
+  const [name, time] = [...sums].sort((a, b) => b[1] - a[1])[0] || ["", 0];
+  return [name, time / 1e9, [...sums.values()].reduce((a, b) => a + b, 0) / 1e9];
+}
+

@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <set>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "sluice/exe/test_plans.h"
+#include "sluice/exe/words.h"
 
 namespace sluice::report {
 namespace {
@@ -14,14 +18,14 @@ namespace {
 using namespace exe::plans;
 
 // Every kernel takes two seconds, every entry of remote memory one second.
-Report report_of(const std::string& text, int64_t most_events = kMostEvents) {
+Report report_of(const std::string& text, int64_t most_events = kMostEvents, double copies = 1e30) {
   exe::Executable e = plan(text);
   for (exe::Function& f : e.functions) {
     for (exe::Step& step : f.steps) {
       if (auto* kernel = std::get_if<exe::Kernel>(&step.body)) kernel->flops = 2;
     }
   }
-  return make_report(e, {.threads = 1, .flops = 1, .copies = 1e30, .remote = 64}, most_events);
+  return make_report(e, {.threads = 1, .flops = 1, .copies = copies, .remote = 64}, most_events);
 }
 
 std::vector<std::string> plans() {
@@ -174,6 +178,45 @@ TEST(Report, AHundredThousandEventsAreWrittenInTime) {
   // One second on two free cores. Sanitizers and other tests beside this one take longer.
   EXPECT_LT(seconds.count(), 10);
   RecordProperty("milliseconds", static_cast<int>(1000 * seconds.count()));
+}
+
+// Number and bytes of steps, by their kind.
+using Sums = std::map<std::string, std::pair<int64_t, int64_t>>;
+
+// A trace has no steps without duration, so copies take time here.
+TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
+  std::set<std::string> seen;
+  for (const std::string& text : plans()) {
+    const Report r = report_of(text, kMostEvents, 64);
+    for (const ProgramReport& p : r.programs) {
+      Sums planned;
+      const auto add = [](Sums& sums, const std::string& kind, int64_t count, int64_t bytes) {
+        if (count == 0) return;
+        sums[kind].first += count;
+        sums[kind].second += bytes;
+      };
+      for (const Traffic& t : p.transfers)
+        add(planned, std::string(exe::word(t.kind)), t.transfers, t.bytes);
+      for (const Messages& m : p.messages) add(planned, "send", m.messages, m.bytes);
+      for (const CollectiveBytes& c : p.collectives) {
+        add(planned, "collective", c.collectives, 0);  // A step counts updated operands twice.
+      }
+      if (!p.trace.complete) continue;  // Its loop has more turns than a trace has events.
+      Sums traced;
+      for (const Event& e : p.trace.events) {
+        if (e.kind != Event::Kind::kStep) continue;
+        const StepReport& s =
+            r.functions[static_cast<size_t>(e.function)].steps[static_cast<size_t>(e.step)];
+        if (s.kind.rfind("stream_", 0) == 0 || s.kind.rfind("remote_", 0) == 0 ||
+            s.kind == "send" || s.kind == "collective")
+          add(traced, s.kind, 1, s.kind == "collective" ? 0 : s.bytes);
+      }
+      EXPECT_EQ(traced, planned) << p.name << text;
+      for (const auto& [kind, sums] : planned) seen.insert(kind);
+    }
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"collective", "remote_load", "remote_store", "send",
+                                         "stream_in", "stream_out"}));
 }
 
 TEST(Report, HtmlHasNoMarkupFromNames) {

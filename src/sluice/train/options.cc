@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "sluice/base/sys.h"
 #include "sluice/train/pipeline/schedule.h"
@@ -69,10 +70,8 @@ void read_word(const Word<T> (&words)[n], const json& j, T& value) {
 template <typename T>
 void read_integer(const json& j, T& value) {
   const bool fits =
-      j.is_number_integer() &&
-      (j.is_number_unsigned()
-           ? j.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<T>::max())
-           : std::is_signed_v<T> && j.get<int64_t>() >= std::numeric_limits<T>::min());
+      j.is_number_integer() && (j.is_number_unsigned() ? std::in_range<T>(j.get<uint64_t>())
+                                                       : std::in_range<T>(j.get<int64_t>()));
   if (!fits) {
     fail(ErrorKind::kBadFile, "must be an integer from {} to {}, got {}",
          std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), j.dump());

@@ -62,7 +62,9 @@ TEST(RingSlots, TakeTheValuesOfTheRamps) {
     for (const ValueIndex b : {0, 1, 2, 3, 4, 5, 6}) {
       const Tenant& x = l.storage.tenant(a);
       const Tenant& y = l.storage.tenant(b);
-      if (a != b && x.slot == y.slot) EXPECT_TRUE(x.end < y.begin || y.end < x.begin) << a << b;
+      if (a != b && x.slot == y.slot) {
+        EXPECT_TRUE(x.end < y.begin || y.end < x.begin) << a << b;
+      }
     }
   }
 }

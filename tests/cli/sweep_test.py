@@ -87,6 +87,8 @@ class Sweep(FolderTest):
         none = self.expect_code(4, "plan", "mnist", "--offload", "none", "--sweep", "memory=1K;2K")
         self.assertIn("its budget is 2048", none.stdout)
         self.expect_code(2, "plan", "mnist", "--sweep", "micro-batch=0;-1")
+        self.expect_code(4, "plan", "mnist", "--offload", "none", "--memory", "1K", "--sweep",
+                         "micro-batch=0;8", "--sort", "micro-batch")
 
     def test_bad_input(self):
         for part, *flags in (

@@ -280,6 +280,14 @@ class Commands(unittest.TestCase):
     def test_doctor(self, command):
         self.assertTrue(self.sluice(command).stdout.endswith("healthy\n"))
 
+    @runs("sluice doctor --measure FILE")
+    def test_a_machine(self, command):
+        path = self.folder / "machine.json"
+        self.assertIn(f"written                 {path}\n",
+                      self.sluice(command.replace("FILE", str(path))).stdout)
+        self.assertIn(f"caches by {path}",
+                      self.sluice("sluice plan mnist", "--machine", path, "--transfers").stdout)
+
     @runs("sluice plan", "sluice plan mnist", "sluice plan --full", "sluice plan mnist --full",
           "sluice plan --check FILE")
     def test_plans(self, plan, plan_mnist, full, full_mnist, check):

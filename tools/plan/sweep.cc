@@ -247,7 +247,9 @@ int run_sweep(const CLI::App& command, const ToolOptions& o, const std::vector<s
   o.output.json ? print_json(sweeps, rows) : print_table(sweeps, rows);
   const bool planned =
       std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.figures; });
-  return planned ? 0 : rows[0].exit_code;
+  int code = 0;  // That of kDoesNotFit is above that of kUsage.
+  for (const Row& row : rows) code = std::max(code, row.exit_code);
+  return planned ? 0 : code;
 }
 
 }  // namespace sluice::tool

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sluice/base/error.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/report/forecast/forecast.h"

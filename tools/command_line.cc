@@ -85,7 +85,7 @@ void add_plan(Flags flags, ToolOptions& o) {
       .text("--print-after", "PASS", o.session.print_after,
             "Print the program after this pass to stderr, or after all");
   flags.group(kOutputGroup)
-      .repeated("--sweep", "FLAG=VALUES",
+      .repeated("--sweep", "VALUES",
                 "Print a row for each combination of values: --sweep 'micro-batch=8;16'",
                 o.plan.sweeps);
   flags.group(kOutputGroup, Common::kNo)
@@ -251,10 +251,10 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
 
 // Checks the options of the command, which has a model, and completes them.
 void complete(CLI::App& command, bool predicts, ToolOptions& o) {
-  if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
   o.trains = !predicts;
   set_defaults(command, o);
   check_needs(command, o);
+  if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
   predicts ? use_inputs(command, o) : use_dataset(command, o);
   choose_devices(o, command.count("--replicas") > 0);
 }

@@ -67,6 +67,9 @@ class Machine(FolderTest):
                  for r in rates]
         self.assertIn("stage 1 (fc.1 … fc.3)", plans[0])
         self.assertIn("stage 1 (fc.2 … fc.3)", plans[1])
+        # A model's own strategy has stages too.
+        text = self.expect_code(0, "plan", "mnist-cnn", "--machine", self.write(flops=2e9)).stdout
+        self.assertIn("rates: 2 GF/s", text)
         # Bits do not change with the plan.
         train = ["train", *flags, "--synthetic", "--steps", 10, "--digest"]
         digests = {self.record(*train, "--machine", self.write(**r))["digest"] for r in rates}

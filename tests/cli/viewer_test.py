@@ -46,7 +46,7 @@ def contrast(a, b):
     return (light + 0.05) / (dark + 0.05)
 
 
-@unittest.skipIf(CHROMIUM is None, "needs Chromium")
+@unittest.skipIf(CHROMIUM is None, "requires Chromium (apt install chromium)")
 class Viewer(CliTest):
     @classmethod
     def setUpClass(cls):
@@ -375,7 +375,7 @@ class Viewer(CliTest):
             self.assertEqual(png[:4], b"\x89PNG", name)
             self.assertGreater(len(png), 10_000, name)
 
-    @unittest.skipIf(FIREFOX is None, "needs Firefox")
+    @unittest.skipIf(FIREFOX is None, "requires Firefox (apt install firefox-esr)")
     def test_firefox_draws_every_view(self):
         """A page that has drawn all views without an error turns green."""
         script = f"""{TOOLS}

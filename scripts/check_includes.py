@@ -59,7 +59,7 @@ VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "src/sluice/train/options.cc",
                        "src/sluice/report/compare.cc", "src/sluice/report/report_json.cc",
-                       "src/sluice/report/forecast/rates.cc",
+                       "src/sluice/report/forecast/rates.cc", "src/sluice/session/profile.cc",
                        "tools/json_record.cc", "bench/table.cc"]),
     (r"CLI/.*|CLI11\.hpp", ["tools/flags/flags.h"]),
     (r"zlib\.h", ["src/sluice/data/files/inflate.cc", "src/sluice/data/*test*"]),

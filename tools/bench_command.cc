@@ -9,6 +9,7 @@
 #include "sluice/data/loader.h"
 #include "sluice/exe/executable.h"
 #include "sluice/models/model.h"
+#include "sluice/session/measured.h"
 #include "sluice/train/step_arrays.h"
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
@@ -21,13 +22,15 @@ namespace sluice::tool {
 namespace {
 
 // Runs of both programs on arrays of ones.
-int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session) {
+int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session,
+                  bool has_report) {
   const int64_t samples = checked_mul(samples_of_step(o), o.step.device_iterations);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(std::min(o.train.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
   const auto test = train::evaluate_throughput(
       session, checked_mul(o.model.sizes.eval_batch, o.train.replicas), runs, "eval");
+  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
   if (o.output.json) {
     JsonRecord record;
     record.add("model", o.model.name);
@@ -52,8 +55,8 @@ int run_bench(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
-  write_profile(o, programs, session.executable());
-  if (o.model.synthetic) return run_synthetic(o, programs, session);
+  const bool has_report = write_profile(o, programs, session);
+  if (o.model.synthetic) return run_synthetic(o, programs, session, has_report);
   const int64_t repeat = o.step.device_iterations;
   const int64_t samples = samples_of_step(o);
   const int64_t of_run = checked_mul(samples, repeat);
@@ -66,6 +69,7 @@ int run_bench(const ToolOptions& o) {
       session.bind(arrays.inputs(programs.training), arrays.outputs(programs.training), "train");
   const int64_t steps = (o.train.steps.value_or(500) + repeat - 1) / repeat * repeat;
   bench::StepTimes times = bench::time_steps(session, binding, steps / repeat);
+  if (has_report) write_measured(o, programs, session, measured_run(session, "train"));
   for (double* of_step : {&times.median_seconds, &times.least_seconds, &times.flops, &times.bytes})
     *of_step /= static_cast<double>(repeat);
   const double micros = times.median_seconds * 1e6;

@@ -208,7 +208,7 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_compiler(flags, o);
     if (command == train || command == eval || command == predict) add_run(flags, o);
     if (command == train || command == eval) add_digest(flags, o);
-    if (command != predict) add_profile(flags, kOutputGroup, o);
+    add_profile(flags, kOutputGroup, o);
   }
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
@@ -275,7 +275,7 @@ int run_command(const CommandLine& line, ToolOptions& o) {
   if (*line.plan) check_form(*line.plan, o);
   if (*line.train) return run_with_profile(*line.train, o, run_train);
   if (*line.eval) return run_with_profile(*line.eval, o, run_eval);
-  if (*line.predict) return run_predict(o);
+  if (*line.predict) return run_with_profile(*line.predict, o, run_predict);
   if (*line.plan) return run_with_profile(*line.plan, o, run_plan);
   if (*line.bench) return run_with_profile(*line.bench, o, run_bench);
   fmt::print("{}", line.app.help());

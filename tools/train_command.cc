@@ -10,6 +10,7 @@
 #include "sluice/models/model.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
+#include "sluice/session/measured.h"
 #include "sluice/train/fit.h"
 #include "tools/call_results.h"
 #include "tools/data/predictions.h"
@@ -249,7 +250,7 @@ int run_train(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
-  const bool has_report = write_profile(o, programs, session.executable());
+  const bool has_report = write_profile(o, programs, session);
   check_saves(o);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
@@ -276,7 +277,7 @@ int run_eval(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
-  const bool has_report = write_profile(o, programs, session.executable());
+  const bool has_report = write_profile(o, programs, session);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   const TestResult result = test(model, o.model.sizes.loss, tests, shown(o));
   if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));

@@ -16,6 +16,7 @@ import time
 import unittest
 
 from cli_case import PROGRAM, CliTest
+from report_reader import Report
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
 # Open MPI must accept root, more processes than cores, and systems where a process may not read
@@ -115,6 +116,40 @@ class Mpi(CliTest):
                         for key in ("digest", "loss", "accuracy", "planned_bytes"):
                             self.assertEqual(record[key], plain[key])
             self.assertEqual(os.listdir(folder), [])
+
+    def test_a_report_has_what_all_processes_did(self):
+        stages = ["--strategy", "pipelined", "--stages", 2, "--map", "devices"]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, flags in (("replicas", ["--replicas", 2]), ("stages", stages)):
+                with self.subTest(flags=flags):
+                    result = self.finish(mpi(2, "bench", "mnist-cnn", "--micro-batch", 40,
+                                             "--accumulate", 8, "--device-iterations", 1,
+                                             "--steps", 2, "--threads", 1, *flags,
+                                             f"--profile={folder}/{name}"))
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    report = Report(f"{folder}/{name}/training/report.json")
+                    report.check()  # The run moved the planned bytes.
+                    measured = report.data["measured"]
+                    self.assertEqual([m["replica"] for m in measured],
+                                     list(range(report.data["replicas"])))
+                    self.assertEqual({e["device"] for m in measured
+                                      for e in m["trace"]["events"]},
+                                     set(range(len(report.data["devices"]))))
+                    self.expect_messages_after_they_are_sent(report, measured[0])
+
+    def expect_messages_after_they_are_sent(self, report, run):
+        """The clocks of two processes differ by less than 20 ms."""
+        sent, received = {}, {}
+        for e in run["trace"]["events"]:
+            step = report.functions[e["function"]]["steps"][e["step"]]
+            if e["kind"] == "step" and step["kind"] in ("send", "receive"):
+                (sent if step["kind"] == "send" else received).setdefault(
+                    step["name"], []).append(e)
+        self.assertEqual({k: len(v) for k, v in sent.items()},
+                         {k: len(v) for k, v in received.items()})
+        for name, events in sent.items():
+            for before, after in zip(events, received[name]):
+                self.assertLess(before["begin_ns"], after["end_ns"] + 20e6, name)
 
     def test_one_process_writes_the_predictions_of_all(self):
         with tempfile.TemporaryDirectory() as folder:

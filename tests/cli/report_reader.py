@@ -8,7 +8,8 @@ TOP = {
     "schema": str, "version": int, "model": str, "options": dict, "machine": str, "refusal": str,
     "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
     "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
-    "suggestions": list, "measured": list, "defaults": dict, "rates": dict, "remote_entries": list
+    "suggestions": list, "measured": list, "defaults": dict, "rates": dict, "remote_entries": list,
+    "event_bytes": int, "parts": list
 }
 RATES = {"threads", "flops_per_second", "copy_bytes_per_second", "remote_bytes_per_second"}
 KINDS = {
@@ -20,7 +21,7 @@ STEPS = {
     "kernel", "call", "loop", "branch", "stream_in", "stream_out", "remote_load", "remote_store",
     "wait", "send", "receive", "collective"
 }
-EVENT = ("kind", "device", "queue", "worker", "function", "step", "begin_ns", "end_ns")
+EVENT = ("kind", "device", "queue", "worker", "function", "step", "part", "begin_ns", "end_ns")
 TRANSFERS = {"stream_in", "stream_out", "remote_load", "remote_store"}
 
 
@@ -45,7 +46,10 @@ class Report:
             f["buffers"] = rows(f["buffers"], "name", "place", "kind", "offset", "bytes", "begin",
                                 "end")
             f["steps"] = rows(f["steps"], "kind", "name", "where", "live_bytes", "flops", "bytes",
-                              "queue", "calls", "trips", "forecast_ns")
+                              "queue", "calls", "trips", "forecast_ns", "parts")
+            for s in f["steps"]:
+                assert all(0 <= part < len(self.data["parts"]) for part in s["parts"]), s
+                assert len(s["parts"]) in (0, 1, s["trips"]), s
             assert {s["kind"] for s in f["steps"]} <= STEPS
             assert {b["kind"] for b in f["buffers"]} <= KINDS
         for p in self.data["programs"]:
@@ -54,6 +58,7 @@ class Report:
                                            "step", "turn", "trips", "count")
         for m in self.data["measured"]:
             m["trace"]["events"] = rows(m["trace"]["events"], *EVENT)
+            m["moves"] = rows(m["moves"], "function", "step", "runs")
         assert all(self.data["rates"][key] > 0 for key in RATES)
         assert len(self.data["remote_entries"]) == len(self.data["remote_buffers"])
         assert set(self.data["defaults"]) <= set(self.data["options"])
@@ -128,6 +133,41 @@ class Report:
             self.program(m["program"])
             assert m["trace"]["complete"] == (m["lost"] == 0), m["lost"]
             self.check_trace(m)
+            assert self.data["event_bytes"] > 0
+            if not self.branches:
+                assert self.planned_moves(m["program"]) == self.measured_moves(m)
+
+    def planned_moves(self, name):
+        """Counts and bytes of a run by kind, object, device and queue; messages by receivers."""
+        p, found = self.program(name), {}
+        for t in p["transfers"]:
+            names = self.data["streams" if t["kind"].startswith("stream") else "remote_buffers"]
+            key = t["kind"], names[t["object"]], t["device"], t["queue"]
+            found[key] = t["transfers"], t["bytes"]
+        for m in p["messages"]:
+            found["send", m["from"]] = found["receive", m["to"]] = (0, 0)
+        for m in p["messages"]:
+            for key in (("send", m["from"]), ("receive", m["to"])):
+                found[key] = found[key][0] + m["messages"], found[key][1] + m["bytes"]
+        for c in p["collectives"]:
+            key = "collective", c["op"], c["device"]
+            old = found.get(key, (0, 0))
+            found[key] = old[0] + c["collectives"], old[1] + c["bytes"]
+        return found
+
+    def measured_moves(self, run):
+        found = {}
+        for m in run["moves"]:
+            f = self.functions[m["function"]]
+            step = f["steps"][m["step"]]
+            key = {
+                "collective": ("collective", step["name"], f["device"]),
+                "send": ("send", f["device"]),
+                "receive": ("receive", f["device"])
+            }.get(step["kind"], (step["kind"], step["name"], f["device"], step["queue"]))
+            old = found.get(key, (0, 0))
+            found[key] = old[0] + m["runs"], old[1] + m["runs"] * step["bytes"]
+        return found
 
     def check_traffic(self, program):
         found = {}
@@ -143,8 +183,7 @@ class Report:
         for kind, entry in (("send", "messages"), ("collective", "collectives")):
             here = [v for k, v in found.items() if k[0] == kind]
             assert sum(v[0] for v in here) == sum(m[entry] for m in program[entry]), entry
-            if kind == "send":
-                assert sum(v[1] for v in here) == sum(m["bytes"] for m in program[entry])
+            assert sum(v[1] for v in here) == sum(m["bytes"] for m in program[entry])
 
     def check_accesses(self, program):
         counts = {}
@@ -200,8 +239,10 @@ class Report:
         for e in trace["events"]:
             assert e["begin_ns"] <= e["end_ns"], e
             if e["kind"] == "part":
-                assert self.functions[e["function"]]["part"], e
+                part = self.data["parts"][e["part"]]
+                assert self.functions[e["function"]]["part"] in ("", part), e
                 continue
+            assert e["part"] == -1, e
             key = e["device"], e["queue"], e["worker"]
             assert ends.get(key, 0) <= e["begin_ns"], e  # A queue does one thing at a time.
             ends[key] = e["end_ns"]

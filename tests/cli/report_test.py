@@ -4,6 +4,7 @@
 import json
 import re
 import resource
+import statistics
 import subprocess
 import tempfile
 import unittest
@@ -70,6 +71,18 @@ class Reports(ReportCase):
                     self.assertEqual(plan["predicted_seconds"] > 0, train["seconds"] > 0)
                     self.assertGreater(train["flops"], 0)
 
+    def test_runs_move_the_planned_bytes(self):
+        for name, model in MODELS.items():
+            for strategy in STRATEGIES:
+                with self.subTest(model=name, strategy=strategy):
+                    flags = [*model, *STEP, "--strategy", *strategy, "--steps", 2]
+                    report, _ = self.report("bench", *flags)
+                    report.check()
+                    self.assertEqual([m["replica"] for m in report.data["measured"]],
+                                     list(range(report.data["replicas"])))
+                    planned = report.planned_moves("train")
+                    self.assertGreater(sum(count for count, _ in planned.values()), 0)
+
     def test_a_run_does_what_its_report_says(self):
         for strategy in STRATEGIES:
             with self.subTest(strategy=strategy):
@@ -107,16 +120,34 @@ class Reports(ReportCase):
         parts = {}
         for e in trace["events"]:
             if e["kind"] == "part":
-                parts.setdefault(report.functions[e["function"]]["part"], []).append(e)
-        # The last stage has no calls: its ops are inlined.
-        self.assertEqual(set(parts), {f"B{b} {way}" for b in range(1, 4) for way in ("fwd", "bwd")})
+                parts.setdefault(report.data["parts"][e["part"]], []).append(e)
+        self.assertEqual(set(parts), {f"B{b} {way}" for b in range(1, 5) for way in ("fwd", "bwd")})
         for part, events in parts.items():
             self.assertEqual([e["step"] for e in events], list(range(8)), part)
         # A micro-batch goes forward through the stages, and backward.
         for i in range(8):
-            way = [f"B{b} fwd" for b in (1, 2, 3)] + [f"B{b} bwd" for b in (3, 2, 1)]
+            way = [f"B{b} fwd" for b in (1, 2, 3, 4)] + [f"B{b} bwd" for b in (4, 3, 2, 1)]
             for before, after in zip(way, way[1:]):
                 self.assertLessEqual(parts[before][i]["end_ns"], parts[after][i]["begin_ns"] + 1)
+
+    def test_a_step_of_a_pipeline_takes_as_long_as_its_slowest_stage(self):
+        report, _ = self.report("plan", *FOUR, "--accumulate", 32)
+        pipeline, = report.data["pipeline"]
+        trace = report.program("train")["trace"]
+        self.assertTrue(trace["complete"])
+        work = {}
+        for e in trace["events"]:
+            if e["kind"] == "step" and e["queue"] == 0:
+                work[e["device"]] = work.get(e["device"], 0) + e["end_ns"] - e["begin_ns"]
+        slowest = max(work, key=work.get)
+        self.assertEqual(slowest, pipeline["stages"][pipeline["slowest_stage"]]["device"])
+        for device in work:
+            begins = [e["begin_ns"] for e in trace["events"]
+                      if (e["kind"], e["device"]) == ("part", device) and
+                      report.data["parts"][e["part"]].endswith(" fwd")]
+            self.assertEqual(len(begins), 32)
+            period = statistics.median(b - a for a, b in zip(begins, begins[1:]))
+            self.assertAlmostEqual(period, work[slowest] / 32, delta=period / 10)
 
     def test_devices_of_a_pipeline_compute_beside_each_other(self):
         flags = ["mnist-cnn", "--micro-batch", 40, "--accumulate", 8, "--device-iterations", 1]
@@ -261,6 +292,26 @@ class Reports(ReportCase):
                           f"--profile={self.folder.parent}/none/profile")
         self.expect_error(2, "usage", "--profile cannot be combined with --sweep", "plan", "mnist",
                           f"--profile={self.folder}", "--sweep", "replicas=1;2")
+
+    def test_a_disk_without_space_is_one_warning(self):
+        # The report is written before the run and after it.
+        run = ["train", "mlp", "--width", 32, "--synthetic", "--steps", 2]
+        for failpoint in ("pwrite@1", "fdatasync@2", "fdatasync@3", "pwrite@4", "fdatasync@6"):
+            with self.subTest(failpoint=failpoint):
+                result = self.expect_code(0, *run, f"--profile={self.folder}",
+                                          env={"SLUICE_FAILPOINT": f"{failpoint}=ENOSPC"})
+                self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
+                self.assertIn("No space left on device; the report is not complete", result.stderr)
+                self.assertIn("2 steps, loss", result.stdout)
+        # A file system of its own, where the system allows one.
+        script = f"mount -t tmpfs -o size=32k tmpfs {self.folder} && exec \"$@\""
+        command = ["unshare", "-rm", "sh", "-c", script, "sh", PROGRAM, *map(str, run),
+                   f"--profile={self.folder}"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        if "unshare" not in result.stderr and "mount" not in result.stderr:
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
+            self.assertIn("No space left on device", result.stderr)
 
     def test_a_full_disk_is_one_warning(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

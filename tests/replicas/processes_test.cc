@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "replicas_util.h"
+#include "sluice/runtime/events.h"
+#include "sluice/session/measured.h"
 
 namespace sluice::test {
 namespace {
@@ -60,6 +62,41 @@ TEST(Processes, MustShareReplicasEvenly) {
                          Session(Sum(4).ir, {.device = cpu_device(), .group = group});
                        }),
              ErrorKind::kUsage, "3 processes cannot share 4 replicas evenly");
+}
+
+TEST(Processes, CompareTheirClocks) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  for_each_process(3, [](const Group& group) {
+    runtime::Agreement agreement(group);
+    const int64_t ahead = (group->rank() - 1) * kSecond;
+    const std::vector<int64_t> differences =
+        clock_differences(agreement, [&] { return runtime::EventRing::now() + ahead; });
+    ASSERT_EQ(differences.size(), 3u);
+    EXPECT_EQ(differences[0], 0);
+    for (int64_t p = 1; p < 3; ++p)
+      EXPECT_NEAR(static_cast<double>(differences[static_cast<size_t>(p)]),
+                  static_cast<double>(p * kSecond), 0.3 * kSecond);
+  });
+}
+
+TEST(Processes, SeeTheMeasuredRunOfAll) {
+  const Sum sum(4);
+  for_each_process(2, [&](const Group& group) {
+    Session session(sum.ir, {.device = cpu_device({.threads = 1}), .group = group, .events = 50});
+    session.run({{sum.in, HostTensor(f32_spec({4, 100}))}});
+    const std::vector<report::MeasuredRun> runs = measured_run(session, "main");
+    ASSERT_EQ(runs.size(), 4u);
+    for (size_t r = 0; r < runs.size(); ++r) {
+      EXPECT_EQ(runs[r].replica, static_cast<int>(r));
+      EXPECT_EQ(runs[r].program, "main");
+      EXPECT_EQ(runs[r].lost, 0);
+      EXPECT_EQ(runs[r].moves.size(), 3u);  // Load, reduce and store.
+      for (const report::StepRuns& m : runs[r].moves) EXPECT_EQ(m.runs, 1);
+      EXPECT_GT(runs[r].trace.events.size(), 3u);
+      for (const report::Event& e : runs[r].trace.events) EXPECT_GE(e.begin, 0);
+    }
+    EXPECT_EQ(measured_here(session, "main").size(), 2u);
+  });
 }
 
 TEST(Processes, WithDifferentPlansRefuseToStart) {

@@ -81,7 +81,8 @@ _sluice() {
       --torch-weights --to --replicas --test-batch --test-iterations --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --stages --schedule --devices --device-ids --map --io-mode
-      --io-queues --disable --verify --json --quiet --log-level --help --help-all" ;;
+      --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir --help
+      --help-all" ;;
     plan) options="--layers --width --dropout --dataset --loss --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
       --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule

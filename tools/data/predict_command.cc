@@ -9,11 +9,13 @@
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/session/measured.h"
 #include "sluice/train/fit.h"
 #include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/profile.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -148,6 +150,7 @@ int run_predict(const ToolOptions& o) {
   log_offload(o, programs);
   train::InferenceModel model = open_inference(programs, o);
   Session& session = model.session();
+  const bool has_report = write_profile(o, programs, session);
   load(model, o);
   const HostTensor& inputs = o.model.user_data->test.images;
   Digest digest;
@@ -161,6 +164,7 @@ int run_predict(const ToolOptions& o) {
   data::Element results =
       train::predict(model, data::from_tensors({{"input", inputs}}),
                      o.output.speaks() ? train::Show::kProgress : train::Show::kNo);
+  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
   std::vector<NamedArray> predictions;
   for (size_t i = 0; i < results.arrays.size(); ++i)
     predictions.push_back({results.names[i], std::move(results.arrays[i])});

@@ -6,6 +6,7 @@
 
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
+#include "sluice/train/pipeline/pipeline_report.h"
 #include "sluice/train/pipeline/schedule_table.h"
 
 namespace sluice::tool {
@@ -56,20 +57,6 @@ std::string slots_text(int64_t first, int64_t last) {
 }
 
 }  // namespace
-
-size_t slowest_stage(const PipelinePlan& plan) {
-  const auto found = std::max_element(
-      plan.stages.begin(), plan.stages.end(),
-      [](const StagePlan& a, const StagePlan& b) { return seconds_of(a) < seconds_of(b); });
-  return static_cast<size_t>(found - plan.stages.begin());
-}
-
-double imbalance(const PipelinePlan& plan) {
-  double sum = 0;
-  for (const StagePlan& s : plan.stages) sum += seconds_of(s);
-  const double mean = sum / static_cast<double>(plan.stages.size());
-  return mean > 0 ? seconds_of(plan.stages[slowest_stage(plan)]) / mean : 1;
-}
 
 std::vector<std::string> pipeline_lines(const train::Training& training,
                                         const exe::Executable& executable) {

@@ -9,10 +9,6 @@
 
 namespace sluice::tool {
 
-/// The stage that takes the longest for a micro-batch, and its time as a multiple of the mean.
-size_t slowest_stage(const train::PipelinePlan& plan);
-double imbalance(const train::PipelinePlan& plan);
-
 /// Formats the stages of a training program as a line for the pipeline and at most two for each
 /// device: its stages with their forecast times and activations, and the bytes that it sends to
 /// others for each micro-batch and each update.

@@ -16,6 +16,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
+#include "sluice/session/profile.h"
 #include "tools/call_results.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
@@ -238,7 +239,7 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
 void print_refused(const ToolOptions& o, const MachineRates& machine) {
   const ToolOptions unlimited = without_budgets(o);
   Plan plan(unlimited, machine.rates);
-  set_budgets(o, plan.compiled.executable);
+  set_budgets(o.session, plan.compiled.executable);
   plan.report = report_of(plan.compiled, o);
   print_plan(plan, unlimited, machine.text, true);
 }

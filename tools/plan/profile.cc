@@ -2,50 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <map>
-#include <span>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
-#include "sluice/runtime/events.h"
+#include "sluice/session/profile.h"
+#include "sluice/train/pipeline/pipeline_report.h"
 #include "tools/machine/rates.h"
-#include "tools/plan/pipeline_text.h"
 
 namespace sluice::tool {
 namespace {
-
-// Events of a run that each worker and io queue keeps.
-constexpr int64_t kEvents = 20'000;
-
-report::Pipeline pipeline_of(const train::Training& training) {
-  const train::PipelinePlan& plan = *training.pipeline;
-  report::Pipeline p{.schedule = std::string(to_string(plan.schedule)),
-                     .micro_batches = training.accumulate,
-                     .period = plan.order.period,
-                     .slots = plan.order.slots(training.accumulate),
-                     .ramp_slots = plan.order.ramp() * plan.order.period,
-                     .seconds = plan.times.total,
-                     .bubble = plan.times.bubble,
-                     .imbalance = imbalance(plan),
-                     .slowest = static_cast<int32_t>(slowest_stage(plan))};
-  for (const train::StagePlan& s : plan.stages)
-    p.stages.push_back({.blocks = fmt::format("{}", fmt::join(s.blocks, "+")),
-                        .device = s.device,
-                        .forward_seconds = s.times.forward,
-                        .backward_seconds = s.times.backward,
-                        .message_seconds = s.times.message,
-                        .in_flight = s.in_flight,
-                        .activation_bytes = s.activation_bytes,
-                        .parameters = s.parameters});
-  for (const train::PipelineTask& t : plan.order.tasks)
-    p.tasks.push_back({t.stage, t.backward, t.slot});
-  return p;
-}
 
 // Returns the default that the help of an option names, or nothing if it depends on others.
 std::string default_of(const CLI::Option& option) {
@@ -69,34 +37,12 @@ std::vector<report::ChosenOption> given_options(const CLI::App& command) {
   return given;
 }
 
-// Finds the place of a step in its executable.
-class StepIndex {
- public:
-  explicit StepIndex(const exe::Executable& executable) {
-    for (size_t f = 0; f < executable.functions.size(); ++f) {
-      const std::vector<exe::Step>& steps = executable.functions[f].steps;
-      if (!steps.empty()) first_[steps.data()] = static_cast<int32_t>(f);
-    }
-  }
-  // Returns the function and the number of the step.
-  std::pair<int32_t, int32_t> place(const exe::Step& step) const {
-    const auto at = std::prev(first_.upper_bound(&step));
-    return {at->second, static_cast<int32_t>(&step - at->first)};
-  }
-
- private:
-  std::map<const exe::Step*, int32_t> first_;  // Function of each first step.
-};
-
-void write(const ToolOptions& o, const char* name, const std::string& text) {
-  sys::replace_file(o.profile.folder + "/" + name, std::as_bytes(std::span(text)));
-}
-
 // Facts of a report that its plan does not have.
 struct Facts {
   std::vector<report::Suggestion> suggestions;
   std::string refusal;
   std::vector<report::MeasuredRun> measured;
+  int64_t event_bytes = 0;
 };
 
 bool write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
@@ -108,14 +54,14 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
   report.options = o.profile.given;
   report.machine = machine.text;
   report.refusal = std::move(facts.refusal);
-  if (programs.training.pipeline) report.pipeline.push_back(pipeline_of(programs.training));
+  if (programs.training.pipeline)
+    report.pipeline.push_back(train::pipeline_report(programs.training));
   report.suggestions = std::move(facts.suggestions);
   const bool first = facts.measured.empty();
   report.measured = std::move(facts.measured);
+  report.event_bytes = facts.event_bytes;
   try {
-    write(o, "report.json", report::to_json(report));
-    write(o, "report.html", report::to_html(report));
-    write(o, "trace.json", report::to_chrome_trace(report));
+    sluice::write_report(o.profile.folder, report);
     if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
     return true;
   } catch (const Error& e) {
@@ -130,7 +76,7 @@ void write_refused(const ToolOptions& o, const Error& refusal) {
   unlimited.output.log_level = LogLevel::kError;
   const Programs programs = build_programs(unlimited);
   Compiled compiled = compile_programs(programs, unlimited);
-  set_budgets(o, compiled.executable);
+  set_budgets(o.session, compiled.executable);
   write_report(o, programs, compiled.executable, {.refusal = refusal.what()});
 }
 
@@ -138,24 +84,28 @@ void write_refused(const ToolOptions& o, const Error& refusal) {
 
 void add_profile(Flags flags, const std::string& group, ToolOptions& o) {
   flags.group(group, Common::kNo)
-      .optional_text("--profile", "./profile", o.profile.folder,
-                     "Write report.html, report.json and trace.json to DIR/training, or "
-                     "DIR/inference for eval; --profile=DIR (default of DIR: ./profile)");
+      .optional_text(
+          "--profile", "./profile", o.profile.folder,
+          "Write report.html, report.json and trace.json to DIR/training, or "
+          "DIR/inference for eval and predict; --profile=DIR (default of DIR: ./profile)");
   flags.text("--profile-dir", "DIR", o.profile.folder, "Write them as --profile=DIR does");
 }
 
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&)) {
   require(command.count("--profile") + command.count("--profile-dir") < 2,
           "--profile-dir: cannot be combined with --profile; --profile=DIR names the folder");
+  const std::string name = command.get_name();
+  const bool opens_session = name != "plan";
+  const bool given = !o.profile.folder.empty();
+  if (given ? o.speaks() : opens_session)
+    o.profile.folder = profile_folder(given ? std::optional(o.profile.folder) : std::nullopt);
   if (o.profile.folder.empty()) return run(o);
   o.profile.given = given_options(command);
-  if (o.speaks()) sys::make_folder(o.profile.folder);
-  o.profile.folder += command.get_name() == "eval" ? "/inference" : "/training";
-  if (command.get_name() == "train" || command.get_name() == "eval") o.session.events = kEvents;
-  if (o.speaks()) {
-    sys::make_folder(o.profile.folder);
-    sys::check_replaceable(o.profile.folder + "/report.json");
-  }
+  o.session.profile = "";  // This command writes the report, with what the session does not know.
+  if (opens_session) o.session.events = kReportEvents;
+  if (o.speaks())
+    o.profile.folder = make_report_folder(
+        o.profile.folder, name == "eval" || name == "predict" ? "inference" : "training");
   try {
     return run(o);
   } catch (const Error& e) {
@@ -169,53 +119,20 @@ bool write_profile(const ToolOptions& o, const Programs& programs,
   return write_report(o, programs, executable, {.suggestions = std::move(suggestions)});
 }
 
-std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program) {
-  const StepIndex steps(session.executable());
-  int64_t begin = std::numeric_limits<int64_t>::max();
-  for (const runtime::Lane& lane : session.lanes()) {
-    for (const runtime::Event& e : lane.ring.events()) begin = std::min(begin, e.begin);
-  }
-  std::map<int, report::MeasuredRun> runs;
-  for (const runtime::Lane& lane : session.lanes()) {
-    report::MeasuredRun& run = runs[lane.replica];
-    run.program = program;
-    run.replica = lane.replica;
-    run.lost += lane.ring.lost();
-    run.trace.complete = run.lost == 0;
-    for (const runtime::Event& e : lane.ring.events()) {
-      const auto [function, step] = steps.place(*e.step);
-      const report::Event::Kind kind =
-          e.waits ? report::Event::Kind::kWait : report::Event::Kind::kStep;
-      run.trace.events.push_back({kind, lane.device, lane.queue, function, step,
-                                  static_cast<double>(e.begin - begin) / 1e9,
-                                  static_cast<double>(e.end - begin) / 1e9, lane.worker});
-      run.trace.seconds = std::max(run.trace.seconds, run.trace.events.back().end);
-    }
-  }
-  std::vector<report::MeasuredRun> all;
-  for (auto& [replica, run] : runs) all.push_back(std::move(run));
-  return all;
+bool write_profile(const ToolOptions& o, const Programs& programs, Session& session) {
+  return session.agreement().any(write_report(o, programs, session.executable(), {}));
 }
 
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
                     std::vector<report::MeasuredRun> measured) {
   if (!measured.empty())
-    write_report(o, programs, session.executable(), {.measured = std::move(measured)});
+    write_report(o, programs, session.executable(),
+                 {.measured = std::move(measured), .event_bytes = session.event_bytes()});
 }
 
 ToolOptions without_budgets(ToolOptions o) {
-  o.session.device.memory = -1;
-  for (DeviceChoice& d : o.session.more_devices) d.memory = -1;
-  o.session.remote_memory = -1;
-  o.session.print_after.clear();
+  o.session = sluice::without_budgets(o.session);
   return o;
-}
-
-void set_budgets(const ToolOptions& o, exe::Executable& executable) {
-  executable.devices[0].memory_budget = o.session.device.memory;
-  for (size_t d = 1; d < executable.devices.size(); ++d)
-    executable.devices[d].memory_budget = o.session.more_devices[d - 1].memory;
-  for (exe::Tier& tier : executable.tiers) tier.budget = o.session.remote_memory;
 }
 
 }  // namespace sluice::tool

@@ -17,18 +17,17 @@ void add_profile(Flags flags, const std::string& group, ToolOptions& o);
 /// Runs a command. With --profile, creates the folder of its report first, so that a run whose
 /// report nobody can write is refused before it begins. A plan that does not fit writes its report
 /// before its error is thrown. `command` has the flags that were given, and its name is one of
-/// train, eval, plan and bench.
+/// train, eval, predict, plan and bench.
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&));
 
-/// With --profile, writes the report of an executable. Returns whether it has done so; a file that
-/// cannot be written is one warning.
+/// With --profile, writes the report of an executable. A file that cannot be written is one
+/// warning. Returns whether the report was written.
 bool write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable,
                    std::vector<report::Suggestion> suggestions = {});
-
-/// Returns what the replicas of this process did in the last run, a run of `program`. Empty without
-/// --profile.
-std::vector<report::MeasuredRun> measured_run(const Session& session, const std::string& program);
+/// Does so for a session that will run. Returns in each process of a group whether the first one
+/// has written the report, so that all of them measure.
+bool write_profile(const ToolOptions& o, const Programs& programs, Session& session);
 
 /// Writes the report again, with a measured run. Requires that write_profile() has written it.
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
@@ -36,7 +35,5 @@ void write_measured(const ToolOptions& o, const Programs& programs, const Sessio
 
 /// Returns the options without budgets, for the plan that would be made without them.
 ToolOptions without_budgets(ToolOptions o);
-/// Gives a plan made without budgets those of the options.
-void set_budgets(const ToolOptions& o, exe::Executable& executable);
 
 }  // namespace sluice::tool

@@ -66,7 +66,7 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
           if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(p);
       });
       if (const auto* kernel = std::get_if<exe::Kernel>(&steps[s].body))
-        add_block_phase(f, s, *kernel);
+        add_block_phases(f, s, *kernel);
     }
     // A backward phase may compute forward ops again.
     const auto own = block_phase_of(e_.functions[static_cast<size_t>(f)].name);
@@ -75,20 +75,27 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
 }
 
 // Kernels that only prepare memory may run long before their phase.
-void Places::add_block_phase(int32_t f, size_t s, const exe::Kernel& kernel) {
-  if (kernel.op == "Copy" || kernel.op == "Init") return;
-  std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
+std::vector<Places::BlockPhase> Places::block_phases_of(const exe::Kernel& kernel) const {
+  std::vector<BlockPhase> all;
+  if (kernel.op == "Copy" || kernel.op == "Init") return all;
   for (const exe::Operand& written : kernel.operands) {
     const exe::ValueId value =
         written.access == exe::Access::kUpdate ? written.made : written.value;
     if (written.access == exe::Access::kRead || value < 0) continue;
     const auto phase =
         block_phase_of(std::string(graph_of(e_.values[static_cast<size_t>(value)].tensor)));
-    if (!phase) continue;
-    if (std::find(all.begin(), all.end(), *phase) == all.end()) all.push_back(*phase);
+    if (phase) all.push_back(*phase);
+  }
+  return all;
+}
+
+void Places::add_block_phases(int32_t f, size_t s, const exe::Kernel& kernel) {
+  std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
+  for (const BlockPhase& phase : block_phases_of(kernel)) {
+    if (std::find(all.begin(), all.end(), phase) == all.end()) all.push_back(phase);
     for (const exe::Operand& read : kernel.operands) {
       const Content* content = at(f, s, read.at);
-      if (content != nullptr) add_rows(*phase, *content);
+      if (content != nullptr) add_rows(phase, *content);
     }
   }
 }
@@ -112,11 +119,14 @@ std::string Places::block_text(const std::string& block) const {
                                         : fmt::format("{} and {} more", block, rows.rows - 1);
 }
 
+std::string Places::text_of(const BlockPhase& phase) const {
+  return block_text(phase.block) + (phase.backward ? " bwd" : " fwd");
+}
+
 // "fc.1 … fc.3 bwd", "fc.4 fwd, fc.4 bwd".
 std::string Places::block_phases_text(int32_t f) const {
   std::vector<std::string> texts;
-  for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)])
-    texts.push_back(block_text(p.block) + (p.backward ? " bwd" : " fwd"));
+  for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)]) texts.push_back(text_of(p));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -125,13 +135,39 @@ std::string Places::part_of_function(int32_t function) const {
   return one ? block_phases_text(function) : "";
 }
 
+std::vector<std::string> Places::parts_of_step(int32_t function, size_t step) const {
+  const exe::Step& s = e_.functions[static_cast<size_t>(function)].steps[step];
+  if (const auto* kernel = std::get_if<exe::Kernel>(&s.body)) {
+    const std::vector<BlockPhase> phases = block_phases_of(*kernel);
+    if (phases.empty()) return {};
+    return {text_of(phases.front())};
+  }
+  const auto* call = std::get_if<exe::Call>(&s.body);
+  const auto* loop = std::get_if<exe::Loop>(&s.body);
+  if (call == nullptr && loop == nullptr) return {};
+  const int32_t callee = call != nullptr ? call->function : loop->body.function;
+  const std::vector<BlockPhase>& phases = block_phases_[static_cast<size_t>(callee)];
+  if (phases.empty()) return {};
+  for (const BlockPhase& p : phases)
+    if (p.block != phases.front().block) return {};
+  const Names& names = blocks_.at(phases.front().block).names;
+  const bool rows = loop != nullptr && is_row(callee) && phases.size() == 1 &&
+                    static_cast<int64_t>(names.size()) == loop->trips;
+  if (!rows) return {block_phases_text(callee)};
+  std::vector<std::string> texts;
+  for (const std::string& name : names)
+    texts.push_back(name + (phases.front().backward ? " bwd" : " fwd"));
+  if (phases.front().backward) std::reverse(texts.begin(), texts.end());
+  return texts;
+}
+
 std::vector<std::string> Places::blocks_of_program(int32_t program) const {
   std::vector<std::string> phases;
   for (const exe::Start& start : e_.programs[static_cast<size_t>(program)].starts) {
     const auto f = static_cast<size_t>(start.function);
     if (!phases_[f].backward) continue;
     for (const BlockPhase& p : block_phases_[f]) {
-      const std::string text = block_text(p.block) + (p.backward ? " bwd" : " fwd");
+      const std::string text = text_of(p);
       if (std::find(phases.begin(), phases.end(), text) == phases.end()) phases.push_back(text);
     }
   }

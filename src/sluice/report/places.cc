@@ -433,23 +433,27 @@ bool Places::has_transfer(int32_t function, const Found& found) const {
   return false;
 }
 
-// A loop's body in words. A turn is a row if the entries that it transfers change, and a
-// micro-batch if it reads a stream.
-std::string Places::turn_of(int32_t function) const {
+// A turn is a row if the entries that it transfers change.
+bool Places::is_row(int32_t function) const {
   const std::string_view name = given_name(e_.functions[static_cast<size_t>(function)].name);
-  const auto reads_stream = [](const exe::Issue& i) {
-    return i.kind == exe::TransferKind::kStreamIn;
-  };
   const auto moves_row = [](const exe::Issue& i) {
     const bool remote =
         i.kind == exe::TransferKind::kRemoteLoad || i.kind == exe::TransferKind::kRemoteStore;
     return remote && (!i.entry.is_constant() || i.entry_from);
   };
+  return name == "rows" && has_transfer(function, moves_row);
+}
+
+// A loop's body in words. A turn is a micro-batch if it reads a stream.
+std::string Places::turn_of(int32_t function) const {
+  const std::string_view name = given_name(e_.functions[static_cast<size_t>(function)].name);
+  const auto reads_stream = [](const exe::Issue& i) {
+    return i.kind == exe::TransferKind::kStreamIn;
+  };
   const bool batch = (name == "micro_batch" && has_transfer(function, reads_stream)) ||
                      name.ends_with("__batch_serial_step");
   if (batch) return "a micro-batch of a loop";
-  return name == "rows" && has_transfer(function, moves_row) ? "a row of a loop"
-                                                             : "a turn of a loop";
+  return is_row(function) ? "a row of a loop" : "a turn of a loop";
 }
 
 void Places::add_phases(const exe::Step& step, Phases& phases) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
@@ -77,6 +78,7 @@ class Maker {
     f.name = fn.name;
     f.place = plan_.functions[number].place;
     f.part = places_.part_of_function(id);
+    if (!f.part.empty()) number_of(f.part, r);
     f.device = fn.device;
     f.frame_bytes = fn.frame_bytes;
     f.program_bytes = plan_.functions[number].program_bytes;
@@ -100,11 +102,21 @@ class Maker {
       f.steps.push_back(step_of(fn.steps[s]));
       f.steps.back().live_bytes = live;
       f.steps.back().seconds = times_.seconds(id, s);
+      for (const std::string& part : places_.parts_of_step(id, s))
+        f.steps.back().parts.push_back(number_of(part, r));
       int64_t called = 0;
       for (const int32_t callee : f.steps.back().calls)
         called = std::max(called, r.functions[static_cast<size_t>(callee)].peak_bytes);
       f.peak_bytes = std::max(f.peak_bytes, bounded_sum(live, called));
     }
+  }
+
+  // Returns the index of a part in Report::parts, to which it is added if it is new.
+  static int32_t number_of(const std::string& part, Report& r) {
+    const auto found = std::find(r.parts.begin(), r.parts.end(), part);
+    if (found != r.parts.end()) return static_cast<int32_t>(found - r.parts.begin());
+    r.parts.push_back(part);
+    return static_cast<int32_t>(r.parts.size()) - 1;
   }
 
   StepReport step_of(const exe::Step& step) const {
@@ -127,7 +139,7 @@ class Maker {
       moves("kernel", k->op, moved_bytes(k->operands));
       s.flops = k->flops;
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
-      moves("collective", c->op, moved_bytes(c->operands));
+      moves("collective", c->op, operand_bytes(c->operands));
     } else if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
       const auto object = static_cast<size_t>(i->object);
       const bool stream =
@@ -188,22 +200,42 @@ class Maker {
     }
   }
 
-  // A number for each part, by function.
-  static std::vector<int32_t> parts_of(const Report& r) {
-    std::map<std::string, int32_t> numbers;
-    std::vector<int32_t> parts;
-    for (const FunctionTimeline& f : r.functions)
-      parts.push_back(
-          f.part.empty()
-              ? -1
-              : numbers.try_emplace(f.part, static_cast<int32_t>(numbers.size())).first->second);
+  // The part of each kernel of a function. Where a part runs several times, it writes tensors of
+  // the same names each time, perhaps in other kernels.
+  std::vector<StepPart> parts_of_kernels(int32_t id, const FunctionTimeline& f) const {
+    std::map<std::string, int32_t> written;
+    std::vector<StepPart> parts(f.steps.size());
+    for (size_t s = 0; s < f.steps.size(); ++s) {
+      const auto* kernel =
+          std::get_if<exe::Kernel>(&e_.functions[static_cast<size_t>(id)].steps[s].body);
+      if (kernel == nullptr || f.steps[s].parts.empty()) continue;
+      parts[s].part = f.steps[s].parts.front();
+      bool first = true;
+      for (const exe::Operand& o : kernel->operands) {
+        const exe::ValueId value = o.access == exe::Access::kUpdate ? o.made : o.value;
+        if (o.access == exe::Access::kRead || value < 0) continue;
+        const int32_t run = written[e_.values[static_cast<size_t>(value)].tensor]++;
+        if (std::exchange(first, false)) parts[s].run = run;
+      }
+    }
     return parts;
+  }
+
+  PartNumbers numbers_of(const Report& r) const {
+    PartNumbers numbers;
+    for (const FunctionTimeline& f : r.functions) {
+      const auto found = std::find(r.parts.begin(), r.parts.end(), f.part);
+      numbers.functions.push_back(f.part.empty() ? -1
+                                                 : static_cast<int32_t>(found - r.parts.begin()));
+      numbers.steps.push_back(parts_of_kernels(static_cast<int32_t>(numbers.steps.size()), f));
+    }
+    return numbers;
   }
 
   void add_programs(int64_t most_events, Report& r) const {
     const TrafficCounter counter(e_);
     const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
-    const std::vector<int32_t> parts = parts_of(r);
+    const PartNumbers parts = numbers_of(r);
     for (size_t p = 0; p < e_.programs.size(); ++p) {
       const exe::Program& program = e_.programs[p];
       ProgramReport& out = r.programs.emplace_back();

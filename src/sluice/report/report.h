@@ -68,11 +68,16 @@ struct StepReport {
   std::string where;       ///< Module path and source line of the op.
   int64_t live_bytes = 0;  ///< Bytes of this frame's live buffers, without frames of callees.
   int64_t flops = 0;       ///< Kernels: floating-point operations.
-  int64_t bytes = 0;  ///< Kernels and collectives: bytes read and written. Others: bytes moved.
-  int32_t queue = 0;  ///< Transfers and waits.
+  /// Kernels: bytes read and written. Collectives: bytes of operands, as in CollectiveBytes.
+  /// Others: bytes moved.
+  int64_t bytes = 0;
+  int32_t queue = 0;           ///< Transfers and waits.
   std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
   int64_t trips = 1;           ///< Times that a loop calls its body.
   double seconds = 0;          ///< Forecast; 0 for calls and waits.
+  /// Indices into Report::parts: of each turn of a loop over equal blocks, else of the whole step.
+  /// Empty for steps of several blocks or of none.
+  std::vector<int32_t> parts;
 };
 
 /// A function: its timeline is written once, for all calls.
@@ -103,12 +108,20 @@ struct ProgramReport {
   Trace trace;
 };
 
+/// Number of times that a transfer, a message or a collective ran in a run of one replica.
+struct StepRuns {
+  int32_t function = 0;
+  int32_t step = 0;
+  int64_t runs = 0;
+};
+
 /// The measured execution of a run in one replica: steps and waits of each worker and io queue.
 struct MeasuredRun {
   std::string program;
   int32_t replica = 0;
-  int64_t lost = 0;  ///< Earlier events that did not fit into the memory for events.
-  Trace trace;       ///< Complete if no event was lost.
+  std::vector<StepRuns> moves;  ///< Counted, also where events were lost.
+  int64_t lost = 0;             ///< Earlier events that did not fit into the memory for events.
+  Trace trace;                  ///< Complete if no event was lost.
 };
 
 /// A stage of a pipelined or sharded step. Times are for one micro-batch.
@@ -162,6 +175,7 @@ struct Report {
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
   std::vector<MeasuredRun> measured;  ///< By replica, or empty.
+  int64_t event_bytes = 0;            ///< Host memory that holds measured events.
 
   int32_t replicas = 1;
   Rates rates;
@@ -169,6 +183,7 @@ struct Report {
   std::vector<MemoryBytes> memories;
   std::vector<ArenaBytes> arenas;
   std::vector<HeldObject> objects;
+  std::vector<std::string> parts;  ///< Parts of blocks that steps run: "fc.1 fwd", "fc.1 bwd".
   std::vector<FunctionTimeline> functions;
   std::vector<ProgramReport> programs;
   std::vector<std::string> streams;         ///< By Traffic::object of stream transfers.

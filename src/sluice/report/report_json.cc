@@ -52,10 +52,10 @@ Json json_of(const FunctionTimeline& f) {
   for (const LiveBuffer& b : f.buffers)
     buffers["rows"].push_back({b.name, b.place, b.kind, b.offset, b.bytes, b.begin, b.end});
   Json steps = table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls",
-                      "trips", "forecast_ns"});
+                      "trips", "forecast_ns", "parts"});
   for (const StepReport& s : f.steps)
     steps["rows"].push_back({s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue,
-                             s.calls, s.trips, nanoseconds(s.seconds)});
+                             s.calls, s.trips, nanoseconds(s.seconds), s.parts});
   return {{"name", f.name},
           {"place", f.place},
           {"part", f.part},
@@ -68,12 +68,13 @@ Json json_of(const FunctionTimeline& f) {
 }
 
 Json json_of(const Trace& t) {
-  Json events =
-      table({"kind", "device", "queue", "worker", "function", "step", "begin_ns", "end_ns"});
+  Json events = table(
+      {"kind", "device", "queue", "worker", "function", "step", "part", "begin_ns", "end_ns"});
   constexpr const char* kWords[] = {"step", "wait", "part"};
   for (const Event& e : t.events)
     events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.worker,
-                              e.function, e.step, nanoseconds(e.begin), nanoseconds(e.end)});
+                              e.function, e.step, e.part, nanoseconds(e.begin),
+                              nanoseconds(e.end)});
   return {{"complete", t.complete}, {"seconds", t.seconds}, {"events", std::move(events)}};
 }
 
@@ -122,6 +123,16 @@ Json json_of(const ProgramReport& p) {
   });
   json["trace"] = json_of(p.trace);
   return json;
+}
+
+Json json_of(const MeasuredRun& m) {
+  Json moves = table({"function", "step", "runs"});
+  for (const StepRuns& s : m.moves) moves["rows"].push_back({s.function, s.step, s.runs});
+  return {{"program", m.program},
+          {"replica", m.replica},
+          {"moves", std::move(moves)},
+          {"lost", m.lost},
+          {"trace", json_of(m.trace)}};
 }
 
 Json json_of(const Pipeline& p) {
@@ -176,14 +187,11 @@ Json json_of(const Report& r) {
   json["streams"] = r.streams;
   json["remote_buffers"] = r.remote_buffers;
   json["remote_entries"] = r.remote_entries;
+  json["parts"] = r.parts;
   json["functions"] = list(r.functions, any);
   json["programs"] = list(r.programs, any);
-  json["measured"] = list(r.measured, [](const MeasuredRun& m) {
-    return Json{{"program", m.program},
-                {"replica", m.replica},
-                {"lost", m.lost},
-                {"trace", json_of(m.trace)}};
-  });
+  json["event_bytes"] = r.event_bytes;
+  json["measured"] = list(r.measured, any);
   json["pipeline"] = list(r.pipeline, any);
   json["suggestions"] = list(r.suggestions, [](const Suggestion& s) {
     return Json{
@@ -253,7 +261,7 @@ void add_chrome_events(const Report& report, const Trace& trace, const std::stri
                {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
                {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
     if (e.kind == Event::Kind::kPart) {
-      event["name"] = f.part;
+      event["name"] = report.parts[static_cast<size_t>(e.part)];
       event["args"] = {{"turn", e.step}};
     } else {
       const StepReport& s = f.steps[static_cast<size_t>(e.step)];

@@ -24,6 +24,17 @@ struct Activation {
   int64_t turns_left = 0;  ///< Turns of the loop that called it, after this one.
   double begin = 0;
   std::map<int32_t, double> flying;  ///< End of each transfer that is not awaited, by token.
+  /// By part and its run in this turn: number of earlier runs of the part.
+  std::map<std::pair<int32_t, int32_t>, int32_t> parts;
+};
+
+/// Kernels in a row that run one part in a function of several.
+struct Stretch {
+  int32_t part = -1;
+  int32_t function = 0;
+  int32_t run = 0;  ///< Number of earlier runs of the part.
+  double begin = 0;
+  double end = 0;
 };
 
 /// A device in the simulation.
@@ -32,13 +43,13 @@ struct Walker {
   double now = 0;
   std::vector<double> busy;  ///< Time until which each queue is busy.
   std::vector<Activation> stack;
-  std::map<int32_t, int32_t> ran;  ///< Calls of each part.
+  std::map<int32_t, int32_t> ran;  ///< Runs of each part.
+  Stretch stretch;
 };
 
 class Simulation {
  public:
-  Simulation(const exe::Executable& e, const Rates& rates, const std::vector<int32_t>& parts,
-             int64_t most)
+  Simulation(const exe::Executable& e, const Rates& rates, const PartNumbers& parts, int64_t most)
       : e_(e),
         times_(e, rates),
         parts_(parts),
@@ -106,20 +117,51 @@ class Simulation {
     w.now += seconds;
   }
 
+  int32_t part_of(const Activation& at) const {
+    return parts_.functions[static_cast<size_t>(at.function)];
+  }
+
   void enter(Walker& w, int32_t function, int64_t turns_left) {
-    w.stack.push_back({function, 0, turns_left, w.now, {}});
+    w.stack.push_back({function, 0, turns_left, w.now, {}, {}});
+    if (part_of(w.stack.back()) >= 0) end_stretch(w);
+  }
+
+  void add_part(const Walker& w, const Stretch& s) {
+    if (s.end > s.begin)
+      trace_.events.push_back(
+          {Event::Kind::kPart, w.device, 0, s.function, s.run, s.begin, s.end, 0, s.part});
+  }
+
+  void end_stretch(Walker& w) {
+    if (w.stretch.part >= 0) add_part(w, w.stretch);
+    w.stretch.part = -1;
+  }
+
+  // Continues the stretch of a kernel's part, or begins another one. Kernels without a part, and
+  // those of functions that run one part, are in no stretch of their own.
+  void add_to_stretch(Walker& w, double begin) {
+    Activation& at = w.stack.back();
+    const StepPart part = parts_.steps[static_cast<size_t>(at.function)][at.step];
+    if (part.part < 0 || part_of(at) >= 0) return;
+    const auto [known, first] = at.parts.try_emplace({part.part, part.run}, w.ran[part.part]);
+    if (first) ++w.ran[part.part];
+    const int32_t run = known->second;
+    if (w.stretch.part != part.part || w.stretch.run != run) {
+      end_stretch(w);
+      w.stretch = {part.part, at.function, run, begin, begin};
+    }
+    w.stretch.end = w.now;
   }
 
   // Ends an activation, or begins the next turn of its loop.
   void leave(Walker& w) {
     Activation& at = w.stack.back();
-    const int32_t part = parts_[static_cast<size_t>(at.function)];
-    const bool inside = w.stack.size() > 1 && part >= 0 &&
-                        parts_[static_cast<size_t>(w.stack[w.stack.size() - 2].function)] == part;
-    if (part >= 0 && !inside) {
-      trace_.events.push_back(
-          {Event::Kind::kPart, w.device, 0, at.function, w.ran[part]++, at.begin, w.now});
-    }
+    const int32_t part = part_of(at);
+    const bool inside =
+        w.stack.size() > 1 && part >= 0 && part_of(w.stack[w.stack.size() - 2]) == part;
+    if (part >= 0 && !inside) add_part(w, {part, at.function, w.ran[part]++, at.begin, w.now});
+    if (!at.parts.empty()) end_stretch(w);
+    at.parts.clear();
     if (at.turns_left > 0) {
       --at.turns_left;
       at.step = 0;
@@ -156,7 +198,9 @@ class Simulation {
       work(w, seconds);
       line(receive->channel).freed.push_back(w.now);
     } else {
+      const double begin = w.now;
       work(w, seconds);
+      add_to_stretch(w, begin);
     }
     ++w.stack.back().step;
   }
@@ -179,7 +223,7 @@ class Simulation {
 
   const exe::Executable& e_;
   const StepTimes times_;
-  const std::vector<int32_t>& parts_;
+  const PartNumbers& parts_;
   const size_t most_;
   std::vector<Line> lines_;
   double remote_busy_ = 0;
@@ -189,7 +233,7 @@ class Simulation {
 }  // namespace
 
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const std::vector<int32_t>& parts, int64_t most) {
+                    const Rates& rates, const PartNumbers& parts, int64_t most) {
   return Simulation(executable, rates, parts, most).run(program);
 }
 

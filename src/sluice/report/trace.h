@@ -12,16 +12,31 @@ inline constexpr int64_t kMostEvents = 10000;
 /// An interval of a device's queue. Times are in seconds from the begin of the run.
 struct Event {
   /// A wait is of the compute queue: for a transfer, a message or a free slot of a channel. A part
-  /// is a call of a function that runs one part of a block (Places::part_of_function()).
+  /// is the time in which a device runs one part of a block: a call of a function for it, or steps
+  /// in a row of a function that runs several.
   enum class Kind : uint8_t { kStep, kWait, kPart };
   Kind kind = Kind::kStep;
   int32_t device = 0;
   int32_t queue = 0;
-  int32_t function = 0;  ///< Function of the step. A part: the callee.
+  int32_t function = 0;  ///< Function of the step or the part.
   int32_t step = 0;      ///< A part: number of times that the device ran it before.
   double begin = 0;
   double end = 0;
   int32_t worker = 0;  ///< Measured events of the compute queue: the worker of the device.
+  int32_t part = -1;   ///< A part: its number.
+};
+
+/// The part of a block that a kernel runs. A function may run a part several times, for a
+/// micro-batch after the other.
+struct StepPart {
+  int32_t part = -1;  ///< -1: none.
+  int32_t run = 0;    ///< Number of earlier runs of the part in the same activation.
+};
+
+/// Numbers of the parts of blocks; -1: none.
+struct PartNumbers {
+  std::vector<int32_t> functions;            ///< Functions that run one part.
+  std::vector<std::vector<StepPart>> steps;  ///< Kernels, by function and step.
 };
 
 /// The planned execution of one run of a program.
@@ -45,10 +60,9 @@ struct Overlap {
 /// Simulates a run of a program on devices that compute beside each other, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
 /// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. Ends
-/// after `most` events. `parts` has a number for each function that runs one part of a block, equal
-/// for equal parts, and -1 for others.
+/// after `most` events.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const std::vector<int32_t>& parts, int64_t most);
+                    const Rates& rates, const PartNumbers& parts, int64_t most);
 
 /// Returns how much of its transfers a planned trace hides, by device, kind and object.
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace);

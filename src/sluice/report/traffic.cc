@@ -4,15 +4,12 @@
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::report {
-namespace {
 
-int64_t bytes_of(const std::vector<exe::Operand>& operands) {
+int64_t operand_bytes(const std::vector<exe::Operand>& operands) {
   int64_t bytes = 0;
   for (const exe::Operand& o : operands) bytes = bounded_sum(bytes, o.bytes);
   return bytes;
 }
-
-}  // namespace
 
 TrafficCounter::TrafficCounter(const exe::Executable& executable)
     : functions_(executable.functions.size()) {
@@ -90,9 +87,9 @@ TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
   Counts sum;
   for (const exe::Step& step : f.steps) {
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
-      sum.add(Work{kernel->tasks, kernel->flops, bytes_of(kernel->operands)}, 1);
+      sum.add(Work{kernel->tasks, kernel->flops, operand_bytes(kernel->operands)}, 1);
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
-      sum.add(CollectiveBytes{c->op, c->group, f.device, 1, bytes_of(c->operands)}, 1);
+      sum.add(CollectiveBytes{c->op, c->group, f.device, 1, operand_bytes(c->operands)}, 1);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       sum.add(Traffic{issue->kind, issue->object, f.device, issue->queue, 1, issue->memory.bytes},
               1);

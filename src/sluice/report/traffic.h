@@ -22,6 +22,9 @@ inline int64_t bounded_product(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
+/// Returns the bytes of operands. An operand that is updated counts once. At most INT64_MAX.
+int64_t operand_bytes(const std::vector<exe::Operand>& operands);
+
 /// Transfers of one replica in one run of a program. They move between device memory and one stream
 /// or remote buffer, in one direction, on one queue.
 struct Traffic {

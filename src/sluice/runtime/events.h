@@ -17,6 +17,13 @@ struct Event {
   bool waits = false;
 };
 
+/// Number of times that a transfer, a message or a collective ran in the last run of a replica.
+struct StepRuns {
+  int replica = 0;
+  const exe::Step* step = nullptr;
+  int64_t runs = 0;
+};
+
 /// The last events of one worker or io queue in a run. One thread at a time adds events, which
 /// allocates nothing. A step begins where the one before it ended, so each costs one look at the
 /// clock.
@@ -24,6 +31,8 @@ class EventRing {
  public:
   explicit EventRing(int64_t capacity) : events_(static_cast<size_t>(capacity)) {}
 
+  /// Returns the bytes of memory that hold the events.
+  int64_t bytes() const { return capacity() * static_cast<int64_t>(sizeof(Event)); }
   static int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())

@@ -547,4 +547,20 @@ Counters Executor::counters() const {
   return sum;
 }
 
+std::vector<StepRuns> Executor::moves() const {
+  std::vector<StepRuns> all;
+  for (const std::unique_ptr<Replica>& replica : replicas_) {
+    std::vector<int64_t> runs(loaded_.moves.size());
+    const auto add = [&](const std::unique_ptr<Strand>& strand) {
+      for (size_t i = 0; i < runs.size(); ++i) runs[i] += strand->moves()[i];
+    };
+    for (const auto& own : replica->strands) std::for_each(own.begin(), own.end(), add);
+    std::for_each(replica->queued.begin(), replica->queued.end(), add);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (runs[i] > 0) all.push_back({replica->state.replica, loaded_.moves[i], runs[i]});
+    }
+  }
+  return all;
+}
+
 }  // namespace sluice::runtime

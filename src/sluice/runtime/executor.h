@@ -97,6 +97,9 @@ class Executor {
   int64_t exchange_bytes() const { return communicator_->room(); }
   /// Returns the sum of counters over all runs.
   Counters counters() const;
+  /// Returns how often each transfer, message and collective of this process ran in the last run,
+  /// by replica. Steps that did not run are left out.
+  std::vector<StepRuns> moves() const;
   /// Returns the events of the last run; empty unless ExecutorOptions::events is set. Devices with
   /// queues record when the host enqueues a step, and nothing of their io queues.
   const std::deque<Lane>& lanes() const { return lanes_; }

@@ -46,6 +46,13 @@ class NeedsOf {
   std::vector<StackNeeds> known_;
 };
 
+bool moves_bytes(const exe::Step& step) {
+  return std::holds_alternative<exe::Issue>(step.body) ||
+         std::holds_alternative<exe::Send>(step.body) ||
+         std::holds_alternative<exe::Receive>(step.body) ||
+         std::holds_alternative<exe::Collective>(step.body);
+}
+
 Argument argument_of(const exe::Address& at) {
   Argument a;
   a.offset = at.offset;
@@ -141,6 +148,10 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
     for (const exe::Step& step : function.steps) {
       LoadedStep s{&step, step.sync};
       Device& device = *devices[static_cast<size_t>(function.device)];
+      if (moves_bytes(step)) {
+        s.moved = static_cast<int32_t>(program.moves.size());
+        program.moves.push_back(&step);
+      }
       if (const auto* collective = std::get_if<exe::Collective>(&step.body)) {
         s.collective = static_cast<int32_t>(loaded.collectives.size());
         loaded.collectives.push_back(bound(device, *collective, executable, function, step));

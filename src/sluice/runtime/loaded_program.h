@@ -39,6 +39,7 @@ struct LoadedStep {
   bool sync = false;
   int32_t kernel = -1;      ///< Index into LoadedFunction::kernels, -1 for other steps.
   int32_t collective = -1;  ///< Index into LoadedFunction::collectives, -1 for other steps.
+  int32_t moved = -1;       ///< Index into LoadedProgram::moves, -1 for other steps.
 };
 
 struct LoadedFunction {
@@ -66,6 +67,8 @@ struct StackNeeds {
 /// Read-only during runs.
 struct LoadedProgram {
   std::vector<LoadedFunction> functions;
+  /// The transfers, messages and collectives of all functions.
+  std::vector<const exe::Step*> moves;
   StackNeeds needs;
 };
 

@@ -94,6 +94,9 @@ class Strand {
   /// Returns whether the step waits for commands that the device runs without the host.
   virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;
+  /// Returns how often each step of LoadedProgram::moves has run in the last run. A transfer counts
+  /// when it is issued. All zero unless this worker leads its device.
+  virtual const std::vector<int64_t>& moves() const = 0;
   /// Adds the events of later runs to a ring; null: records none.
   virtual void record(EventRing* events) = 0;
 };

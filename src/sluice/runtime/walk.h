@@ -65,6 +65,7 @@ class Walk final : public Strand {
     tokens_.reserve(64);
     messages_.resize(run.executable->channels.size());
     collectives_.resize(run.executable->groups.size());
+    moves_.resize(run.loaded->moves.size());
     for (const LoadedFunction& f : run.loaded->functions) fixed_.push_back(fixed_arguments(f));
   }
 
@@ -78,6 +79,7 @@ class Walk final : public Strand {
   int device() const override { return device_; }
   bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
   const Counters& counters() const override { return kind_.counters; }
+  const std::vector<int64_t>& moves() const override { return moves_; }
   void record(EventRing* events) override { events_ = events; }
 
  private:
@@ -144,6 +146,7 @@ class Walk final : public Strand {
   /// because a loop that exits takes the numbers of its other iterations with it.
   std::vector<int64_t> messages_;
   std::vector<int64_t> collectives_;
+  std::vector<int64_t> moves_;  ///< By step of LoadedProgram::moves: its runs in this run.
   bool synced_ = false;
   bool ended_ = true;
 };
@@ -169,6 +172,7 @@ void Walk<Kind>::start(const exe::Program& program) {
   tokens_.clear();
   std::fill(messages_.begin(), messages_.end(), 0);
   std::fill(collectives_.begin(), collectives_.end(), 0);
+  std::fill(moves_.begin(), moves_.end(), 0);
   kind_.start();
   for (const exe::Start& start : program.starts) {
     if (start.device != device_) continue;
@@ -419,6 +423,8 @@ bool Walk<Kind>::advance() {
       continue;
     } else if (!communicate(loaded, frame)) {
       return waits();
+    } else if (loaded.moved >= 0 && kind_.leads()) {
+      ++moves_[static_cast<size_t>(loaded.moved)];
     }
     if (records) events_->end(&step);
     synced_ = false;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,9 @@ struct SessionOptions {
   /// Events of the last run that each worker and io queue keeps, for Session::lanes(). A run of
   /// more events keeps the last ones. 0: none. At most 1e8.
   int64_t events = 0;
+  /// Folder of the report that the session writes when it ends (session/profile.h). Empty: none.
+  /// Unset: the folder that SLUICE_PROFILE or SLUICE_OPTIONS names.
+  std::optional<std::string> profile = std::nullopt;
   int io_queues = 1;  ///< Number of io queues: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to omit.
   std::string print_after = {};  ///< Print the result of this pass to stderr; "all": of every pass.

@@ -11,6 +11,7 @@
 #include "sluice/runtime/executor.h"
 #include "sluice/session/async_state.h"
 #include "sluice/session/checkpoint.h"
+#include "sluice/session/profile.h"
 #include "sluice/session/variables.h"
 
 namespace sluice {
@@ -25,29 +26,45 @@ std::vector<size_t> by_path(const Variables& variables) {
   return order;
 }
 
+// Compiles a program. The report of a plan that does not fit is written before the error is thrown.
+Compiled compile_for(const Ir& ir, const SessionOptions& options, const CompileOptions& plan,
+                     SessionReport* report) {
+  try {
+    return compile(ir, plan);
+  } catch (const Error& e) {
+    if (report != nullptr && e.kind() == ErrorKind::kDoesNotFit)
+      report->write_refused(ir, options, e);
+    throw;
+  }
+}
+
 }  // namespace
 
 Session::Session(const Ir& ir, const SessionOptions& options)
-    : ir_(ir), agreement_(std::make_unique<runtime::Agreement>(options.group)) {
+    : ir_(ir),
+      agreement_(std::make_unique<runtime::Agreement>(options.group)),
+      report_(SessionReport::open(options)) {
   const CompileOptions plan = compile_options(options);
   std::vector<std::shared_ptr<runtime::Device>> devices;
   devices.push_back(options.device.device);
   for (const DeviceChoice& c : options.more_devices) devices.push_back(c.device);
-  compiled_ = std::make_unique<Compiled>(compile(ir_, plan));
+  compiled_ = std::make_unique<Compiled>(compile_for(ir_, options, plan, report_.get()));
+  if (report_ != nullptr) report_->begin(compiled_->executable);
   if (options.proof == SessionOptions::Proof::kCheck) check::prove(compiled_->executable);
   if (plan.processes > 1) agreement_->require_same("plans", exe::to_text(compiled_->executable));
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_->executable), std::move(devices),
-      runtime::ExecutorOptions{.threads = plan.devices[0].threads,
-                               .usable_cores = usable_cores(options),
-                               .folder = remote_folder(options.remote),
-                               .remote_bandwidth = options.remote_bandwidth,
-                               .group = options.group,
-                               .map = options.map,
-                               .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
-                               .stop_deadline = options.stop_deadline,
-                               .feed_deadline = options.feed_deadline,
-                               .events = options.events});
+      runtime::ExecutorOptions{
+          .threads = plan.devices[0].threads,
+          .usable_cores = usable_cores(options),
+          .folder = remote_folder(options.remote),
+          .remote_bandwidth = options.remote_bandwidth,
+          .group = options.group,
+          .map = options.map,
+          .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
+          .stop_deadline = options.stop_deadline,
+          .feed_deadline = options.feed_deadline,
+          .events = report_ != nullptr && options.events == 0 ? kReportEvents : options.events});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
   measure();
@@ -59,6 +76,7 @@ Session::~Session() {
     async_->join();
   }
   executor_->close_feeds();  // While the session is whole: a source may call stop() or progress().
+  if (report_ != nullptr) report_->write(*this);
   if (async_ == nullptr) return;
   const std::lock_guard hold(async_->lock);
   async_->session_lives = false;
@@ -183,6 +201,7 @@ void Session::check_binding(const Binding& binding) const {
 }
 
 void Session::run_bound(const Binding& binding) {
+  if (report_ != nullptr) report_->ran(binding.program_->name);
   executor_->run(*binding.program_, *binding.streams_);
 }
 
@@ -195,6 +214,7 @@ void Session::run_into(Binding& binding) {
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
   const Busy busy(busy_);
+  if (report_ != nullptr) report_->ran(binding.program_->name);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
 }
 
@@ -282,12 +302,22 @@ std::vector<std::string> Session::load(const std::string& path) {
   return load_variables(*variables_, *agreement_, path);
 }
 
+void Session::add_to_report(report::Pipeline stages) {
+  if (report_ != nullptr) report_->show(std::move(stages));
+}
+
 report::Plan Session::plan() const { return report::Plan(executable()); }
 const exe::Executable& Session::executable() const { return executor_->executable(); }
 int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
 runtime::Counters Session::counters() const { return executor_->counters(); }
 
 const std::deque<runtime::Lane>& Session::lanes() const { return executor_->lanes(); }
+std::vector<runtime::StepRuns> Session::moves() const { return executor_->moves(); }
+int64_t Session::event_bytes() const {
+  int64_t bytes = 0;
+  for (const runtime::Lane& lane : lanes()) bytes += lane.ring.bytes();
+  return bytes;
+}
 
 int64_t Session::planned_bytes(int device) const {
   return exe::planned_bytes(executable(), device, exe::Space::kDevice);

@@ -22,13 +22,16 @@ struct Compiled;
 class Variables;
 namespace report {
 class Plan;
-}
+struct Pipeline;
+}  // namespace report
 namespace runtime {
 class Agreement;
 class Executor;
 struct Counters;
 struct Lane;
+struct StepRuns;
 }  // namespace runtime
+class SessionReport;
 
 /// Two replicas that hold different copies of a variable.
 struct ReplicaDifference {
@@ -187,6 +190,14 @@ class Session {
   /// Returns the measured events of the last run by worker and io queue (runtime/events.h). Empty
   /// unless SessionOptions::events is set. No run may be in progress.
   const std::deque<runtime::Lane>& lanes() const;
+  /// Returns the bytes of host memory that hold events.
+  int64_t event_bytes() const;
+  /// Returns how often each transfer, message and collective of this process ran in the last run,
+  /// by replica (runtime/events.h). No run may be in progress.
+  std::vector<runtime::StepRuns> moves() const;
+  /// Adds the stages of the programs to the report that the session writes when it ends. Without a
+  /// report it has no effect.
+  void add_to_report(report::Pipeline stages);
   /// Returns the agreement of the processes that share the program (runtime/process_group.h).
   runtime::Agreement& agreement() { return *agreement_; }
 
@@ -205,6 +216,7 @@ class Session {
   std::unique_ptr<runtime::Agreement> agreement_;
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
+  std::unique_ptr<SessionReport> report_;   ///< Null unless the session writes one.
   std::vector<int64_t> measured_;           ///< By device.
   std::atomic<bool> busy_{false};           ///< A run is in progress.
   std::shared_ptr<AsyncRun::State> async_;  ///< State of the last run_async().

@@ -11,6 +11,7 @@
 #include "sluice/report/summary.h"
 #include "sluice/train/devices.h"
 #include "sluice/train/model_state.h"
+#include "sluice/train/pipeline/pipeline_report.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::train {
@@ -50,10 +51,18 @@ ModelPrograms::ModelPrograms(const Network& network, const std::optional<nn::Opt
                              const Options& options, const std::optional<Options>& inference)
     : ir(options.replicas),
       training(build(ir, network, optimizer, options, inference)),
-      session(open_session(ir, training, options.session)) {}
+      session(open_session(ir, training, options.session)) {
+  report_stages();
+}
 
 ModelPrograms::ModelPrograms(const Ir& from, Training built, const SessionOptions& options)
-    : ir(from), training(std::move(built)), session(open_session(ir, training, options)) {}
+    : ir(from), training(std::move(built)), session(open_session(ir, training, options)) {
+  report_stages();
+}
+
+void ModelPrograms::report_stages() {
+  if (training.pipeline) session.add_to_report(pipeline_report(training));
+}
 
 ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
                        const Options& options)

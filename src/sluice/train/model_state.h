@@ -23,6 +23,9 @@ struct ModelPrograms {
   Ir ir;
   Training training;
   Session session;
+
+ private:
+  void report_stages();
 };
 
 /// Calls of one program of a model: checks samples, binds arrays and holds the results.

@@ -132,7 +132,8 @@ function insights(report) {
   for (const m of report.memories) {
     if (m.planned_bytes === 0) continue;
     if (m.budget_bytes >= 0 && m.planned_bytes > m.budget_bytes)
-      found.push(`${m.name}: ${grouped(m.planned_bytes - m.budget_bytes)} bytes exceed the budget.`);
+      found.push(`${m.name}: ${grouped(m.planned_bytes - m.budget_bytes)} bytes exceed the ` +
+        "budget.");
     const [largest] = largestAtPeak(report, m);
     if (m.device >= 0 && largest)
       found.push(`${m.name}: the largest buffer at the peak is ${largest.place || largest.name} ` +
@@ -151,11 +152,17 @@ function insights(report) {
         `${percent(exposed, exposed + hidden)} of their time.`);
     const waits = new Map();
     for (const e of p.events)
-      if (e.kind === "wait") waits.set(e.device, (waits.get(e.device) || 0) + e.end_ns - e.begin_ns);
+      if (e.kind === "wait") waits.set(e.device,
+        (waits.get(e.device) || 0) + e.end_ns - e.begin_ns);
     const [device, time] = [...waits].sort((a, b) => b[1] - a[1])[0] || [0, 0];
     if (time > 0 && time / 1e9 > p.trace.seconds / 100)
       found.push(`Program ${p.name}: device ${device} waits the longest, ${timeText(time / 1e9)} ` +
         `(${percent(time / 1e9, p.trace.seconds)} of the planned trace).`);
+    const together = firstTogether(p);
+    if (together > 0)
+      found.push(`Program ${p.name}: all devices run blocks at once for the first time after ` +
+        `${timeText(together / 1e9)} (${percent(together / 1e9, p.trace.seconds)} of the planned ` +
+        "trace).");
     const [name, seconds, all] = slowestOp(report, p);
     if (seconds > 0) found.push(`Program ${p.name}: kernels of ${name} take the longest, ` +
       `${timeText(seconds)} (${percent(seconds, all)} of all kernels in the planned trace).`);
@@ -165,6 +172,30 @@ function insights(report) {
       found.push(`Stage ${s.slowest_stage} (${s.stages[s.slowest_stage].blocks}) is the slowest: ` +
         `${s.imbalance.toFixed(2)} times the mean of all stages.`);
   return found;
+}
+
+/// Returns the nanosecond at which all devices of a trace first run parts of blocks at once; 0 for
+/// one device, and if they never do.
+function firstTogether(program) {
+  const busy = new Map();
+  for (const e of program.events) {
+    if (e.kind !== "part") continue;
+    if (!busy.has(e.device)) busy.set(e.device, []);
+    busy.get(e.device).push(e);
+  }
+  const lanes = [...busy.values()];
+  if (lanes.length < Math.max(2, program.starts.length)) return 0;
+  const at = lanes.map(() => 0);
+  for (let time = 0;;) {
+    let next = time;
+    for (const [i, lane] of lanes.entries()) {
+      while (at[i] < lane.length && lane[at[i]].end_ns <= time) ++at[i];
+      if (at[i] === lane.length) return 0;
+      next = Math.max(next, lane[at[i]].begin_ns);
+    }
+    if (next === time) return time;
+    time = next;
+  }
 }
 
 function slowestOp(report, program) {

@@ -59,6 +59,20 @@ function memoryView(report, ui) {
     chart.appendChild(svg("path", { class: "second", d: path }));
   }
 
+  /// Draws a strip of the parts of blocks below the steps.
+  function drawParts(chart, bands, x, base) {
+    for (const band of bands) {
+      const name = report.parts[band.part],
+        from = x(band.from),
+        width = x(band.to) - from;
+      const side = / bwd$/.test(name) ? "bwd" : "fwd";
+      chart.appendChild(svg("rect", { class: `part ${side}`, "data-part": name, x: from,
+        y: base + 4, width: Math.max(0.5, width), height: 18 }, svg("title", {}, name)));
+      if (width > 7 * name.length + 8) chart.appendChild(svg("text", { x: from + 4, y: base + 17 },
+        name));
+    }
+  }
+
   function memoryChart(place, start, second) {
     const m = report.memories.find((x) => x.device === start.device);
     const held = heldObjects(report, m);
@@ -66,7 +80,7 @@ function memoryView(report, ui) {
     const gaps = m.gap_bytes;
     const top = Math.max(m.planned_bytes, m.budget_bytes, 1, ...(second ? [second.reduce((a, b) =>
       Math.max(a, b), 0)] : []));
-    const height = 320,
+    const height = 340,
       base = 300;
     const columns = Math.min(points.length, WIDTH);
     // Of the points that share a column, the one with the most bytes is drawn.
@@ -119,6 +133,7 @@ function memoryView(report, ui) {
     }
     if (m.budget_bytes >= 0) chart.appendChild(svg("line", { class: "budget", x1: 0, x2: WIDTH,
       y1: y(m.budget_bytes), y2: y(m.budget_bytes) }));
+    drawParts(chart, partsOf(report, points), (i) => x(i / points.length * columns), base);
     if (second) drawCurve(chart, second, y);
     chart.appendChild(svg("text", { x: 6, y: 16 }, `planned ${grouped(m.planned_bytes)} bytes`));
     chart.appendChild(svg("text", { x: 6, y: height - 5 }, "steps in order, loops folded"));
@@ -142,6 +157,7 @@ function memoryView(report, ui) {
       where.appendChild(document.createTextNode(
         `Step ${at + 1} of ${points.length}: ` +
         `${report.functions[f].place || report.functions[f].name}, ${step.kind} ${step.name}` +
+        (point.part >= 0 ? `, in ${report.parts[point.part]}` : "") +
         (point.trips > 1 ? `, ${grouped(point.trips)} turns` : "") + (step.where ?
           `, ${step.where}` : "") +
         ` — ${grouped(point.live + m.always_live_bytes + gaps)} bytes`));

@@ -31,7 +31,8 @@ function rooflineView(report, ui) {
     const intensities = kernels.map((k) => k.intensity);
     const low = (list) => Math.floor(Math.log10(list.reduce((a, b) => Math.min(a, b))));
     const high = (list) => Math.ceil(Math.log10(list.reduce((a, b) => Math.max(a, b))));
-    const [x0, x1] = [low([...intensities, flops / bytes]), high([...intensities, flops / bytes * 2])];
+    const [x0, x1] = [low([...intensities, flops / bytes]),
+      high([...intensities, flops / bytes * 2])];
     const [y0, y1] = [low([...values, flops]), high([...values, flops])];
     const x = (v) => left + (Math.log10(v) - x0) / Math.max(1, x1 - x0) * (WIDTH - left - 20);
     const y = (v) => bottom - (Math.log10(v) - y0) / Math.max(1, y1 - y0) * (bottom - 20);

@@ -130,8 +130,8 @@ function tableViews(report, ui) {
       }
       body.appendChild(tr);
     }
-    place.appendChild(element("p", {}, `${grouped(g.rows)} rows of ${grouped(g.columns)} entries. ` +
-      "W has written an entry, R reads it. A run is of replica 0."));
+    place.appendChild(element("p", {},
+      `${grouped(g.rows)} rows of ${grouped(g.columns)} entries. ` + "W has written an entry, R reads it. A run is of replica 0."));
     place.appendChild(element("div", { class: "scroll" }, element("table", { class: "remote" },
       element("thead", {}, head), body)));
     place.appendChild(details);

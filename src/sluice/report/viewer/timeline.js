@@ -4,8 +4,16 @@
 const MOST_POINTS = 20000;
 
 /// Returns the rows of a table as objects.
-const rowsOf = (table) => table.rows.map(
-  (row) => Object.fromEntries(table.columns.map((name, i) => [name, row[i]])));
+function rowsOf(table) {
+  return table.rows.map((row) => {
+    const object = {};
+    for (let i = 0; i < row.length; ++i) object[table.columns[i]] = row[i];
+    return object;
+  });
+}
+
+/// Returns how often a timeline shows the callees of a step: once for each of equal blocks.
+const timesShown = (step) => Math.max(1, (step.parts || []).length);
 
 /// Returns the number of points of a function's timeline with all callees.
 function pointCounts(report) {
@@ -14,8 +22,8 @@ function pointCounts(report) {
     if (!counts.has(f)) {
       let sum = 0;
       for (const step of report.functions[f].stepRows)
-        sum += step.calls.length === 0 ? 1 : step.calls.reduce((n, c) => n + Math.max(1, count(
-          c)), 0);
+        sum += timesShown(step) * (step.calls.length === 0 ? 1 :
+          step.calls.reduce((n, c) => n + Math.max(1, count(c)), 0));
       counts.set(f, sum);
     }
     return counts.get(f);
@@ -24,26 +32,29 @@ function pointCounts(report) {
 }
 
 /// Returns the timeline of a program on a device. A point is a step: its activations (function and
-/// step, outermost first) and the live bytes. A loop stands for all its turns. A call whose steps
+/// step, outermost first), the live bytes, and the part of a block that it runs. A loop stands for
+/// all its turns, but a loop over equal blocks is shown once for each block. A call whose steps
 /// would be too many is one point with its callee's peak.
 function timeline(report, start) {
   const count = pointCounts(report);
   const points = [];
-  const walk = (f, path, base, trips, room) => {
+  const walk = (f, path, base, trips, room, outer) => {
     for (const [s, step] of report.functions[f].stepRows.entries()) {
       const here = [...path, [f, s]];
       const live = base + step.live_bytes;
-      if (step.calls.length === 0) {
-        points.push({ path: here, live, trips });
-        continue;
-      }
-      for (const callee of step.calls) {
-        const size = count(callee);
-        if (size === 0 || size > room) {
-          points.push({ path: here, live: live + report.functions[callee].peak_bytes, trips,
-            folded: size });
-        } else {
-          walk(callee, here, live, trips * step.trips, room);
+      const shown = timesShown(step);
+      for (let turn = 0; turn < shown; ++turn) {
+        const own = (step.parts || []).length > 0 ? step.parts[turn] : -1;
+        const part = outer >= 0 ? outer : own;
+        if (step.calls.length === 0) points.push({ path: here, live, trips, part });
+        for (const callee of step.calls) {
+          const size = count(callee);
+          if (size === 0 || size > room) {
+            points.push({ path: here, live: live + report.functions[callee].peak_bytes, trips,
+              folded: size, part });
+          } else {
+            walk(callee, here, live, trips * step.trips / shown, room, part);
+          }
         }
       }
     }
@@ -54,7 +65,7 @@ function timeline(report, start) {
     room = room === Infinity ? count(start.function) / 2 : room / 2;
     if (shown(report, start.function, count, room) <= MOST_POINTS) break;
   }
-  walk(start.function, [], 0, 1, room);
+  walk(start.function, [], 0, 1, room, -1);
   return points;
 }
 
@@ -62,11 +73,41 @@ function shown(report, f, count, room, known = new Map()) {
   if (known.has(f)) return known.get(f);
   let sum = 0;
   for (const step of report.functions[f].stepRows)
-    sum += step.calls.length === 0 ? 1 :
-    step.calls.reduce((n, c) => n + (count(c) === 0 || count(c) > room ? 1 : shown(report, c, count,
-      room, known)), 0);
+    sum += timesShown(step) * (step.calls.length === 0 ? 1 :
+      step.calls.reduce((n, c) => n + (count(c) === 0 || count(c) > room ? 1 :
+        shown(report, c, count, room, known)), 0));
   known.set(f, sum);
   return sum;
+}
+
+/// Returns the stretches of points that run one part of a block: {part, from, to}, where `to` is
+/// behind the last point. A point without a part belongs to the part before it. Loads, waits and
+/// other steps that prepare a part belong to the part behind them.
+function partsOf(report, points) {
+  const prepares = (point) => {
+    const [f, s] = point.path[point.path.length - 1];
+    const step = report.functions[f].stepRows[s];
+    return ["remote_load", "stream_in", "receive", "wait"].includes(step.kind) ||
+      ["Init", "Copy", "ReplicatedAllGather"].includes(step.name);
+  };
+  const bands = [];
+  let behind = 0; // Behind the last point of the last band.
+  for (let i = 0; i < points.length; ++i) {
+    const part = points[i].part;
+    if (part < 0) continue;
+    const last = bands[bands.length - 1];
+    if (last && last.part === part) {
+      last.to = i + 1;
+    } else {
+      let from = i;
+      while (from > behind && prepares(points[from - 1])) --from;
+      if (last) last.to = from;
+      bands.push({ part, from: last ? from : 0, to: i + 1 });
+    }
+    behind = i + 1;
+  }
+  if (bands.length > 0) bands[bands.length - 1].to = points.length;
+  return bands;
 }
 
 /// Returns the live buffers of a point, each with the function that it belongs to.

@@ -37,7 +37,7 @@ function traceView(report, ui) {
     const left = 130,
       rowHeight = 26,
       height = rows.length * rowHeight + 24;
-    const end = Math.max(1, ...program.events.map((e) => e.end_ns));
+    const end = program.events.reduce((most, e) => Math.max(most, e.end_ns), 1);
     let from = 0,
       to = end,
       chosen = 0;
@@ -50,14 +50,14 @@ function traceView(report, ui) {
         "Plus and minus zoom, arrow keys move."
     });
     const details = element("div", { "aria-live": "polite" });
-    const turns = Math.max(-1, ...program.events.filter((e) => e.kind === "part").map((e) => e
-      .step)) + 1;
-    const side = (e) => / bwd$/.test(report.functions[e.function].part) ? "bwd" : "fwd";
+    const turns = program.events.reduce(
+      (most, e) => e.kind === "part" ? Math.max(most, e.step + 1) : most, 0);
+    const side = (e) => / bwd$/.test(report.parts[e.part]) ? "bwd" : "fwd";
 
     function describe(e) {
       const f = report.functions[e.function];
       const span = `${timeText((e.end_ns - e.begin_ns) / 1e9)} from ${timeText(e.begin_ns / 1e9)}`;
-      if (e.kind === "part") return `${f.part}, turn ${e.step + 1}: ${span}`;
+      if (e.kind === "part") return `${report.parts[e.part]}, turn ${e.step + 1}: ${span}`;
       const step = f.stepRows[e.step];
       return (e.kind === "wait" ? "wait before " : "") +
         `${step.kind} ${step.name} in ${f.place || f.name}: ${span}` +
@@ -81,10 +81,11 @@ function traceView(report, ui) {
           `${e.device} ${e.queue} ${e.worker}`);
         const x1 = Math.max(left, left + (e.begin_ns - from) * scale),
           x2 = Math.min(WIDTH, left + (e.end_ns - from) * scale);
-        if (x2 - x1 < 0.4 && last.get(r) !== undefined && x2 - last.get(r) < 0.4) continue;
-        last.set(r, x2);
         const part = e.kind === "part";
         const mine = part && e.step === chosen;
+        const hidden = x2 - x1 < 0.4 && last.get(r) !== undefined && x2 - last.get(r) < 0.4;
+        if (hidden && !mine) continue;
+        last.set(r, x2);
         const step = part ? null : report.functions[e.function].stepRows[e.step];
         const rect = svg("rect", {
           x: x1, y: r * rowHeight + 3, width: Math.max(0.5, x2 - x1), height: rowHeight - 6,
@@ -97,7 +98,7 @@ function traceView(report, ui) {
         });
         chart.appendChild(rect);
         if (part && x2 - x1 > 60) chart.appendChild(svg("text", { x: x1 + 4, y: r * rowHeight +
-            17 }, `${report.functions[e.function].part} ${e.step + 1}`));
+            17 }, `${report.parts[e.part]} ${e.step + 1}`));
       }
       chart.appendChild(svg("text", { x: left, y: height - 6 }, timeText(from / 1e9)));
       chart.appendChild(svg("text", { x: WIDTH - 6, y: height - 6, "text-anchor": "end" }, timeText(

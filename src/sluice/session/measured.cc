@@ -1,0 +1,163 @@
+#include "sluice/session/measured.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "sluice/runtime/events.h"
+#include "sluice/runtime/process_group.h"
+#include "sluice/session/session.h"
+
+namespace sluice {
+namespace {
+
+// A fact of a process, as other processes receive it.
+struct Fact {
+  enum class Kind : int32_t { kNone, kStep, kWait, kRuns, kLost };
+  Kind kind = Kind::kNone;
+  int32_t replica = 0;
+  int32_t device = 0;
+  int32_t queue = 0;
+  int32_t worker = 0;
+  int32_t function = 0;
+  int32_t step = 0;
+  int64_t begin = 0;  // Nanoseconds; of kRuns and kLost the count.
+  int64_t end = 0;
+
+  bool is_event() const { return kind == Kind::kStep || kind == Kind::kWait; }
+};
+
+// Finds the place of a step in its executable.
+class StepIndex {
+ public:
+  explicit StepIndex(const exe::Executable& executable) {
+    for (size_t f = 0; f < executable.functions.size(); ++f) {
+      const std::vector<exe::Step>& steps = executable.functions[f].steps;
+      if (!steps.empty()) first_[steps.data()] = static_cast<int32_t>(f);
+    }
+  }
+  // Sets the function and the number of a step.
+  void place(const exe::Step& step, Fact& fact) const {
+    const auto at = std::prev(first_.upper_bound(&step));
+    fact.function = at->second;
+    fact.step = static_cast<int32_t>(&step - at->first);
+  }
+
+ private:
+  std::map<const exe::Step*, int32_t> first_;  // Function of each first step.
+};
+
+std::vector<Fact> facts_here(const Session& session) {
+  const StepIndex steps(session.executable());
+  std::vector<Fact> facts;
+  for (const runtime::StepRuns& m : session.moves()) {
+    facts.push_back({.kind = Fact::Kind::kRuns, .replica = m.replica, .begin = m.runs});
+    steps.place(*m.step, facts.back());
+  }
+  for (const runtime::Lane& lane : session.lanes()) {
+    facts.push_back(
+        {.kind = Fact::Kind::kLost, .replica = lane.replica, .begin = lane.ring.lost()});
+    for (const runtime::Event& e : lane.ring.events()) {
+      facts.push_back({.kind = e.waits ? Fact::Kind::kWait : Fact::Kind::kStep,
+                       .replica = lane.replica,
+                       .device = lane.device,
+                       .queue = lane.queue,
+                       .worker = lane.worker,
+                       .begin = e.begin,
+                       .end = e.end});
+      steps.place(*e.step, facts.back());
+    }
+  }
+  return facts;
+}
+
+template <typename T>
+std::vector<T> gathered(runtime::Agreement& agreement, const std::vector<T>& own) {
+  std::vector<T> all(own.size() * static_cast<size_t>(agreement.size()));
+  std::copy(own.begin(), own.end(),
+            all.begin() + static_cast<std::ptrdiff_t>(own.size()) * agreement.rank());
+  agreement.gather(std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// Returns the facts of all processes, with times of the first one's clock.
+std::vector<Fact> facts_of_all(Session& session) {
+  std::vector<Fact> own = facts_here(session);
+  runtime::Agreement& agreement = session.agreement();
+  if (agreement.size() == 1) return own;
+  const int64_t ahead =
+      clock_differences(agreement, runtime::EventRing::now)[static_cast<size_t>(agreement.rank())];
+  for (Fact& f : own) {
+    if (!f.is_event()) continue;
+    f.begin -= ahead;
+    f.end -= ahead;
+  }
+  const std::vector<int64_t> sizes =
+      gathered<int64_t>(agreement, {static_cast<int64_t>(own.size())});
+  own.resize(static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end())));
+  return gathered(agreement, own);
+}
+
+std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts,
+                                         const std::string& program) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const Fact& f : facts) {
+    if (f.is_event()) first = std::min(first, f.begin);
+  }
+  std::map<int, report::MeasuredRun> runs;
+  for (const Fact& f : facts) {
+    if (f.kind == Fact::Kind::kNone) continue;
+    report::MeasuredRun& run = runs[f.replica];
+    if (f.kind == Fact::Kind::kRuns) run.moves.push_back({f.function, f.step, f.begin});
+    if (f.kind == Fact::Kind::kLost) run.lost += f.begin;
+    if (!f.is_event()) continue;
+    const bool waits = f.kind == Fact::Kind::kWait;
+    run.trace.events.push_back({waits ? report::Event::Kind::kWait : report::Event::Kind::kStep,
+                                f.device, f.queue, f.function, f.step,
+                                static_cast<double>(f.begin - first) / 1e9,
+                                static_cast<double>(f.end - first) / 1e9, f.worker});
+    run.trace.seconds = std::max(run.trace.seconds, run.trace.events.back().end);
+  }
+  std::vector<report::MeasuredRun> all;
+  for (auto& [replica, run] : runs) {
+    run.program = program;
+    run.replica = replica;
+    run.trace.complete = run.lost == 0;
+    all.push_back(std::move(run));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<report::MeasuredRun> measured_run(Session& session, const std::string& program) {
+  return runs_of(facts_of_all(session), program);
+}
+
+std::vector<report::MeasuredRun> measured_here(const Session& session, const std::string& program) {
+  return runs_of(facts_here(session), program);
+}
+
+std::vector<int64_t> clock_differences(runtime::Agreement& agreement,
+                                       const std::function<int64_t()>& now) {
+  constexpr int kExchanges = 8;
+  std::vector<int64_t> best(static_cast<size_t>(agreement.size()));
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < kExchanges; ++i) {
+    const int64_t begin = now();
+    agreement.any(false);  // No process reads its clock before the first one has read `begin`.
+    const std::vector<int64_t> times = gathered<int64_t>(agreement, {now()});
+    const int64_t took = now() - begin;
+    if (took >= least) continue;
+    least = took;
+    for (size_t p = 0; p < best.size(); ++p) best[p] = times[p] - times[0];
+  }
+  agreement.broadcast(0, std::as_writable_bytes(std::span(best)));
+  return best;
+}
+
+}  // namespace sluice

@@ -1,0 +1,69 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/ir/ir.h"
+#include "sluice/report/report.h"
+#include "sluice/session/options.h"
+
+// Reports of sessions: the plan and the last run, as files (docs/report_schema.md).
+
+namespace sluice {
+
+class Session;
+
+/// Number of events that each worker and io queue keeps for a report.
+inline constexpr int64_t kReportEvents = 20'000;
+
+/// Returns the folder for reports: the one that a flag or an option chose, else that of the
+/// environment. SLUICE_PROFILE=DIR names one; SLUICE_OPTIONS='{"profile":"all"}' means
+/// "./profile"; empty without both. Where a chosen folder replaces another one of the environment,
+/// the first call warns. Error{kUsage} if SLUICE_OPTIONS has another form.
+std::string profile_folder(const std::optional<std::string>& chosen);
+
+/// Creates the folder `part` in `folder`, and returns its path. Error{kIo} if a file cannot be
+/// created there.
+std::string make_report_folder(const std::string& folder, const std::string& part);
+
+/// Writes report.json, report.html and trace.json to an existing folder. Error{kIo} if one of them
+/// cannot be written.
+void write_report(const std::string& folder, const report::Report& report);
+
+/// Returns options without budgets, for the plan that would be made without them.
+SessionOptions without_budgets(SessionOptions options);
+/// Gives a plan that was made without budgets those of the options.
+void set_budgets(const SessionOptions& options, exe::Executable& executable);
+
+/// The report that a session writes when it ends: of its plan and its last run. The first session
+/// of a process writes to `training` in its folder if its programs change variables, else to
+/// `inference`; later ones to `training-2` and so on.
+class SessionReport {
+ public:
+  /// Returns null if the options and the environment name no folder, and in all processes of a
+  /// group but the first. Errors of profile_folder() and make_report_folder().
+  static std::unique_ptr<SessionReport> open(const SessionOptions& options);
+
+  /// Writes the report of a plan that exceeds a budget, before its error is thrown.
+  void write_refused(const Ir& ir, const SessionOptions& options, const Error& refusal);
+  /// Creates the folder for this plan.
+  void begin(const exe::Executable& executable);
+  /// Remembers the program of the last run.
+  void ran(const std::string& program) { program_ = program; }
+  /// Shows the stages of the session's programs.
+  void show(report::Pipeline pipeline) { pipeline_ = {std::move(pipeline)}; }
+  /// Writes the report. Warns if a file cannot be written.
+  void write(const Session& session) const noexcept;
+
+ private:
+  explicit SessionReport(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string folder_;   ///< begin() makes it the folder of the files.
+  std::string program_;  ///< Empty before the first run.
+  std::vector<report::Pipeline> pipeline_;
+};
+
+}  // namespace sluice

@@ -226,7 +226,9 @@ class Mpi(CliTest):
             r"  while (receiving message \d+ of channel 1to0 from process 1|"
             r"sending message \d+ of channel 0to1 to process 1|"
             r"ending channel \wto\w with process 1|gathering data of all)")
-        self.assertRegex(errors, r"  while running stage 0 \(.*\) on device 0, stage 1 \(.*\) on ")
+        if "gathering data of all" not in errors:  # Between two runs, no stage runs.
+            self.assertRegex(errors,
+                             r"  while running stage 0 \(.*\) on device 0, stage 1 \(.*\) on ")
         self.expect_no_orphans(pids)
 
     def test_what_one_saves_is_whole(self):

@@ -233,8 +233,8 @@ class Reports(ReportCase):
 
     def test_inspect_describes_and_compares_reports(self):
         device, offload = self.folder.parent / "device", self.folder.parent / "offload"
-        flags = ["plan", "mnist", "--width", 32, "--optimizer", "adam"]
-        self.expect_code(0, *flags, f"--profile={device}")
+        flags = ["plan", "mnist-rts"]  # Document 003: four replicas, eight micro-batches.
+        self.expect_code(0, *flags, "--offload", "none", f"--profile={device}")
         self.expect_code(0, *flags, "--offload", "optimizer", f"--profile={offload}")
         a, b = device / "training/report.json", offload / "training/report.json"
         planned = [Report(f).data["memories"][0]["planned_bytes"] for f in (a, b)]
@@ -245,11 +245,15 @@ class Reports(ReportCase):
         self.assertRegex(text, rf"planned +{planned[0]:,} +{planned[1]:,} +{re.escape(change)}\n")
         self.assertRegex(text, r"fc.0.weight, first_order in \w+ +[\d,]+ +0 +-")
         self.assertIn("tier host, bytes\n", text)
+        # A run loads and stores the state that the device no longer holds.
+        state = re.search(r"at the peak: optimizer state +([\d,]+) +0 +-\1\n", text)[1]
+        state = int(state.replace(",", ""))
+        self.assertRegex(text, rf"transfers, bytes +[\d,]+ +[\d,]+ +\+{2 * state:,}\n")
         self.assertNotIn("MatMul ", text)  # It computes the same.
         self.assertIn("have equal numbers", self.expect_code(0, "inspect", a, a).stdout)
         other = self.folder.parent / "other"
         self.expect_code(0, "plan", "mlp", "--width", 32, f"--profile={other}")
-        self.expect_error(2, "usage", "must compare reports of one model, got mnist and mlp",
+        self.expect_error(2, "usage", "must compare reports of one model, got mnist-rts and mlp",
                           "inspect", a, other / "training/report.json")
 
     def test_inspect_refuses_other_files(self):

@@ -97,6 +97,21 @@ TEST_F(Reports, SayWhatTheLastRunDid) {
   }
 }
 
+TEST_F(Reports, HaveTheLastRunOfEachProgram) {
+  const MlpProgram p;
+  {
+    Session session(p.ir, with(folder_));
+    const Batch batch(p.options, 0);
+    for (int i = 0; i < 2; ++i) {
+      train(session, p, 2);
+      session.run({{p.eval_image, batch.image}}, "eval");
+    }
+  }
+  const std::string text = report(parts().front());
+  EXPECT_THAT(text, HasSubstr(R"("measured":[{"program":"eval","replica":0,)"));
+  EXPECT_THAT(text, HasSubstr(R"({"program":"train","replica":0,)"));
+}
+
 TEST_F(Reports, OfProgramsThatChangeNoVariableAreInference) {
   for (const bool remote : {false, true}) {
     for (const bool changes : {false, true}) {

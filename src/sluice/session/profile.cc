@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -161,13 +162,22 @@ void SessionReport::write_refused(const Ir& ir, const SessionOptions& options,
   write_report(folder_, report);
 }
 
+void SessionReport::begin_run(const Session& session, const std::string& program) {
+  if (!program_.empty() && program_ != program)
+    measured_[program_] = measured_here(session, program_);
+  program_ = program;
+}
+
 void SessionReport::write(const Session& session) const noexcept {
   try {
     report::Report report =
         report_of(session.executable(), session.executable().devices[0].workers);
     report.pipeline = pipeline_;
     report.event_bytes = session.event_bytes();
-    if (!program_.empty()) report.measured = measured_here(session, program_);
+    std::map<std::string, std::vector<report::MeasuredRun>> measured = measured_;
+    if (!program_.empty()) measured[program_] = measured_here(session, program_);
+    for (auto& [program, runs] : measured)
+      std::move(runs.begin(), runs.end(), std::back_inserter(report.measured));
     write_report(folder_, report);
   } catch (const std::exception& e) {
     sys::print_stderr("report in {}: {}; it is not complete\n", folder_, e.what());

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,8 @@ SessionOptions without_budgets(SessionOptions options);
 /// Gives a plan that was made without budgets those of the options.
 void set_budgets(const SessionOptions& options, exe::Executable& executable);
 
-/// The report that a session writes when it ends: of its plan and its last run. The first session
+/// The report that a session writes when it ends: of its plan and the last run of each program. Of
+/// runs of one program in a row, the last one counts. The first session
 /// of a process writes to `training` in its folder if its programs change variables, else to
 /// `inference`; later ones to `training-2` and so on.
 class SessionReport {
@@ -51,8 +53,8 @@ class SessionReport {
   void write_refused(const Ir& ir, const SessionOptions& options, const Error& refusal);
   /// Creates the folder for this plan.
   void begin(const exe::Executable& executable);
-  /// Remembers the program of the last run.
-  void ran(const std::string& program) { program_ = program; }
+  /// Prepares a run of a program, and stores the last run if it was of another one.
+  void begin_run(const Session& session, const std::string& program);
   /// Shows the stages of the session's programs.
   void show(report::Pipeline pipeline) { pipeline_ = {std::move(pipeline)}; }
   /// Writes the report. Warns if a file cannot be written.
@@ -62,7 +64,8 @@ class SessionReport {
   explicit SessionReport(std::string folder) : folder_(std::move(folder)) {}
 
   std::string folder_;   ///< begin() makes it the folder of the files.
-  std::string program_;  ///< Empty before the first run.
+  std::string program_;  ///< Program of the last run; empty before the first one.
+  std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< By earlier program.
   std::vector<report::Pipeline> pipeline_;
 };
 

@@ -201,7 +201,7 @@ void Session::check_binding(const Binding& binding) const {
 }
 
 void Session::run_bound(const Binding& binding) {
-  if (report_ != nullptr) report_->ran(binding.program_->name);
+  if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
   executor_->run(*binding.program_, *binding.streams_);
 }
 
@@ -214,7 +214,7 @@ void Session::run_into(Binding& binding) {
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
   const Busy busy(busy_);
-  if (report_ != nullptr) report_->ran(binding.program_->name);
+  if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
 }
 

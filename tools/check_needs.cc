@@ -109,6 +109,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {!o.model.target.empty(), !o.model.dataset.empty(), "--target", "--dataset", "absent"},
       {given("--validation"), !o.model.dataset.empty(), "--validation", "--dataset", "absent"},
       {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
+      {o.train.log_histograms > 0, !o.train.log_dir.empty(), "--log-histograms", "--log-dir",
+       "absent"},
   };
   for (const Need& n : needs) {
     require(!n.given || n.met, "{} requires {} (it is {})", n.option, n.required, n.found);

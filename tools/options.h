@@ -46,6 +46,8 @@ struct TrainOptions {
   std::optional<int64_t> check_replicas;    ///< Steps between comparisons; absent: none.
   std::string save;                         ///< File for the variables at the end; empty: none.
   std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
+  std::string log_dir;                      ///< Folder for train::FitOptions::log_dir.
+  int64_t log_histograms = 0;               ///< Steps between histograms; 0: none.
 };
 
 /// Tensors that leave the device, in the command line's words. Budgets are in SessionOptions.

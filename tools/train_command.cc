@@ -12,6 +12,7 @@
 #include "sluice/runtime/strand.h"
 #include "sluice/session/measured.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/run/training_log.h"
 #include "tools/call_results.h"
 #include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
@@ -104,7 +105,10 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
                             .shuffle = data::Shuffle::kYes,
                             .seed = o.step.seed});
   const int64_t updates = o.step.device_iterations, calls = loader.items().value_or(0);
-  train::FitOptions options{.epochs = o.train.epochs, .check_replicas = o.train.check_replicas};
+  train::FitOptions options{.epochs = o.train.epochs,
+                            .check_replicas = o.train.check_replicas,
+                            .log_dir = o.train.log_dir,
+                            .log_histograms = o.train.log_histograms};
   if (o.train.steps) options.calls = *o.train.steps / updates;
   const int64_t steps =
       o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, checked_mul(calls, updates));
@@ -224,6 +228,7 @@ void check_saves(const ToolOptions& o) {
   for (const std::string& file : {o.train.save, o.train.torch_save}) {
     if (!file.empty()) sys::check_replaceable(file);
   }
+  if (!o.train.log_dir.empty()) train::make_log_folder(o.train.log_dir);
 }
 
 void save(train::TrainingModel& model, const ToolOptions& o) {

@@ -14,8 +14,10 @@ import subprocess
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from cli_case import PROGRAM, CliTest
+from event_reader import Events
 from report_reader import Report
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
@@ -174,6 +176,29 @@ class Mpi(CliTest):
                             self.assertEqual(one.read(), two.read())
                     os.remove(f"{folder}/two.npz")
             self.assertEqual(len(os.listdir(folder)), 3)
+
+    def test_one_process_writes_the_log_of_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = ["train", "mnist", *SHORT, "--replicas", 2, "--strategy", "phased", "--optimizer",
+                   "adam", "--offload", "optimizer,weights", "--shard-threshold", 0, "--json"]
+            log = ["--log-histograms", 4, "--log-dir"]
+            plain = self.record(*run[:-1], *log, f"{folder}/one")
+            result = self.finish(mpi(2, *run, *log, f"{folder}/two"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(json.loads(result.stdout)["digest"], plain["digest"])
+            found = []
+            for name in ("one", "two"):
+                (events,) = Path(folder, name).glob("*tfevents*")
+                read = Events(events)
+                found.append((read.numbers["loss"],
+                              {tag: [(s, vars(h)) for s, h in values]
+                               for tag, values in read.histograms.items()}))
+            self.assertEqual(found[0], found[1])
+            self.assertEqual(len(found[0][0]), 10)
+            self.assertGreater(len(found[0][1]), 3)
+            result = self.finish(mpi(2, *run, *log, f"{folder}/one/metrics.csv"))
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertEqual(result.stderr.count("error ("), 1, result.stderr)
 
     def test_stages_have_the_bits_of_one(self):
         for replicas, processes, flags in (

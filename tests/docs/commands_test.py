@@ -115,6 +115,15 @@ class Commands(unittest.TestCase):
         for name in ("report.html", "report.json", "trace.json"):
             self.assertTrue((self.folder / "profile/training" / name).exists())
 
+    @runs("sluice train mlp --optimizer adam --steps 500 --log-dir runs/first --log-histograms 100")
+    def test_a_training_writes_its_log(self, command):
+        self.sluice(command)
+        names = sorted(p.name for p in (self.folder / "runs/first").iterdir())
+        self.assertEqual(len(names), 2)
+        self.assertTrue(names[0].startswith("events.out.tfevents."))
+        lines = (self.folder / "runs/first/metrics.csv").read_text().splitlines()
+        self.assertGreater(len(lines), 100)
+
     @runs("./selftest")
     def test_selftest_ends_as_its_tests_do(self, command):
         self.copy_scripts("selftest")

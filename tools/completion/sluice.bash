@@ -50,7 +50,7 @@ _sluice() {
     --torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
-    --data|--profile-dir)
+    --data|--log-dir|--profile-dir)
       COMPREPLY=($(compgen -d -- "$word"))
       return ;;
   esac
@@ -64,11 +64,12 @@ _sluice() {
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
       --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
-      --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed --memory
-      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --machine --disable
-      --verify --json --quiet --log-level --digest --profile --profile-dir --help --help-all" ;;
+      --epochs --steps --save --warmup-steps --check-replicas --torch-save --log-dir
+      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
+      --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
+      --digest --profile --profile-dir --help --help-all" ;;
     eval) options="--layers --width --dropout --dataset --loss --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype

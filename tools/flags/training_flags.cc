@@ -126,6 +126,11 @@ void add_training(Flags flags, ToolOptions& o) {
       "(default: never)");
   flags.text("--torch-save", "FILE", o.train.torch_save,
              "Write the state_dict of the same PyTorch module to FILE at the end, as safetensors");
+  flags.text("--log-dir", "DIR", o.train.log_dir,
+             "Write losses, rates and bytes to DIR, as events for TensorBoard and metrics.csv");
+  flags.integer<int64_t, int64_t>("--log-histograms", o.train.log_histograms, 1, kMost,
+                                  "Write histograms of each weight as events every N steps; "
+                                  "requires --log-dir (default: never)");
   flags.integer<uint64_t, uint64_t>(
       "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Draw first weights, the samples' order and dropout from this seed (default: 0)");

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <variant>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
+#include "sluice/runtime/process_group.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/progress.h"
+#include "sluice/train/run/training_log.h"
 
 namespace sluice::train {
 namespace {
@@ -180,6 +183,7 @@ class Fit {
                               : kReservedLosses;
     result_.losses.reserve(std::min(kReservedLosses, reserved));
     if (options_.show == Show::kAll) show_header();
+    open_log();
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
@@ -206,6 +210,10 @@ class Fit {
             options_.save_every);
     require(options_.save_every == 0 || !options_.save.empty(),
             "fit: save_every requires `save`, the file");
+    require(options_.log_histograms >= 0, "fit: log_histograms must be at least 0, got {}",
+            options_.log_histograms);
+    require(options_.log_histograms == 0 || !options_.log_dir.empty(),
+            "fit: log_histograms requires `log_dir`, the folder");
     require((options_.validation_model == nullptr) == (options_.validation_data == nullptr),
             "fit: a validation requires a model and data, got one of them");
     require(!training_.infeed && !training_.outfeed,
@@ -251,6 +259,7 @@ class Fit {
     const int64_t length =
         items_ ? std::min(left, *items_ - data_.position()) : (options_.calls ? left : 0);
     report_.calls_of_epoch = length;
+    logged_ = Clock::now();
     const int64_t before = result_.calls;
     {
       ProgressBar bar(length, shown(options_.show));
@@ -270,6 +279,8 @@ class Fit {
       const Evaluation& validation = result_.validations.emplace_back(
           evaluate(*options_.validation_model, *options_.validation_data, options_.show));
       if (options_.show != Show::kNo) sys::print_stderr("{}\n", to_string(validation));
+      if (log_ && validation.accuracy)
+        log_->add_numbers(state_.updates(), {{"validation/accuracy", *validation.accuracy}});
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
   }
@@ -287,9 +298,62 @@ class Fit {
     if (options_.check_replicas && result_.updates % *options_.check_replicas < iterations_)
       compare_replicas();
     if (scores_ && labels_) report_.accuracy = result_.accuracy = accuracy_of(item);
+    if (!options_.log_dir.empty()) log_call();
     if (options_.after_call) result_.stopped = !options_.after_call(report_);
     if (options_.save_every > 0 && result_.calls % options_.save_every == 0)
       model_.save(options_.save);
+    logged_ = Clock::now();
+  }
+
+  // Opens the log in the first process. All processes fail if that one cannot.
+  void open_log() {
+    if (options_.log_dir.empty()) return;
+    Session& session = state_.programs().session;
+    std::optional<Error> refusal;
+    if (session.agreement().rank() == 0) {
+      std::vector<std::string> names;
+      for (const D2hStream& loss : training_.losses) names.push_back(loss.name);
+      if (names.size() == 1) names.clear();
+      try {
+        log_.emplace(options_.log_dir, names, state_.updates() > 0);
+        log_->add_numbers(state_.updates(), bytes_of(session));
+      } catch (const Error& e) {
+        refusal = e;
+      }
+    }
+    if (!session.agreement().any(refusal.has_value())) return;
+    if (refusal) throw *refusal;
+    fail(ErrorKind::kIo, "fit: the first process cannot write to {}", options_.log_dir);
+  }
+
+  // Returns the learning rate of a call: a constant of programs without a stream for it.
+  std::optional<double> rate() const {
+    if (training_.learning_rate) return state_.rate();
+    const auto* const constant = std::get_if<double>(&state_.options().learning_rate);
+    return constant == nullptr ? std::nullopt : std::optional(*constant);
+  }
+
+  void log_call() {
+    const int64_t step = state_.updates(), every = options_.log_histograms;
+    if (log_) {
+      const auto samples = static_cast<double>(calls_.size().samples());
+      TrainingLog::Call call{.step = step,
+                             .loss = report_.loss,
+                             .accuracy = report_.accuracy,
+                             .samples_per_second = samples / std::max(seconds_since(logged_), 1e-9),
+                             .learning_rate = rate(),
+                             .losses = {}};
+      for (const std::vector<float>& part : result_.parts)
+        call.losses.push_back(mean(std::span(part).last(values_)));
+      log_->add(call);
+    }
+    if (every == 0 || step % every >= iterations_) return;
+    Session& session = state_.programs().session;
+    if (log_ && log_->failed() && session.agreement().size() == 1) return;
+    each_histogram(session, training_.variables,
+                   [&](const std::string& path, const data::Histogram& values) {
+                     if (log_) log_->add_histogram(step, path, values);
+                   });
   }
 
   // Place among the written losses of a call of its loss `i`.
@@ -319,23 +383,28 @@ class Fit {
     return (next * iterations_ + entries - 1) / entries - 1;
   }
 
-  double mean_loss(int64_t update) const {
+  // Returns the mean of the losses of micro-batches whose values or sums a call has returned.
+  double mean(std::span<const float> losses) const {
     const CallSize& size = calls_.size();
     const Output output = state_.options().output.value_or(Output::final());
     const int64_t summed = output.mode == Output::Mode::kSum
                                ? iterations_ * size.accumulate * size.replicas / written_
                                : 1;
     double mean = 0;
-    for (size_t i = 0; i < values_; ++i) {
-      const float loss = report_.losses[i];
-      if (!std::isfinite(loss)) {
-        fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
-             update + update_of(i), loss);
-      }
+    for (const float loss : losses)
       mean +=
           static_cast<double>(loss) / static_cast<double>(values_) / static_cast<double>(summed);
-    }
     return mean;
+  }
+
+  double mean_loss(int64_t update) const {
+    for (size_t i = 0; i < values_; ++i) {
+      const float loss = report_.losses[i];
+      if (!std::isfinite(loss))
+        fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
+             update + update_of(i), loss);
+    }
+    return mean(report_.losses);
   }
 
   void compare_replicas() const {
@@ -371,6 +440,8 @@ class Fit {
   int64_t total_ = 0;             ///< Calls in all.
   CallReport report_;
   FitResult result_;
+  std::optional<TrainingLog> log_;  ///< In the process that writes it.
+  Clock::time_point logged_;        ///< End of the last call, or the begin of the epoch.
 };
 
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options) {

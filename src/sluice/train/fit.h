@@ -89,6 +89,11 @@ struct FitOptions {
   std::optional<int64_t> check_replicas = {};
   std::string save = {};   ///< File for weights and state after each `save_every` calls.
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
+  /// Folder for an event file of TensorBoard and metrics.csv (docs/howto/watch_a_training.md). The
+  /// first process of a group writes them. Empty: none.
+  std::string log_dir = {};
+  /// Updates between histograms of each weight in the event file; 0: none.
+  int64_t log_histograms = 0;
   /// Called after each call. The training stops if it returns false.
   std::function<bool(const CallReport& report)> after_call = nullptr;
   Show show = Show::kNo;
@@ -117,7 +122,9 @@ struct FitResult {
 ///
 /// Error{kDiverged} if a loss is not finite, or if replicas hold different copies of a variable
 /// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if
-/// an option is out of range, or if a loss that is returned is not f32.
+/// an option is out of range, or if a loss that is returned is not f32. Error{kIo} if `log_dir`
+/// cannot be written at first; if that fails later, one warning is printed and the training goes
+/// on.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
 /// As above, on items of a dataset in an order of each epoch's own, by Options::seed.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});

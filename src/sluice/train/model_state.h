@@ -106,6 +106,7 @@ class ModelState {
   const Options& options() const { return options_; }
   const Options& inference_options() const { return trains_ ? inference_ : options_; }
   int64_t updates() const { return updates_; }
+  std::optional<double> rate() const { return rate_; }
   void add_inference(const Options& options);
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);

@@ -1,0 +1,201 @@
+#include "sluice/train/run/training_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "sluice/base/error.h"
+#include "sluice/base/sys.h"
+#include "sluice/exe/memory_needs.h"
+#include "sluice/ir/graph.h"
+#include "sluice/ir/variable.h"
+#include "sluice/report/traffic.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kPart = 1 << 16;  // Elements of a variable that are read together.
+
+// Quotes a cell of a CSV file where its characters require it.
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string cell(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+
+std::string metrics_path(const std::string& folder) { return folder + "/metrics.csv"; }
+
+std::string header_of(const std::vector<std::string>& losses) {
+  std::string header(TrainingLog::kColumns);
+  for (const std::string& name : losses) header += ',' + cell("loss/" + name);
+  return header + '\n';
+}
+
+// Returns the bytes of the whole lines of a file that begins with `header`; else 0.
+int64_t kept_bytes(const std::string& path, const std::string& header) {
+  if (!sys::exists(path)) return 0;
+  const std::vector<std::byte> bytes = sys::read_file(path);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.starts_with(header) ? static_cast<int64_t>(text.rfind('\n')) + 1 : 0;
+}
+
+data::GrowingFile open_metrics(const std::string& folder, const std::vector<std::string>& losses,
+                               bool continues) {
+  const std::string header = header_of(losses);
+  const int64_t kept = continues ? kept_bytes(metrics_path(folder), header) : 0;
+  data::GrowingFile file(metrics_path(folder), kept);
+  if (kept > 0) return file;
+  file.append(header);
+  file.flush();
+  return file;
+}
+
+}  // namespace
+
+void make_log_folder(const std::string& folder) {
+  try {
+    for (size_t end = folder.find('/', 1); end != folder.npos; end = folder.find('/', end + 1))
+      sys::make_folder(folder.substr(0, end));
+    sys::make_folder(folder);
+    sys::check_replaceable(metrics_path(folder));
+  } catch (const Error& e) {
+    fail(ErrorKind::kIo, "log folder {}: must be a folder that can be written; {}", folder,
+         e.what());
+  }
+}
+
+std::vector<TaggedNumber> bytes_of(const Session& session) {
+  const exe::Executable& executable = session.executable();
+  std::vector<TaggedNumber> numbers;
+  const auto add = [&](const std::string& tag, int64_t bytes) {
+    numbers.emplace_back("bytes/" + tag, static_cast<double>(bytes));
+  };
+  for (int d = 0; d < static_cast<int>(executable.devices.size()); ++d) {
+    add(fmt::format("device_{}/planned", d), session.planned_bytes(d));
+    add(fmt::format("device_{}/measured", d), session.measured_bytes(d));
+  }
+  for (const exe::MemoryNeeds& m : exe::memory_needs(executable, 0)) {
+    std::string tag = m.name;
+    std::replace(tag.begin(), tag.end(), ' ', '_');
+    if (m.device < 0 && m.total_bytes > 0) add(tag, m.total_bytes);
+  }
+  const report::TrafficCounter traffic(executable);
+  int64_t remote = 0, messages = 0, collectives = 0;
+  for (const exe::Program& p : executable.programs) {
+    if (p.name != "train") continue;
+    for (const report::Traffic& t : traffic.of(p)) {
+      const bool stream =
+          t.kind == exe::TransferKind::kStreamIn || t.kind == exe::TransferKind::kStreamOut;
+      if (!stream) remote += executable.replicas * t.bytes;
+    }
+    for (const report::Messages& m : traffic.messages_of(p))
+      messages += executable.replicas * m.bytes;
+    for (const report::CollectiveBytes& c : traffic.collectives_of(p))
+      collectives += executable.replicas * c.bytes;
+  }
+  if (remote > 0) add("remote_per_call", remote);
+  if (messages > 0) add("messages_per_call", messages);
+  if (collectives > 0) add("collectives_per_call", collectives);
+  return numbers;
+}
+
+void each_histogram(const Session& session, const nn::NamedTensors& variables,
+                    const std::function<void(const std::string&, const data::Histogram&)>& f) {
+  std::vector<std::byte> part;
+  variables.for_each([&](const std::string& path, const Tensor& variable) {
+    const TensorSpec spec = host_spec(variable.spec(), *variable.graph().info(variable).variable);
+    const int64_t elements = spec.elements(), width = size_of(spec.dtype);
+    data::Histogram histogram;
+    for (int64_t begin = 0; begin < elements; begin += kPart) {
+      const int64_t count = std::min(kPart, elements - begin);
+      part.resize(static_cast<size_t>(count * width));
+      session.read_chunk(variable, begin, count, part);
+      histogram.add(spec.dtype, part);
+    }
+    f(path, histogram);
+  });
+}
+
+namespace {
+
+const std::string& made(const std::string& folder) {
+  make_log_folder(folder);
+  return folder;
+}
+
+}  // namespace
+
+TrainingLog::TrainingLog(const std::string& folder, const std::vector<std::string>& losses,
+                         bool continues, std::chrono::milliseconds period)
+    : losses_(losses),
+      period_(period),
+      events_(made(folder)),
+      metrics_(open_metrics(folder, losses, continues)) {}
+
+TrainingLog::~TrainingLog() {
+  if (!failed_) flush();
+}
+
+void TrainingLog::flush() {
+  try {
+    events_.flush();
+    metrics_.flush();
+    written_ = Clock::now();
+  } catch (const Error& e) {
+    failed_ = true;
+    sys::print_stderr("log: {}; the rest of the training is not logged\n", e.what());
+  }
+}
+
+void TrainingLog::write(const std::function<void()>& add) {
+  if (failed_) return;
+  add();
+  if (Clock::now() - written_ >= period_) flush();
+}
+
+void TrainingLog::add(const Call& call) {
+  write([&] {
+    data::Summary summary;
+    summary.add("loss", call.loss);
+    if (call.accuracy) summary.add("accuracy", *call.accuracy);
+    summary.add("samples_per_second", call.samples_per_second);
+    if (call.learning_rate) summary.add("learning_rate", *call.learning_rate);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    std::string line =
+        fmt::format("{},{},{},{:.1f},{},{:.6f}", call.step, call.loss, cell(call.accuracy),
+                    call.samples_per_second, cell(call.learning_rate), seconds);
+    for (size_t i = 0; i < losses_.size(); ++i) {
+      summary.add("loss/" + losses_[i], call.losses[i]);
+      line += ',' + cell(call.losses[i]);
+    }
+    events_.add(call.step, summary);
+    metrics_.append(line + '\n');
+  });
+}
+
+void TrainingLog::add_numbers(int64_t step, const std::vector<TaggedNumber>& numbers) {
+  write([&] {
+    data::Summary summary;
+    for (const auto& [tag, value] : numbers) summary.add(tag, value);
+    events_.add(step, summary);
+  });
+}
+
+void TrainingLog::add_histogram(int64_t step, const std::string& path,
+                                const data::Histogram& values) {
+  write([&] {
+    data::Summary summary;
+    summary.add("weights/" + path, values);
+    if (values.non_finite() > 0)
+      summary.add("non_finite/" + path, static_cast<double>(values.non_finite()));
+    events_.add(step, summary);
+  });
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,91 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sluice/data/files/event_file.h"
+#include "sluice/data/files/growing_file.h"
+#include "sluice/data/files/histogram.h"
+#include "sluice/nn/named_tensors.h"
+#include "sluice/session/session.h"
+
+namespace sluice::train {
+
+/// Creates a folder for a TrainingLog, with those above it. Error{kIo} naming it if that fails, or
+/// if no file can be created in it.
+void make_log_folder(const std::string& folder);
+
+/// A number with its tag.
+using TaggedNumber = std::pair<std::string, double>;
+
+/// Returns the bytes of the program "train" of a session: planned and measured ones of each device,
+/// those of tiers, and those that a run moves from and to tiers, in messages and in collectives.
+/// Bytes of tiers and moved ones are left out where they are 0.
+std::vector<TaggedNumber> bytes_of(const Session& session);
+
+/// Calls f(path, values) for each variable. Reads a part of a variable at a time. Each process of a
+/// group makes the call.
+void each_histogram(const Session& session, const nn::NamedTensors& variables,
+                    const std::function<void(const std::string&, const data::Histogram&)>& f);
+
+/// Writes what a training computes to a folder: an event file for TensorBoard and metrics.csv.
+///
+/// The files are written once a period and at the end. If a write fails, for example on a full
+/// disk, the object prints one warning to stderr and writes nothing more. The files then end with a
+/// whole record.
+class TrainingLog {
+ public:
+  /// Creates the folder and the files. metrics.csv has the columns kColumns, and "loss/NAME" for
+  /// each name of `losses`. A training that `continues` an earlier one adds its lines to a
+  /// metrics.csv with these columns; another file of that name is replaced. Error{kIo} if a file
+  /// cannot be written.
+  TrainingLog(const std::string& folder, const std::vector<std::string>& losses, bool continues,
+              std::chrono::milliseconds period = std::chrono::seconds(1));
+  /// Writes the rest.
+  ~TrainingLog();
+  TrainingLog(const TrainingLog&) = delete;
+  TrainingLog& operator=(const TrainingLog&) = delete;
+
+  static constexpr std::string_view kColumns =
+      "step,loss,accuracy,samples_per_second,learning_rate,seconds";
+
+  /// The results of a call that ends with update `step`, counted from 1.
+  struct Call {
+    int64_t step = 0;
+    double loss = 0;
+    std::optional<double> accuracy;  ///< In percent.
+    double samples_per_second = 0;
+    std::optional<double> learning_rate;
+    std::vector<double> losses;  ///< Values of the constructor's `losses`.
+  };
+  /// Adds a line and an event. The line also has the seconds since the constructor.
+  void add(const Call& call);
+  /// Adds an event of some numbers by their tags.
+  void add_numbers(int64_t step, const std::vector<TaggedNumber>& numbers);
+  /// Adds an event of the values of a variable, and one of the number of those that are not finite,
+  /// if there are any.
+  void add_histogram(int64_t step, const std::string& path, const data::Histogram& values);
+
+  /// Whether a write has failed.
+  bool failed() const { return failed_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void write(const std::function<void()>& add);
+  void flush();
+
+  std::vector<std::string> losses_;
+  std::chrono::milliseconds period_;
+  data::EventFile events_;
+  data::GrowingFile metrics_;
+  bool failed_ = false;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point written_ = begin_;
+};
+
+}  // namespace sluice::train

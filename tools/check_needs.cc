@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sluice/base/error.h"
+#include "tools/flags/flags.h"
 
 namespace sluice::tool {
 namespace {

@@ -1,6 +1,9 @@
 #pragma once
-#include "tools/flags/flags.h"
 #include "tools/options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace sluice::tool {
 

@@ -9,7 +9,7 @@
 #include "sluice/exe/process_map.h"
 #include "sluice/runtime/device.h"
 #include "sluice/train/pipeline/stages.h"
-#include "tools/flags/flags.h"
+#include "tools/flags/words.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
 

@@ -12,7 +12,7 @@
 #include "sluice/exe/memory_needs.h"
 #include "sluice/report/forecast/forecast.h"
 #include "sluice/train/devices.h"
-#include "tools/flags/flags.h"
+#include "tools/flags/words.h"
 #include "tools/machine/rates.h"
 
 namespace sluice::tool {

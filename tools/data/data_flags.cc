@@ -9,6 +9,7 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "tools/data/user_data.h"
+#include "tools/flags/flags.h"
 #include "tools/numbers.h"
 
 namespace sluice::tool {

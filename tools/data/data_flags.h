@@ -1,8 +1,13 @@
 #pragma once
-#include "tools/flags/flags.h"
 #include "tools/options.h"
 
+namespace CLI {
+class App;
+}
+
 namespace sluice::tool {
+
+class Flags;
 
 /// Adds the options for the user's own samples.
 void add_user_data(Flags flags, ToolOptions& options);

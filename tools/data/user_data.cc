@@ -11,7 +11,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/idx.h"
-#include "tools/flags/flags.h"
+#include "tools/flags/words.h"
 
 namespace sluice::tool {
 namespace {

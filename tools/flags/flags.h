@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/flags/words.h"
 #include "tools/numbers.h"
 
 namespace sluice::tool {
@@ -26,18 +27,6 @@ inline constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 /// Whether `--help` shows an option; `--help-all` shows every one.
 enum class Common { kNo, kYes };
-
-/// Error{kUsage} with the words and the nearest one unless `text` is one of them.
-void require_one_of(std::string_view option, std::string_view text,
-                    const std::vector<std::string>& words);
-
-/// "; did you mean --seed?" for the word that takes the fewest edits to become `text`: insertions,
-/// deletions, replacements and swaps of neighbours, at most one for each three characters. Empty if
-/// every word takes more.
-std::string suggestion(std::string_view text, const std::vector<std::string>& words);
-
-/// The parts of `text` between commas. Error{kUsage} if one is empty.
-std::vector<std::string> split_list(std::string_view option, const std::string& text);
 
 /// Adds options to a command, group by group. The help of an option is an imperative with the unit
 /// and the default, "Limit device memory to BYTES (default: no limit)". An option that the command

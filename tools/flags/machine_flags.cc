@@ -5,6 +5,7 @@
 #include "sluice/devices/opaque_device.h"
 #include "sluice/train/pipeline/stages.h"
 #include "tools/devices.h"
+#include "tools/flags/flags.h"
 #include "tools/flags/model_flags.h"
 
 namespace sluice::tool {

@@ -1,8 +1,9 @@
 #pragma once
-#include "tools/flags/flags.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
+
+class Flags;
 
 /// Adds the budgets, and the tensors that leave the device.
 void add_memory(Flags flags, ToolOptions& options);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/models/model.h"
+#include "tools/flags/flags.h"
 
 namespace sluice::tool {
 namespace {

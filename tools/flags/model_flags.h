@@ -2,10 +2,11 @@
 #include <string>
 #include <string_view>
 
-#include "tools/flags/flags.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
+
+class Flags;
 
 /// Returns "(default: 1; mnist-rts: 8, mnist-phased: 4)": the default of an option, and the models
 /// that have another one.

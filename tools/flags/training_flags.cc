@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "tools/flags/flags.h"
 #include "tools/flags/model_flags.h"
 
 namespace sluice::tool {

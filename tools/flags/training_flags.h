@@ -1,8 +1,9 @@
 #pragma once
-#include "tools/flags/flags.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
+
+class Flags;
 
 /// Adds --replicas to the group of `flags`.
 void add_replicas(Flags& flags, const char* help, ToolOptions& options);

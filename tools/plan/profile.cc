@@ -10,6 +10,7 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/session/profile.h"
 #include "sluice/train/pipeline/pipeline_report.h"
+#include "tools/flags/flags.h"
 #include "tools/machine/rates.h"
 
 namespace sluice::tool {

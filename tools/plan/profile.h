@@ -5,11 +5,16 @@
 #include "sluice/exe/executable.h"
 #include "sluice/report/report.h"
 #include "sluice/session/session.h"
-#include "tools/flags/flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
 
+namespace CLI {
+class App;
+}
+
 namespace sluice::tool {
+
+class Flags;
 
 /// Adds --profile[=DIR] and --profile-dir DIR.
 void add_profile(Flags flags, const std::string& group, ToolOptions& o);

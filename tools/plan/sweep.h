@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "tools/flags/flags.h"
 #include "tools/options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace sluice::tool {
 

@@ -157,7 +157,7 @@ function memoryView(report, ui) {
       where.appendChild(document.createTextNode(
         `Step ${at + 1} of ${points.length}: ` +
         `${report.functions[f].place || report.functions[f].name}, ${step.kind} ${step.name}` +
-        (point.part >= 0 ? `, in ${report.parts[point.part]}` : "") +
+        (point.runs ? `, in ${report.parts[point.runs.part]}` : "") +
         (point.trips > 1 ? `, ${grouped(point.trips)} turns` : "") + (step.where ?
           `, ${step.where}` : "") +
         ` — ${grouped(point.live + m.always_live_bytes + gaps)} bytes`));

@@ -38,22 +38,24 @@ function pointCounts(report) {
 function timeline(report, start) {
   const count = pointCounts(report);
   const points = [];
+  // `outer` is the call or the turn of a loop around f that runs one part, or null.
   const walk = (f, path, base, trips, room, outer) => {
     for (const [s, step] of report.functions[f].stepRows.entries()) {
       const here = [...path, [f, s]];
       const live = base + step.live_bytes;
       const shown = timesShown(step);
       for (let turn = 0; turn < shown; ++turn) {
-        const own = (step.parts || []).length > 0 ? step.parts[turn] : -1;
-        const part = outer >= 0 ? outer : own;
-        if (step.calls.length === 0) points.push({ path: here, live, trips, part });
+        const own = (step.parts || []).length === 0 ? null :
+          { part: step.parts[turn], kernel: step.calls.length === 0 };
+        const runs = outer || own;
+        if (step.calls.length === 0) points.push({ path: here, live, trips, runs });
         for (const callee of step.calls) {
           const size = count(callee);
           if (size === 0 || size > room) {
             points.push({ path: here, live: live + report.functions[callee].peak_bytes, trips,
-              folded: size, part });
+              folded: size, runs });
           } else {
-            walk(callee, here, live, trips * step.trips / shown, room, part);
+            walk(callee, here, live, trips * step.trips / shown, room, runs);
           }
         }
       }
@@ -65,7 +67,7 @@ function timeline(report, start) {
     room = room === Infinity ? count(start.function) / 2 : room / 2;
     if (shown(report, start.function, count, room) <= MOST_POINTS) break;
   }
-  walk(start.function, [], 0, 1, room, -1);
+  walk(start.function, [], 0, 1, room, null);
   return points;
 }
 
@@ -81,8 +83,9 @@ function shown(report, f, count, room, known = new Map()) {
 }
 
 /// Returns the stretches of points that run one part of a block: {part, from, to}, where `to` is
-/// behind the last point. A point without a part belongs to the part before it. Loads, waits and
-/// other steps that prepare a part belong to the part behind them.
+/// behind the last point. A call, and a turn of a loop over blocks, has a stretch of its own. A
+/// point without a part belongs to the part before it. Loads, waits and other steps that prepare
+/// a part belong to the part behind them.
 function partsOf(report, points) {
   const prepares = (point) => {
     const [f, s] = point.path[point.path.length - 1];
@@ -93,16 +96,18 @@ function partsOf(report, points) {
   const bands = [];
   let behind = 0; // Behind the last point of the last band.
   for (let i = 0; i < points.length; ++i) {
-    const part = points[i].part;
-    if (part < 0) continue;
+    const runs = points[i].runs;
+    if (runs === null) continue;
     const last = bands[bands.length - 1];
-    if (last && last.part === part) {
+    const goesOn = last && (last.runs === runs ||
+      last.runs.kernel && runs.kernel && last.runs.part === runs.part);
+    if (goesOn) {
       last.to = i + 1;
     } else {
       let from = i;
       while (from > behind && prepares(points[from - 1])) --from;
       if (last) last.to = from;
-      bands.push({ part, from: last ? from : 0, to: i + 1 });
+      bands.push({ runs, part: runs.part, from: last ? from : 0, to: i + 1 });
     }
     behind = i + 1;
   }

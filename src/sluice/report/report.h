@@ -7,6 +7,7 @@
 #include "sluice/report/forecast/forecast.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/remote_access.h"
+#include "sluice/report/summary.h"
 #include "sluice/report/trace.h"
 #include "sluice/report/traffic.h"
 
@@ -162,6 +163,7 @@ struct Report {
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
   std::vector<MeasuredRun> measured;  ///< By replica, or empty.
+  std::vector<FeedReport> feeds;      ///< Session::feed_statistics(), or empty.
 
   int32_t replicas = 1;
   Rates rates;

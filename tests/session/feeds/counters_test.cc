@@ -304,6 +304,7 @@ TEST(FeedCounters, AnyThreadMayReadThem) {
         EXPECT_LE(in.waits_for_program.seconds, in.run_seconds);
         EXPECT_LE(in.mean_occupancy(), 2);
         before = in;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
     });
     for (int run = 0; run < 20; ++run) session.run({}, "50");

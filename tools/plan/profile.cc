@@ -97,6 +97,7 @@ struct Facts {
   std::vector<report::Suggestion> suggestions;
   std::string refusal;
   std::vector<report::MeasuredRun> measured;
+  std::vector<report::FeedReport> feeds;
 };
 
 bool write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
@@ -112,6 +113,7 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
   report.suggestions = std::move(facts.suggestions);
   const bool first = facts.measured.empty();
   report.measured = std::move(facts.measured);
+  report.feeds = std::move(facts.feeds);
   try {
     write(o, "report.json", report::to_json(report));
     write(o, "report.html", report::to_html(report));
@@ -200,7 +202,8 @@ std::vector<report::MeasuredRun> measured_run(const Session& session, const std:
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
                     std::vector<report::MeasuredRun> measured) {
   if (!measured.empty())
-    write_report(o, programs, session.executable(), {.measured = std::move(measured)});
+    write_report(o, programs, session.executable(),
+                 {.measured = std::move(measured), .feeds = session.feed_statistics()});
 }
 
 ToolOptions without_budgets(ToolOptions o) {

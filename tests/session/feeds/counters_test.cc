@@ -33,26 +33,48 @@ void await(const std::function<bool()>& holds) {
   EXPECT_TRUE(holds());
 }
 
-/// A sink that blocks in take() at element `at`, until it is released.
-struct BlockingSink : Numbers {
-  explicit BlockingSink(size_t at) : at(at) {}
-  void take(std::span<const ConstArrayView> fields) override {
-    if (field(0).size() == at) {
-      std::unique_lock hold(gate);
-      wake.wait(hold, [&] { return open; });
-    }
-    Numbers::take(fields);
+void hold() { std::this_thread::sleep_for(std::chrono::duration<double>(kHeld)); }
+
+/// Blocks a source or sink until it is released.
+struct Gate {
+  void block() {
+    std::unique_lock hold(lock);
+    blocks = true;
+    wake.wait(hold, [&] { return open; });
   }
-  void cancel() override { release(); }
   void release() {
-    const std::lock_guard hold(gate);
+    const std::lock_guard hold(lock);
     open = true;
     wake.notify_all();
   }
-  const size_t at;
+  std::atomic<bool> blocks{false};
   bool open = false;
-  std::mutex gate;
+  std::mutex lock;
   std::condition_variable wake;
+};
+
+/// Blocks in next() at element `at`, until it is released.
+struct BlockingSource : Counting {
+  explicit BlockingSource(int64_t at) : Counting(100), at(at) {}
+  bool next(std::span<const ArrayView> fields) override {
+    if (made == at) gate.block();
+    return Counting::next(fields);
+  }
+  void cancel() override { gate.release(); }
+  const int64_t at;
+  Gate gate;
+};
+
+/// Blocks in take() at element `at`, until it is released.
+struct BlockingSink : Numbers {
+  explicit BlockingSink(size_t at) : at(at) {}
+  void take(std::span<const ConstArrayView> fields) override {
+    if (field(0).size() == at) gate.block();
+    Numbers::take(fields);
+  }
+  void cancel() override { gate.release(); }
+  const size_t at;
+  Gate gate;
 };
 
 TEST(FeedCounters, ElementsAreThoseOfTheSourceAndTheSink) {
@@ -140,7 +162,7 @@ TEST(FeedCounters, AProgramWaitsForItsSource) {
   for (const int threads : {1, 2}) {
     const Sums p({4});
     Session session(p.ir, with(threads));
-    const auto source = std::make_shared<Blocking>(2);
+    const auto source = std::make_shared<BlockingSource>(2);
     session.bind_feed(p.in, source);
     session.bind_feed(p.out, std::make_shared<Numbers>());
     AsyncRun run = session.run_async({}, "4");
@@ -150,6 +172,7 @@ TEST(FeedCounters, AProgramWaitsForItsSource) {
              counts(session, "sums").waits_for_program.seconds >= kHeld;
     });
     await([&] { return counts(session, "x").used == 2; });
+    await([&] { return counts(session, "sums").moved == 2; });
     const FeedReport in = counts(session, "x"), out = counts(session, "sums");
     EXPECT_EQ(in.moved, 2);
     EXPECT_GE(in.occupancy[0], 1);
@@ -158,7 +181,9 @@ TEST(FeedCounters, AProgramWaitsForItsSource) {
     EXPECT_EQ(out.waits_for_host.count, 0);
     EXPECT_EQ(out.occupancy[3], 0);
     EXPECT_EQ(out.waits_at_end.count, 0);
-    source->release();
+    await([&] { return source->gate.blocks.load(); });
+    hold();
+    source->gate.release();
     run.wait();
     EXPECT_EQ(counts(session, "x").used, 4);
     EXPECT_GE(counts(session, "x").waits_for_host.seconds, in.waits_for_host.seconds);
@@ -179,12 +204,15 @@ TEST(FeedCounters, ASourceAndAProgramWaitForASink) {
              counts(session, "x").waits_for_program.seconds >= kHeld;
     });
     // The sink has taken element 0, and two more are in the ring. The program waits with a fourth.
-    const FeedReport in = counts(session, "x"), out = counts(session, "sums");
-    EXPECT_EQ(out.moved, 1);
-    EXPECT_EQ(out.used, 3);
-    EXPECT_EQ(in.used, 4);
-    EXPECT_EQ(in.moved, 6);
-    sink->release();
+    await([&] {
+      const FeedReport in = counts(session, "x"), out = counts(session, "sums");
+      return out.moved == 1 && out.used == 3 && in.used == 4 && in.moved == 6;
+    });
+    await([&] { return sink->gate.blocks.load(); });
+    hold();
+    EXPECT_EQ(counts(session, "sums").used, 3);
+    EXPECT_EQ(counts(session, "x").moved, 6);
+    sink->gate.release();
     run.wait();
     const FeedReport last = counts(session, "sums");
     EXPECT_EQ(last.moved, 20);
@@ -194,7 +222,7 @@ TEST(FeedCounters, ASourceAndAProgramWaitForASink) {
 
     // Between runs, the time of waits stands still.
     const FeedReport before = counts(session, "x");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    hold();
     const FeedReport after = counts(session, "x");
     EXPECT_GE(before.run_seconds, kHeld);
     EXPECT_EQ(after.run_seconds, before.run_seconds);
@@ -211,7 +239,7 @@ TEST(FeedCounters, ARunWaitsAtItsEndForItsSink) {
   session.bind_feed(p.out, sink);
   AsyncRun run = session.run_async({}, "3");
   await([&] { return counts(session, "sums").waits_at_end.seconds >= kHeld; });
-  sink->release();
+  sink->gate.release();
   run.wait();
   const FeedReport out = counts(session, "sums");
   EXPECT_EQ(out.waits_at_end.count, 1);
@@ -243,7 +271,7 @@ TEST(FeedCounters, AfterTheEndOfDataTheyAddUp) {
 TEST(FeedCounters, AfterAStopAnElementIsNotCountedTwice) {
   const Sums p({6, 2});
   Session session(p.ir, with(1));
-  const auto source = std::make_shared<Blocking>(3);
+  const auto source = std::make_shared<BlockingSource>(3);
   session.bind_feed(p.in, source);
   session.bind_feed(p.out, std::make_shared<Numbers>());
   AsyncRun run = session.run_async({}, "6");
@@ -252,11 +280,11 @@ TEST(FeedCounters, AfterAStopAnElementIsNotCountedTwice) {
   run.stop();
   error_text(ErrorKind::kStopped, [&] { run.wait(); });
   const FeedReport stopped = counts(session, "x");
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  hold();
   EXPECT_EQ(counts(session, "x").waits_for_host.seconds, stopped.waits_for_host.seconds);
   EXPECT_EQ(stopped.used, 3);
   EXPECT_EQ(stopped.moved, 3);
-  source->release();
+  source->gate.release();
   session.run({}, "2");
   EXPECT_EQ(counts(session, "x").used, 5);
   EXPECT_EQ(entries(counts(session, "x")), 5);

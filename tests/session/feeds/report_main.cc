@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "sluice/base/sys.h"
 #include "sluice/core.h"
 #include "sluice/report/report.h"
 
@@ -43,7 +44,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    fmt::print(stderr, "usage: feed_report DIR\n");
+    sys::write_stderr("usage: feed_report DIR\n");
     return 2;
   }
   const TensorSpec spec{{3}, f32, {}};

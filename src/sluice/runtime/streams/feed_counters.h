@@ -27,9 +27,9 @@ struct FeedCounters {
   int64_t bytes = 0;                 ///< Bytes of `moved` elements.
   int64_t host_nanoseconds = 0;      ///< Time in next() or take().
   int64_t run_nanoseconds = 0;       ///< Time of the runs that use the feed.
-  FeedWaits waits_for_host = {};     ///< Of strands: the ring was empty (infeed) or full (outfeed).
-  FeedWaits waits_for_program = {};  ///< Of the feed's thread, in runs.
-  FeedWaits waits_at_end = {};       ///< Of runs, until the sink had taken all elements.
+  FeedWaits waits_for_host = {};     ///< Waits of strands: the ring was empty or full.
+  FeedWaits waits_for_program = {};  ///< Waits of the feed's thread, in runs.
+  FeedWaits waits_at_end = {};       ///< Waits of runs for the sink of an outfeed.
   /// [k]: entries before which the ring held k elements of a replica, from 0 to its slots. Counts
   /// one field: the first with the fewest slots.
   std::vector<int64_t> occupancy = {};

@@ -185,8 +185,8 @@ class Session {
   int64_t exchange_bytes() const;
   /// Returns counters over all runs (runtime/strand.h).
   runtime::Counters counters() const;
-  /// Returns counts of each feed since it was bound (report/summary.h): production rate, occupancy,
-  /// waits by cause. A run is the difference of two calls. Any thread may call it, also in a run.
+  /// Returns rates, occupancy and waits of each feed since it was bound (report/summary.h). Those
+  /// of a run are the difference of two calls. Any thread may call it, also during a run.
   std::vector<report::FeedReport> feed_statistics() const;
   /// Returns the measured events of the last run by worker and io queue (runtime/events.h). Empty
   /// unless SessionOptions::events is set. No run may be in progress.

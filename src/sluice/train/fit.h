@@ -153,9 +153,7 @@ std::string to_string(const Throughput& throughput);
 
 /// Results of infeed_benchmark().
 struct InfeedBenchmark : data::BenchmarkResult {
-  /// Counts of the feed: the rate of the queue alone, and who waited for whom. At the end of all
-  /// epochs, the feed may have made elements that no run has read.
-  report::FeedReport feed = {};
+  report::FeedReport feed = {};  ///< Rate of the queue alone, and who waited for whom.
 };
 
 /// Measures how fast a program gets elements from `queue`: each run of a program without ops loads

@@ -218,6 +218,8 @@ TEST(FeedCounters, ASourceAndAProgramWaitForASink) {
     EXPECT_EQ(last.moved, 20);
     EXPECT_GE(last.host_seconds, kHeld);
     EXPECT_GE(last.occupancy[2], 1);
+    // The sink waits for element 0, but not while it takes element 1.
+    EXPECT_LE(last.waits_for_program.seconds, last.run_seconds - kHeld);
     EXPECT_EQ(last.occupancy[2], last.waits_for_host.count);
 
     // Between runs, the time of waits stands still.
@@ -284,8 +286,10 @@ TEST(FeedCounters, AfterAStopAnElementIsNotCountedTwice) {
   EXPECT_EQ(counts(session, "x").waits_for_host.seconds, stopped.waits_for_host.seconds);
   EXPECT_EQ(stopped.used, 3);
   EXPECT_EQ(stopped.moved, 3);
+  run = session.run_async({}, "2");
+  await([&] { return counts(session, "x").waits_for_host.count > stopped.waits_for_host.count; });
   source->gate.release();
-  session.run({}, "2");
+  run.wait();
   EXPECT_EQ(counts(session, "x").used, 5);
   EXPECT_EQ(entries(counts(session, "x")), 5);
   EXPECT_EQ(counts(session, "sums").used, 5);

@@ -9,7 +9,13 @@ TOP = {
     "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
     "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
     "suggestions": list, "measured": list, "defaults": dict, "rates": dict, "remote_entries": list,
-    "event_bytes": int, "parts": list
+    "event_bytes": int, "parts": list, "feeds": list
+}
+FEED = {
+    "name": str, "input": bool, "depth": int, "slots": int, "moved_elements": int,
+    "used_elements": int, "moved_bytes": int, "host_seconds": (int, float),
+    "run_seconds": (int, float), "waits_for_host": dict, "waits_for_program": dict,
+    "waits_at_end": dict, "occupancy": list
 }
 RATES = {"threads", "flops_per_second", "copy_bytes_per_second", "remote_bytes_per_second"}
 KINDS = {
@@ -136,6 +142,8 @@ class Report:
             assert self.data["event_bytes"] > 0
             if not self.branches:
                 assert self.planned_moves(m["program"]) == self.measured_moves(m)
+        for f in self.data["feeds"]:
+            self.check_feed(f)
 
     def planned_moves(self, name):
         """Counts and bytes of a run by kind, object, device and queue; messages by receivers."""
@@ -201,6 +209,27 @@ class Report:
                 planned[key] = planned.get(key, 0) + t["transfers"]
         if program["remote"]["complete"] and not self.branches:
             assert counts == planned, (counts, planned)
+
+    def check_feed(self, feed):
+        for key, kind in FEED.items():
+            assert isinstance(feed[key], kind), (key, feed)
+        waits = [feed[f"waits_{cause}"] for cause in ("for_host", "for_program", "at_end")]
+        for w in waits:
+            assert set(w) == {"count", "seconds"} and w["count"] >= 0, feed
+            assert w["seconds"] >= 0 and (w["count"] > 0 or w["seconds"] == 0), feed
+        moved, used = feed["moved_elements"], feed["used_elements"]
+        # An element is made before it is read, and stored before it is taken.
+        assert moved >= used if feed["input"] else moved <= used, feed
+        assert 1 <= feed["depth"] and min(feed["occupancy"], default=0) >= 0, feed
+        assert len(feed["occupancy"]) == (feed["slots"] + 1 if feed["slots"] else 0), feed
+        assert feed["host_seconds"] > 0 or moved == 0, feed
+        assert feed["moved_bytes"] % max(moved, 1) == 0, feed
+        # The host waits in one thread, and a run ends once.
+        assert max(waits[1]["seconds"], waits[2]["seconds"]) <= feed["run_seconds"], feed
+        assert not feed["input"] or waits[2]["count"] == 0, feed
+        # Every ring belongs to a stream of the plan.
+        prefix = feed["name"] + "."
+        assert any(s == feed["name"] or s.startswith(prefix) for s in self.data["streams"]), feed
 
     def check_overlaps(self, program):
         busy, expected = {}, {}

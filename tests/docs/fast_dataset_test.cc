@@ -113,6 +113,7 @@ TEST_F(FastDataset, AQueueFeedsAProgram) {
   const auto fed = train::infeed_benchmark(*queue, {.epochs = 3, .elements = 100});
   // --- End of the code.
   EXPECT_EQ(fed.produced, 300);
+  EXPECT_EQ(fed.feed.used, 300);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ using testing::HasSubstr;
 using Group = std::shared_ptr<runtime::ProcessGroup>;
 
 constexpr int64_t kTrips = 40;
+constexpr const char* kNeedsOwnGroup =
+    "this test ends in an error, after which the processes of mpirun cannot run another test; "
+    "replicas_test runs it in a group of its own";
 
 /// Adds the elements of a feed over `kTrips` iterations and all replicas. Every process gets the
 /// sum; an outfeed, if there is one, gets each partial sum.
@@ -155,6 +158,17 @@ TEST(FeedsOfProcesses, AnOutfeedBelongsToOneProcess) {
       session.bind_feed(p.sums, sums);
       for (int i = 0; i < 3; ++i) session.run();
       EXPECT_EQ(source->made > 0, group == nullptr || group->rank() == 0);
+      // A process counts what its own thread moves and its own devices use.
+      const std::vector<report::FeedReport> counts = session.feed_statistics();
+      const int64_t all = 3 * kTrips * replicas;
+      for (const report::FeedReport& feed : counts) {
+        const bool here = group == nullptr || group->rank() == (feed.input ? 0 : 1);
+        EXPECT_EQ(feed.used, here ? all : 0) << feed.name;
+        EXPECT_EQ(feed.slots > 0, here) << feed.name;
+        if (!feed.input) {
+          EXPECT_EQ(feed.moved, here ? all : 0);
+        }
+      }
       return sums->field(0);
     };
     const std::vector<float> want = run(nullptr);
@@ -201,7 +215,7 @@ void expect_the_error_of_process_1(const Totals& p, int devices, ErrorKind kind,
 }
 
 TEST(FeedsOfProcesses, OneEndOfDataEndsAll) {
-  if (launched_group() != nullptr) GTEST_SKIP() << "ends the group";
+  if (launched_group() != nullptr) GTEST_SKIP() << kNeedsOwnGroup;
   const Totals p(2);
   for (const bool blocks : {false, true}) {
     expect_the_error_of_process_1(p, 1, ErrorKind::kUsage,
@@ -217,7 +231,7 @@ TEST(FeedsOfProcesses, OneEndOfDataEndsAll) {
 
 // The source of process 0 makes no element, so this process exchanges no message.
 TEST(FeedsOfProcesses, AnErrorEndsAProcessThatWaitsForItsSource) {
-  if (launched_group() != nullptr) GTEST_SKIP() << "ends the group";
+  if (launched_group() != nullptr) GTEST_SKIP() << kNeedsOwnGroup;
   struct Failing : Numbers {
     void take(std::span<const ConstArrayView>) override { fail(ErrorKind::kIo, "no space"); }
   };

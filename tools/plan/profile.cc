@@ -44,6 +44,7 @@ struct Facts {
   std::string refusal;
   std::vector<report::MeasuredRun> measured;
   int64_t event_bytes = 0;
+  std::vector<report::FeedReport> feeds;
 };
 
 bool write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
@@ -61,6 +62,7 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
   const bool first = facts.measured.empty();
   report.measured = std::move(facts.measured);
   report.event_bytes = facts.event_bytes;
+  report.feeds = std::move(facts.feeds);
   try {
     sluice::write_report(o.profile.folder, report);
     if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
@@ -128,7 +130,9 @@ void write_measured(const ToolOptions& o, const Programs& programs, const Sessio
                     std::vector<report::MeasuredRun> measured) {
   if (!measured.empty())
     write_report(o, programs, session.executable(),
-                 {.measured = std::move(measured), .event_bytes = session.event_bytes()});
+                 {.measured = std::move(measured),
+                  .event_bytes = session.event_bytes(),
+                  .feeds = session.feed_statistics()});
 }
 
 ToolOptions without_budgets(ToolOptions o) {

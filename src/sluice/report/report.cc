@@ -263,6 +263,19 @@ class Maker {
 
 }  // namespace
 
+double FeedReport::elements_per_second() const {
+  return host_seconds > 0 ? static_cast<double>(moved) / host_seconds : 0;
+}
+
+double FeedReport::mean_occupancy() const {
+  int64_t entries = 0, held = 0;
+  for (size_t k = 0; k < occupancy.size(); ++k) {
+    entries += occupancy[k];
+    held += static_cast<int64_t>(k) * occupancy[k];
+  }
+  return entries > 0 ? static_cast<double>(held) / static_cast<double>(entries) : 0;
+}
+
 Report make_report(const exe::Executable& executable, const Rates& rates, int64_t most_events) {
   return Maker(executable, rates).run(most_events);
 }

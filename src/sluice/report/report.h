@@ -7,6 +7,7 @@
 #include "sluice/report/forecast/forecast.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/remote_access.h"
+#include "sluice/report/summary.h"
 #include "sluice/report/trace.h"
 #include "sluice/report/traffic.h"
 
@@ -176,6 +177,7 @@ struct Report {
   std::vector<Suggestion> suggestions;
   std::vector<MeasuredRun> measured;  ///< By replica, or empty.
   int64_t event_bytes = 0;            ///< Host memory that holds measured events.
+  std::vector<FeedReport> feeds;      ///< Session::feed_statistics(), or empty.
 
   int32_t replicas = 1;
   Rates rates;

@@ -135,6 +135,24 @@ Json json_of(const MeasuredRun& m) {
           {"trace", json_of(m.trace)}};
 }
 
+Json json_of(const FeedWaits& w) { return {{"count", w.count}, {"seconds", w.seconds}}; }
+
+Json json_of(const FeedReport& f) {
+  return {{"name", f.name},
+          {"input", f.input},
+          {"depth", f.depth},
+          {"slots", f.slots},
+          {"moved_elements", f.moved},
+          {"used_elements", f.used},
+          {"moved_bytes", f.bytes},
+          {"host_seconds", f.host_seconds},
+          {"run_seconds", f.run_seconds},
+          {"waits_for_host", json_of(f.waits_for_host)},
+          {"waits_for_program", json_of(f.waits_for_program)},
+          {"waits_at_end", json_of(f.waits_at_end)},
+          {"occupancy", f.occupancy}};
+}
+
 Json json_of(const Pipeline& p) {
   Json json{
       {"schedule", p.schedule}, {"micro_batches", p.micro_batches}, {"period", p.period},
@@ -192,6 +210,7 @@ Json json_of(const Report& r) {
   json["programs"] = list(r.programs, any);
   json["event_bytes"] = r.event_bytes;
   json["measured"] = list(r.measured, any);
+  json["feeds"] = list(r.feeds, any);
   json["pipeline"] = list(r.pipeline, any);
   json["suggestions"] = list(r.suggestions, [](const Suggestion& s) {
     return Json{

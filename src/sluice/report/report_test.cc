@@ -48,6 +48,14 @@ TEST(Report, AlwaysLivePeakAndGapsAreThePlannedBytes) {
   }
 }
 
+TEST(Report, AFeedHasARateAndAMeanOccupancy) {
+  const FeedReport feed{.moved = 10, .host_seconds = 4, .occupancy = {1, 0, 3}};
+  EXPECT_DOUBLE_EQ(feed.elements_per_second(), 2.5);
+  EXPECT_DOUBLE_EQ(feed.mean_occupancy(), 1.5);
+  EXPECT_EQ(FeedReport().elements_per_second(), 0);
+  EXPECT_EQ(FeedReport().mean_occupancy(), 0);
+}
+
 TEST(Report, ATimelineHasTheLiveBytesOfEachStep) {
   const Report r = report_of(train_step());
   const FunctionTimeline& f = r.functions[0];

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -24,6 +26,36 @@ class Plan {
 
  private:
   const exe::Executable& executable_;
+};
+
+/// Number of waits, and the sum of their times.
+struct FeedWaits {
+  int64_t count = 0;
+  double seconds = 0;
+};
+
+/// Counts of one feed in one process since it was bound, of all replicas. The *host* is the source
+/// of an infeed or the sink of an outfeed. docs/report_schema.md explains the counts.
+struct FeedReport {
+  std::string name = {};
+  bool input = true;                 ///< Whether it is an infeed.
+  int64_t depth = 0;                 ///< Elements of a replica that may be in the ring.
+  int64_t slots = 0;                 ///< Slots of the ring of `occupancy`.
+  int64_t moved = 0;                 ///< Elements that the source made or the sink took.
+  int64_t used = 0;                  ///< Elements that runs read or stored.
+  int64_t bytes = 0;                 ///< Bytes of `moved` elements.
+  double host_seconds = 0;           ///< Time in FeedSource::next() or FeedSink::take().
+  double run_seconds = 0;            ///< Time of the runs that use the feed.
+  FeedWaits waits_for_host = {};     ///< A device waited: the ring was empty, for an outfeed full.
+  FeedWaits waits_for_program = {};  ///< The host waited in a run: the ring was full, or empty.
+  FeedWaits waits_at_end = {};       ///< Runs waited at their end for the sink.
+  /// [k]: entries before which the ring held k elements of a replica, for k from 0 to `slots`.
+  std::vector<int64_t> occupancy = {};
+
+  /// Returns the elements that the host alone moves in a second; 0 before the first.
+  double elements_per_second() const;
+  /// Returns the mean number of elements in the ring before an entry; 0 before the first.
+  double mean_occupancy() const;
 };
 
 }  // namespace report

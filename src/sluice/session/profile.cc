@@ -174,6 +174,7 @@ void SessionReport::write(const Session& session) const noexcept {
         report_of(session.executable(), session.executable().devices[0].workers);
     report.pipeline = pipeline_;
     report.event_bytes = session.event_bytes();
+    report.feeds = session.feed_statistics();
     std::map<std::string, std::vector<report::MeasuredRun>> measured = measured_;
     if (!program_.empty()) measured[program_] = measured_here(session, program_);
     for (auto& [program, runs] : measured)

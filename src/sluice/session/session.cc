@@ -311,6 +311,29 @@ const exe::Executable& Session::executable() const { return executor_->executabl
 int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
 runtime::Counters Session::counters() const { return executor_->counters(); }
 
+std::vector<report::FeedReport> Session::feed_statistics() const {
+  const auto waits = [](const runtime::FeedWaits& w) {
+    return report::FeedWaits{w.count, static_cast<double>(w.nanoseconds) / 1e9};
+  };
+  std::vector<report::FeedReport> all;
+  for (runtime::FeedCounters& c : executor_->feeds().counters()) {
+    all.push_back({.name = std::move(c.name),
+                   .input = c.input,
+                   .depth = c.depth,
+                   .slots = std::max<int64_t>(static_cast<int64_t>(c.occupancy.size()) - 1, 0),
+                   .moved = c.moved,
+                   .used = c.used,
+                   .bytes = c.bytes,
+                   .host_seconds = static_cast<double>(c.host_nanoseconds) / 1e9,
+                   .run_seconds = static_cast<double>(c.run_nanoseconds) / 1e9,
+                   .waits_for_host = waits(c.waits_for_host),
+                   .waits_for_program = waits(c.waits_for_program),
+                   .waits_at_end = waits(c.waits_at_end),
+                   .occupancy = std::move(c.occupancy)});
+  }
+  return all;
+}
+
 const std::deque<runtime::Lane>& Session::lanes() const { return executor_->lanes(); }
 std::vector<runtime::StepRuns> Session::moves() const { return executor_->moves(); }
 int64_t Session::event_bytes() const {

@@ -21,6 +21,7 @@ namespace sluice {
 struct Compiled;
 class Variables;
 namespace report {
+struct FeedReport;
 class Plan;
 struct Pipeline;
 }  // namespace report
@@ -187,6 +188,9 @@ class Session {
   int64_t exchange_bytes() const;
   /// Returns counters over all runs (runtime/strand.h).
   runtime::Counters counters() const;
+  /// Returns rates, occupancy and waits of each feed since it was bound (report/summary.h). Those
+  /// of a run are the difference of two calls. Any thread may call it, also during a run.
+  std::vector<report::FeedReport> feed_statistics() const;
   /// Returns the measured events of the last run by worker and io queue (runtime/events.h). Empty
   /// unless SessionOptions::events is set. No run may be in progress.
   const std::deque<runtime::Lane>& lanes() const;

@@ -107,6 +107,12 @@ function kernelsOf(report) {
   return kernels.sort((a, b) => b.seconds - a.seconds);
 }
 
+/// Returns the mean number of elements that a feed's ring held before an entry.
+function meanOccupancy(feed) {
+  const entries = feed.occupancy.reduce((sum, n) => sum + n, 0);
+  return feed.occupancy.reduce((sum, n, held) => sum + held * n, 0) / Math.max(1, entries);
+}
+
 /// Returns options that were given a value other than their default, as name, value and default.
 const changedOptions = (report) => Object.entries(report.options)
   .filter(([name, value]) => report.defaults[name] !== value)
@@ -171,6 +177,12 @@ function insights(report) {
     if (s.imbalance > 1.01)
       found.push(`Stage ${s.slowest_stage} (${s.stages[s.slowest_stage].blocks}) is the slowest: ` +
         `${s.imbalance.toFixed(2)} times the mean of all stages.`);
+  for (const f of report.feeds) {
+    const waits = f.waits_for_host.seconds + f.waits_at_end.seconds;
+    if (waits > f.run_seconds / 100)
+      found.push(`Feed ${f.name}: the program waited ${timeText(waits)} for its ` +
+        `${f.input ? "source" : "sink"}, in runs of ${timeText(f.run_seconds)}.`);
+  }
   return found;
 }
 

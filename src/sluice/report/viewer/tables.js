@@ -167,6 +167,26 @@ function tableViews(report, ui) {
       "A transfer is hidden while its device runs a kernel or a collective in the planned trace." +
       (program.trace.complete ? "" : " That trace ends before the run does.")));
   }
-  return { variables, remote, matrix };
+
+  // ---- Feeds
+  function feeds(place) {
+    if (report.feeds.length === 0) return;
+    place.appendChild(element("h2", {}, "Feeds"));
+    const waits = (w) => w.count === 0 ? "never" : `${timeText(w.seconds)} in ${grouped(w.count)}`;
+    const rows = table(["feed", "direction", "elements moved", "elements used", "a second", "bytes",
+      "in the ring", "slots", "program waits", "host waits", "runs wait at their end"
+    ], report.feeds.map((f) => [f.name, f.input ? "in" : "out", f.moved_elements, f.used_elements,
+      f.host_seconds > 0 ? (f.moved_elements / f.host_seconds).toFixed(1) : "", f.moved_bytes,
+      meanOccupancy(f).toFixed(2), f.slots, waits(f.waits_for_host), waits(f
+      .waits_for_program), waits(f.waits_at_end)
+    ]));
+    rows.querySelector("table").classList.add("feeds");
+    place.appendChild(rows);
+    place.appendChild(element("p", { class: "faint" },
+      "The host is the source of an infeed or the sink of an outfeed; the elements a second are " +
+      "those that it moves alone. A program waits for a ring that is empty (in) or full (out), " +
+      "the host for one that is full or empty. In the ring: the mean before an entry."));
+  }
+  return { variables, remote, matrix, feeds };
 }
 

@@ -150,6 +150,7 @@ function show(document, report) {
           .forecasts.map((t) => [t.memory, t.bytes, timeText(t.seconds), timeText(Math.max(0, t
             .seconds - t.exposed_seconds)), timeText(t.exposed_seconds)])));
     }
+    tables.feeds(view);
   }
 
   // ---- Functions

@@ -35,23 +35,37 @@ bool FeedPort::ready() {
   const int64_t element = used_.load(std::memory_order_relaxed);
   const int64_t moved = feed_.moved_.load(std::memory_order_acquire);
   const bool is_ready = feed_.plan_.input ? moved > element : element - moved < ring_.slots;
+  if (element != counted_) count(element, moved);
   if (!is_ready) [[unlikely]]
     return wait(element);
-  if (waits_) {
-    waits_ = false;
+  if (waits_.waits()) {
+    waits_.end(feed_.clock_.read());
     feed_.shared_.waiting.fetch_sub(1);
   }
   return true;
 }
 
+void FeedPort::count(int64_t element, int64_t moved) {
+  counted_ = element;
+  if (occupancy_.empty()) return;
+  const int64_t held = feed_.plan_.input ? moved - element : element - moved;
+  add_to(occupancy_[static_cast<size_t>(held)], 1);
+}
+
 bool FeedPort::wait(int64_t element) {
-  if (!waits_) {
-    waits_ = true;
-    since_ = std::chrono::steady_clock::now();
+  if (!waits_.waits()) {
+    waits_.begin(feed_.clock_.read());
     feed_.shared_.waiting.fetch_add(1);
   }
-  feed_.check(element, *this, since_);
+  feed_.check(element, *this);
   return false;
+}
+
+void FeedPort::reset() {
+  used_ = 0;
+  counted_ = -1;
+  waits_.reset();
+  for (auto& count : occupancy_) count = 0;
 }
 
 void FeedPort::done() {
@@ -94,9 +108,21 @@ FeedPort* Feed::add_port(int replica, size_t field, std::byte* arena) {
   return port.get();
 }
 
-void Feed::add_scratch() {
+void Feed::finish_ports() {
+  const size_t fields = plan_.rings.size();
+  for (size_t first = 0; first < ports_.size(); first += fields) {
+    FeedPort* counts = nullptr;
+    for (size_t f = 0; f < fields; ++f) {
+      FeedPort* const port = ports_[first + f].get();
+      if (port == nullptr) continue;
+      if (counts == nullptr || port->ring_.slots < counts->ring_.slots) counts = port;
+    }
+    if (counts == nullptr) continue;
+    counts->occupancy_ =
+        std::vector<std::atomic<int64_t>>(static_cast<size_t>(counts->ring_.slots) + 1);
+  }
   for (size_t p = 0; p < ports_.size() && has_ports(); ++p) {
-    const size_t field = p % plan_.rings.size();
+    const size_t field = p % fields;
     if (ports_[p] == nullptr) scratch_[field].resize(static_cast<size_t>(in_[field].spec.bytes()));
   }
 }
@@ -134,9 +160,12 @@ void Feed::bind(std::shared_ptr<FeedSink> sink) { replace(sink_, std::move(sink)
 void Feed::start_thread() {
   quits_ = active_ = ended_ = failed_ = reported_ = false;
   error_.reset();
-  moved_ = elements_ = 0;
+  moved_ = elements_ = host_time_ = 0;
   replica_ = 0;
-  for (FeedPort* port : own_) port->used_ = 0;
+  clock_.reset();
+  waits_for_program_.reset();
+  waits_at_end_.reset();
+  for (FeedPort* port : own_) port->reset();
   if (has_ports()) thread_ = std::thread([this] { serve(); });
 }
 
@@ -182,13 +211,15 @@ bool Feed::move() {
   const int64_t group = moved_.load(std::memory_order_relaxed);
   element_ = group * replicas_ + replica_;
   fill_views(group);
-  if (source_ != nullptr) {
-    if (!source_->next(in_)) return false;
-    elements_.fetch_add(1);
-    pass();
-    return true;
+  {
+    const TimedScope time(host_time_);
+    if (source_ == nullptr) {
+      sink_->take(out_);
+    } else if (!source_->next(in_)) {
+      return false;
+    }
   }
-  sink_->take(out_);
+  elements_.fetch_add(1);
   pass();
   return true;
 }
@@ -217,10 +248,16 @@ void Feed::serve() {
   for (;;) {
     const uint32_t seen = signal_.load();
     if (quits_) return;
-    if (!active_ || ended_ || failed_ || !can_move()) {
+    if (!active_ || ended_ || failed_) {
       signal_.wait(seen);
       continue;
     }
+    if (!can_move()) {
+      if (!waits_for_program_.waits()) waits_for_program_.begin(clock_.read());
+      signal_.wait(seen);
+      continue;
+    }
+    if (waits_for_program_.waits()) waits_for_program_.end(clock_.read());
     try {
       if (!move()) ended_ = true;
     } catch (...) {
@@ -239,8 +276,8 @@ void Feed::serve() {
 void Feed::begin(int64_t entries) {
   entries_ = entries;
   start_ = progress();
-  for (FeedPort* port : own_) port->waits_ = false;
   if (entries == 0) return;
+  if (has_ports()) clock_.start();
   active_ = true;
   if (failed_ && reported_) {
     reported_ = false;
@@ -249,8 +286,7 @@ void Feed::begin(int64_t entries) {
   rouse();
 }
 
-void Feed::check(int64_t element, const FeedPort& port,
-                 std::chrono::steady_clock::time_point since) {
+void Feed::check(int64_t element, const FeedPort& port) {
   check_peers("waiting for");
   const bool late = failed_ || ended_;
   // The thread may have moved the element before it failed or ended.
@@ -265,8 +301,7 @@ void Feed::check(int64_t element, const FeedPort& port,
          "feed '{}': requested {} elements, produced {}; give more data or run fewer iterations",
          plan_.name, (exits_ ? element + 1 : start_ + entries_) * replicas_, elements_.load());
   }
-  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() >
-      shared_.deadline)
+  if (static_cast<double>(clock_.read() - port.waits_.since()) > shared_.deadline * 1e9)
     miss_deadline(element, field_name(port.ring_));
 }
 
@@ -290,8 +325,14 @@ void Feed::miss_deadline(int64_t element, const std::string& field) const {
 
 void Feed::flush(const std::atomic<bool>& stop) {
   if (plan_.input || entries_ == 0 || !has_ports()) return;
-  const auto since = std::chrono::steady_clock::now();
   const int64_t last = progress();
+  if (moved_.load() < last) waits_at_end_.begin(clock_.read());
+  await_sink(last, stop);
+  waits_at_end_.end(clock_.read());
+}
+
+void Feed::await_sink(int64_t last, const std::atomic<bool>& stop) {
+  const auto since = std::chrono::steady_clock::now();
   for (;;) {
     const uint32_t seen = shared_.events.count();
     // This run has an error. If the sink has another one, a later run reports it.
@@ -320,7 +361,13 @@ void Feed::end() {
     const int64_t used = port->used_.load();
     last = plan_.input ? std::max(last, used) : std::min(last, used);
   }
-  for (FeedPort* port : own_) port->used_.store(last);
+  const int64_t now = clock_.read();
+  for (FeedPort* port : own_) {
+    port->used_.store(last);
+    port->waits_.end(now);
+  }
+  waits_at_end_.end(now);
+  clock_.stop();
   entries_ = 0;
   rouse();
 }
@@ -329,6 +376,29 @@ int64_t Feed::progress() const {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const FeedPort* port : own_) least = std::min(least, port->used_.load());
   return own_.empty() ? 0 : least;
+}
+
+FeedCounters Feed::counters() const {
+  const int64_t now = clock_.read();
+  FeedCounters c{.name = plan_.name, .input = plan_.input, .depth = plan_.depth};
+  // In this order, an infeed has made all elements that are read, and an outfeed stored all that
+  // are taken, also during a run.
+  if (!plan_.input) c.moved = elements_.load();
+  c.used = progress() * replicas_;
+  if (plan_.input) c.moved = elements_.load();
+  for (const ArrayView& field : in_) c.bytes += c.moved * field.spec.bytes();
+  c.host_nanoseconds = host_time_.load(std::memory_order_relaxed);
+  waits_for_program_.add_to_sum(c.waits_for_program, now);
+  waits_at_end_.add_to_sum(c.waits_at_end, now);
+  for (const FeedPort* port : own_) {
+    port->waits_.add_to_sum(c.waits_for_host, now);
+    const auto& counts = port->occupancy_;
+    c.occupancy.resize(std::max(c.occupancy.size(), counts.size()));
+    for (size_t k = 0; k < counts.size(); ++k)
+      c.occupancy[k] += counts[k].load(std::memory_order_relaxed);
+  }
+  c.run_nanoseconds = clock_.read();  // Last, so that no wait exceeds it.
+  return c;
 }
 
 Feeds::Feeds(const exe::Executable& executable, const Placement& placement, double deadline,
@@ -357,7 +427,7 @@ std::vector<FeedPort*> Feeds::add_replica(int replica, const std::vector<std::by
 }
 
 void Feeds::finish_replicas() {
-  for (const auto& feed : feeds_) feed->add_scratch();
+  for (const auto& feed : feeds_) feed->finish_ports();
 }
 
 void Feeds::close() {
@@ -402,6 +472,12 @@ void Feeds::end() {
 std::vector<std::pair<std::string, int64_t>> Feeds::progress() const {
   std::vector<std::pair<std::string, int64_t>> all;
   for (const auto& feed : feeds_) all.emplace_back(feed->plan().name, feed->progress());
+  return all;
+}
+
+std::vector<FeedCounters> Feeds::counters() const {
+  std::vector<FeedCounters> all;
+  for (const auto& feed : feeds_) all.push_back(feed->counters());
   return all;
 }
 

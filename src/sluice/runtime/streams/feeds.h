@@ -18,6 +18,7 @@
 #include "sluice/exe/executable.h"
 #include "sluice/runtime/placement.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/runtime/streams/feed_counters.h"
 
 namespace sluice::runtime {
 
@@ -57,13 +58,17 @@ class FeedPort {
   friend class Feed;
   std::byte* slot(int64_t element) const { return arena_ + ring_.slot(element); }
   bool wait(int64_t element);
+  /// Counts the elements that the ring holds before the transfer of `element`.
+  void count(int64_t element, int64_t moved);
+  void reset();
 
   Feed& feed_;
   const exe::FeedRing& ring_;
   std::byte* arena_;
   std::atomic<int64_t> used_{0};  ///< Elements read from or stored to the ring.
-  bool waits_ = false;
-  std::chrono::steady_clock::time_point since_;  ///< Begin of the wait.
+  WaitCounter waits_;
+  int64_t counted_ = -1;                         ///< Element that count() has seen last.
+  std::vector<std::atomic<int64_t>> occupancy_;  ///< As in FeedCounters; empty: not counted.
 };
 
 /// The part of a feed that this process has: a thread of its own moves elements between the source
@@ -87,8 +92,9 @@ class Feed {
 
   /// Adds the port of a field of a replica that this process runs. Replicas come in order.
   FeedPort* add_port(int replica, size_t field, std::byte* arena);
-  /// Allocates memory for elements of replicas and fields that other processes run.
-  void add_scratch();
+  /// Comes after the last port. Chooses the field of each replica whose ring counts its elements,
+  /// and allocates memory for elements of replicas and fields that other processes run.
+  void finish_ports();
   const exe::Feed& plan() const { return plan_; }
   bool is_bound() const { return source_ != nullptr || sink_ != nullptr; }
   /// Whether this process reads or writes a ring.
@@ -114,6 +120,8 @@ class Feed {
   void end();
   /// Returns the elements since bind() that all rings have read or stored.
   int64_t progress() const;
+  /// Returns the counts since bind(). Any thread may call it at any time.
+  FeedCounters counters() const;
 
  private:
   friend class FeedPort;
@@ -127,11 +135,12 @@ class Feed {
   bool move();
   /// Goes on to the next element.
   void pass();
+  void await_sink(int64_t last, const std::atomic<bool>& stop);
   void fill_views(int64_t element);
   void keep_error();
   void rouse();
   /// Throws if the element will not be ready.
-  void check(int64_t element, const FeedPort& port, std::chrono::steady_clock::time_point since);
+  void check(int64_t element, const FeedPort& port);
   /// Throws the error of a failed process.
   void check_peers(const char* doing) const;
   [[noreturn]] void miss_deadline(int64_t element, const std::string& field) const;
@@ -154,13 +163,17 @@ class Feed {
   std::atomic<bool> quits_{false};
   std::atomic<bool> active_{false};   ///< A run has used the feed.
   std::atomic<int64_t> moved_{0};     ///< Groups that the source made or the sink took.
-  std::atomic<int64_t> elements_{0};  ///< Elements that the source made.
+  std::atomic<int64_t> elements_{0};  ///< Elements that the source made or the sink took.
   int replica_ = 0;                   ///< Replica of the next element; the thread's.
   int64_t element_ = 0;               ///< Element that next() or take() has; the thread's.
   std::atomic<bool> ended_{false};    ///< The source has no more data.
   std::atomic<bool> failed_{false};   ///< The thread waits until the error is reported.
   std::optional<Error> error_;        ///< Set before failed_.
   std::atomic<bool> reported_{false};
+  RunClock clock_;
+  std::atomic<int64_t> host_time_{0};  ///< Nanoseconds in next() or take().
+  WaitCounter waits_for_program_;      ///< The thread's.
+  WaitCounter waits_at_end_;
   int64_t start_ = 0;    ///< Elements used before the run.
   int64_t entries_ = 0;  ///< Elements that the run uses at most.
 };
@@ -198,6 +211,8 @@ class Feeds {
   FeedEvents& events() { return shared_.events; }
   /// Returns Feed::progress of each feed, by name.
   std::vector<std::pair<std::string, int64_t>> progress() const;
+  /// Returns Feed::counters of each feed.
+  std::vector<FeedCounters> counters() const;
 
  private:
   const exe::Executable& executable_;

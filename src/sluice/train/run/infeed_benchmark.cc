@@ -29,8 +29,7 @@ class Elements : public FeedSource {
 
 }  // namespace
 
-data::BenchmarkResult infeed_benchmark(data::InfeedQueue& queue,
-                                       const data::BenchmarkOptions& options) {
+InfeedBenchmark infeed_benchmark(data::InfeedQueue& queue, const data::BenchmarkOptions& options) {
   data::internal::check_benchmark("infeed_benchmark", options);
   require(options.copy, "infeed_benchmark: copy must be true, because a feed copies; got false");
   Ir ir;
@@ -43,7 +42,7 @@ data::BenchmarkResult infeed_benchmark(data::InfeedQueue& queue,
   Binding run = session.bind({}, {});
   int64_t bytes = 0;
   for (const FeedField& field : queue.fields()) bytes += field.spec.bytes();
-  return data::internal::measure(options, [&]() -> std::optional<int64_t> {
+  InfeedBenchmark result{data::internal::measure(options, [&]() -> std::optional<int64_t> {
     try {
       session.run_into(run);
     } catch (const Error&) {
@@ -51,7 +50,9 @@ data::BenchmarkResult infeed_benchmark(data::InfeedQueue& queue,
       return std::nullopt;
     }
     return bytes;
-  });
+  })};
+  result.feed = session.feed_statistics().front();
+  return result;
 }
 
 }  // namespace sluice::train

@@ -103,7 +103,7 @@ TEST(InfeedBenchmark, CountsElementsAndBytes) {
       data::from_tensors({data::test::filled({8, 4, 4}, 1), data::test::filled({8}, 2)}).repeat(),
       {.prefetch_depth = 2});
   for (int time = 0; time < 2; ++time) {
-    const data::BenchmarkResult result = infeed_benchmark(queue, {.epochs = 3, .elements = 100});
+    const InfeedBenchmark result = infeed_benchmark(queue, {.epochs = 3, .elements = 100});
     EXPECT_EQ(result.requested, 300);
     EXPECT_EQ(result.produced, 300);
     ASSERT_EQ(result.epochs.size(), 3U);
@@ -112,6 +112,11 @@ TEST(InfeedBenchmark, CountsElementsAndBytes) {
       EXPECT_EQ(epoch.total_bytes_processed, 100 * (64 + 4));
       EXPECT_GT(epoch.bandwidth, 0);
     }
+    EXPECT_EQ(result.feed.used, 300);
+    EXPECT_GE(result.feed.moved, 300);
+    EXPECT_LE(result.feed.moved, 300 + 2);
+    EXPECT_EQ(result.feed.bytes, result.feed.moved * (64 + 4));
+    EXPECT_EQ(result.feed.depth, 2);
   }
 }
 

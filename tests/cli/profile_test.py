@@ -60,8 +60,10 @@ class Profile(CliTest):
     def test_options_as_json(self):
         self.run_in(0, ["train", *RUN], SLUICE_OPTIONS='{"profile":"all"}')
         self.expect_report(self.here / "profile/training", ["train"])
-        text = self.run_in(0, ["train", *RUN], SLUICE_OPTIONS='{"profile":"none","autoReport":1}')
-        self.assertEqual(text.count("SLUICE_OPTIONS: 'autoReport' is ignored"), 1, text)
+        options = '{"profile":"none","autoReport":1,"b":2}'
+        text = self.run_in(0, ["train", *RUN], SLUICE_OPTIONS=options)
+        self.assertEqual(text.count("SLUICE_OPTIONS: ignored 'autoReport', 'b'; its key is"), 1,
+                         text)
         self.run_in(0, ["train", *RUN], SLUICE_OPTIONS='{"profile":"all"}',
                     SLUICE_PROFILE=str(self.folder))
         self.expect_report(self.folder / "training", ["train"])  # SLUICE_PROFILE wins.
@@ -82,6 +84,9 @@ class Profile(CliTest):
         self.assertFalse(self.folder.exists())
         text = self.run_in(0, ["train", *RUN, "--profile=flag"], SLUICE_PROFILE="flag")
         self.assertNotIn("ignored", text)
+        text = self.run_in(0, ["train", *RUN, "--profile=./flag/../flag/"], SLUICE_PROFILE="flag")
+        self.assertNotIn("ignored", text)
+        self.run_in(0, ["train", *RUN, "--profile=flag"], SLUICE_OPTIONS="all")
         text = self.run_in(0, ["train", *RUN, "--profile=flag"],
                            SLUICE_OPTIONS='{"profile":"all"}')
         self.assertIn("SLUICE_OPTIONS is ignored: the report goes to flag", text)

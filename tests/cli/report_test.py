@@ -130,6 +130,32 @@ class Reports(ReportCase):
             for before, after in zip(way, way[1:]):
                 self.assertLessEqual(parts[before][i]["end_ns"], parts[after][i]["begin_ns"] + 1)
 
+    def test_parts_have_the_numbers_of_their_micro_batches(self):
+        pipelined = ["--strategy", "pipelined", "--accumulate", 4, "--stages", 2]
+        for count, flags in (
+                (1, ["mlp", "--width", 32]), (3, ["mlp", "--recompute", "--accumulate", 3]),
+                (4, ["mnist-phased", "--width", 64]), (4, ["mlp", "--width", 32, *pipelined]),
+                (4, ["mlp", "--strategy", "phased", "--accumulate", 4]),
+                (4, ["mlp", "--width", 32, *pipelined, "--recompute", "--optimizer", "adam"]),
+                (8, ["mlp", "--width", 32, *pipelined, "--device-iterations", 2]),
+                (4, ["resnet8", "--micro-batch", 4, *pipelined, "--recompute"]),
+                (4, ["mlp-skip", "--layers", 8, "--width", 32, *pipelined]),
+                (10, ["mnist-cnn", "--strategy", "resident", "--recompute-blocks", "B2",
+                      "--accumulate", 5, "--device-iterations", 2])):
+            with self.subTest(flags=flags):
+                report, _ = self.report("plan", *flags)
+                report.check()
+                runs = {}
+                for e in report.program("train")["trace"]["events"]:
+                    if e["kind"] == "part":
+                        name = report.data["parts"][e["part"]]
+                        runs.setdefault((e["device"], name), set()).add(e["step"])
+                blocks = {name.rsplit(" ", 1)[0] for _, name in runs}
+                self.assertEqual({name for _, name in runs},
+                                 {f"{b} {way}" for b in blocks for way in ("fwd", "bwd")})
+                for part, steps in runs.items():
+                    self.assertEqual(steps, set(range(count)), part)
+
     def test_a_step_of_a_pipeline_takes_as_long_as_its_slowest_stage(self):
         report, _ = self.report("plan", *FOUR, "--accumulate", 32)
         pipeline, = report.data["pipeline"]

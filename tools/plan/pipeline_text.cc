@@ -16,8 +16,6 @@ using train::MessageBytes;
 using train::PipelinePlan;
 using train::StagePlan;
 
-double seconds_of(const StagePlan& stage) { return stage.times.forward + stage.times.backward; }
-
 // Bytes of the messages between two devices: of a micro-batch, and of the rest of a step.
 struct Sent {
   MessageBytes micro_batch;

@@ -8,6 +8,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/runtime/process_group.h"
 #include "sluice/session/profile.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "tools/flags/flags.h"
@@ -90,7 +91,8 @@ void add_profile(Flags flags, const std::string& group, ToolOptions& o) {
       .optional_text(
           "--profile", "./profile", o.profile.folder,
           "Write report.html, report.json and trace.json to DIR/training, or "
-          "DIR/inference for eval and predict; --profile=DIR (default of DIR: ./profile)");
+          "DIR/inference for eval and predict; --profile=DIR (default of DIR: ./profile). "
+          "All but plan read DIR from $SLUICE_PROFILE too");
   flags.text("--profile-dir", "DIR", o.profile.folder, "Write them as --profile=DIR does");
 }
 
@@ -100,9 +102,11 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   const std::string name = command.get_name();
   const bool opens_session = name != "plan";
   const bool given = !o.profile.folder.empty();
-  if (given ? o.speaks() : opens_session)
+  if (o.speaks() && (given || opens_session))
     o.profile.folder = profile_folder(given ? std::optional(o.profile.folder) : std::nullopt);
-  if (o.profile.folder.empty()) return run(o);
+  // All processes record events, also those without the variable of the environment.
+  const bool writes = runtime::Agreement(o.session.group).any(!o.profile.folder.empty());
+  if (!writes) return run(o);
   o.profile.given = given_options(command);
   o.session.profile = "";  // This command writes the report, with what the session does not know.
   if (opens_session) o.session.events = kReportEvents;

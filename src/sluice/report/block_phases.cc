@@ -57,6 +57,7 @@ std::optional<Places::BlockPhase> Places::block_phase_of(const std::string& grap
 }
 
 void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
+  find_blocks_of_modules();
   for (const int32_t f : callees_first) {
     const std::vector<exe::Step>& steps = e_.functions[static_cast<size_t>(f)].steps;
     for (size_t s = 0; s < steps.size(); ++s) {
@@ -65,8 +66,7 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
         for (const BlockPhase& p : block_phases_[static_cast<size_t>(c.function)])
           if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(p);
       });
-      if (const auto* kernel = std::get_if<exe::Kernel>(&steps[s].body))
-        add_block_phases(f, s, *kernel);
+      if (std::holds_alternative<exe::Kernel>(steps[s].body)) add_block_phases(f, s);
     }
     // A backward phase may compute forward ops again.
     const auto own = block_phase_of(e_.functions[static_cast<size_t>(f)].name);
@@ -74,8 +74,9 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
   }
 }
 
-// Kernels that only prepare memory may run long before their phase.
-std::vector<Places::BlockPhase> Places::block_phases_of(const exe::Kernel& kernel) const {
+// The parts whose values a kernel writes. Kernels that only prepare memory may run long before
+// their phase.
+std::vector<Places::BlockPhase> Places::written_phases(const exe::Kernel& kernel) const {
   std::vector<BlockPhase> all;
   if (kernel.op == "Copy" || kernel.op == "Init") return all;
   for (const exe::Operand& written : kernel.operands) {
@@ -89,11 +90,35 @@ std::vector<Places::BlockPhase> Places::block_phases_of(const exe::Kernel& kerne
   return all;
 }
 
-void Places::add_block_phases(int32_t f, size_t s, const exe::Kernel& kernel) {
+void Places::find_blocks_of_modules() {
+  for (const exe::Function& f : e_.functions) {
+    for (const exe::Step& step : f.steps) {
+      const auto* kernel = std::get_if<exe::Kernel>(&step.body);
+      const std::string module = kernel == nullptr ? "" : module_in(step.where);
+      if (module.empty()) continue;
+      const std::vector<BlockPhase> phases = written_phases(*kernel);
+      if (!phases.empty()) blocks_of_modules_.try_emplace(module, phases.front().block);
+    }
+  }
+}
+
+// A kernel that computes a gradient and updates the weight with it writes the weight alone. It has
+// the module of its first op.
+std::vector<Places::BlockPhase> Places::block_phases_of(const exe::Step& step) const {
+  const auto& kernel = std::get<exe::Kernel>(step.body);
+  std::vector<BlockPhase> all = written_phases(kernel);
+  if (!all.empty() || kernel.op.find('+') == std::string::npos) return all;
+  const auto block = blocks_of_modules_.find(module_in(step.where));
+  if (block != blocks_of_modules_.end()) all.push_back({block->second, true});
+  return all;
+}
+
+void Places::add_block_phases(int32_t f, size_t s) {
+  const exe::Step& step = e_.functions[static_cast<size_t>(f)].steps[s];
   std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
-  for (const BlockPhase& phase : block_phases_of(kernel)) {
+  for (const BlockPhase& phase : block_phases_of(step)) {
     if (std::find(all.begin(), all.end(), phase) == all.end()) all.push_back(phase);
-    for (const exe::Operand& read : kernel.operands) {
+    for (const exe::Operand& read : std::get<exe::Kernel>(step.body).operands) {
       const Content* content = at(f, s, read.at);
       if (content != nullptr) add_rows(phase, *content);
     }
@@ -137,8 +162,8 @@ std::string Places::part_of_function(int32_t function) const {
 
 std::vector<std::string> Places::parts_of_step(int32_t function, size_t step) const {
   const exe::Step& s = e_.functions[static_cast<size_t>(function)].steps[step];
-  if (const auto* kernel = std::get_if<exe::Kernel>(&s.body)) {
-    const std::vector<BlockPhase> phases = block_phases_of(*kernel);
+  if (std::holds_alternative<exe::Kernel>(s.body)) {
+    const std::vector<BlockPhase> phases = block_phases_of(s);
     if (phases.empty()) return {};
     return {text_of(phases.front())};
   }
@@ -150,6 +175,9 @@ std::vector<std::string> Places::parts_of_step(int32_t function, size_t step) co
   if (phases.empty()) return {};
   for (const BlockPhase& p : phases)
     if (p.block != phases.front().block) return {};
+  // With phases, a loop over micro-batches may run both parts of a block. Elsewhere its steps have
+  // parts of their own.
+  if (phases.size() > 1 && !serialised_) return {};
   const Names& names = blocks_.at(phases.front().block).names;
   const bool rows = loop != nullptr && is_row(callee) && phases.size() == 1 &&
                     static_cast<int64_t>(names.size()) == loop->trips;
@@ -159,6 +187,10 @@ std::vector<std::string> Places::parts_of_step(int32_t function, size_t step) co
     texts.push_back(name + (phases.front().backward ? " bwd" : " fwd"));
   if (phases.front().backward) std::reverse(texts.begin(), texts.end());
   return texts;
+}
+
+bool Places::is_of_block(const std::string& tensor) const {
+  return block_phase_of(std::string(graph_of(tensor))).has_value();
 }
 
 std::vector<std::string> Places::blocks_of_program(int32_t program) const {

@@ -41,14 +41,6 @@ std::string variables_of(const Names& paths) {
   return range_of(modules) + ", " + *leaves.begin();
 }
 
-// The module of "fc/0 layers.cc:26"; empty for "transfers.cc:28".
-std::string module_in(const std::string& where) {
-  const size_t end = where.rfind(' ');
-  std::string module = end == std::string::npos ? "" : where.substr(0, end);
-  std::replace(module.begin(), module.end(), '/', '.');
-  return module;
-}
-
 }  // namespace
 
 std::string_view word(Holding holding) {

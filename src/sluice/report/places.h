@@ -55,15 +55,19 @@ class Places {
   /// "fc.1 bwd" for a function that runs the forward or the backward part of one block, or of equal
   /// blocks in a row; empty for others. Defined in block_phases.cc.
   std::string part_of_function(int32_t function) const;
-  /// The parts of a block that a step runs: "fc.1 bwd", or "fc.3 fwd, fc.3 bwd" for a call that
+  /// The parts of a block that a step runs: "fc.1 bwd", or "fc.3 fwd, fc.3 bwd" for a phase that
   /// runs both. A loop over equal blocks in a row has an entry for each turn, any other step at
   /// most one. Empty for steps of several blocks or of none. Defined in block_phases.cc.
   std::vector<std::string> parts_of_step(int32_t function, size_t step) const;
+  /// Whether a tensor belongs to a part of a block. Defined in block_phases.cc.
+  bool is_of_block(const std::string& tensor) const;
   /// The forward and backward parts of the blocks of a program that trains, in the order in which
   /// they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
   std::vector<std::string> blocks_of_program(int32_t program) const;
   /// Whether loops over micro-batches run a block at a time.
   bool has_phases() const { return serialised_; }
+  /// Whether a function is the body of a loop over rows of remote buffers.
+  bool is_row(int32_t function) const;
 
  private:
   using Names = std::set<std::string, NaturalLess>;
@@ -107,8 +111,6 @@ class Places {
   void find_update_graphs();
   template <typename Found>
   bool has_transfer(int32_t function, const Found& found) const;
-  /// Whether a function is the body of a loop over rows of remote buffers.
-  bool is_row(int32_t function) const;
   std::string turn_of(int32_t function) const;
   void find_phases(const std::vector<int32_t>& callees_first);
   void add_phases(const exe::Step& step, Phases& phases);
@@ -117,8 +119,10 @@ class Places {
   void name_blocks();
   std::optional<BlockPhase> block_phase_of(const std::string& graph) const;
   void find_block_phases(const std::vector<int32_t>& callees_first);
-  std::vector<BlockPhase> block_phases_of(const exe::Kernel& kernel) const;
-  void add_block_phases(int32_t f, size_t s, const exe::Kernel& kernel);
+  std::vector<BlockPhase> written_phases(const exe::Kernel& kernel) const;
+  std::vector<BlockPhase> block_phases_of(const exe::Step& step) const;
+  void find_blocks_of_modules();
+  void add_block_phases(int32_t f, size_t s);
   void add_rows(const BlockPhase& phase, const Content& content);
   std::string block_text(const std::string& block) const;
   std::string text_of(const BlockPhase& phase) const;
@@ -139,7 +143,8 @@ class Places {
   std::set<std::string> update_graphs_;
   std::vector<Phases> phases_;  ///< Phases of each function.
   bool serialised_ = false;
-  std::map<std::string, BlockRows> blocks_;            ///< By name of the first block of a row.
+  std::map<std::string, BlockRows> blocks_;  ///< By name of the first block of a row.
+  std::map<std::string, std::string> blocks_of_modules_;
   std::vector<std::vector<BlockPhase>> block_phases_;  ///< By function, in order.
   std::vector<std::set<int32_t>> programs_;            ///< Programs that run a function.
   std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.

@@ -201,7 +201,8 @@ Report make_report(const exe::Executable& executable, const Rates& rates,
 /// Returns the report as JSON of version kReportVersion.
 std::string to_json(const Report& report);
 
-/// Returns one HTML file with the report and a viewer that works offline.
+/// Returns one HTML file with the report and a viewer that works offline. Of measured runs, it has
+/// the first 10,000 events.
 std::string to_html(const Report& report);
 
 /// Returns the traces as JSON of the Trace Event Format, which Perfetto and Chrome read.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -228,6 +229,22 @@ std::string text_of(const Json& json) {
 
 std::string to_json(const Report& report) { return text_of(json_of(report)) + "\n"; }
 
+namespace {
+
+// Leaves the first events of a trace, at most `most`.
+void shorten(Trace& trace, size_t most) {
+  if (trace.events.size() <= most) return;
+  std::vector<double> begins;
+  for (const Event& e : trace.events) begins.push_back(e.begin);
+  std::nth_element(begins.begin(), begins.begin() + static_cast<std::ptrdiff_t>(most),
+                   begins.end());
+  const double end = begins[most];
+  std::erase_if(trace.events, [end](const Event& e) { return e.begin >= end; });
+  trace.complete = false;
+}
+
+}  // namespace
+
 std::string to_html(const Report& report) {
   std::string page(kViewerPage);
   const auto fill = [&](std::string_view mark, std::string_view text) {
@@ -235,9 +252,13 @@ std::string to_html(const Report& report) {
   };
   fill("/*STYLE*/", kViewerStyle);
   fill("/*SCRIPT*/", kViewerScript);
+  // A page of 2 MB has room for so many measured events.
+  constexpr size_t kMostMeasured = 10'000;
+  Report shown = report;
+  for (MeasuredRun& run : shown.measured) shorten(run.trace, kMostMeasured / shown.measured.size());
   // In a script element, "</" could end the data.
   std::string data;
-  for (const char c : text_of(json_of(report))) c == '<' ? data += "\\u003c" : data += c;
+  for (const char c : text_of(json_of(shown))) c == '<' ? data += "\\u003c" : data += c;
   fill("/*REPORT*/", data);
   return page;
 }

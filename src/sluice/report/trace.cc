@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -22,17 +23,21 @@ struct Activation {
   int32_t function = 0;
   size_t step = 0;
   int64_t turns_left = 0;  ///< Turns of the loop that called it, after this one.
+  bool in_loop = false;    ///< A loop called it.
+  int32_t outer = -1;      ///< Part of the function around it, or of one around that.
   double begin = 0;
-  std::map<int32_t, double> flying;  ///< End of each transfer that is not awaited, by token.
+  int32_t turn = 0;
+  bool covered = false;                   ///< A callee has an event of this function's part.
+  std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
   /// By part and its run in this turn: number of earlier runs of the part.
-  std::map<std::pair<int32_t, int32_t>, int32_t> parts;
+  std::map<std::pair<int32_t, int32_t>, int32_t> parts = {};
 };
 
 /// Kernels in a row that run one part in a function of several.
 struct Stretch {
   int32_t part = -1;
   int32_t function = 0;
-  int32_t run = 0;  ///< Number of earlier runs of the part.
+  int32_t run = 0;  ///< The micro-batch.
   double begin = 0;
   double end = 0;
 };
@@ -84,6 +89,8 @@ class Simulation {
 
  private:
   static constexpr int64_t kMostSlots = 1 << 16;
+  /// Part of a call that computes activations again; no other part is equal.
+  static constexpr int32_t kAgain = std::numeric_limits<int32_t>::max();
 
   const std::vector<exe::Step>& steps(int32_t function) const {
     return e_.functions[static_cast<size_t>(function)].steps;
@@ -121,9 +128,25 @@ class Simulation {
     return parts_.functions[static_cast<size_t>(at.function)];
   }
 
-  void enter(Walker& w, int32_t function, int64_t turns_left) {
-    w.stack.push_back({function, 0, turns_left, w.now, {}, {}});
+  void enter(Walker& w, int32_t function, int64_t turns_left, bool in_loop = false) {
+    int32_t outer = -1;
+    if (!w.stack.empty()) {
+      const Activation& at = w.stack.back();
+      outer = part_of(at) >= 0 ? part_of(at) : at.outer;
+      const bool one = parts_.functions[static_cast<size_t>(function)] >= 0;
+      if (outer < 0 && one && parts_.steps[static_cast<size_t>(at.function)][at.step].part < 0)
+        outer = kAgain;
+    }
+    w.stack.push_back({function, 0, turns_left, in_loop, outer, w.now});
     if (part_of(w.stack.back()) >= 0) end_stretch(w);
+  }
+
+  // With phases, the micro-batch is the turn of the innermost loop that is not over blocks.
+  // Elsewhere it is the number of earlier runs of the part.
+  static int32_t turn_of_micro_batches(const Walker& w, const std::vector<bool>& rows) {
+    for (auto a = w.stack.rbegin(); a != w.stack.rend(); ++a)
+      if (a->in_loop && !rows[static_cast<size_t>(a->function)]) return a->turn;
+    return 0;
   }
 
   void add_part(const Walker& w, const Stretch& s) {
@@ -142,10 +165,15 @@ class Simulation {
   void add_to_stretch(Walker& w, double begin) {
     Activation& at = w.stack.back();
     const StepPart part = parts_.steps[static_cast<size_t>(at.function)][at.step];
-    if (part.part < 0 || part_of(at) >= 0) return;
-    const auto [known, first] = at.parts.try_emplace({part.part, part.run}, w.ran[part.part]);
-    if (first) ++w.ran[part.part];
-    const int32_t run = known->second;
+    if (part.part < 0 || part_of(at) >= 0 || at.outer >= 0) return;
+    int32_t run = 0;
+    if (parts_.phases) {
+      run = turn_of_micro_batches(w, parts_.rows);
+    } else {
+      const auto [known, first] = at.parts.try_emplace({part.part, part.run}, w.ran[part.part]);
+      if (first) ++w.ran[part.part];
+      run = known->second;
+    }
     if (w.stretch.part != part.part || w.stretch.run != run) {
       end_stretch(w);
       w.stretch = {part.part, at.function, run, begin, begin};
@@ -156,14 +184,20 @@ class Simulation {
   // Ends an activation, or begins the next turn of its loop.
   void leave(Walker& w) {
     Activation& at = w.stack.back();
-    const int32_t part = part_of(at);
-    const bool inside =
-        w.stack.size() > 1 && part >= 0 && part_of(w.stack[w.stack.size() - 2]) == part;
-    if (part >= 0 && !inside) add_part(w, {part, at.function, w.ran[part]++, at.begin, w.now});
+    // A forward function inside a backward one computes activations again.
+    if (const int32_t part = part_of(at);
+        part >= 0 && !at.covered && (at.outer < 0 || at.outer == part)) {
+      const int32_t run = parts_.phases ? turn_of_micro_batches(w, parts_.rows) : w.ran[part]++;
+      add_part(w, {part, at.function, run, at.begin, w.now});
+      for (size_t i = 0; i + 1 < w.stack.size(); ++i)
+        if (part_of(w.stack[i]) == part) w.stack[i].covered = true;
+    }
     if (!at.parts.empty()) end_stretch(w);
     at.parts.clear();
     if (at.turns_left > 0) {
       --at.turns_left;
+      ++at.turn;
+      at.covered = false;
       at.step = 0;
       at.begin = w.now;
       return;
@@ -181,7 +215,7 @@ class Simulation {
     if (const auto* branch = std::get_if<exe::Branch>(&step.body))
       return enter(w, branch->then_call.function, 0);
     if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
-      if (loop->trips > 0) return enter(w, loop->body.function, loop->trips - 1);
+      if (loop->trips > 0) return enter(w, loop->body.function, loop->trips - 1, true);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       transfer(w, *issue, seconds);
     } else if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {

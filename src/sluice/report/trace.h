@@ -19,14 +19,14 @@ struct Event {
   int32_t device = 0;
   int32_t queue = 0;
   int32_t function = 0;  ///< Function of the step or the part.
-  int32_t step = 0;      ///< A part: number of times that the device ran it before.
+  int32_t step = 0;      ///< A part: the micro-batch.
   double begin = 0;
   double end = 0;
   int32_t worker = 0;  ///< Measured events of the compute queue: the worker of the device.
   int32_t part = -1;   ///< A part: its number.
 };
 
-/// The part of a block that a kernel runs. A function may run a part several times, for a
+/// The part of a block that a kernel or a call runs. A function may run a part several times, for a
 /// micro-batch after the other.
 struct StepPart {
   int32_t part = -1;  ///< -1: none.
@@ -35,8 +35,13 @@ struct StepPart {
 
 /// Numbers of the parts of blocks; -1: none.
 struct PartNumbers {
-  std::vector<int32_t> functions;            ///< Functions that run one part.
-  std::vector<std::vector<StepPart>> steps;  ///< Kernels, by function and step.
+  std::vector<int32_t> functions;  ///< Functions that run one part.
+  /// By function and step. A call without a part runs a part again, for its activations, or several
+  /// parts.
+  std::vector<std::vector<StepPart>> steps;
+  /// Whether loops over micro-batches run a block at a time (Places::has_phases()).
+  bool phases = false;
+  std::vector<bool> rows;  ///< By function: the body of a loop over blocks (Places::is_row()).
 };
 
 /// The planned execution of one run of a program.

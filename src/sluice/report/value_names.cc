@@ -1,6 +1,8 @@
 #include "sluice/report/value_names.h"
 
 #include <algorithm>
+
+#include <algorithm>
 #include <cctype>
 
 namespace sluice::report {
@@ -50,6 +52,13 @@ std::string op_of(std::string name) {
     if (end == name.size() || end < 2 || name[end - 1] != '_') return name;
     name.resize(end - 1);
   }
+}
+
+std::string module_in(const std::string& where) {
+  const size_t end = where.rfind(' ');
+  std::string module = end == std::string::npos ? "" : where.substr(0, end);
+  std::replace(module.begin(), module.end(), '/', '.');
+  return module;
 }
 
 }  // namespace sluice::report

@@ -31,4 +31,7 @@ std::string range_of(const Names& names) {
   return names.size() == 1 ? *names.begin() : *names.begin() + " … " + *names.rbegin();
 }
 
+/// Returns the module in a step's `where`: "fc.1" of "fc/1 layers.cc:31"; empty without one.
+std::string module_in(const std::string& where);
+
 }  // namespace sluice::report

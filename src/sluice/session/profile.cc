@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -21,6 +22,10 @@
 
 namespace sluice {
 namespace {
+
+std::filesystem::path absolute(const std::string& folder) {
+  return std::filesystem::absolute(folder + "/").lexically_normal();
+}
 
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -39,10 +44,12 @@ bool options_ask(const std::string& text) {
   require(json.is_object(),
           "SLUICE_OPTIONS: must be JSON such as {{\"profile\":\"all\"}}, got '{}'", text);
   static std::atomic<bool> warned{false};
+  std::string others;
   for (const auto& [key, value] : json.items()) {
-    if (key != "profile")
-      warn_once(warned, fmt::format("SLUICE_OPTIONS: '{}' is ignored; its key is profile", key));
+    if (key != "profile") others += fmt::format("{}'{}'", others.empty() ? "" : ", ", key);
   }
+  if (!others.empty())
+    warn_once(warned, fmt::format("SLUICE_OPTIONS: ignored {}; its key is profile", others));
   if (!json.contains("profile")) return false;
   const nlohmann::json& profile = json["profile"];
   require(profile == "all" || profile == "none",
@@ -96,11 +103,15 @@ report::Report report_of(const exe::Executable& executable, int threads) {
 }  // namespace
 
 std::string profile_folder(const std::optional<std::string>& chosen) {
-  if (chosen && chosen->empty()) return "";
-  const std::string folder = folder_of_environment();
-  if (!chosen) return folder;
+  if (!chosen) return folder_of_environment();
+  if (chosen->empty()) return "";
+  std::string folder;
+  try {
+    folder = folder_of_environment();
+  } catch (const Error&) {  // It would not count.
+  }
   static std::atomic<bool> warned{false};
-  if (!folder.empty() && folder != *chosen) {
+  if (!folder.empty() && absolute(folder) != absolute(*chosen)) {
     warn_once(warned,
               fmt::format("{} is ignored: the report goes to {}",
                           variable("SLUICE_PROFILE").empty() ? "SLUICE_OPTIONS" : "SLUICE_PROFILE",
@@ -152,20 +163,35 @@ void SessionReport::begin(const exe::Executable& executable) {
   folder_ = make_report_folder(folder_, next_part(executable));
 }
 
+void SessionReport::warn(const std::exception& e) const {
+  sys::print_stderr("report in {}: {}; it is not complete\n", folder_, e.what());
+}
+
 void SessionReport::write_refused(const Ir& ir, const SessionOptions& options,
-                                  const Error& refusal) {
-  exe::Executable executable = compile(ir, compile_options(without_budgets(options))).executable;
-  set_budgets(options, executable);
-  begin(executable);
-  report::Report report = report_of(executable, executable.devices[0].workers);
-  report.refusal = refusal.what();
-  write_report(folder_, report);
+                                  const Error& refusal) noexcept {
+  try {
+    exe::Executable executable = compile(ir, compile_options(without_budgets(options))).executable;
+    set_budgets(options, executable);
+    begin(executable);
+    report::Report report = report_of(executable, executable.devices[0].workers);
+    report.refusal = refusal.what();
+    write_report(folder_, report);
+  } catch (const std::exception& e) {
+    warn(e);
+  }
+}
+
+// A run that ended with an error has not done all that its plan says.
+std::vector<report::MeasuredRun> SessionReport::last_run(const Session& session) const {
+  std::vector<report::MeasuredRun> runs = measured_here(session, program_);
+  for (report::MeasuredRun& run : runs) run.trace.complete = run.trace.complete && whole_;
+  return runs;
 }
 
 void SessionReport::begin_run(const Session& session, const std::string& program) {
-  if (!program_.empty() && program_ != program)
-    measured_[program_] = measured_here(session, program_);
+  if (!program_.empty() && program_ != program) measured_[program_] = last_run(session);
   program_ = program;
+  whole_ = false;
 }
 
 void SessionReport::write(const Session& session) const noexcept {
@@ -176,12 +202,12 @@ void SessionReport::write(const Session& session) const noexcept {
     report.event_bytes = session.event_bytes();
     report.feeds = session.feed_statistics();
     std::map<std::string, std::vector<report::MeasuredRun>> measured = measured_;
-    if (!program_.empty()) measured[program_] = measured_here(session, program_);
+    if (!program_.empty()) measured[program_] = last_run(session);
     for (auto& [program, runs] : measured)
       std::move(runs.begin(), runs.end(), std::back_inserter(report.measured));
     write_report(folder_, report);
   } catch (const std::exception& e) {
-    sys::print_stderr("report in {}: {}; it is not complete\n", folder_, e.what());
+    warn(e);
   }
 }
 

@@ -49,12 +49,15 @@ class SessionReport {
   /// group but the first. Errors of profile_folder() and make_report_folder().
   static std::unique_ptr<SessionReport> open(const SessionOptions& options);
 
-  /// Writes the report of a plan that exceeds a budget, before its error is thrown.
-  void write_refused(const Ir& ir, const SessionOptions& options, const Error& refusal);
+  /// Writes the report of a plan that exceeds a budget, before its error is thrown. Warns if a file
+  /// cannot be written.
+  void write_refused(const Ir& ir, const SessionOptions& options, const Error& refusal) noexcept;
   /// Creates the folder for this plan.
   void begin(const exe::Executable& executable);
   /// Prepares a run of a program, and stores the last run if it was of another one.
   void begin_run(const Session& session, const std::string& program);
+  /// The run has ended without an error.
+  void end_run() { whole_ = true; }
   /// Shows the stages of the session's programs.
   void show(report::Pipeline pipeline) { pipeline_ = {std::move(pipeline)}; }
   /// Writes the report. Warns if a file cannot be written.
@@ -62,9 +65,12 @@ class SessionReport {
 
  private:
   explicit SessionReport(std::string folder) : folder_(std::move(folder)) {}
+  std::vector<report::MeasuredRun> last_run(const Session& session) const;
+  void warn(const std::exception& e) const;
 
   std::string folder_;   ///< begin() makes it the folder of the files.
   std::string program_;  ///< Program of the last run; empty before the first one.
+  bool whole_ = false;   ///< Whether that run has ended without an error.
   std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< By earlier program.
   std::vector<report::Pipeline> pipeline_;
 };

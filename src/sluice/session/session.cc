@@ -203,6 +203,7 @@ void Session::check_binding(const Binding& binding) const {
 void Session::run_bound(const Binding& binding) {
   if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
   executor_->run(*binding.program_, *binding.streams_);
+  if (report_ != nullptr) report_->end_run();
 }
 
 void Session::run_into(Binding& binding) {
@@ -216,6 +217,7 @@ void Session::run_interleaved(Binding& binding, uint64_t seed) {
   const Busy busy(busy_);
   if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
+  if (report_ != nullptr) report_->end_run();
 }
 
 bool Session::stop() { return executor_->stop(); }

@@ -13,7 +13,7 @@
 namespace sluice::report {
 namespace {
 
-// Arenas that tensors do not share: one object each.
+// Tensors do not share an arena of such a kind: the whole arena is one object.
 bool is_one_object(exe::ArenaKind kind) {
   return kind != exe::ArenaKind::kPersistent && kind != exe::ArenaKind::kFrames &&
          kind != exe::ArenaKind::kTier;
@@ -111,7 +111,7 @@ class Maker {
     }
   }
 
-  // Returns the index of a part in Report::parts, to which it is added if it is new.
+  // Returns the index of a part in Report::parts. Adds the part if it is new.
   static int32_t number_of(const std::string& part, Report& r) {
     const auto found = std::find(r.parts.begin(), r.parts.end(), part);
     if (found != r.parts.end()) return static_cast<int32_t>(found - r.parts.begin());
@@ -200,8 +200,9 @@ class Maker {
     }
   }
 
-  // The part of each kernel of a function. Where a part runs several times, it writes tensors of
-  // the same names each time, perhaps in other kernels.
+  // Returns the part of each kernel of a function. A part that runs several times writes tensors of
+  // the same names each time, perhaps in other kernels. So the number of earlier writes to a name
+  // is the number of earlier runs.
   std::vector<StepPart> parts_of_kernels(int32_t id, const FunctionTimeline& f) const {
     std::map<std::string, int32_t> written;
     std::vector<StepPart> parts(f.steps.size());

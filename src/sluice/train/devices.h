@@ -9,8 +9,8 @@ namespace sluice::train {
 SessionOptions with_devices(SessionOptions session, int devices);
 
 /// As build_training(), for the devices of a session: a pipeline with Schedule::kAuto keeps its
-/// activations within their budgets. The session's devices are completed by with_devices(). Depths
-/// are not below those of Schedule::kInterleaved, so the plan may still not fit.
+/// activations within the budgets of the devices. with_devices() completes the devices of the
+/// session. Depths are not below those of Schedule::kInterleaved, so the plan may still not fit.
 Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
                             const nn::Optimizer& optimizer, const Options& options,
                             const Options& inference = {});

@@ -33,7 +33,7 @@ void require_one_of(std::string_view option, std::string_view text,
 
 /// "; did you mean --seed?" for the word that takes the fewest edits to become `text`: insertions,
 /// deletions, replacements and swaps of neighbours, at most one for each three characters. Empty if
-/// every word takes more.
+/// every word takes more edits.
 std::string suggestion(std::string_view text, const std::vector<std::string>& words);
 
 /// The parts of `text` between commas. Error{kUsage} if one is empty.
@@ -41,7 +41,7 @@ std::vector<std::string> split_list(std::string_view option, const std::string& 
 
 /// Adds options to a command, group by group. The help of an option is an imperative with the unit
 /// and the default, "Limit device memory to BYTES (default: no limit)". An option that the command
-/// line gives twice is refused, an empty value too.
+/// line gives twice is refused; so is an empty value.
 class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
@@ -58,7 +58,7 @@ class Flags {
   /// An option that may be given several times.
   CLI::Option* repeated(const char* name, const std::string& type, const std::string& help,
                         std::vector<std::string>& field);
-  /// An option that has the value `otherwise` unless "=VALUE" follows it.
+  /// An option with an optional value, given as "=VALUE". Without a value it means `otherwise`.
   CLI::Option* optional_text(const char* name, const std::string& otherwise, std::string& field,
                              const std::string& help);
   /// An option without a value.

@@ -103,9 +103,8 @@ struct BatchSerialised {
 /// With kCompute and kIo each iteration loads, calls `graph`, and stores. With kIoOverlapped
 /// iteration k loads for k + 1 and stores the results of k - 1 while it calls `graph`. The bits are
 /// the same. The loads of an iteration are adjacent, in the order of inputs, so that they form one
-/// exchange. The stores are adjacent too.
-/// kIoOverlapped becomes kIo, with a note, for fewer than two steps. It also does if the graph
-/// itself uses a stream or buffer that the loop uses.
+/// exchange. The stores are adjacent too. kIoOverlapped becomes kIo, with a note, for fewer than
+/// two steps. The same happens if the graph itself uses a stream or buffer that the loop uses.
 ///
 /// Error{kUsage} if steps or rows are below 1, or if a loaded tensor is not an input. Error{kUsage}
 /// for handles of another spec or Ir, for a shard of a shard, and for an update by a value that is

@@ -336,7 +336,7 @@ bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolO
   }
 }
 
-// The figures of a command line of sluice plan.
+// Returns the figures of the plan of a command line.
 SweepFigures plan_of(const std::vector<std::string>& words,
                      const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;

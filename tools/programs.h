@@ -26,7 +26,7 @@ Programs build_programs(const ToolOptions& options);
 
 /// Opens a session on programs.
 train::TrainingModel open_model(const Programs& programs, const ToolOptions& options);
-/// Opens a session on programs that infer alone.
+/// Opens a session on programs that only infer.
 train::InferenceModel open_inference(const Programs& programs, const ToolOptions& options);
 
 /// Compiles programs for the session of the options. A refusal names the stages.

@@ -32,7 +32,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// `name` in a column of its own, and `text` beside it, broken between words.
+// Returns lines with `name` in the first column, and `text` in the second one, broken between
+// words.
 std::string entry(const std::string& name, const std::string& text) {
   std::string lines = "  " + name;
   size_t column = lines.size();

@@ -125,8 +125,9 @@ class Dataset {
   /// Several threads call `f` at once, on at most 2·workers elements ahead of the consumer, and
   /// possibly on elements after one that fails.
   Dataset parallel_map(Map f, int workers, std::optional<ElementSpecs> specs = std::nullopt) const;
-  /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn one by the next. The order is
-  /// a pure function of (seed, pass). A buffer of size() elements draws every order equally.
+  /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn element by the next element.
+  /// The order is a pure function of (seed, pass). With a buffer of size() elements, all orders are
+  /// equally likely.
   Dataset shuffle(uint64_t seed, int64_t buffer) const;
   /// Joins `n` >= 1 consecutive elements along a new first axis. An iterator throws Error{kUsage}
   /// if the specs of elements differ.
@@ -349,7 +350,7 @@ struct TextOptions {
 /// the window that begins one character later. Error{kUsage} if an option is out of range or the
 /// text is shorter than length + 1.
 Dataset from_text(const Text& text, const TextOptions& options = {});
-/// Reads a text as read_text() and cuts it into windows. Error{kBadFile} if it is too short.
+/// Reads a text as read_text() and cuts it into windows. Error{kBadFile} if the text is too short.
 Dataset from_text(const std::string& path, const TextOptions& options = {});
 
 }  // namespace sluice::data

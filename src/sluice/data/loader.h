@@ -69,9 +69,9 @@ class BatchLoader {
   int64_t position() const;
   /// Items of an epoch: kForever without an end, nothing if the size is not known.
   std::optional<int64_t> items() const;
-  /// Samples that each epoch drops, as items().
+  /// Samples that each epoch drops: 0 if the dataset never ends, nothing if its size is not known.
   std::optional<int64_t> dropped() const;
-  /// Samples of an epoch, dropped ones included, as items().
+  /// Samples of an epoch, dropped ones included: kForever without an end, nothing if not known.
   std::optional<int64_t> samples() const;
   /// Specs and names of the fields of a sample.
   const ElementSpecs& sample_specs() const;

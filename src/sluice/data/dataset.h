@@ -111,7 +111,7 @@ class Dataset {
   Dataset(const Dataset&) = default;  // A move is a copy: a dataset always has a node.
   Dataset& operator=(const Dataset&) = default;
 
-  /// Begins pass number `pass`. repeat() numbers the passes of what it repeats from 0.
+  /// Begins pass number `pass`. repeat() numbers the passes of its input from 0.
   Iterator iterate(uint64_t pass = 0) const;
   /// Returns the specs if they are known without an element. Those of map() and of functions are
   /// known if the caller states them.
@@ -239,9 +239,10 @@ BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions
 
 // The sources below read their files when they are called; later changes of the files have no
 // effect. They do not trust the files. They throw Error{kIo} if a file cannot be read, and
-// Error{kBadFile} naming the file and the byte or line if it breaks its format. They never allocate
-// more memory than the bytes of the file justify. Devices have no f64 and no i64: arrays of these
-// dtypes become f32 and i32, and an integer that i32 cannot store is Error{kBadFile}.
+// Error{kBadFile}, which names the file and the byte or line, if the file breaks its format. They
+// never allocate more memory than the bytes of the file justify. Devices have no f64 and no i64:
+// arrays of these dtypes become f32 and i32, and an integer that i32 cannot store is
+// Error{kBadFile}.
 
 /// Whether from_idx() scales grey values.
 enum class IdxPixels : uint8_t {

@@ -452,7 +452,7 @@ class BatchLoader::Ring {
   std::vector<std::unique_ptr<Part>> parts_;  ///< By worker; that of the consumer without workers.
 
   // The thread that has the turn, or a claim under the lock, uses these members.
-  std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty if none is shuffled.
+  std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty without shuffling.
   std::optional<Iterator> pass_;  ///< The pass of a dataset that is not indexed.
 
   std::mutex mutex_;  ///< Guards the members below.

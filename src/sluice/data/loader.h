@@ -49,7 +49,7 @@ class BatchLoader {
   /// Starts epoch 0, without reading ahead before the first next() or start_epoch(). Allocates the
   /// memory of all items. Computes the first sample if the dataset does not know its specs, and
   /// reads a pass if only a cache() of it has a size. Error{kUsage} if an option is out of range,
-  /// the samples fill no item, the dataset cannot be shuffled, or check_static() refuses it.
+  /// the samples do not fill an item, the dataset cannot be shuffled, or check_static() refuses it.
   explicit BatchLoader(Dataset dataset, LoaderOptions options = {});
   /// Stops and joins the workers; waits for calls of the user's functions that have begun.
   ~BatchLoader();

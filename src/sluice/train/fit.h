@@ -27,8 +27,8 @@ struct DataLoaderOptions {
 /// accumulate · replicas samples (data::BatchLoader).
 class DataLoader : public data::BatchLoader {
  public:
-  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples fill
-  /// no item; also the errors of data::BatchLoader.
+  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples do
+  /// not fill an item; also the errors of data::BatchLoader.
   DataLoader(const Options& options, data::Dataset dataset, const DataLoaderOptions& loader = {});
 
   /// The samples of an item.

@@ -130,8 +130,8 @@ struct BatchSerialisedPair {
 /// 4. The forward phase stores any other tensor in a new buffer of `rows` rows.
 ///
 /// Each gradient must be in `options.loads`. The options apply to both graphs, but the seed input
-/// is one of the forward graph. Error{kUsage} as for batch_serialise, and if a gradient has no load
-/// handle.
+/// is an input of the forward graph. Error{kUsage} as for batch_serialise, and if a gradient does
+/// not have a load handle.
 BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, const Tensors& named,
                                                  const BatchSerialiseOptions& options);
 

@@ -7,7 +7,7 @@ namespace sluice::tool {
 /// Replaces the names that document 002 gives to options by those of the command line.
 std::vector<std::string> without_aliases(std::vector<std::string> words);
 
-/// Lists them for the help.
+/// Returns the list of these names for the help.
 std::string aliases_text();
 
 }  // namespace sluice::tool

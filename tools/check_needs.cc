@@ -67,7 +67,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const std::string strategy = kStrategies[static_cast<size_t>(o.execution)];
   const bool file = o.offload.remote.starts_with("file:");
   const bool stays = o.offload.tensors == "none";
-  // The step moves nothing, whatever --offload auto finds.
+  // Whether the step never moves tensors, for any result of --offload auto.
   const bool still =
       stays || (!o.phased() && o.offload.tensors == "auto" && o.session.device.memory < 0);
   const char* const moving = o.phased() ? "offloaded tensors" : "--strategy phased";

@@ -237,14 +237,14 @@ CommandLine::CommandLine(ToolOptions& o) {
             "Write the measured rates of this machine to FILE, for --machine; checks nothing");
 }
 
-// Gives the model's own defaults to flags that the command line does not have. Several updates in a
-// call are left out where flags exclude them: phases, and steps that are not whole calls.
+// Sets flags that the command line does not have to the model's own defaults. Does not set several
+// updates in a call with --strategy phased, nor with --steps, which may not be whole calls.
 void set_defaults(CLI::App& command, const ToolOptions& o) {
   for (const models::Default& d : models::find_model(o.model.name).defaults) {
     CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
     if (option == nullptr || option->count() > 0) continue;
     if (d.flag == "--device-iterations" && (o.phased() || o.train.steps)) continue;
-    if (d.flag == "--offload" && !o.trains) continue;  // It moves tensors that training has.
+    if (d.flag == "--offload" && !o.trains) continue;  // Only training has tensors to move.
     option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
@@ -315,7 +315,7 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
   }
 }
 
-// Parses; true if the command line asks for a text alone, which is then printed.
+// Parses the command line. Returns true if it only asks for a text, which is then printed.
 bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolOptions& o) {
   try {
     line.app.parse(std::vector(words.rbegin(), words.rend()));  // It takes words from the end.
@@ -336,7 +336,7 @@ bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolO
   }
 }
 
-// The figures of a command line of sluice plan.
+// Returns the figures of the plan of a command line.
 SweepFigures plan_of(const std::vector<std::string>& words,
                      const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;
@@ -359,7 +359,7 @@ int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::Proce
                                          fmt::format("'{}'", fmt::join(words, "' '")));
   check_words(line, words);
   if (parse(line, words, o)) return 0;
-  if (!o.speaks()) {  // Process 0 reports the results of all.
+  if (!o.speaks()) {  // Process 0 reports the results of all processes.
     o.output.log_level = LogLevel::kError;
     require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");
   }

@@ -9,13 +9,14 @@ namespace sluice::tool {
 
 /// Chooses the devices of the session: as many as the stages of the model need, each with its
 /// budget, kind and process. If --devices or --device-ids gives their number and --replicas is
-/// absent, chooses the replicas. Without all three, each process has a device or more.
-/// Error{kUsage} for a number that is not a product of both, for budgets of another number of
-/// devices, for a wrong --map, and for a device that is opaque in some replicas only.
+/// absent, chooses the replicas. Without all three options, each process has at least one device.
+/// Error{kUsage} unless the number of devices is that of a replica times the number of replicas.
+/// Error{kUsage} if the number of budgets is wrong, for a wrong --map, and for a device that is
+/// opaque in some replicas only.
 void choose_devices(ToolOptions& options, bool replicas_are_given);
 
-/// The ids of devices that an option lists. Error{kUsage} for other texts, and for one that is
-/// there twice.
+/// Returns the ids of devices that an option lists. Error{kUsage} for other texts, and for an id
+/// that is listed twice.
 std::vector<int> parse_ids(std::string_view option, const std::vector<std::string>& texts);
 
 /// "device 0 is cpu 3, device 1 is cpu 1", with the ids of all replicas: "device 0 is cpu 3/5".

@@ -33,7 +33,7 @@ std::optional<int> read_exponent(std::string_view text) {
 std::optional<Whole> read_whole(std::string_view text) {
   Whole whole{.negative = text.starts_with('-')};
   std::string digits;
-  int shift = 0;  // Zeros to append; negative: digits behind the point.
+  int shift = 0;  // Zeros to append; negative: digits after the point.
   bool fraction = false;
   size_t i = whole.negative ? 1 : 0;
   for (; i < text.size(); ++i) {

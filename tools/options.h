@@ -121,7 +121,8 @@ struct ToolOptions {
   std::string machine;             ///< File with the rates of a machine; empty: they are measured.
   std::string measure;             ///< doctor: file for the rates of this machine; empty: none.
   std::vector<int64_t> memory;     ///< Bytes of each device, or of all; empty: no limit.
-  std::optional<int64_t> devices;  ///< Devices of all replicas; absent: those that they need.
+  std::optional<int64_t> devices;  ///< Devices of all replicas; absent: as many as the replicas
+                                   ///< need.
   std::vector<int> device_ids;     ///< Ids of the devices of all replicas; empty: 0, 1, ….
   std::string opaque;  ///< Ids of opaque test devices between commas, or "all"; empty: none.
   std::vector<std::string> map;  ///< Processes of these devices, or "devices"; empty: default.

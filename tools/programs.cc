@@ -165,7 +165,8 @@ ToolOptions silent(const ToolOptions& o) {
   return quiet;
 }
 
-// The refusal of a plan; empty if it fits. What it needs beyond the budget shows in its text.
+// Returns the text of the refusal of a plan; empty if it fits. The text shows how far the plan
+// exceeds the budget.
 std::string why_not(const ToolOptions& o, const TensorLocations& locations) {
   const ToolOptions quiet = silent(o);
   try {
@@ -241,7 +242,7 @@ std::string phased_instead(const ToolOptions& o) {
   }
 }
 
-// The first locations that fit. Error{kDoesNotFit} if none do.
+// Returns the first locations that fit. Error{kDoesNotFit} if all locations exceed the budget.
 Choice choose(const ToolOptions& o) {
   TensorLocations locations = on_device(o);
   std::string without;  // The refusal of the first locations.
@@ -380,7 +381,8 @@ int64_t devices_of_replica(const ToolOptions& o) {
   if (!o.staged()) return 1;
   ToolOptions one = silent(o);
   one.train.replicas = 1;
-  one.schedule = train::Schedule::kGrouped;  // Any has the same devices; this one plans nothing.
+  one.schedule = train::Schedule::kGrouped;  // Each schedule has the same devices; this one does
+                                             // not need a plan.
   return build(one, on_device(o)).training.devices;
 }
 

@@ -20,13 +20,13 @@ struct Programs {
 /// Builds the programs with the locations that the options ask for. "auto" starts with weights,
 /// state and activations in phases, and with nothing in a resident step. Then it adds kinds until
 /// the plan fits the budget: optimizer, accumulators, activations. Error{kUsage} for rates, names
-/// or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that fits, saying
-/// what would.
+/// or combinations that do not make a model. Error{kDoesNotFit}, which names options that would
+/// fit, if "auto" does not find a plan that fits.
 Programs build_programs(const ToolOptions& options);
 
 /// Opens a session on programs.
 train::TrainingModel open_model(const Programs& programs, const ToolOptions& options);
-/// Opens a session on programs that infer alone.
+/// Opens a session on programs that only infer.
 train::InferenceModel open_inference(const Programs& programs, const ToolOptions& options);
 
 /// Compiles programs for the session of the options. A refusal names the stages.
@@ -58,7 +58,7 @@ int64_t devices_of_replica(const ToolOptions& options);
 /// The session that the command line asks for.
 SessionOptions session_options(const ToolOptions& options);
 
-/// Says so where remote memory is slower than this machine's: "remote memory throttled to 1000000
+/// Reports remote memory that is slower than this machine's: "remote memory throttled to 1000000
 /// B/s" and a line break, or "remote_bandwidth" of a record; else nothing.
 std::string throttle_line(const ToolOptions& options);
 void add_throttle(const ToolOptions& options, JsonRecord& record);

@@ -23,7 +23,7 @@ void catch_stop_signals() {
   for (const int signal : kStop) {
     struct sigaction old {};
     sigaction(signal, nullptr, &old);
-    // nohup asks for runs that outlive their terminal.
+    // Under nohup, SIGHUP is ignored, and the run continues after its terminal has closed.
     if (signal != SIGHUP || old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
 }

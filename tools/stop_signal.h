@@ -2,10 +2,10 @@
 
 namespace sluice::tool {
 
-/// From now on SIGHUP (unless it is ignored), SIGINT and SIGTERM are remembered instead of ending
-/// the process; a second one ends it.
+/// From now on the first SIGHUP (unless it is ignored), SIGINT or SIGTERM is remembered and does
+/// not end the process. A second signal ends the process.
 void catch_stop_signals();
-/// The signal that came, 0 if none did.
+/// Returns the signal that was received; 0 before the first one.
 int stop_signal();
 
 }  // namespace sluice::tool

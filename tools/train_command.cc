@@ -222,7 +222,7 @@ void load_weights(train::TrainingModel& model, const ToolOptions& o) {
     sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
 }
 
-// A training whose result nobody can write is refused before it runs.
+// Refuses a training before it runs if its result cannot be written.
 void check_saves(const ToolOptions& o) {
   if (!o.speaks()) return;
   for (const std::string& file : {o.train.save, o.train.torch_save}) {

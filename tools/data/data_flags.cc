@@ -61,8 +61,8 @@ std::vector<NamedSpec> weights_of(const ModelOptions& m) {
   return specs;
 }
 
-// Gives the model the sizes of the weights, if it has such a rule and a file is given. Returns
-// whether it has.
+// Sets the sizes of the model to those of the weights, if the model has such a rule and a file is
+// given. Returns whether both hold.
 bool read_sizes(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
   const models::Model& model = models::find_model(m.name);

@@ -19,8 +19,8 @@ struct UserData {
 };
 
 /// The user's choice of samples. Empty names are "input" and "target", or "image" and "label" of an
-/// idx folder. Of a CSV file, the names list columns between commas; if `target` is empty, it is
-/// the last column, and if `input` is empty, the inputs are all other columns.
+/// idx folder. For a CSV file, the names list columns between commas. An empty `target` is the last
+/// column, and an empty `input` is all other columns.
 struct DataChoice {
   std::string place;  ///< Kind and file, such as "csv:FILE".
   std::string input = {};
@@ -37,15 +37,16 @@ struct DataChoice {
 data::Dataset open_dataset(const std::string& place);
 
 /// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean
-/// squared error. The samples are shuffled before a share of them is taken for tests.
-/// Error{kUsage} if a field is missing, if a label is negative or no integer, if a number is not
-/// finite, if one of both parts would be empty, or for a text.
+/// squared error. The samples are shuffled before a share of them is taken for tests. Error{kUsage}
+/// if a field is missing, if a label is negative or not an integer, or if a number is not finite.
+/// Error{kUsage} if one of both parts would be empty, or for a text.
 std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
 
 /// Loads the inputs of all samples, f32 (n, …), in the order of the file, without their targets.
 /// The samples must have `elements` elements. A CSV file whose columns are not chosen may have
-/// targets: the columns `choice.target`, or the last one if there is one column more. An idx place
-/// is a file of images, or a folder, whose training images are read.
+/// targets. They are the columns `choice.target`, or the last column if the file has one more
+/// column than a sample has elements. An idx place is a file of images, or a folder, whose training
+/// images are read.
 HostTensor load_inputs(const DataChoice& choice, int64_t elements);
 
 /// Sets the sizes of a model for the samples, and the number of classes unless weights have set it

@@ -13,7 +13,8 @@ constexpr char kHidden = '*';
 constexpr size_t kNameColumns = 26;
 constexpr size_t kColumns = 100;
 
-// `name` in a column of its own, and `text` beside it, broken between words.
+// Returns lines with `name` in the first column, and `text` in the second one, broken between
+// words.
 std::string entry(const std::string& name, const std::string& text) {
   std::string lines = "  " + name;
   size_t column = lines.size();

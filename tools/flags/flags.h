@@ -30,7 +30,7 @@ enum class Common { kNo, kYes };
 
 /// Adds options to a command, group by group. The help of an option is an imperative with the unit
 /// and the default, "Limit device memory to BYTES (default: no limit)". An option that the command
-/// line gives twice is refused, an empty value too.
+/// line gives twice is refused; so is an empty value.
 class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
@@ -47,7 +47,7 @@ class Flags {
   /// An option that may be given several times.
   CLI::Option* repeated(const char* name, const std::string& type, const std::string& help,
                         std::vector<std::string>& field);
-  /// An option that has the value `otherwise` unless "=VALUE" follows it.
+  /// An option with an optional value, given as "=VALUE". Without a value it means `otherwise`.
   CLI::Option* optional_text(const char* name, const std::string& otherwise, std::string& field,
                              const std::string& help);
   /// An option without a value.

@@ -9,8 +9,8 @@
 namespace sluice::tool {
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`, each part being
-// edited once (optimal string alignment: Damerau, 1964).
+// Returns the smallest number of insertions, deletions, replacements and swaps of neighbours that
+// turn `a` into `b`. Each part is edited at most once (optimal string alignment: Damerau, 1964).
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

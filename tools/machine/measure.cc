@@ -19,7 +19,7 @@ constexpr int kFewestRuns = 9;
 constexpr double kKernelSeconds = 0.05;
 constexpr int64_t kMostCopied = int64_t{64} << 20;
 
-// The lower quartile: other processes of the machine only lengthen a time.
+// Returns the lower quartile, because other processes of the machine only lengthen a time.
 double usual(std::vector<double> seconds) {
   const size_t quarter = seconds.size() / 4;
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<int64_t>(quarter), seconds.end());
@@ -105,7 +105,7 @@ MeasuredKernel measure(const MeasuredOp& measured) {
   return result;
 }
 
-// Copies within each size, by which caches show themselves.
+// Copies buffers of each size. The rates show the sizes of the caches.
 void measure_copies(bench::Machine& machine, report::Rates& rates) {
   const bench::Memory from(kMostCopied), to(kMostCopied);
   const auto rate = [&](int64_t bytes) {

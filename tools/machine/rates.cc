@@ -42,7 +42,8 @@ WorkerRates measure_worker() {
   const bench::Memory from(kCopied), to(kCopied);
   WorkerRates rates;
   double seconds = 1;
-  for (int i = 0; i < kSamples; ++i) {  // The best, as others may use the machine too.
+  for (int i = 0; i < kSamples; ++i) {  // Keep the best sample: other processes may use the machine
+                                        // too.
     rates.flops = std::max(rates.flops, machine.peak(1));
     seconds = std::min(seconds,
                        machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, kCopied, 1, 2e-3));
@@ -56,7 +57,7 @@ WorkerRates measure_worker() {
 MachineRates measure_rates(const ToolOptions& o) {
   if (!o.machine.empty()) return rates_of_machine(o);
   const SessionOptions session = session_options(o);
-  // Measured once, so that the plans of a sweep compare.
+  // Measured once, so that the plans of a sweep can be compared.
   static const WorkerRates worker = measure_worker();
   MachineRates result;
   report::Rates& rates = result.rates;

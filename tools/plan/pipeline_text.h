@@ -16,10 +16,12 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
                                         const exe::Executable& executable);
 
 /// Formats the table of tasks by device and slot, and the slots of ramp-up, steady state and
-/// ramp-down. Of many micro-batches, the table shows as many as it takes to see all three.
+/// ramp-down. If there are many micro-batches, the table shows only as many as all three parts
+/// need.
 std::string schedule_text(const train::Training& training);
 
-/// Adds what the texts show: "pipeline_schedule" and the like, "stages" and "messages".
+/// Adds to a record the facts that the texts show: "pipeline_schedule" and the like, "stages" and
+/// "messages".
 void add_pipeline(const train::Training& training, const exe::Executable& executable,
                   JsonRecord& record);
 

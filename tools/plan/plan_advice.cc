@@ -87,14 +87,15 @@ report::Suggestion needs_of(std::string option, const std::vector<exe::MemoryNee
   return needs;
 }
 
-// Whether one plan saves at least a hundredth of the other's bytes, on the device if not in tiers.
+// Whether plan `a` saves at least a hundredth of the bytes of plan `b` on the device. Otherwise,
+// `a` must not need more on the device and must save that much in tiers.
 bool is_smaller(const report::Suggestion& a, const report::Suggestion& b) {
   const auto saves = [](int64_t less, int64_t more) { return less < more - more / 100; };
   return saves(a.device_bytes, b.device_bytes) ||
          (a.device_bytes <= b.device_bytes && saves(a.tier_bytes, b.tier_bytes));
 }
 
-// Nothing for options that make no program of this model.
+// Returns nothing if the options do not make a program of this model.
 std::optional<report::Suggestion> compiled(const Candidate& c) {
   try {
     const Programs programs = build_programs(c.options);

@@ -7,10 +7,10 @@
 
 namespace sluice::tool {
 
-/// Returns options that make a plan smaller, the smallest plan first. Each is compiled and kept if
-/// it saves at least a hundredth of the device's bytes, or of the tiers' at no cost to the device.
-/// Options that would take more than half a second together, at `seconds` each, have no bytes and
-/// come last.
+/// Returns options that make a plan smaller, the smallest plan first. Each option is compiled. It
+/// is kept if it saves at least a hundredth of the device's bytes, or of the tiers' bytes at no
+/// cost to the device. An option is not compiled if the total time would exceed half a second, with
+/// `seconds` expected for each option. Such options do not have bytes and come last.
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
                                             const report::PlanReport& plan, double seconds);
 

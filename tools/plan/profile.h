@@ -20,18 +20,18 @@ class Flags;
 void add_profile(Flags flags, const std::string& group, ToolOptions& o);
 
 /// Runs a command. With --profile, creates the folder of its report first, so that a run whose
-/// report nobody can write is refused before it begins. A plan that does not fit writes its report
+/// report cannot be written is refused before it begins. A plan that does not fit writes its report
 /// before its error is thrown. `command` has the flags that were given, and its name is one of
 /// train, eval, predict, plan and bench.
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&));
 
-/// With --profile, writes the report of an executable. A file that cannot be written is one
-/// warning. Returns whether the report was written.
+/// With --profile, writes the report of an executable. If a file cannot be written, warns once.
+/// Returns whether the report was written.
 bool write_profile(const ToolOptions& o, const Programs& programs,
                    const exe::Executable& executable,
                    std::vector<report::Suggestion> suggestions = {});
-/// Does so for a session that will run. Returns in each process of a group whether the first one
-/// has written the report, so that all of them measure.
+/// Writes the report of a session that will run. Returns in each process of a group whether the
+/// first one has written the report, so that all of them measure.
 bool write_profile(const ToolOptions& o, const Programs& programs, Session& session);
 
 /// Writes the report again, with a measured run. Requires that write_profile() has written it.

@@ -46,7 +46,7 @@ constexpr Column kColumns[] = {{"device_bytes", &SweepFigures::device_bytes},
                                {"message_bytes", &SweepFigures::message_bytes},
                                {"state_bytes", &SweepFigures::state_bytes}};
 
-/// A combination of values, and its plan or why it has none.
+/// A combination of values with its plan, or with the reason why it does not have a plan.
 struct Row {
   std::vector<size_t> choices;  ///< By sweep: the place of its value.
   std::optional<SweepFigures> figures;
@@ -247,7 +247,7 @@ int run_sweep(const CLI::App& command, const ToolOptions& o, const std::vector<s
   o.output.json ? print_json(sweeps, rows) : print_table(sweeps, rows);
   const bool planned =
       std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.figures; });
-  int code = 0;  // That of kDoesNotFit is above that of kUsage.
+  int code = 0;  // The code of kDoesNotFit is larger than that of kUsage.
   for (const Row& row : rows) code = std::max(code, row.exit_code);
   return planned ? 0 : code;
 }

@@ -28,9 +28,9 @@ SweepFigures figures_of(const ToolOptions& options);
 
 /// Prints a row for each combination of the values of --sweep, with a star if no other plan needs
 /// both fewer bytes of a device and fewer seconds. `command` is the command that was parsed from
-/// `words`; `plan` plans a command line. Returns 0 if a combination has a plan, else the exit code
-/// of one that does not fit, else of one that is refused. Error{kUsage} for flags that the command
-/// does not have or that cannot be swept.
+/// `words`; `plan` plans a command line. Returns 0 if a combination has a plan. Otherwise returns
+/// the exit code of a combination that does not fit, or else that of a refused combination.
+/// Error{kUsage} for flags that the command does not have or that cannot be swept.
 int run_sweep(const CLI::App& command, const ToolOptions& options,
               const std::vector<std::string>& words,
               const std::function<SweepFigures(const std::vector<std::string>&)>& plan);

@@ -65,7 +65,7 @@ ElementSpecs specs_of(const Element& element);
 /// Formats specs as "image (28, 28) float32, label () int32".
 std::string to_string(const ElementSpecs& specs);
 
-/// A number of elements or of passes without an end.
+/// The number of elements or passes of a dataset that never ends.
 inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
 
 /// Whether batch() drops or keeps the last elements of a pass if they do not fill a batch.
@@ -111,7 +111,7 @@ class Dataset {
   Dataset(const Dataset&) = default;  // A move is a copy: a dataset always has a node.
   Dataset& operator=(const Dataset&) = default;
 
-  /// Begins pass number `pass`. repeat() numbers the passes of what it repeats from 0.
+  /// Begins pass number `pass`. repeat() numbers the passes of its input from 0.
   Iterator iterate(uint64_t pass = 0) const;
   /// Returns the specs if they are known without an element. Those of map() and of functions are
   /// known if the caller states them.
@@ -125,8 +125,9 @@ class Dataset {
   /// Several threads call `f` at once, on at most 2·workers elements ahead of the consumer, and
   /// possibly on elements after one that fails.
   Dataset parallel_map(Map f, int workers, std::optional<ElementSpecs> specs = std::nullopt) const;
-  /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn one by the next. The order is
-  /// a pure function of (seed, pass). A buffer of size() elements draws every order equally.
+  /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn element by the next element.
+  /// The order is a pure function of (seed, pass). With a buffer of size() elements, all orders are
+  /// equally likely.
   Dataset shuffle(uint64_t seed, int64_t buffer) const;
   /// Joins `n` >= 1 consecutive elements along a new first axis. An iterator throws Error{kUsage}
   /// if the specs of elements differ.
@@ -136,14 +137,14 @@ class Dataset {
   Dataset repeat(int64_t passes = kForever) const;
   /// Keeps the first `n` >= 0 elements of a pass.
   Dataset take(int64_t n) const;
-  /// Leaves out the first `n` >= 0 elements of a pass.
+  /// Skips the first `n` >= 0 elements of a pass.
   Dataset skip(int64_t n) const;
   /// Stores the elements of the first pass that is read to its end, and reads later passes from
-  /// memory. It always reads pass 0: put shuffle() behind cache(). A loader that makes elements one
-  /// by one stores each of them.
+  /// memory. It always reads pass 0, so call shuffle() after cache(). If a loader makes elements
+  /// one by one, each of them is stored.
   Dataset cache() const;
-  /// Reads up to `depth` elements, in [1, 65536], ahead on a thread. An iterator throws Error{kIo}
-  /// if the system starts no thread; parallel_map(), too.
+  /// Reads up to `depth` elements, in [1, 65536], ahead on a thread. An iterator of prefetch() or
+  /// parallel_map() throws Error{kIo} if the system does not start a thread.
   Dataset prefetch(int64_t depth) const;
 
   /// An input iterator over pass 0, for `for (const Element& e : dataset)`.
@@ -181,7 +182,7 @@ Dataset zip(std::vector<Dataset> datasets);
 
 /// Cuts arrays along their first axis: element k has row k of each array.
 ///   from_tensors(x)   from_tensors({x, y})   from_tensors({{"image", x}, {"label", y}})
-/// Error{kUsage} if there is no array, an array is a scalar, or the first axes differ.
+/// Error{kUsage} without arrays, if an array is a scalar, or if the first axes differ.
 Dataset from_tensors(Element whole);
 
 /// Computes element k as f(k), for k in [0, n). `n` may be kForever.
@@ -238,9 +239,10 @@ BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions
 
 // The sources below read their files when they are called; later changes of the files have no
 // effect. They do not trust the files. They throw Error{kIo} if a file cannot be read, and
-// Error{kBadFile} naming the file and the byte or line if it breaks its format. They never allocate
-// more memory than the bytes of the file justify. Devices have no f64 and no i64: arrays of these
-// dtypes become f32 and i32, and an integer that i32 cannot store is Error{kBadFile}.
+// Error{kBadFile}, which names the file and the byte or line, if the file breaks its format. They
+// never allocate more memory than the bytes of the file justify. Devices have no f64 and no i64:
+// arrays of these dtypes become f32 and i32, and an integer that i32 cannot store is
+// Error{kBadFile}.
 
 /// Whether from_idx() scales grey values.
 enum class IdxPixels : uint8_t {
@@ -249,7 +251,8 @@ enum class IdxPixels : uint8_t {
 };
 
 /// Reads IDX files, plain or gzip, of n images of any size and their n labels. The fields are
-/// "image" and "label" i32. Error{kBadFile} if their numbers differ, or if they are not bytes.
+/// "image" and "label" (i32). Error{kBadFile} if the numbers of images and labels differ, or if
+/// they are not bytes.
 Dataset from_idx(const std::string& images, const std::string& labels,
                  IdxPixels pixels = IdxPixels::kNormalised);
 /// Reads the files of MNIST in `folder` or its subfolder mnist, as above. Error{kIo} if one is
@@ -263,14 +266,14 @@ Dataset from_npy(const std::string& path);
 
 /// Reads arrays that numpy.savez or numpy.savez_compressed wrote, and cuts them along their first
 /// axis. The field of array x is "x". `fields` chooses arrays and their order; if it is empty, all
-/// arrays are read in the order of the file. Error{kUsage} listing the fields if the file lacks
-/// one. Error{kBadFile} also for archives over 4 GiB and encrypted ones.
+/// arrays are read in the order of the file. Error{kUsage}, which lists the fields, if one of
+/// `fields` is not in the file. Error{kBadFile} also for archives over 4 GiB and encrypted ones.
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields = {});
 
 /// Writes arrays to the file at `path` as numpy.savez does, with sys::replace_file: a reader finds
 /// the whole old file or the whole new one. Equal arrays give equal bytes. Error{kUsage} if a name
-/// is empty or appears twice, if NumPy lacks a dtype (bf16), or if the file would have 4 GiB or
-/// more; Error{kIo} if the file cannot be written.
+/// is empty or appears twice. Error{kUsage} if NumPy does not have a dtype (bf16), or if the file
+/// would have 4 GiB or more. Error{kIo} if the file cannot be written.
 void write_npz(const std::string& path, std::span<const NamedArray> arrays);
 
 /// Reads tensors of a safetensors file and cuts them along their first axis. `fields` as in
@@ -311,10 +314,11 @@ struct CsvOptions {
 
 /// Reads numbers from a CSV file in UTF-8, one element for each line. Lines end with LF or CRLF.
 /// Spaces and tabs around a cell, a pair of quotes around it and empty lines at the end of the file
-/// are ignored. Only the columns of the fields are read as numbers. Error{kBadFile} naming line and
-/// column if a cell is not a finite number that its dtype can store, and naming the line if it has
-/// another number of columns than the first one; lines and columns count from 1. Error{kUsage}
-/// listing the columns if one of `options.fields` does not exist.
+/// are ignored. Only the columns of the fields are read as numbers. Error{kBadFile}, which names
+/// line and column, if a cell is not a finite number that its dtype can store. Error{kBadFile},
+/// which names the line, if a line and the first line have different numbers of columns. Lines and
+/// columns count from 1. Error{kUsage}, which lists the columns, if one of `options.fields` does
+/// not exist.
 ///   from_csv("iris.csv", {.fields = {{.name = "x", .columns = {"width", "length"}},
 ///                                    {.name = "y", .column = "species", .dtype = i32}}})
 Dataset from_csv(const std::string& path, const CsvOptions& options = {});
@@ -344,10 +348,10 @@ struct TextOptions {
 };
 
 /// Cuts a text into windows: the fields "input" and "target" are i32 (length), and the target is
-/// the input moved on by one character. Error{kUsage} if an option is out of range or the text is
-/// shorter than length + 1.
+/// the window that begins one character later. Error{kUsage} if an option is out of range or the
+/// text is shorter than length + 1.
 Dataset from_text(const Text& text, const TextOptions& options = {});
-/// Reads a text as read_text() and cuts it into windows. Error{kBadFile} if it is too short.
+/// Reads a text as read_text() and cuts it into windows. Error{kBadFile} if the text is too short.
 Dataset from_text(const std::string& path, const TextOptions& options = {});
 
 }  // namespace sluice::data

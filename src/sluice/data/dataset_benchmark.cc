@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kMaxEpochs = 1'000'000;
 
-/// Memory that begins at a page, as that of a feed does.
+/// Memory that begins at a page, like the memory of a feed.
 class Pages {
  public:
-  /// Discards the bytes unless there is room for `bytes` already.
+  /// Allocates new memory, without the old bytes, unless there is room for `bytes` already.
   void resize(size_t bytes) {
     if (bytes <= size_) return;
     memory_.reset();
@@ -37,7 +37,8 @@ class Pages {
   size_t size_ = 0;
 };
 
-/// Returns the least of `sorted` that a share `share` of them does not exceed; 0 if there is none.
+/// Returns the smallest value of `sorted` such that a share `share` of all values is not larger.
+/// Returns 0 for an empty list.
 double percentile(const std::vector<double>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
@@ -63,7 +64,7 @@ BenchmarkEpoch measure_epoch(int64_t elements, const Take& take) {
     before = now;
   }
   if (epoch.elements_processed == 0) return epoch;
-  // A clock may not advance during a short epoch: a rate is never a division by 0.
+  // A clock may not advance during a short epoch, so avoid a division by 0.
   epoch.time_elapsed = std::max(seconds(Clock::now() - start), 1e-9);
   epoch.elements_per_second = static_cast<double>(epoch.elements_processed) / epoch.time_elapsed;
   epoch.bandwidth = static_cast<double>(epoch.total_bytes_processed) / epoch.time_elapsed / 1e9;

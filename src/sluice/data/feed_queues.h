@@ -21,9 +21,9 @@ struct InfeedQueueOptions {
 ///   const auto queue = std::make_shared<data::InfeedQueue>(digits.batch(8).repeat());
 ///   const Infeed in = ir.infeed("digits", queue->fields(), {.prefetch_depth = queue->depth()});
 ///   session.bind_feed(in, queue);
-/// Replica r reads element t·R + r at step t. Runs and programs of a session go on where the last
-/// one ended. One feed at a time may use a queue; it begins at element 0 when bind_feed() binds it,
-/// again too. An error of a user's function arrives once, with the element's number.
+/// Replica r reads element t·R + r at step t. A run of any program of a session continues where the
+/// last run ended. One feed at a time may use a queue. The queue begins at element 0 each time
+/// bind_feed() binds it. An error of a user's function is thrown once, with the element's number.
 class InfeedQueue : public FeedSource {
  public:
   /// Error{kUsage} if check_static() refuses the dataset or the depth is out of range.
@@ -33,7 +33,7 @@ class InfeedQueue : public FeedSource {
   /// are "0", "1", ….
   const std::vector<FeedField>& fields() const { return fields_; }
   int depth() const { return options_.prefetch_depth; }
-  /// Number of elements that the queue gave since it was bound, those in advance included.
+  /// Number of elements that the queue gave since it was bound, elements made in advance included.
   int64_t position() const { return position_.load(); }
 
   /// Begins at element 0. Error{kUsage} if another feed uses the queue, or if the feed's fields
@@ -59,7 +59,7 @@ class InfeedQueue : public FeedSource {
 };
 
 struct OutfeedQueueOptions {
-  /// Whether dequeue() returns all elements since the last call (kAll), or the newest (kLast).
+  /// Whether dequeue() returns all elements since the last call (kAll) or only the newest (kLast).
   enum class Mode : uint8_t { kAll, kLast } mode = Mode::kAll;
   /// Most groups that the queue holds in mode kAll; the device waits while it is full. 0: no limit.
   int64_t depth = 0;
@@ -78,11 +78,11 @@ class OutfeedQueue : public FeedSink {
 
   /// Returns the fields by name. In mode kAll, an array holds the k groups that are present, with
   /// the axes k, the replicas and those of an element, and the queue becomes empty. In mode kLast,
-  /// it holds the newest group, without the first axis. The axis of one replica is left out.
-  /// Error{kUsage} if nothing was ever enqueued.
+  /// an array holds the newest group, without the first axis. The axis of a single replica is
+  /// omitted. Error{kUsage} before the first element is enqueued.
   std::vector<NamedArray> dequeue();
-  /// Waits until dequeue() returns at least one group, at most for `seconds`. Returns whether it
-  /// does.
+  /// Waits until dequeue() can return at least one group, at most for `seconds`. Returns whether it
+  /// can.
   bool wait_for(double seconds);
   /// Returns the number of groups that dequeue() would return.
   int64_t size() const;

@@ -79,7 +79,7 @@ class BatchLoader::Ring {
   Ring(const Dataset& dataset, LoaderOptions options)
       : options_(std::move(options)), dataset_(readable(dataset, options_)) {
     size_ = dataset_.size();
-    // In its own order, a cache() without a known size is read pass by pass: it may have no end.
+    // Without shuffling, read a cache() of unknown size pass by pass, because it may never end.
     if (size_ || options_.shuffle == Shuffle::kYes) {
       const std::optional<int64_t> indexed = dataset_.node()->indexed();
       is_indexed_ = indexed.has_value();
@@ -120,7 +120,7 @@ class BatchLoader::Ring {
       position_ = 0;
       return;
     }
-    // In-flight parts end after the sample that they make.
+    // Parts in flight end after their current sample.
     halted_ = abandons_ = true;
     is_made_.wait(lock, [&] { return in_flight_ == 0; });
     lock.unlock();
@@ -284,7 +284,7 @@ class BatchLoader::Ring {
     --in_flight_;
   }
 
-  /// Runs f() without the lock, and lets other threads begin nothing meanwhile.
+  /// Runs f() without the lock. Meanwhile other threads do not begin work.
   template <typename F>
   void in_turn(std::unique_lock<std::mutex>& lock, F&& f) {
     has_turn_ = true;
@@ -401,7 +401,8 @@ class BatchLoader::Ring {
             sample_.arrays.size(), arrays);
   }
 
-  /// Stores the error in flight, of sample `row` of an item. No later item is begun.
+  /// Stores the current exception as the error of sample `row` of an item. Later items are not
+  /// begun.
   void keep_error(const Part& part, int64_t row) {
     std::exception_ptr error;
     try {
@@ -420,7 +421,7 @@ class BatchLoader::Ring {
     }
     halted_ = true;
     if (fills_row_ == 0) return;
-    // No thread makes the rest of the item that was begun last.
+    // The rest of the item that was begun last is not made.
     Slot& begun = slot_of(begun_);
     begun.left -= begun.rows - fills_row_;
     next_item();
@@ -451,7 +452,7 @@ class BatchLoader::Ring {
   std::vector<std::unique_ptr<Part>> parts_;  ///< By worker; that of the consumer without workers.
 
   // The thread that has the turn, or a claim under the lock, uses these members.
-  std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty if none is shuffled.
+  std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty without shuffling.
   std::optional<Iterator> pass_;  ///< The pass of a dataset that is not indexed.
 
   std::mutex mutex_;  ///< Guards the members below.

@@ -27,7 +27,7 @@ struct LoaderOptions {
   int workers = 0;  ///< Threads that make items ahead, in [0, 256]; 0: the consumer's thread alone.
   int depth = 3;  ///< Items in memory with workers, in [1, 65536]; the consumer holds one of them.
   Remainder remainder = Remainder::kDrop;  ///< Whether the last, smaller item of an epoch is kept.
-  /// Factors of `batch` for the message about too little data, such as "m x D = 40"; may be empty.
+  /// Factors of `batch`, such as "m x D = 40", for the message about too few samples; may be empty.
   std::string factors = {};
 };
 
@@ -35,33 +35,33 @@ struct LoaderOptions {
 /// new first axis of `batch`. The items are a pure function of the dataset, the options and the
 /// epoch; `workers` and `depth` do not change them.
 ///
-/// A dataset is *indexed* if each element can be made without those before it. Sources other than
-/// from_generator() are, and so are map, parallel_map, zip, take, skip, batch, repeat and prefetch
-/// of indexed datasets, and cache of any. Workers make samples of an indexed dataset at once and
-/// call its functions from several threads. They take the place of the threads of parallel_map()
-/// and prefetch(). Other datasets are read in order by one thread.
+/// A dataset is *indexed* if each element can be made without those before it. All sources except
+/// from_generator() are indexed. So are map, parallel_map, zip, take, skip, batch, repeat and
+/// prefetch of indexed datasets, and cache of any dataset. Workers make samples of an indexed
+/// dataset at once and call its functions from several threads. They take the place of the threads
+/// of parallel_map() and prefetch(). Other datasets are read in order by one thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
-/// memory, as cache() does. A dataset of unknown size is refused: put cache() behind it to hold all
+/// memory, as cache() does. A dataset of unknown size is refused. Call cache() on it to hold all
 /// its elements, or use Shuffle::kNo with Dataset::shuffle(seed, buffer) to hold `buffer` of them.
 class BatchLoader {
  public:
   /// Starts epoch 0, without reading ahead before the first next() or start_epoch(). Allocates the
   /// memory of all items. Computes the first sample if the dataset does not know its specs, and
   /// reads a pass if only a cache() of it has a size. Error{kUsage} if an option is out of range,
-  /// the samples fill no item, the dataset cannot be shuffled, or check_static() refuses it.
+  /// the samples do not fill an item, the dataset cannot be shuffled, or check_static() refuses it.
   explicit BatchLoader(Dataset dataset, LoaderOptions options = {});
   /// Stops and joins the workers; waits for calls of the user's functions that have begun.
   ~BatchLoader();
   BatchLoader(BatchLoader&&) noexcept;
   BatchLoader& operator=(BatchLoader&&) noexcept;
 
-  /// Starts an epoch >= 0 at item `item` in [0, items()]. Workers read on into the following epoch,
-  /// so that it costs no wait to start that one after the last item.
+  /// Starts an epoch >= 0 at item `item` in [0, items()]. Workers continue with the following
+  /// epoch, so that starting it after the last item does not wait.
   void start_epoch(int64_t epoch, int64_t item = 0);
   /// Returns the next item, or null at the end of the epoch. The item is valid until the next call
   /// of next() or start_epoch(). Throws the error of a user's function once, after the items before
-  /// it; then the epoch is at its end. Error{kIo} if the system does not start the workers.
+  /// the error; then the epoch ends. Error{kIo} if the system does not start the workers.
   const Element* next();
 
   int64_t epoch() const;
@@ -69,9 +69,9 @@ class BatchLoader {
   int64_t position() const;
   /// Items of an epoch: kForever without an end, nothing if the size is not known.
   std::optional<int64_t> items() const;
-  /// Samples that each epoch drops, as items().
+  /// Samples that each epoch drops: 0 if the dataset never ends, nothing if its size is not known.
   std::optional<int64_t> dropped() const;
-  /// Samples of an epoch, dropped ones included, as items().
+  /// Samples of an epoch, dropped ones included: kForever without an end, nothing if not known.
   std::optional<int64_t> samples() const;
   /// Specs and names of the fields of a sample.
   const ElementSpecs& sample_specs() const;

@@ -9,7 +9,7 @@
 #include "sluice/data/draw.h"
 
 // To give the same bits on every machine, this file uses only +, -, *, / and sqrt on floats, which
-// are exactly rounded. It calls no other function of the math library.
+// are exactly rounded. It does not call other functions of the math library.
 
 namespace sluice::data {
 namespace {
@@ -21,7 +21,7 @@ struct Point {
 using Stroke = std::vector<Point>;
 using Glyph = std::vector<Stroke>;
 
-/// Returns x limited to [0, high]. Unlike std::clamp, it compiles to no branch.
+/// Returns x limited to [0, high]. Unlike std::clamp, it compiles without a branch.
 inline float limited(float x, float high) {
   x = x > 0 ? x : 0;
   return x < high ? x : high;

@@ -43,7 +43,7 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
   const bool striped = label >= kShapes;
   const Color ground(draw);
   Color ink(draw);
-  // Colours that are hardly different would hide the object.
+  // Similar colours would hide the object.
   for (size_t c = 0; c < ink.channels.size(); ++c) {
     if (std::abs(ink.channels[c] - ground.channels[c]) < 50)
       ink.channels[c] = ground.channels[c] + (ground.channels[c] < 128 ? 90.0f : -90.0f);

@@ -33,10 +33,11 @@ struct BatchSerialResult {
 BatchSerialResult batch_serialise(const GraphWithNamedArgs& graph,
                                   const BatchSerialiseOptions& options);
 
-/// Creates the forward phase and the gradient phase of a layer. If the gradient needs tensors of
-/// `named_inputs_for_grad_graph` (tensors of the forward graph), they become named arguments of its
-/// phase under their keys. Its other named arguments are those of `gradient` (accumulators). The
-/// grad_graph_info() of the gradient phase maps its inputs to tensors of `forward`.
+/// Creates the forward phase and the gradient phase of a layer. `named_inputs_for_grad_graph` has
+/// tensors of the forward graph. Those that the gradient needs become named arguments of the
+/// gradient phase under their keys. The other named arguments of this phase are those of `gradient`
+/// (accumulators). The grad_graph_info() of the gradient phase maps its inputs to tensors of
+/// `forward`.
 std::pair<BatchSerialResult, BatchSerialResult> batch_serialise_fwd_and_grad(
     const GraphWithNamedArgs& forward, const GraphWithNamedArgs& gradient,
     const NamedTensors& named_inputs_for_grad_graph, const BatchSerialiseOptions& options);

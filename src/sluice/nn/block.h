@@ -11,7 +11,7 @@
 ///     fc1_.in_block("B1");                   // while the submodule builds
 ///     nn::begin_block(fc2_, "B2");           // from the submodule on, until another block begins
 ///
-/// A block may be opened again. If a model opens no block, its submodules are its blocks.
+/// A block may be opened again. If a model does not open blocks, its submodules are its blocks.
 namespace sluice {
 class Graph;
 }  // namespace sluice

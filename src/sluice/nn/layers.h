@@ -16,7 +16,7 @@ namespace sluice::nn {
 
 enum class Bias { kNone, kAdd };
 
-/// Distribution of a layer's first weights. Biases are zeros, but with kUniform they have the
+/// Distribution of a layer's first weights. Biases are zeros; with kUniform they have the
 /// distribution of the weights.
 enum class WeightInit {
   /// Normal with standard deviation 0.02, truncated at two standard deviations.
@@ -108,9 +108,9 @@ class TransposedConvolution : public Module {
 }  // namespace internal
 
 /// Maps x (batch, channels_in, spatial…) to ops::conv(x, weight) + bias. The variables have x's
-/// dtype: `weight` (channels, channels_in / groups, taps…) and `bias` (channels). Constructors are
-/// Error{kUsage} for lists of wrong lengths and without channels, build() for the faults that
-/// ops::conv() names.
+/// dtype: `weight` (channels, channels_in / groups, taps…) and `bias` (channels). Constructors
+/// throw Error{kUsage} for lists of wrong lengths and without channels. build() throws the errors
+/// of ops::conv().
 struct Conv1d : internal::Convolution {
   explicit Conv1d(const ConvOptions& options) : Convolution(1, options) {}
 };
@@ -242,8 +242,8 @@ struct BatchNormOptions {
 /// micro-batch (ops::batch_norm) and updates the running variables `running_mean` (zeros) and
 /// `running_var` (ones): running = (1 - momentum)·running + momentum·statistic. The statistic of
 /// the variance is the unbiased one. Evaluation (Builder::mode) reads the running variables. All
-/// variables have the shape (channels) and x's dtype. Error{kUsage} if x has fewer than two axes,
-/// and in training for one value in a channel.
+/// variables have the shape (channels) and x's dtype. Error{kUsage} if x has fewer than two axes.
+/// In training, Error{kUsage} if a channel has only one value.
 class BatchNorm : public Module {
  public:
   /// Error{kUsage} unless 0 <= momentum <= 1.
@@ -286,9 +286,9 @@ struct CrossEntropyOptions {
 
 /// Softmax cross entropy like PyTorch's class. The classes of `logits` are axis 1: (batch, classes)
 /// or (batch, classes, d1, …), or (classes) of one sample. `labels` are int32 or uint32 without the
-/// axis of classes, or the probabilities of all classes, with the shape and dtype of `logits`, of
-/// which none is ignored. The mean is 0 if all samples are ignored. A label that is not a class
-/// makes its loss NaN.
+/// axis of classes, or the probabilities of all classes, with the shape and dtype of `logits`.
+/// Samples with probabilities are never ignored. The mean is 0 if all samples are ignored. A label
+/// that is not a class makes its loss NaN.
 class CrossEntropyLoss : public Module {
  public:
   /// Error{kUsage} unless label_smoothing is in [0, 1].

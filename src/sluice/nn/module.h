@@ -118,11 +118,12 @@ class Builder {
   Tensor add_running_input(const std::string& name, Initializer initializer, Shape shape,
                            DType dtype = f32);
   /// Declares the update of a running variable of this graph by a value that the graph computes in
-  /// each call. In a train::Network, the training step applies it once for each micro-batch, in
-  /// ascending order, also where it computes `value` again for a gradient. Replicas average the
-  /// variable once an update. A graph of create_graph() writes the variable, which is then passed
-  /// by reference. Error{kUsage} unless `variable` is a result of add_running_input() without an
-  /// update and `value` is floating point with its shape, and in evaluation.
+  /// each call. In a train::Network, the training step applies the update once for each
+  /// micro-batch, in ascending order. It does so once even if it computes `value` again for a
+  /// gradient. Replicas average the variable once for each update of the weights. A graph of
+  /// create_graph() writes the variable, which is then passed by reference. Error{kUsage} unless
+  /// `variable` is a result of add_running_input() without an update and `value` is floating point
+  /// with its shape, and in evaluation.
   void update_running(const Tensor& variable, const Tensor& value, const RunningRule& rule = {});
   /// Adds new inputs for all of `factories` and copies the factories under `name`. Returns the
   /// inputs, which are the variables for one caller of an outlined graph. Pass them to bind() of

@@ -51,8 +51,8 @@ Initializer fan_in_uniform(int64_t fan_in);
 /// (He et al., 2015). The deviation is gain/√fan.
 Initializer he_uniform(int64_t fan, double gain = std::numbers::sqrt2);
 Initializer he_normal(int64_t fan, double gain = std::numbers::sqrt2);
-/// Balance activations and gradients (Glorot and Bengio, 2010). The deviation is
-/// gain·√(2/(fans.in + fans.out)).
+/// Balance the variance of activations and that of gradients (Glorot and Bengio, 2010). The
+/// deviation is gain·√(2/(fans.in + fans.out)).
 Initializer xavier_uniform(Fans fans, double gain = 1);
 Initializer xavier_normal(Fans fans, double gain = 1);
 /// A (semi-)orthogonal matrix (Initializer::orthogonal) with the first axis of `shape` as its rows,
@@ -94,7 +94,7 @@ class VariableFactory {
   /// too.
   VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
 
-  /// Creates an input of `graph` for such a variable.
+  /// Creates an input of `graph` for a variable of this factory.
   Tensor create_input(Graph& graph, std::string name) const;
   /// Creates a variable of entry graph `main`. `path` is the dotted path of the variable in the
   /// model, without wrapper modules. `nth` counts the variables created for this path, from 0; from

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kBackward = "_bwd";
 
-// The graph whose micro-batches a graph runs: "fc.0_bwd" of "fc.0_bwd__batch_serial_step_…"; empty
-// for other graphs.
+// Returns the graph that `graph` runs for each micro-batch: "fc.0_bwd" for
+// "fc.0_bwd__batch_serial_step_…". Returns "" for other graphs.
 std::string_view serialised(std::string_view graph) {
   const std::string_view name = given_name(graph);
   for (const std::string_view mark : {"__batch_serial_step", "__repeat_graph"}) {
@@ -68,14 +68,14 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
       });
       if (std::holds_alternative<exe::Kernel>(steps[s].body)) add_block_phases(f, s);
     }
-    // A backward phase may compute forward ops again.
+    // A backward function may compute forward ops again, but it runs the backward part alone.
     const auto own = block_phase_of(e_.functions[static_cast<size_t>(f)].name);
     if (own && own->backward) block_phases_[static_cast<size_t>(f)] = {*own};
   }
 }
 
-// The parts whose values a kernel writes. Kernels that only prepare memory may run long before
-// their phase.
+// Returns the parts whose values a kernel writes. Copies and initialisations have no part: they may
+// run long before it.
 std::vector<Places::BlockPhase> Places::written_phases(const exe::Kernel& kernel) const {
   std::vector<BlockPhase> all;
   if (kernel.op == "Copy" || kernel.op == "Init") return all;
@@ -148,7 +148,7 @@ std::string Places::text_of(const BlockPhase& phase) const {
   return block_text(phase.block) + (phase.backward ? " bwd" : " fwd");
 }
 
-// "fc.1 … fc.3 bwd", "fc.4 fwd, fc.4 bwd".
+// Returns a text such as "fc.1 … fc.3 bwd" or "fc.4 fwd, fc.4 bwd".
 std::string Places::block_phases_text(int32_t f) const {
   std::vector<std::string> texts;
   for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)]) texts.push_back(text_of(p));

@@ -53,7 +53,7 @@ class FactReader {
 
   static void add(int64_t& sum, int64_t more) { sum = bounded_sum(sum, more); }
 
-  // One row for several objects of one place in one arena.
+  // Objects of one arena with the same place share a row, which has the sum of their bytes.
   FactGroup objects() const {
     const Json& table = json_.at("objects");
     const Columns columns(table);
@@ -116,7 +116,7 @@ class FactReader {
     }
   }
 
-  // The sums of a function and its callees. Of a branch, both arms count.
+  // Returns the sums of a function and its callees. Both arms of a branch count.
   const Ops& ops_of(size_t function) {
     const auto known = ops_.find(function);
     if (known != ops_.end()) return known->second;
@@ -145,7 +145,7 @@ class FactReader {
   const Json& json_;
   const std::string& path_;
   std::map<size_t, Ops> ops_;
-  std::set<size_t> open_;  ///< Functions whose sums are under way.
+  std::set<size_t> open_;  ///< Functions whose sums are being computed.
 };
 
 std::string signed_text(int64_t n) { return (n < 0 ? "-" : "+") + grouped(std::abs(n)); }
@@ -154,7 +154,7 @@ std::string more_text(size_t rows) {
   return rows > kMostRows ? fmt::format("  and {} more\n", rows - kMostRows) : "";
 }
 
-/// A row of two reports. A name that one of them lacks has 0 there.
+/// A row of two reports. A report that does not have the name counts as 0.
 struct Difference {
   std::string name;
   int64_t a = 0, b = 0;

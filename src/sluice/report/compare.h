@@ -28,8 +28,8 @@ ReportFacts read_facts(std::string_view json, const std::string& path);
 /// Formats each group with its largest numbers.
 std::string describe(const ReportFacts& facts);
 
-/// Formats the numbers of two reports that differ, the largest differences of each group first.
-/// Error{kUsage} for reports of two models.
+/// Formats the numbers that differ between two reports. Each group begins with its largest
+/// difference. Error{kUsage} for reports of two models.
 std::string compare(const ReportFacts& a, const ReportFacts& b);
 
 }  // namespace sluice::report

@@ -9,7 +9,8 @@
 namespace sluice::report {
 namespace {
 
-constexpr int kRounds = 4;  // Names cross as many calls or stores, in either direction.
+constexpr int kRounds = 4;  // A name passes through up to this many calls or stores, in either
+                            // direction.
 constexpr std::string_view kAccumulator = "accum.";
 constexpr std::string_view kCounter = "mean_accum_counter";
 constexpr const char* kCounted = "counter of micro-batches";
@@ -26,7 +27,8 @@ void append(std::string& text, std::string_view part) {
   text += part;
 }
 
-// "fc.1.weight"; of several variables of one name, "fc.1 … fc.3, weight".
+// Returns "fc.1.weight" for one variable. Returns "fc.1 … fc.3, weight" for several variables with
+// the same last name.
 template <typename Names>
 std::string variables_of(const Names& paths) {
   std::set<std::string> leaves;
@@ -206,7 +208,7 @@ void Places::visit(int32_t f, size_t s) {
   }
 }
 
-// Adds the names of one content to another of its kind.
+// Adds the names in `from` to `to` if both have the same kind.
 void Places::merge(const Content& from, Content& to) {
   if (from.kind != to.kind) return;
   to.paths.insert(from.paths.begin(), from.paths.end());
@@ -302,7 +304,7 @@ void Places::visit_work(int32_t f, size_t s, const std::vector<exe::Operand>& op
   for (const exe::Operand& o : operands) {
     Content* c = at(f, s, o.at);
     if (c == nullptr || o.access != exe::Access::kWrite || o.value < 0) continue;
-    // A variable keeps its name where a kernel overwrites it.
+    // A variable that a kernel overwrites keeps its name.
     const bool in_place = std::any_of(operands.begin(), operands.end(), [&](const auto& other) {
       return other.access != exe::Access::kWrite && at(f, s, other.at) == c;
     });
@@ -322,7 +324,7 @@ void Places::visit_work(int32_t f, size_t s, const std::vector<exe::Operand>& op
   }
   name_accumulators(f, s, operands);
   if (!collective && !copies) return;
-  // An accumulator that is reduced has the name of its sum.
+  // A reduced accumulator takes the name of its sum.
   for (const exe::Operand& from : operands) {
     const Content* sum = at(f, s, from.at);
     if (from.access != exe::Access::kWrite || sum == nullptr || sum->paths.empty()) continue;
@@ -425,7 +427,7 @@ bool Places::has_transfer(int32_t function, const Found& found) const {
   return false;
 }
 
-// A turn is a row if the entries that it transfers change.
+// A turn of a loop is a row if each turn transfers another remote entry.
 bool Places::is_row(int32_t function) const {
   const std::string_view name = given_name(e_.functions[static_cast<size_t>(function)].name);
   const auto moves_row = [](const exe::Issue& i) {
@@ -436,7 +438,7 @@ bool Places::is_row(int32_t function) const {
   return name == "rows" && has_transfer(function, moves_row);
 }
 
-// A loop's body in words. A turn is a micro-batch if it reads a stream.
+// Returns the words for one turn of a loop. A turn that reads a stream is a micro-batch.
 std::string Places::turn_of(int32_t function) const {
   const std::string_view name = given_name(e_.functions[static_cast<size_t>(function)].name);
   const auto reads_stream = [](const exe::Issue& i) {

@@ -27,7 +27,7 @@ enum class Holding : uint8_t {
 /// "variables", "optimizer state", …
 std::string_view word(Holding holding);
 
-/// A tensor in the model's own words.
+/// A tensor, named in the words of the model.
 struct Place {
   Holding kind = Holding::kUnknown;
   std::string text;  ///< "fc.0.weight, first_order", "fc.1, gelu output (backward)".
@@ -38,7 +38,7 @@ struct NaturalLess {
   bool operator()(const std::string& a, const std::string& b) const;
 };
 
-/// Names what the buffers, remote entries and functions of a plan hold, by following variables
+/// Names the contents of a plan's buffers, remote entries and functions. It follows variables
 /// through loads, collectives, calls and kernels. Names that the plan lacks come from the names of
 /// its values. The executable must outlive this object.
 class Places {
@@ -57,7 +57,8 @@ class Places {
   std::string part_of_function(int32_t function) const;
   /// The parts of a block that a step runs: "fc.1 bwd", or "fc.3 fwd, fc.3 bwd" for a phase that
   /// runs both. A loop over equal blocks in a row has an entry for each turn, any other step at
-  /// most one. Empty for steps of several blocks or of none. Defined in block_phases.cc.
+  /// most one. Empty for a step of several blocks and for a step without a block. Defined in
+  /// block_phases.cc.
   std::vector<std::string> parts_of_step(int32_t function, size_t step) const;
   /// Whether a tensor belongs to a part of a block. Defined in block_phases.cc.
   bool is_of_block(const std::string& tensor) const;

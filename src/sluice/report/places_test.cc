@@ -149,11 +149,12 @@ std::string with_names(std::string text, const std::string& from, const std::str
 }
 
 TEST(Places, IsNotMisledByTheNamesOfModules) {
-  // A module TimeStep does not update variables; the other values are of no optimizer either.
+  // A module TimeStep does not update variables; the other values do not belong to an optimizer
+  // either.
   std::string text = with_names(kRowsText, "AdamStep_subgraph(1)", "Block_subgraph(0)_bwd");
   text = with_names(text, "Block_subgraph(0)/", "TimeStep_subgraph(0)/");
   EXPECT_EQ(Places(rows(text)).of_function(0), "fc.9 … fc.10, forward, backward, a row of a loop");
-  // A user's loop, whose turns move no row of their own.
+  // A user's loop. Its turns do not each move another row.
   text = with_names(kRowsText, "entry p0", "entry 0");
   EXPECT_EQ(Places(rows(text)).of_function(0), "fc.9, forward, backward, update, a turn of a loop");
   text = with_names(kRowsText, "rows_subgraph(3)", "rowsum_subgraph(3)");
@@ -179,7 +180,8 @@ TEST(Places, NamesPhasesByBlockAndDirectionInOrder) {
   e.functions[0].name = "fc.9_bwd__batch_serial_step_subgraph(5)";
   EXPECT_EQ(Places(e).of_function(0), "fc.9 … fc.10 bwd, update, a micro-batch of a loop");
   EXPECT_EQ(Places(e).blocks_of_program(0), List{"fc.9 … fc.10 bwd"});
-  // Blocks whose names are not those of their weights; the second one looks like a gradient.
+  // Blocks whose names differ from those of their weights. The name of the second block looks like
+  // that of a gradient.
   EXPECT_EQ(Places(rows(phased("B1"))).blocks_of_program(0),
             (List{"B1 and 1 more fwd", "B1 and 1 more bwd"}));
   EXPECT_EQ(Places(rows(phased("B_bwd"))).blocks_of_program(0),

@@ -47,7 +47,7 @@ struct KindBytes {
   int64_t bytes = 0;
 };
 
-/// A holder of the peak in the model's own words.
+/// A holder of bytes at the peak, named in the words of the model.
 struct PlacedHolder {
   std::string place;  ///< "fc.1.weight, accumulator".
   std::string kind;   ///< As in KindBytes.
@@ -57,8 +57,8 @@ struct PlacedHolder {
 /// Shares of the bytes of one memory at its peak.
 struct MemoryShares {
   std::vector<KindBytes> kinds;  ///< Largest first. Their sum is the memory's total.
-  /// Largest first. One row has the sum of the holders with one place, such as the two copies of a
-  /// buffer that a loop alternates between.
+  /// Largest first. Holders with the same place share a row, which has their sum. For example, a
+  /// loop uses two copies of a buffer in turn.
   std::vector<PlacedHolder> holders;
 };
 
@@ -76,8 +76,8 @@ struct PlanReport {
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
 
-/// The kind of the bytes of an arena that holds no tensors, as in KindBytes. `arena_kind` is a word
-/// of exe::word(ArenaKind).
+/// Returns the kind, as in KindBytes, of an arena that does not hold tensors. `arena_kind` is a
+/// word of exe::word(ArenaKind).
 std::string kind_of_arena(std::string_view arena_kind);
 
 /// Reports the memory, functions and transfers of an executable before it runs. `most_holders` is
@@ -92,7 +92,7 @@ struct Suggestion {
   int64_t tier_bytes = -1;
 };
 
-/// Facts about a plan that the executable alone does not give. Empty fields are not printed.
+/// Facts about a plan that are not in its executable. Empty fields are not printed.
 struct Outlook {
   std::vector<ProgramForecast> forecasts;
   std::string machine;              ///< The rates of the forecast.

@@ -11,7 +11,7 @@ namespace sluice::report {
 namespace {
 
 constexpr size_t kMostLines = 25;
-constexpr size_t kMostLinesOfDevice = 4;  // Counts for each of several devices.
+constexpr size_t kMostLinesOfDevice = 4;  // Added for each device if there are several.
 constexpr size_t kColumns = 100;
 constexpr size_t kBar = 12;
 constexpr size_t kMostKinds = 6;  // Rows of a memory.
@@ -39,7 +39,7 @@ std::string time_of(double seconds) {
   return seconds < 1 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
-// A table of the kinds, the largest `most` - 1 of which stay apart.
+// Returns at most `most` rows: the largest kinds, and one row for all other kinds.
 std::vector<KindBytes> largest_kinds(const MemoryShares& shares, size_t most) {
   std::vector<KindBytes> kinds = shares.kinds;
   if (kinds.size() <= most) return kinds;
@@ -86,7 +86,7 @@ class Text {
     return kMostLines + (devices > 1 ? devices * kMostLinesOfDevice : 0);
   }
 
-  // Breaks a text that is too long for one line behind semicolons.
+  // Adds a text. Breaks it after semicolons if it is too long for one line.
   void add_wrapped(const std::string& text) {
     if (text.empty()) return;
     std::string line;
@@ -95,7 +95,7 @@ class Text {
       const size_t end = at == std::string::npos ? text.size() : at + 2;
       const std::string part = text.substr(begin, end - begin);
       if (!line.empty() && columns(line + part) > kColumns) {
-        line.pop_back();  // The space behind the semicolon.
+        line.pop_back();  // The space after the semicolon.
         add(std::exchange(line, "  "));
       }
       line += part;
@@ -106,7 +106,7 @@ class Text {
 
   void verdict() {
     std::string fits, exceeds, least;
-    const bool several = report_.memories.size() > 2;  // Lines break behind semicolons.
+    const bool several = report_.memories.size() > 2;  // Lines break after semicolons.
     const auto append = [&](std::string& list, const std::string& item) {
       list += (list.empty() ? "" : several ? "; " : ", ") + item;
     };
@@ -165,7 +165,7 @@ class Text {
     }
   }
 
-  // On one line. Phases in the middle are left out if they do not fit.
+  // Adds one line with the phases of each program. Omits phases in the middle if they do not fit.
   void phases() {
     for (const ProgramBlocks& p : report_.blocks) {
       if (!report_.phased || !is_shown(p.program)) continue;
@@ -195,7 +195,7 @@ class Text {
     }
   }
 
-  // The training program, or each program if none has that name.
+  // Shows the program `train` alone, or every program if `train` does not exist.
   bool is_shown(const std::string& program) const {
     const auto trains = [](const auto& t) { return t.program == "train"; };
     const bool some = std::any_of(report_.transfers.begin(), report_.transfers.end(), trains) ||

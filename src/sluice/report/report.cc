@@ -15,7 +15,7 @@
 namespace sluice::report {
 namespace {
 
-// Arenas that tensors do not share: one object each.
+// Tensors do not share an arena of such a kind: the whole arena is one object.
 bool is_one_object(exe::ArenaKind kind) {
   return kind != exe::ArenaKind::kPersistent && kind != exe::ArenaKind::kFrames &&
          kind != exe::ArenaKind::kTier;
@@ -113,7 +113,7 @@ class Maker {
     }
   }
 
-  // Returns the index of a part in Report::parts, to which it is added if it is new.
+  // Returns the index of a part in Report::parts. Adds the part if it is new.
   static int32_t number_of(const std::string& part, Report& r) {
     const auto found = std::find(r.parts.begin(), r.parts.end(), part);
     if (found != r.parts.end()) return static_cast<int32_t>(found - r.parts.begin());

@@ -15,7 +15,7 @@
 
 namespace sluice::report {
 
-/// Version of the schema. A change that a reader must know raises it.
+/// Version of the schema. Increase it with each change that a reader of the file must know.
 inline constexpr int kReportVersion = 1;
 
 /// Bytes of one memory, as a timeline shows them. `always_live + peak_live + gaps` is `planned`.
@@ -32,7 +32,7 @@ struct MemoryBytes {
   std::vector<KindBytes> kinds;  ///< At the peak, largest first. Their sum is `planned`.
 };
 
-/// One arena. The bytes of a frames arena change from step to step, those of others do not.
+/// One arena. Only the bytes of a frames arena change from step to step.
 struct ArenaBytes {
   std::string name;
   std::string kind;   ///< "persistent", "frames", …
@@ -76,12 +76,12 @@ struct StepReport {
   std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
   int64_t trips = 1;           ///< Times that a loop calls its body.
   double seconds = 0;          ///< Forecast; 0 for calls and waits.
-  /// Indices into Report::parts: of each turn of a loop over equal blocks, else of the whole step.
-  /// Empty for steps of several blocks or of none.
+  /// Indices into Report::parts: one for each turn of a loop over equal blocks, else one for the
+  /// whole step. Empty for a step of several blocks and for a step without a block.
   std::vector<int32_t> parts;
 };
 
-/// A function: its timeline is written once, for all calls.
+/// A function. Its timeline is written once and holds for all calls.
 struct FunctionTimeline {
   std::string name;
   std::string place;  ///< Places::of_function().

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows without the names of their columns, which stand before them once.
+/// A table: the names of the columns once, and then the rows.
 Json table(std::vector<std::string> columns) {
   return {{"columns", std::move(columns)}, {"rows", Json::array()}};
 }
@@ -220,7 +220,7 @@ Json json_of(const Report& r) {
   return json;
 }
 
-// A name may have bytes that are no UTF-8.
+// A name may have bytes that are not UTF-8.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -153,7 +153,7 @@ TEST(Report, ALongLoopLeavesAccessesOut) {
   const std::string many = replaced(overlapped_loop(), "index it\n", "index 0\n");
   const RemoteAccesses all = report_of(many).programs[0].accesses;
   EXPECT_TRUE(all.complete);
-  EXPECT_EQ(all.rows[1].count, 5);  // One row for all turns.
+  EXPECT_EQ(all.rows[1].count, 5);  // All turns share a row.
   exe::Executable e = plan(many);
   for (exe::Step& step : e.functions[1].steps) {
     if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
@@ -191,7 +191,7 @@ TEST(Report, AHundredThousandEventsAreWrittenInTime) {
 // Number and bytes of steps, by their kind.
 using Sums = std::map<std::string, std::pair<int64_t, int64_t>>;
 
-// A trace has no steps without duration, so copies take time here.
+// A trace omits steps without duration, so copies take time here.
 TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
   std::set<std::string> seen;
   for (const std::string& text : plans()) {

@@ -33,7 +33,7 @@ struct Activation {
   std::map<std::pair<int32_t, int32_t>, int32_t> parts = {};
 };
 
-/// Kernels in a row that run one part in a function of several.
+/// Consecutive kernels that run one part, in a function that runs several parts.
 struct Stretch {
   int32_t part = -1;
   int32_t function = 0;
@@ -73,7 +73,7 @@ class Simulation {
       w.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size());
       enter(w, start.function, 0);
     }
-    // The device that is the furthest behind goes on, as remote memory is given in order of time.
+    // Advance the device with the earliest time: remote memory serves transfers in order of time.
     while (trace_.events.size() < most_) {
       Walker* next = nullptr;
       for (Walker& w : walkers) {
@@ -160,8 +160,8 @@ class Simulation {
     w.stretch.part = -1;
   }
 
-  // Continues the stretch of a kernel's part, or begins another one. Kernels without a part, and
-  // those of functions that run one part, are in no stretch of their own.
+  // Continues the stretch of the current kernel's part, or begins another stretch. Has no effect
+  // for a kernel without a part, and in a function that runs one part.
   void add_to_stretch(Walker& w, double begin) {
     Activation& at = w.stack.back();
     const StepPart part = parts_.steps[static_cast<size_t>(at.function)][at.step];

@@ -11,9 +11,9 @@ inline constexpr int64_t kMostEvents = 10000;
 
 /// An interval of a device's queue. Times are in seconds from the begin of the run.
 struct Event {
-  /// A wait is of the compute queue: for a transfer, a message or a free slot of a channel. A part
-  /// is the time in which a device runs one part of a block: a call of a function for it, or steps
-  /// in a row of a function that runs several.
+  /// In a wait, the compute queue waits for a transfer, a message or a free slot of a channel. A
+  /// part is the time in which a device runs one part of a block. It is a call of a function for
+  /// this part, or consecutive steps of a function that runs several parts.
   enum class Kind : uint8_t { kStep, kWait, kPart };
   Kind kind = Kind::kStep;
   int32_t device = 0;
@@ -26,8 +26,8 @@ struct Event {
   int32_t part = -1;   ///< A part: its number.
 };
 
-/// The part of a block that a kernel or a call runs. A function may run a part several times, for a
-/// micro-batch after the other.
+/// The part of a block that a kernel or a call runs. A function may run a part several
+/// times, once for each micro-batch.
 struct StepPart {
   int32_t part = -1;  ///< -1: none.
   int32_t run = 0;    ///< Number of earlier runs of the part in the same activation.
@@ -62,10 +62,10 @@ struct Overlap {
   double exposed = 0;
 };
 
-/// Simulates a run of a program on devices that compute beside each other, each with its own
+/// Simulates a run of a program on devices that compute at the same time, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
-/// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. Ends
-/// after `most` events.
+/// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. The
+/// simulation ends after `most` events.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
                     const Rates& rates, const PartNumbers& parts, int64_t most);
 

@@ -19,7 +19,7 @@ bool is_gradient_graph(std::string_view graph);
 /// Returns the name that a graph was given: "rows" of
 /// "rows_subgraph(30)__loop_wrapper_subgraph(31)".
 std::string_view given_name(std::string_view graph);
-/// Removes each "__t34", which tells values of one name apart.
+/// Removes each "__t34", which distinguishes values of one name.
 std::string without_numbers(std::string name);
 /// Removes the number of an op and of its result from "gelu_103" and "nll_loss_126_1".
 std::string op_of(std::string name);

@@ -36,8 +36,8 @@ bool AsyncRun::State::is_done() const {
   return done;
 }
 
-// The run may not have begun, so that a first stop has no effect. The lock is held during stop():
-// otherwise the run could end first, and the call reach the next run or a session that is gone.
+// A stop has no effect before the run has begun, so repeat it. Hold the lock during stop():
+// otherwise the run could end first, and the call could reach the next run or a destroyed session.
 bool AsyncRun::State::stop_run() {
   for (;;) {
     {
@@ -58,7 +58,7 @@ void AsyncRun::State::join() {
 AsyncRun::AsyncRun(std::shared_ptr<State> state) : state_(std::move(state)) {}
 AsyncRun::AsyncRun(AsyncRun&&) noexcept = default;
 
-// The run that this object held ends here.
+// The destructor of `taken` ends the run that this object held.
 AsyncRun& AsyncRun::operator=(AsyncRun&& other) noexcept {
   AsyncRun taken(std::move(other));
   std::swap(state_, taken.state_);

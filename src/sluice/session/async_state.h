@@ -12,7 +12,8 @@ namespace sluice {
 
 /// State that an AsyncRun and its session share.
 struct AsyncRun::State {
-  /// Starts the thread, which calls `run`. `stop` ends it, or returns false if it has not begun.
+  /// Starts the thread, which calls `run`. The member `stop` ends the run, or returns false if the
+  /// run has not begun.
   void start(std::function<void()> run);
   /// Stops the run. Returns false if it has ended already.
   bool stop_run();
@@ -22,8 +23,8 @@ struct AsyncRun::State {
 
   Binding binding;
   HostTensors results;
-  /// Marks the session as running. Released together with `done`, under the lock: while `done` is
-  /// false, a run in progress is this one.
+  /// Marks the session as running. Released under the lock when `done` is set: while `done` is
+  /// false, any run in progress is this one.
   std::shared_ptr<void> busy;
   std::function<bool()> stop;
   std::function<std::vector<std::pair<std::string, int64_t>>()> progress;

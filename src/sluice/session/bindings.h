@@ -18,8 +18,8 @@ namespace runtime {
 class HostStreams;
 }
 
-/// Returns the shape of a stream's array. Its axes are the entries of a run, if there are several,
-/// the replicas, if there are several, and the axes of an entry.
+/// Returns the shape of a stream's array. Its axes are the entries of a run, the replicas, and the
+/// axes of an entry. The axis of the entries or of the replicas is omitted if there is only one.
 Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas = 1);
 
 /// An output stream and the array that a run writes; see entries_shape().
@@ -58,9 +58,9 @@ class Binding {
   std::unique_ptr<runtime::HostStreams> streams_;
 };
 
-/// Binds the streams of a program that belong to no feed to arrays. `ir` is the id of the Ir that
-/// the streams must belong to. Error{kUsage} naming streams that are missing, unknown or given
-/// twice, or an array of another shape or dtype.
+/// Binds those streams of a program that do not belong to a feed to arrays. `ir` is the id of the
+/// Ir that the streams must belong to. Error{kUsage}, which names streams that are missing, unknown
+/// or given twice, or an array of another shape or dtype.
 std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& executable,
                                                    const exe::Program& program, uint64_t ir,
                                                    const std::vector<StreamInput>& inputs,

@@ -25,7 +25,7 @@ struct Fact {
   int32_t worker = 0;
   int32_t function = 0;
   int32_t step = 0;
-  int64_t begin = 0;  // Nanoseconds; of kRuns and kLost the count.
+  int64_t begin = 0;  // Nanoseconds; for kRuns and kLost the count.
   int64_t end = 0;
 
   bool is_event() const { return kind == Kind::kStep || kind == Kind::kWait; }

@@ -47,7 +47,7 @@ struct SessionOptions {
   /// gets the same results.
   std::shared_ptr<runtime::ProcessGroup> group = nullptr;
   /// The process of each device: first those of replica 0, then those of replica 1, and so on.
-  /// Empty: this list in as many equal parts as there are processes.
+  /// Empty: each process gets an equal part of this list, in order of ranks.
   std::vector<int> map = {};
   std::string remote = "host";  ///< Memory of remote buffers: "host" or "file:FOLDER".
   int64_t remote_memory = -1;   ///< Budget of remote memory in bytes; -1: no budget.

@@ -20,10 +20,10 @@ class Session;
 /// Number of events that each worker and io queue keeps for a report.
 inline constexpr int64_t kReportEvents = 20'000;
 
-/// Returns the folder for reports: the one that a flag or an option chose, else that of the
-/// environment. SLUICE_PROFILE=DIR names one; SLUICE_OPTIONS='{"profile":"all"}' means
-/// "./profile"; empty without both. Where a chosen folder replaces another one of the environment,
-/// the first call warns. Error{kUsage} if SLUICE_OPTIONS has another form.
+/// Returns the folder for reports: `chosen`, a flag or an option, else that of the environment.
+/// SLUICE_PROFILE=DIR names a folder; SLUICE_OPTIONS='{"profile":"all"}' means "./profile"; without
+/// both, the result is empty. The first call warns if `chosen` replaces another folder of the
+/// environment. Error{kUsage} if SLUICE_OPTIONS has another form.
 std::string profile_folder(const std::optional<std::string>& chosen);
 
 /// Creates the folder `part` in `folder`, and returns its path. Error{kIo} if a file cannot be
@@ -36,7 +36,7 @@ void write_report(const std::string& folder, const report::Report& report);
 
 /// Returns options without budgets, for the plan that would be made without them.
 SessionOptions without_budgets(SessionOptions options);
-/// Gives a plan that was made without budgets those of the options.
+/// Sets the budgets of the options in a plan that was made without budgets.
 void set_budgets(const SessionOptions& options, exe::Executable& executable);
 
 /// The report that a session writes when it ends: of its plan and the last run of each program. Of

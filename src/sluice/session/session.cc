@@ -75,7 +75,7 @@ Session::~Session() {
     async_->stop_run();
     async_->join();
   }
-  executor_->close_feeds();  // While the session is whole: a source may call stop() or progress().
+  executor_->close_feeds();  // Before members end: a source may call stop() or progress().
   if (report_ != nullptr) report_->write(*this);
   if (async_ == nullptr) return;
   const std::lock_guard hold(async_->lock);
@@ -349,7 +349,8 @@ int64_t Session::planned_bytes(int device) const {
 }
 int64_t Session::measured_bytes(int device) const { return measured_[static_cast<size_t>(device)]; }
 
-// A device of a replica may have memory in several processes: its own, and those that send to it.
+// A device of a replica may have memory in its own process and in processes that send to it. Sum
+// the bytes of all processes.
 void Session::measure() {
   const auto replicas = static_cast<size_t>(executable().replicas);
   const size_t devices = executable().devices.size();

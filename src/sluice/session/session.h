@@ -59,7 +59,7 @@ class AsyncRun {
   bool done() const;
   /// Ends the run as Session::stop does. Returns false if it has ended already.
   bool stop();
-  /// Returns for each feed, by name, the elements of each replica that runs have read or stored
+  /// Returns for each feed, by name, how many elements of each replica runs have read or stored
   /// since the feed was bound. Empty after the end of the session.
   std::vector<std::pair<std::string, int64_t>> progress() const;
 
@@ -81,10 +81,10 @@ class Session {
   ~Session();
 
   /// Runs the program of an entry graph once and returns new arrays. A stream's array has the shape
-  /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. An axis
-  /// of one entry or one replica is left out; inputs may have that of one entry. Error{kUsage}
-  /// naming missing or unknown streams, or an array of another shape or dtype. Streams of feeds
-  /// have no arrays.
+  /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. The
+  /// axis of a single entry or a single replica is omitted; the array of an input may have the axis
+  /// of a single entry. Error{kUsage}, which names missing or unknown streams, or an array of
+  /// another shape or dtype. Streams of feeds do not have arrays.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Returns the streams that a run of a program reads, with the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(
@@ -99,26 +99,27 @@ class Session {
   /// if it was bound before; the earlier source or sink is cancelled and released.
   ///
   /// Before a run that uses a feed, the feed must be bound. A thread of the feed's own calls the
-  /// source in advance, as far as the rings of the plan have room. Entry k of a run is element
-  /// p + k. The position p starts at 0 and moves on by the elements of each run, of any program.
-  /// After a stop or an error, p is behind the last element of which an infeed has read a field, or
-  /// an outfeed has stored all fields. With R replicas, replica r gets or gives element
-  /// (p + k) * R + r. Elements behind the last whole group of R are discarded at the end of data.
+  /// source in advance, as far as the rings of the plan have room. Entry k of a run is element p +
+  /// k. The position p starts at 0 and moves on by the elements of each run, of any program. After
+  /// a stop or an error, p is one more than the last element that the run has used. An infeed has
+  /// used an element if a field was read, an outfeed if all fields were stored. With R replicas,
+  /// replica r gets or gives element (p + k) * R + r. Elements behind the last whole group of R are
+  /// discarded at the end of data.
   ///
   /// A run throws Error{kUsage} if it needs an element behind the end of data, Error{kIo} after
   /// SessionOptions::feed_deadline, or the error of the source or sink with the element's number.
   /// The session can run again. A run returns after its sinks have taken its elements.
   ///
-  /// In a group, each process that runs a device of the feed calls a source of its own, which must
-  /// give equal data; it drops the fields and replicas of other processes. All rings of an outfeed
-  /// must belong to one process, which alone calls its sink.
+  /// In a group, each process that runs a device of the feed calls its own source. All sources must
+  /// give equal data; a process discards the fields and replicas of other processes. All rings of
+  /// an outfeed must belong to one process, which alone calls its sink.
   ///
   /// Error{kUsage} for a feed of another Ir, a null pointer, a run in progress, or an error of
   /// open().
   void bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source);
   void bind_feed(const Outfeed& feed, std::shared_ptr<FeedSink> sink);
   /// Start a run on a thread of its own and return at once. The arrays of `inputs` must outlive the
-  /// run. Until its end, the session takes no other run and no access to variables.
+  /// run. Until the run ends, the session refuses other runs and access to variables.
   AsyncRun run_async(const std::vector<StreamInput>& inputs = {},
                      const std::string& program = "main");
   AsyncRun run_async(Binding binding);

@@ -37,8 +37,8 @@ class Variables {
   /// Returns a copy of the whole value.
   HostTensor value(size_t variable) const;
 
-  /// Returns the hashes (Digest) of all copies of all variables: that of variable v and replica r
-  /// has number v * replicas + r. A shard's hash is that of its own elements.
+  /// Returns the hashes (Digest) of all copies of all variables. The hash of variable v and replica
+  /// r has index v * replicas + r. The hash of a shard covers the shard's own elements.
   std::vector<std::string> copy_hashes() const;
 
   /// Sets every constant and variable to its first value. Error{kUsage} if processes compute

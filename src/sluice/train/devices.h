@@ -9,15 +9,15 @@ namespace sluice::train {
 SessionOptions with_devices(SessionOptions session, int devices);
 
 /// As build_training(), for the devices of a session: a pipeline with Schedule::kAuto keeps its
-/// activations within their budgets. The session's devices are completed by with_devices(). Depths
-/// are not below those of Schedule::kInterleaved, so the plan may still not fit.
+/// activations within the budgets of the devices. with_devices() completes the devices of the
+/// session. Depths are not below those of Schedule::kInterleaved, so the plan may still not fit.
 Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
                             const nn::Optimizer& optimizer, const Options& options,
                             const Options& inference = {});
 
-/// As build_inference(), with the options of an InferenceModel. Those of gradients and updates have
-/// no meaning. The `device_iterations` micro-batches of a run overlap in a pipeline, as those of an
-/// update do.
+/// As build_inference(), with the options of an InferenceModel. Options of gradients and updates
+/// have no effect. The `device_iterations` micro-batches of a run overlap in a pipeline, as those
+/// of an update do.
 Training build_inference_for(Ir ir, const Network& network, const Options& options);
 
 /// Opens a session on the programs of `training`, with devices by with_devices().

@@ -356,7 +356,7 @@ class Fit {
                    });
   }
 
-  // Place among the written losses of a call of its loss `i`.
+  // Returns the place of loss `i` of a call among the losses that the program writes.
   size_t place_of(size_t i) const {
     const auto kept = static_cast<size_t>(taken_.kept), period = static_cast<size_t>(taken_.period);
     return i / kept * period + (period - kept) + i % kept;
@@ -376,7 +376,7 @@ class Fit {
     }
   }
 
-  // Returns the last update of a call that its loss `i` is computed in.
+  // Returns the last update of the call that contributes to loss `i`.
   int64_t update_of(size_t i) const {
     const int64_t replicas = calls_.size().replicas, entries = written_ / replicas;
     const int64_t next = static_cast<int64_t>(place_of(i)) / replicas + 1;

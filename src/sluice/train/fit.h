@@ -28,8 +28,8 @@ struct DataLoaderOptions {
 /// accumulate · replicas samples (data::BatchLoader).
 class DataLoader : public data::BatchLoader {
  public:
-  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples fill
-  /// no item; also the errors of data::BatchLoader.
+  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples do
+  /// not fill an item; also the errors of data::BatchLoader.
   DataLoader(const Options& options, data::Dataset dataset, const DataLoaderOptions& loader = {});
 
   /// The samples of an item.
@@ -50,7 +50,7 @@ class CallReport {
   std::span<const float> losses;   ///< Weighted sums of the losses, by entry.
 
   /// Returns a loss or prediction as the program writes it: entries, replicas, axes of the value.
-  /// Error{kUsage}, which lists the names, if there is none of the name.
+  /// Error{kUsage}, which lists the names, if the name does not exist.
   const HostTensor& result(std::string_view name) const;
 
  private:
@@ -85,8 +85,8 @@ struct FitOptions {
   /// Model and data with which each epoch ends.
   InferenceModel* validation_model = nullptr;
   DataLoader* validation_data = nullptr;
-  /// Number of updates after which the replicas' copies of all variables are compared, again and
-  /// again. Absent: never.
+  /// The replicas' copies of all variables are compared each time after this number of updates.
+  /// Absent: never.
   std::optional<int64_t> check_replicas = {};
   std::string save = {};   ///< File for weights and state after each `save_every` calls.
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
@@ -116,10 +116,10 @@ struct FitResult {
   bool stopped = false;                 ///< Whether `after_call` ended the training.
 };
 
-/// Trains a model on the items of a loader. The order and the bits of two calls of fit() are those
-/// of one that is as long as both: the position in the data and the epoch follow from
-/// TrainingModel::updates(). Labels are the field of one int32 for each sample; scores the first
-/// prediction that is f32 of shape (samples, classes).
+/// Trains a model on the items of a loader. Two calls of fit() have the order and the bits of one
+/// call that is as long as both: the position in the data and the epoch follow from
+/// TrainingModel::updates(). The labels are the field with one int32 for each sample. The scores
+/// are the first f32 prediction of shape (samples, classes).
 ///
 /// Error{kDiverged} if a loss is not finite, or if replicas hold different copies of a variable
 /// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if
@@ -127,19 +127,20 @@ struct FitResult {
 /// cannot be written at first; if that fails later, one warning is printed and the training goes
 /// on.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
-/// As above, on items of a dataset in an order of each epoch's own, by Options::seed.
+/// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
 
 /// Compares the predictions for all items of an epoch with their labels. A smaller last item
 /// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
-/// returns the last micro-batch only, its samples alone count. Labels and scores as for fit().
+/// returns the last micro-batch only, only the samples of that micro-batch count. Labels and scores
+/// are chosen as by fit().
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
 /// As above, on all samples of a dataset.
 Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 /// Returns the predictions for all samples of a dataset, in its order: by name, arrays with a row
-/// for each sample. Predictions without such rows are left out. Error{kUsage} if none is left, if
-/// the model does not return each micro-batch (Output::all()), or if the dataset has no end.
+/// for each sample. Predictions without such rows are left out. Error{kUsage} if all are left out,
+/// if the model does not return each micro-batch (Output::all()), or if the dataset does not end.
 data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 /// Speed of a program.

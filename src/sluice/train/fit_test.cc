@@ -23,7 +23,7 @@
 namespace sluice::train {
 namespace {
 
-// A layer that draws in training, and one behind it.
+// A layer that draws random numbers in training, and a layer after it.
 class Net : public nn::Module {
  public:
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
@@ -162,7 +162,7 @@ TEST(Evaluate, CountsTheLastMicroBatchIfOnlyItIsReturned) {
   EXPECT_EQ(evaluate(model, data).samples, 4);
 }
 
-// Two losses of which one has the weight 0.25.
+// Two losses; one of them has the weight 0.25.
 struct TwoLosses : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor hidden = ops::tanh(b.inlined("fc", nn::Linear(8), in["input"]));

@@ -6,8 +6,8 @@ namespace sluice::train {
 namespace {
 
 // Four steps of warm-up to 0.8, then five steps of decay. PyTorch 2.15 has the same rates with
-// SequentialLR of LinearLR(start_factor=0.25, total_iters=3) and, from step 4 on, of
-// LinearLR(1, 0, total_iters=5) or CosineAnnealingLR(T_max=5). Step 10 is behind the end.
+// SequentialLR of LinearLR(start_factor=0.25, total_iters=3) and, from step 4 on, of LinearLR(1, 0,
+// total_iters=5) or CosineAnnealingLR(T_max=5). Step 10 is after the end.
 TEST(LearningRateSchedule, HasTheRatesOfPyTorch) {
   const double linear[] = {0.2, 0.4, 0.6, 0.8, 0.8, 0.64, 0.48, 0.32, 0.16, 0.0, 0.0};
   const double cosine[] = {0.2,          0.4,          0.6,          0.8, 0.8, 0.7236067977,

@@ -83,8 +83,8 @@ class TrainingModel {
   /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
   void save(const std::string& path);
   std::vector<std::string> load(const std::string& path);
-  /// Returns a weight or running variable by its path. Error{kUsage} listing the paths if there is
-  /// none.
+  /// Returns a weight or running variable by its path. Error{kUsage}, which lists the paths, if the
+  /// path does not exist.
   HostTensor weight(std::string_view path);
   /// Returns the plan for users.
   report::Plan plan();
@@ -127,7 +127,7 @@ TrainingModel training_model(const Network& network, const Options& options,
                              nn::Optimizer optimizer = nn::Optimizer::sgd());
 
 /// Makes a model of programs that build_training() added to `ir` for `network` with `options`. A
-/// rate that is a number is a constant of them.
+/// rate that is a number is a constant of the programs.
 TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
                              const Training& programs);
 
@@ -136,8 +136,8 @@ TrainingModel training_model(const Network& network, const Options& options, con
 /// runs their "eval".
 InferenceModel inference_model(const TrainingModel& training);
 
-/// As above, with options. They may be a copy of those of the training: those of gradients and
-/// updates have no meaning. If `training` is compiled, the call compiles it again and copies its
+/// As above, with options. `options` may be a copy of the training's options: options of gradients
+/// and updates have no effect. If `training` is compiled, the call compiles it again and copies its
 /// variables once. Error{kUsage} unless `accumulate` is 1 and `replicas` those of the training, and
 /// if `training` has such an inference model already, or was made of programs that exist.
 InferenceModel inference_model(const TrainingModel& training, const Options& options);

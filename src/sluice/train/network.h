@@ -57,7 +57,7 @@ struct Loss {
   Tensor value = {};          ///< Floating point, shape ().
   double weight = 1;          ///< Factor in the sum of losses whose gradient is taken.
   /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
-  /// are results of ops: a weight has no place here. Empty: `value` is differentiated.
+  /// must be results of ops, so a weight is not allowed here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
   Writing writing = {};  ///< Phases allow the value of each micro-batch only.
 };
@@ -99,7 +99,7 @@ struct NetworkGraph {
   std::vector<nn::internal::RunningUpdate> updates = {};
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
-  /// {op behind the module's ops that computes a gradient of a loss, op whose block it is in}.
+  /// {op after the module's ops that computes a gradient of a loss, op whose block it belongs to}.
   std::vector<std::pair<OpId, OpId>> added = {};
 };
 

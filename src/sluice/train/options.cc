@@ -326,7 +326,7 @@ const OptionRule kRules[] = {
 #undef SLUICE_WORD
 
 // Collects the values of nested objects under names with points. An option's name has two points at
-// most, so a deeper object is a value of its own, which no option takes.
+// most, so a deeper object is kept as one value, which every option refuses.
 void flatten(const json& j, const std::string& prefix,
              std::vector<std::pair<std::string, json>>& values) {
   for (const auto& [key, value] : j.items()) {

@@ -59,8 +59,8 @@ struct ResidentExecution {};
 /// remote memory, so that the device holds only a few blocks.
 struct PhasedExecution {};
 
-/// The stages of a model: these; or a number of stages, which are balanced by DeviceRates, stage s
-/// on device s; or, without any, each block (place_stages()).
+/// The stages of a model: a list; or a number of stages, which are balanced by DeviceRates, stage s
+/// on device s. With neither, each block is a stage (place_stages()).
 using Stages = std::variant<std::vector<Stage>, int>;
 
 /// Each stage runs on its device. A micro-batch runs through all stages before the next one.
@@ -106,8 +106,8 @@ PipelinedExecution pipelined(const Names&... stages) {
   return {std::vector<Stage>{Stage(stages)...}};
 }
 
-/// Rates of a device, by which stages are balanced and kAuto chooses depths. They are fixed rather
-/// than measured, so that every process chooses alike.
+/// Rates of a device, by which stages are balanced and kAuto chooses depths. They are fixed, not
+/// measured, so that every process makes the same choice.
 struct DeviceRates {
   double flops = 1e11;    ///< Floating-point operations per second.
   double copies = 1e10;   ///< Bytes that a copy moves per second: it reads and writes each.
@@ -139,7 +139,7 @@ struct LearningRateSchedule {
   int64_t warmup_steps = 0;  ///< Step s of these has the rate peak · (s + 1) / warmup_steps.
   int64_t steps = 1;         ///< Steps of the run; the decay ends behind the last one.
 
-  /// The rate of step `step`, counted from 0. Behind the last step it is that of the end: the peak
+  /// The rate of step `step`, counted from 0. After the last step it keeps its last value: the peak
   /// or 0.
   double at(int64_t step) const;
 };
@@ -162,7 +162,7 @@ struct TensorLocations {
   /// that shard's state.
   int64_t min_elements_sharded = nn::kNeverShard;
 
-  /// All but accumulators in remote memory, the usual form of phases.
+  /// All tensors except accumulators in remote memory, the usual form of phases.
   static TensorLocations phased() {
     return {.optimizer = Location::kRemote,
             .weights = Location::kRemote,
@@ -187,8 +187,8 @@ struct Recompute {
 /// micro-batch they are the gradient itself.
 using transforms::Accumulation;
 
-/// The reduction of gradients over replicas, behind that over micro-batches. Both add in float32,
-/// in ascending order of the replicas, and round once to the accumulator's dtype.
+/// The reduction of gradients over replicas, after that over micro-batches. Both add in float32, in
+/// ascending order of the replicas, and round once to the accumulator's dtype.
 enum class ReplicaReduction { kSum, kMean };
 
 using AccumulatorDtypeFunction = std::function<DType(const std::string& path, const TensorSpec&)>;
@@ -210,8 +210,8 @@ using AccumulatorDtype = std::variant<std::monostate, DType, AccumulatorDtypeFun
 /// dtype.
 ///
 /// The hook runs once for each weight, when the programs are built. Each result is a graph of its
-/// own, which reads the two arguments and constants only. Gradients of several weights meet in
-/// `max_grad_norm` alone.
+/// own, which reads only the two arguments and constants. Only `max_grad_norm` combines gradients
+/// of several weights.
 using GradientHook = std::function<Tensor(const Tensor& gradient, const Tensor& variable)>;
 
 /// The micro-batches of a run whose results it returns. With N micro-batches an update, D updates a
@@ -233,8 +233,8 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
-/// Everything that decides how a network trains and infers. A model (model.h) keeps a copy, so that
-/// later changes have no effect on it.
+/// All options of training and inference. A model (model.h) keeps a copy, so that later changes
+/// have no effect on it.
 struct Options {
   /// Absent: pipelined if blocks name devices (nn::BlockOptions), else resident.
   std::optional<Strategy> strategy = {};
@@ -250,7 +250,7 @@ struct Options {
   /// call then takes only the fields that are given once a run. Null: a call takes all fields.
   std::shared_ptr<data::InfeedQueue> infeed = nullptr;
   /// Takes the results that `output` names, an element for each entry. They must have equally many
-  /// entries. A call then returns none of them. Null: a call returns all results.
+  /// entries. A call then does not return these results. Null: a call returns all results.
   std::shared_ptr<data::OutfeedQueue> outfeed = nullptr;
   TensorLocations locations = {};
   IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all

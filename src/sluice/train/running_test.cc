@@ -189,7 +189,7 @@ TEST(Running, OptimizersDoNotSeeRunningVariables) {
   }
 }
 
-// They wait where weights wait, if they have enough elements.
+// Running variables wait where weights wait, if they have enough elements.
 TEST(Running, WaitsWithTheWeights) {
   const auto remote = [](const Options& options) {
     Ir ir;
@@ -232,7 +232,8 @@ TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
   EXPECT_TRUE(phased.contains("variables: r0.inner.1 … r4.inner.1, mean"));
 }
 
-// A checkpoint has them by path, and a training goes on from it with the bits of one training.
+// A checkpoint has running variables by path. A training that continues from it has the bits of a
+// training without a break.
 TEST(Running, ACheckpointHasRunningVariables) {
   const std::string file = testing::TempDir() + "sluice_running.safetensors";
   const auto build = [](Ir ir, const TensorLocations& where) {

@@ -14,7 +14,7 @@ namespace sluice::train {
 void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates);
 
 /// Host arrays for a run of the program "train": an entry for each micro-batch, or for the run,
-/// with a row for each replica. Streams of feeds have none.
+/// with a row for each replica. Streams of feeds do not have arrays.
 struct StepArrays {
   explicit StepArrays(const Training& training);
 

@@ -34,8 +34,8 @@ struct GradientReductions {
 
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
 /// "train" takes `accumulate` entries of each field's stream for each of `device_iterations`
-/// updates, in order of micro-batches. It returns as many entries of each loss and prediction, or
-/// one for each update of those that are summed (Writing).
+/// updates, in order of micro-batches. It returns as many entries of each loss and prediction. A
+/// result that is summed has one entry for each update (Writing).
 struct Training {
   /// The feed of `fields`, or of `eval_fields` without training, if Options::infeed is given.
   std::optional<Infeed> infeed;
@@ -81,7 +81,7 @@ struct Training {
 ///
 /// `inference` has the options of "eval": `device_iterations` micro-batches a run, `output`, and a
 /// `strategy` on the stages of the training. Its feeds and its options of gradients and updates
-/// have no meaning.
+/// have no effect.
 ///
 /// The caller binds `infeed` and `outfeed` to the queues of the options, or to others.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,

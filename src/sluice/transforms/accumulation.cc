@@ -40,7 +40,7 @@ void check(const Graph& graph, size_t tensors, const AccumulationOptions& option
 // Adds a gradient to its accumulator. `counter` is empty without a running mean.
 void accumulate(const Tensor& accumulator, const Tensor& gradient, const Tensor& counter,
                 const AccumulationOptions& options) {
-  // An update reads its operands as float32, so that only a narrower dtype needs a cast.
+  // An update reads its operands as float32, so only a narrower dtype needs a cast.
   const bool narrows = accumulator.dtype() != f32 && accumulator.dtype() != gradient.dtype();
   const Tensor added = narrows ? ops::cast(gradient, accumulator.dtype()) : gradient;
   if (counter.valid()) {

@@ -173,7 +173,7 @@ class Serialiser {
     }
   }
 
-  // A tensor that is sliced in one way is sliced once, even if it is stored in several places.
+  // Each slice of a tensor is made once, even if it is stored in several places.
   Store& store_of(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
     for (Store& s : stores_) {
       if (s.tensor == t && s.shard_group == group) return s;
@@ -189,7 +189,7 @@ class Serialiser {
             t.name(), to_string(t.spec()), stream.name, to_string(stream.spec));
   }
 
-  // Also grows the buffer to the entries that its rows need.
+  // Also enlarges the buffer to the number of entries that its rows need.
   void check(const Tensor& t, const BatchHandle& handle) {
     const TensorSpec kept = kept_spec(t, handle.shard_group);
     require(handle.buffer.spec == kept,

@@ -103,9 +103,8 @@ struct BatchSerialised {
 /// With kCompute and kIo each iteration loads, calls `graph`, and stores. With kIoOverlapped
 /// iteration k loads for k + 1 and stores the results of k - 1 while it calls `graph`. The bits are
 /// the same. The loads of an iteration are adjacent, in the order of inputs, so that they form one
-/// exchange. The stores are adjacent too.
-/// kIoOverlapped becomes kIo, with a note, for fewer than two steps. It also does if the graph
-/// itself uses a stream or buffer that the loop uses.
+/// exchange. The stores are adjacent too. kIoOverlapped becomes kIo, with a note, for fewer than
+/// two steps. The same happens if the graph itself uses a stream or buffer that the loop uses.
 ///
 /// Error{kUsage} if steps or rows are below 1, or if a loaded tensor is not an input. Error{kUsage}
 /// for handles of another spec or Ir, for a shard of a shard, and for an update by a value that is
@@ -131,8 +130,8 @@ struct BatchSerialisedPair {
 /// 4. The forward phase stores any other tensor in a new buffer of `rows` rows.
 ///
 /// Each gradient must be in `options.loads`. The options apply to both graphs, but the seed input
-/// is one of the forward graph. Error{kUsage} as for batch_serialise, and if a gradient has no load
-/// handle.
+/// is an input of the forward graph. Error{kUsage} as for batch_serialise, and if a gradient does
+/// not have a load handle.
 BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, const Tensors& named,
                                                  const BatchSerialiseOptions& options);
 

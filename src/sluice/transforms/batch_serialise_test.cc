@@ -34,7 +34,8 @@ void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const Te
 
 enum class Plan { kResident, kCompute, kIo, kOverlapped, kRecompute };
 
-// Two layers gelu(x @ w) that share their graphs. The loss is mean(x·x); its gradient has no graph.
+// Two layers gelu(x @ w) that share their graphs. The loss is mean(x·x). Its gradient is computed
+// without a graph.
 class TwoLayers {
  public:
   explicit TwoLayers(Plan plan)
@@ -134,7 +135,8 @@ class TwoLayers {
     ir_.grow(dxs, 3 * kSteps);
     EXPECT_EQ(ir_.remote_entries(xs), 3 * kSteps);
     EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
-    // Kept activations have their own buffer with one row per layer. Recomputation keeps none.
+    // Kept activations have their own buffer with one row per layer. Recomputation does not keep
+    // activations.
     EXPECT_EQ(ir_.remote_buffer_count(), plan_ == Plan::kRecompute ? 2 : 3);
     if (plan_ != Plan::kRecompute) {
       EXPECT_EQ(ir_.remote_buffer_info(3).entries, 2 * kSteps);

@@ -19,8 +19,8 @@ void decompose_sum(Graph& graph) {
   std::vector<GraphEditor::Placement> placements;
   const OpId first_op = graph.ops().front().id;
   for (const Op& sum : sums) {
-    // Index of the op after which an operand has the value that the sum reads; -1 if it has it from
-    // the beginning.
+    // Index of the op after which an operand has the value that the sum reads; -1 if the operand
+    // has this value from the beginning.
     const auto ready = [&](const Operand& o) {
       const OpId writer =
           graph.storage(graph.info(o.tensor).storage).writers[static_cast<size_t>(o.version)].op;

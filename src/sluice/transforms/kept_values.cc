@@ -41,8 +41,8 @@ KeptValues::KeptValues(Graph& forward, Graph& gradient)
   for (const Tensor& t : forward.original_outputs()) outputs_.insert(t.id());
 }
 
-// Constants and unchanged by-value inputs need no extra output. A by-reference input needs none
-// either if the value is its last.
+// Constants and unchanged by-value inputs do not need an extra output. Nor does a by-reference
+// input whose last value is this one.
 bool KeptValues::is_kept_free(TensorId handle, int64_t version) const {
   const Storage& storage = forward_.storage(forward_.info(handle).storage);
   const TensorInfo& root = forward_.info(storage.root);
@@ -200,7 +200,7 @@ bool KeptValues::same_value(const std::pair<TensorId, int64_t>& a,
 }
 
 // Returns an existing forward tensor with the value of a tensor that was just added, if there is
-// one. Differentiating a graph twice thus adds no ops the second time.
+// one. So differentiating a graph again does not add ops.
 TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
   const auto added = std::find_if(
       inserted_.begin(), inserted_.end(),

@@ -36,8 +36,8 @@ class KeptValues {
     Tensor input;    ///< The input of the gradient graph that takes it.
   };
   /// Removes values that the gradient graph does not use; call it after dead ops are removed from
-  /// that graph. Appends the others to the outputs of the forward graph and returns them sorted by
-  /// name. Error{kUsage} if a value was overwritten.
+  /// that graph. Appends the other values to the outputs of the forward graph and returns these
+  /// values sorted by name. Error{kUsage} if a value was overwritten.
   std::vector<Kept> finish();
 
  private:

@@ -10,8 +10,8 @@ struct RecomputeResult {
   TensorMap inputs;
 };
 
-/// Makes a gradient graph that keeps no activations. It calls the forward graph again, then the
-/// gradient graph.
+/// Makes a gradient graph that does not need kept activations. It calls the forward graph again,
+/// then the gradient graph.
 ///
 /// Before: the forward graph can run twice. It uses no streams, has no remote stores, and writes no
 /// inputs by reference.

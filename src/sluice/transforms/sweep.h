@@ -28,7 +28,8 @@ class Sweep {
   std::string name_of_value(const Value& v) const;
   void contribute(TensorId handle, const Value& value, Tensor gradient);
   void add_to(const Value& value, const Tensor& gradient);
-  /// Returns the gradient of an output, in the output's shape; an empty handle if there is none.
+  /// Returns the gradient of an output, in the output's shape; an empty handle if it does not
+  /// exist.
   Tensor gradient_of(const Op& op, size_t output);
   void visit(const Op& op);
   void check_repeat(const Op& op) const;

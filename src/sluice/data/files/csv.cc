@@ -33,7 +33,7 @@ class Lines {
   Lines(const std::string& path, std::string_view text, char separator)
       : path_(path), text_(text), separator_(separator) {
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    // Lines at the end without a cell: no `\t`, which may separate empty cells.
+    // Skip empty lines at the end. Do not skip `\t`, which may separate empty cells.
     text_ = text_.substr(0, text_.find_last_not_of(" \r\n") + 1);
     if (separator_ == '\t') spaces_ = " ";
   }
@@ -68,7 +68,7 @@ class Lines {
     return text.substr(0, text.find_last_not_of(spaces_) + 1);
   }
 
-  /// Appends the first cell of `line` to `cells`; returns the place of the separator behind it.
+  /// Appends the first cell of `line` to `cells`. Returns the place of the separator after it.
   size_t cell(std::string_view line, std::vector<std::string_view>& cells) const {
     const size_t begin = std::min(line.find_first_not_of(spaces_), line.size());
     if (begin == line.size() || line[begin] != '"') {

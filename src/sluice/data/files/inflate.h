@@ -11,7 +11,7 @@ namespace sluice::data {
 /// Whether the bytes begin like a gzip file.
 bool is_gzip(std::span<const std::byte> bytes);
 
-/// Returns the checksum CRC-32 of the bytes, behind bytes with the checksum `before`.
+/// Returns the checksum CRC-32 of `bytes` appended to bytes with the checksum `before`.
 uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before = 0);
 
 /// Expands a DEFLATE stream piece by piece, so that memory grows only with the bytes that are
@@ -34,7 +34,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// Appends the next `count` bytes to `out`, or fewer if the stream ends before.
+  /// Appends the next `count` bytes to `out`, or fewer if the stream ends earlier.
   void append(std::vector<std::byte>& out, int64_t count);
   /// Checks that the stream ends here with a valid checksum, and that the bytes end with it.
   void finish();

@@ -114,7 +114,7 @@ ZipMember read_entry(ByteReader& reader) {
   return member;
 }
 
-/// Moves `begin` of a member behind its local header, which must match.
+/// Moves `begin` of a member past its local header, which must match.
 void skip_local_header(std::span<const std::byte> bytes, const std::string& file, int64_t end,
                        ZipMember& member) {
   ByteReader reader = reader_at(bytes, file, member.begin, "a local header");
@@ -154,7 +154,8 @@ std::vector<ZipMember> read_zip(std::span<const std::byte> bytes, const std::str
     ZipMember& member = members.emplace_back(read_entry(reader));
     if (!names.insert(member.name).second) here.bad("a name must not appear twice");
     total += kLocalBytes + member.stored_size;
-    // So members cannot share bytes to make an archive expand to more than its size justifies.
+    // This refuses members that share bytes: such an archive could expand to more than its size
+    // justifies.
     if (total > directory.begin) here.bad("the members must not share bytes");
     skip_local_header(bytes, file, directory.begin, member);
   }

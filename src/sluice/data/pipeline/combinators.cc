@@ -92,7 +92,7 @@ class Repeated final : public Combinator {
                 "repeat: each pass that repeats forever must have elements, got none in pass {}",
                 first_ + static_cast<uint64_t>(done_));
         pass_.reset();
-        // Later passes of a finite number are empty too; there may be very many.
+        // If this pass is empty, later passes are empty too. Skip them: there may be very many.
         done_ = is_empty_ ? repeated_.passes_ : done_ + 1;
       }
       return std::nullopt;

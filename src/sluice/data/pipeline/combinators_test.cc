@@ -137,7 +137,7 @@ TEST(Shuffle, IsAPureFunctionOfSeedAndPass) {
   }
   EXPECT_EQ(values(d.repeat(3)), expected);
   EXPECT_EQ(values(d.repeat(), 60), expected);
-  // Pass p of a repetition goes on where pass p - 1 ended.
+  // Pass p of a repetition continues where pass p - 1 ended.
   EXPECT_EQ(values(d.repeat(1), kForever, 2), values(d, kForever, 2));
   EXPECT_EQ(values(d.repeat(), 20, 2), values(d, kForever, 2));
   Values sorted = first;
@@ -164,7 +164,7 @@ TEST(Cache, ReadsItsInputOnce) {
                       ++calls;
                       return HostTensor::scalar(static_cast<float>(k));
                     }).cache();
-  values(d, 2);  // A pass that does not reach its end stores nothing.
+  values(d, 2);  // A pass that does not reach its end does not store elements.
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(values(d), (Values{0, 1, 2, 3}));
   EXPECT_EQ(calls, 6);

@@ -53,8 +53,9 @@ class Node {
     return known && !known->is_static;
   }
 
-  /// Number of elements, kForever without an end, if at() makes each of them without those before
-  /// it; nothing otherwise. These elements are equal in all passes. cache() may read a pass here.
+  /// If at() can make each element without those before it, returns the number of elements, or
+  /// kForever if the dataset never ends. Otherwise returns nothing. These elements are equal in all
+  /// passes. cache() may read a pass here.
   virtual std::optional<int64_t> indexed() const { return std::nullopt; }
   /// Makes element `k` in [0, indexed()). Several threads may call it at once.
   virtual Element at(int64_t k) const;
@@ -63,7 +64,7 @@ class Node {
   virtual size_t write_at(int64_t k, const ElementView& to) const;
 };
 
-/// A node with one input, whose specs and size it keeps unless it says otherwise.
+/// A node with one input. It has the specs and size of the input unless a subclass changes them.
 class Combinator : public Node {
  public:
   explicit Combinator(const Dataset& input) : input_(input.node()) {}

@@ -34,7 +34,7 @@ TEST(Parallel, TheOrderDoesNotDependOnWorkersOrDepth) {
           << workers << " workers, depth " << depth;
     }
   }
-  // Threads that read from threads.
+  // The threads of one combinator read from the threads of another one.
   EXPECT_EQ(values(input.prefetch(2).parallel_map(slow_square, 4).prefetch(1).batch(7).prefetch(3)),
             values(input.map(slow_square).batch(7)));
 }

@@ -143,7 +143,7 @@ class Generated final : public Node {
 
     std::optional<Element> next() override {
       if (ended_) return std::nullopt;
-      // The stream is made here, not in open(): an error of make() is that of element 0.
+      // Make the stream here, not in open(), so that an error of make() is the error of element 0.
       std::optional<Element> element = call_for_element("from_generator", number_++, [&] {
         if (!stream_) {
           stream_ = generated_.make_();

@@ -79,7 +79,7 @@ bool InfeedQueue::next(std::span<const ArrayView> fields) {
   if (!element) return false;
   if (!internal::has_specs(*element, specs_)) {
     const int64_t number = pass_->position() - 1;
-    pass_.emplace(dataset_.take(0).iterate());  // As after another error, the pass is at its end.
+    pass_.emplace(dataset_.take(0).iterate());  // The pass ends, as after any other error.
     fail(ErrorKind::kUsage, "InfeedQueue: element {} must be {} like the first one, got {}", number,
          to_string(specs_), to_string(specs_of(*element)));
   }

@@ -122,7 +122,7 @@ TEST(InfeedQueue, AnErrorArrivesOnce) {
         "InfeedQueue: element 2 must be () float32 like the first one, got (2,) float32");
 }
 
-// A queue that is bound again begins with nothing, also after a part of a group.
+// A queue that is bound again begins empty, also after a part of a group.
 TEST(OutfeedQueue, BeginsAgain) {
   for (const OutfeedQueue::Mode mode : {OutfeedQueue::Mode::kAll, OutfeedQueue::Mode::kLast}) {
     OutfeedQueue queue({.mode = mode});

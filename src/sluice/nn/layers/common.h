@@ -11,7 +11,8 @@ Initializer weight_init(WeightInit init, const Shape& shape, const Fans& fans);
 /// Returns the rule for the bias beside a weight of this fan.
 Initializer bias_init(WeightInit init, int64_t fan_in);
 
-/// Whether a list may have numbers for the starts of all axes and then for their ends.
+/// Whether a list may have two numbers for each axis: first those for the starts of all axes, then
+/// those for the ends.
 enum class Ends { kEqual, kMayDiffer };
 
 /// Returns the list of an option with one number for each of `axes` axes: a single number counts

@@ -9,7 +9,7 @@
 namespace sluice::nn {
 namespace {
 
-// Moves axis 1, which has the classes, behind all others.
+// Makes axis 1, which has the classes, the last axis.
 Tensor classes_last(const Tensor& t) {
   if (t.rank() <= 2) return t;
   std::vector<int64_t> order{0};
@@ -25,7 +25,7 @@ bool can_be(const Tensor& labels, int64_t ignored) {
 
 Tensor sum_of_classes(const Tensor& t) { return ops::sum(t, {.axes = {-1}}); }
 
-// The losses of the samples, and what divides their sum for a mean.
+// The losses of the samples, and the divisor of their sum for a mean.
 struct Losses {
   Tensor each;
   Tensor divisor;

@@ -11,7 +11,7 @@
 
 namespace sluice::nn {
 
-// Empty chunks are left out. Members of the group exchange the sums of shards.
+// Empty chunks are omitted. Members of the group exchange the sums of shards.
 Tensors squares_of_chunks(const Tensor& t, const ops::Group& group) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
   const int replicas = t.graph().ir().fix_replication("a norm");

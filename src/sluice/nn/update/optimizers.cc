@@ -32,8 +32,8 @@ RmspropStep step_of(const RmspropOptions& o, GradScale scale, const ops::Group&)
   return RmspropStep(o, scale);
 }
 
-// Whether `pattern` describes all of `text`; `*` stands for any characters. Where the rest does not
-// fit, the last star takes one character more.
+// Whether `pattern` describes all of `text`; `*` stands for any characters. If the rest does not
+// fit, the last star takes one more character.
 bool describes(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, after_star = pattern.npos, retry = 0;
   while (t < text.size()) {

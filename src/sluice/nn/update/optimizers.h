@@ -97,7 +97,7 @@ enum class GradScale { kNone, kInput };
 
 /// Builds a graph that updates one parameter with SGD. Inputs: `variable` (by reference), `grad`,
 /// `step_size` (minus the learning rate, a float32 scalar) and, with GradScale::kInput,
-/// `grad_scale` (a float32 scalar). Behind these are the hyperparameters that are tensors, in the
+/// `grad_scale` (a float32 scalar). After these come the hyperparameters that are tensors, in the
 /// order of the options. The state is named inputs by reference: `momentum` if there is momentum,
 /// `started` if there is dampening.
 class SgdStep : public Module {
@@ -166,7 +166,7 @@ struct UpdateOptions {
 Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups = {});
 
-/// global_norm() in two steps, for tensors that do not exist at one time. squares_of_chunks()
+/// global_norm() in two steps, for tensors that do not exist at the same time. squares_of_chunks()
 /// returns the sums of squares of a tensor's chunks, float32 scalars. norm_of_chunks() combines
 /// those of all tensors, in the tensors' order.
 Tensors squares_of_chunks(const Tensor& t, const ops::Group& group = {});
@@ -223,8 +223,8 @@ class Optimizer {
   }
   static Optimizer rmsprop(RmspropOptions options = {}) { return Optimizer(std::move(options)); }
   /// Each variable is updated by the optimizer of its parameter group. Error{kUsage} without
-  /// groups, for a group without a match, for a rate factor below 0 and for an optimizer that has
-  /// groups itself.
+  /// groups, for a group without a match, for a rate factor below 0, and if the optimizer of a
+  /// group has groups.
   static Optimizer grouped(const std::vector<ParameterGroup>& groups);
 
   /// Adds the updates of all variables to entry graph `main`, in alphabetical order of keys. Adds
@@ -235,8 +235,8 @@ class Optimizer {
   /// If a gradient is a shard of its variable (nn/rts.h), each replica updates its shard of the
   /// variable and holds only the state of that shard. Then the updated shards are gathered.
   ///
-  /// A variable in no parameter group is not updated. It has no state and needs no gradient; its
-  /// gradient is not a part of the global norm.
+  /// A variable in no parameter group is not updated. It does not have state and does not need a
+  /// gradient. Its gradient is not a part of the global norm.
   ///
   /// Returns the state under "<key of the variable>.<state>"; it is empty for plain SGD.
   /// Error{kUsage} if a variable has no gradient or a gradient of another shape, or is in two

@@ -171,7 +171,8 @@ TEST(Adamax, FollowsTheFormula) {
   }
 }
 
-// However AdamW is named, it has the defaults of torch.optim.AdamW. Other forms have no decay.
+// AdamW has the defaults of torch.optim.AdamW under each of its names. Other forms do not decay
+// weights.
 TEST(Adam, DefaultsOfTheForm) {
   constexpr auto kDecoupled = WeightDecay::kDecoupled;
   const auto path = [](const Optimizer& optimizer) { return Walk(optimizer, 0.5).run(kGrads); };

@@ -62,7 +62,7 @@ class Forecaster {
       const auto m = static_cast<size_t>(times_.memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
-    double shared = 0;  // Time of the devices that the workers serve in turn.
+    double shared = 0;  // Sum over the devices that the workers serve in turn.
     for (const exe::Start& start : program.starts) {
       State s;
       s.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size() + 1);

@@ -29,13 +29,13 @@ struct ProgramForecast {
 /// io queue and a clock for remote memory. All replicas share the bandwidth of remote memory.
 ///
 /// Steps take the times of StepTimes. A transfer on the compute queue is exposed. A transfer on an
-/// io queue starts at its issue or at the end of the previous transfer of that queue. It is exposed
-/// for as long as a wait waits for it. The slower arm of a branch counts. The workers serve devices
-/// without queues in turn, so the times of these add up.
+/// io queue starts at its issue or at the end of the previous transfer of that queue. Its exposed
+/// time is the time that a wait step waits for it. The slower arm of a branch counts. The workers
+/// serve devices without queues in turn, so the times of these devices add up.
 ///
-/// Other processes of the machine are ignored, so runs may be slower than forecast; so are caches
-/// and the fixed time of a kernel, unless the rates have them. Runs are faster where one replica
-/// computes while another waits.
+/// The forecast ignores other processes of the machine, so a run may be slower than its forecast.
+/// Caches and the fixed time of a kernel are ignored too, unless the rates have them. A run is
+/// faster than its forecast where one replica computes while another one waits.
 std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates);
 
 /// Formats one line for each program and for each memory with transfers.

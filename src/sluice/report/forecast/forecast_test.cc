@@ -37,7 +37,7 @@ TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
 }
 
 TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
-  // The loop waits for its stores first. By then the load has ended.
+  // The loop waits for its stores first. When this wait is over, the load has ended.
   Rates rates = slow();
   rates.remote = 64e6;
   const auto programs = forecast(plan(exe::plans::overlapped_loop()), rates);

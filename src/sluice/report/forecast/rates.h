@@ -35,9 +35,9 @@ struct Rates {
   double kernel_begin = 0;  ///< Seconds that a kernel takes beyond the time of its work.
   double together = 1;      ///< Share of its rate that a worker keeps while all of them work.
   /// Measured rates of kernels whose operands are in caches, by kernel_class(), ascending by
-  /// intensity. The other kernels have `flops`.
+  /// intensity. Kernels of other classes have the rate `flops`.
   std::map<std::string, std::vector<KernelRate>> kernels = {};
-  /// Rates of copies, ascending by bytes; copies of more bytes have `copies`.
+  /// Rates of copies, ascending by bytes. Larger copies have the rate `copies`.
   std::vector<CacheRate> caches = {};
   bool operator==(const Rates&) const = default;
 
@@ -45,13 +45,14 @@ struct Rates {
   /// two measured intensities, the logarithm of the rate is linear in the logarithm of the
   /// intensity; beyond them the nearest rate counts.
   double flops_of(const std::string& kernel_class, double intensity) const;
-  /// Returns the rate of copies of which `bytes` are touched before they are touched again.
+  /// Returns the rate of a copy if `bytes` bytes are touched from one touch of its operand to the
+  /// next.
   double copies_of(double bytes) const;
 };
 
-/// Returns the class of kernels that have similar rates: "MatMul", "MatMul lhs transposed",
-/// "Conv", "Conv narrow". It is the first op of a fused kernel, and says whether a convolution
-/// makes fewer channels than a vector has elements.
+/// Returns the class of kernels that have similar rates: "MatMul", "MatMul lhs transposed", "Conv",
+/// "Conv narrow". The class of a fused kernel names its first op. The class of a convolution says
+/// whether it makes fewer channels than a vector has elements.
 std::string kernel_class(const exe::Kernel& kernel);
 
 /// Formats the description of a machine as JSON.

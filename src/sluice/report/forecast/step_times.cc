@@ -28,8 +28,8 @@ const std::vector<exe::Operand>& operands_of(const exe::Step& step) {
 /// The order in which a function touches memory.
 class Touches {
  public:
-  /// Touches an operand and returns the bytes touched since it was last touched, its own included;
-  /// infinite if it was not.
+  /// Records a touch of an operand. Returns the bytes touched since the operand's previous touch,
+  /// its own bytes included; infinity at its first touch.
   double touch(const exe::Operand& o) {
     const auto [at, first] = last_.try_emplace({o.at.base, o.at.index, o.at.offset}, touched_);
     const double since = first ? HUGE_VAL : touched_ - at->second;
@@ -44,7 +44,7 @@ class Touches {
 };
 
 /// Returns the seconds that one worker needs to move the operands of each step. A function runs
-/// again and again, so that what its last steps have touched may be in a cache at its first one.
+/// repeatedly, so memory that its last steps touched may still be in a cache at its first step.
 std::vector<double> moving_seconds(const exe::Function& function, const Rates& rates) {
   Touches touches;
   std::vector<double> seconds;

@@ -7,12 +7,12 @@
 
 namespace sluice::report {
 
-/// Forecast times of the steps of an executable, which must outlive this object. A kernel takes the
-/// longer of two times: for its operations and for the bytes of its operands; if its class was
-/// measured, their sum. An operand is in a
-/// cache if that holds all bytes that the function has touched since it last touched the operand.
-/// A kernel uses as many workers as it has tasks. All replicas share the bandwidth of remote
-/// memory, and replicas that share workers take turns at each step.
+/// Forecast times of the steps of an executable, which must outlive this object. A kernel has one
+/// time for its operations and one for the bytes of its operands. It takes their sum if its class
+/// was measured, else the longer of both. An operand is in a cache if the cache can hold all bytes
+/// that the function has touched since it last touched the operand. A kernel uses as many workers
+/// as it has tasks. All replicas share the bandwidth of remote memory, and replicas that share
+/// workers take turns at each step.
 class StepTimes {
  public:
   StepTimes(const exe::Executable& executable, const Rates& rates);

@@ -16,7 +16,7 @@ namespace sluice::train {
 struct TakenGradient {
   BlockValue value;   ///< An output or an input of the block: the gradient is that of this value.
   Tensor loss = {};   ///< Network tensor of this block that holds the gradient, from a loss. Empty:
-                      ///< the blocks behind give it, a chain over their readers.
+                      ///< later blocks give the gradient, as a chain over their readers.
   Tensor input = {};  ///< Input of the gradient graph.
 };
 
@@ -33,7 +33,7 @@ struct BlockGradient {
 
 /// How gradient graphs pass on the gradients of weights.
 enum class WeightGradients {
-  kReturn,            ///< They are outputs, behind those of `inputs`.
+  kReturn,            ///< They are outputs, after those of `inputs`.
   kAccumulate,        ///< They are added to accumulators. With running means there is a counter.
   kAccumulateShared,  ///< As kAccumulate, but the caller advances the counter, once for all blocks.
 };
@@ -42,8 +42,8 @@ enum class WeightGradients {
 ///
 /// A value's gradient is a chain over its readers in descending order. A block that reads a value
 /// of an earlier block takes the chain of the later readers and adds its own readers to it. A
-/// gradient that does not exist is absent: a block has no gradient graph if no loss depends on its
-/// trained weights or on those of earlier blocks through it.
+/// gradient that does not exist is absent. A block does not have a gradient graph if losses depend
+/// neither on its trained weights nor, through it, on those of earlier blocks.
 ///
 /// Returns one entry for each block. May append outputs (kept values) to the blocks' graphs.
 std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
@@ -51,8 +51,8 @@ std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& netw
                                                         WeightGradients weights);
 
 /// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
-/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a
-/// block that does not exist, or an op that must not run twice.
+/// tensors. The last block is not changed, because its gradient follows at once. Error{kUsage}
+/// names a block that does not exist, or an op that must not run twice.
 void recompute(const Cut& cut, const Recompute& blocks,
                std::vector<std::optional<BlockGradient>>& gradients);
 

@@ -198,8 +198,8 @@ BlockGroup Grouper::group_from(size_t first) {
     longer.inputs[i] = *kind;
   }
   while (fits(longer, first + static_cast<size_t>(longer.rows))) ++longer.rows;
-  // The rows need places for their values. Without them, the first block stands alone, and the
-  // next one tries again.
+  // The rows need places for their values. If there are no such places, the first block stands
+  // alone, and the next block begins another group.
   return longer.rows > 1 && place(longer) ? longer : group;
 }
 
@@ -249,7 +249,7 @@ bool Grouper::place(const BlockGroup& group) {
     if (group.inputs[i].kind == GroupInput::Kind::kChain) placed = place_chain(group, i);
     if (group.inputs[i].kind == GroupInput::Kind::kSequence) placed = place_sequence(group, i);
   }
-  // Outputs that no next row reads are consecutive, too.
+  // Outputs that the next row does not read have consecutive places, too.
   for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {
     if (result_.places.contains(block(group.first).outputs[o].whole.id())) continue;
     for (int64_t r = 0; r < group.rows; ++r)

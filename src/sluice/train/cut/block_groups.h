@@ -45,11 +45,11 @@ struct Grouping {
   std::map<TensorId, ValuePlace> places;  ///< By network tensor: all outputs of blocks and seeds.
 };
 
-/// Groups blocks and gives each value a row, so that the rows of a group find each input at a row
-/// that is their own number plus a constant, or at a fixed row. Blocks are grouped only if that is
-/// possible. A block with a field as input, with a tied weight, with a loss or prediction in
-/// training, or the last block stands alone. Rows treat the gradients of their weights alike.
-/// `gradients` may be empty (evaluation): then blocks need not have equal gradient graphs.
+/// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a
+/// constant, or at a fixed row. Blocks are grouped only if that is possible. The last block stands
+/// alone. So does a block with a field as input, with a tied weight, or with a loss or prediction
+/// in training. Rows treat the gradients of their weights alike. `gradients` may be empty
+/// (evaluation): then blocks need not have equal gradient graphs.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
                       const WeightRules& weight_rules = {});

@@ -182,7 +182,8 @@ void Cutter::order_blocks() {
   }
 }
 
-// Names two ops of a cycle: one by which the first block reads the rest, and one that reads it.
+// Fails with two ops of a cycle of blocks. The first op reads a block; the second op, in that
+// block, reads the next block of the cycle.
 void Cutter::fail_cycle(const std::set<int>& rest) const {
   std::map<int, std::map<int, size_t>> edges;  // For each block: {block it reads, the op}.
   for (size_t i = 0; i < block_.size(); ++i) {

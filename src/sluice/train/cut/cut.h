@@ -57,8 +57,8 @@ struct Cut {
   int uses(const std::string& key) const;  ///< Number of uses of a weight.
 };
 
-/// Where ops that derive seeds from the network's seed are. Apart, blocks that differ in their path
-/// only have equal graphs.
+/// Where ops that derive seeds from the network's seed are. With kApart, blocks that differ only in
+/// their path have equal graphs.
 enum class SeedOps { kInBlocks, kApart };
 
 /// Cuts a network's graph into one graph for each block.

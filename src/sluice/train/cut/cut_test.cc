@@ -56,7 +56,7 @@ class Mixed : public nn::Module {
       const nn::Block block(b, "A");
       x = ops::gelu(x);
     }
-    x = ops::relu(b_(b, x));  // Block B goes on.
+    x = ops::relu(b_(b, x));  // Block B continues.
     const Tensor logits = c_(b, x);
     return results(in, logits);
   }
@@ -175,7 +175,7 @@ TEST(Cut, NamesBlocks) {
             Names{"model"});
 }
 
-// A block that is opened again comes once, behind the blocks that it reads.
+// A block that is opened again appears once, after the blocks that it reads.
 TEST(Cut, OrdersBlocksByTheirReads) {
   EXPECT_EQ(block_names(network([](nn::Builder& b, const Inputs& in) {
               std::optional<nn::Block> block(std::in_place, b, "late");
@@ -234,7 +234,7 @@ TEST(Cut, GroupsEqualNeighbours) {
   const Cut parts = cut(n);
   std::vector<int64_t> rows;
   for (const BlockGroup& g : group_blocks(n, parts, {}).groups) rows.push_back(g.rows);
-  // The first of them reads one value, where the others read two.
+  // The first row reads one value; the others read two.
   EXPECT_EQ(rows, (std::vector<int64_t>{1, 1, 4, 1}));
 }
 

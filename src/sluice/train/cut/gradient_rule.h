@@ -16,8 +16,8 @@ struct HookGraph {
   std::string structure;         ///< Equal for equal graphs (structure_of()).
 };
 
-/// The way of a weight's gradients to its update: over micro-batches, over replicas, then through
-/// the hook.
+/// The way of a weight's gradients to its update: reduction over micro-batches, then over replicas,
+/// then the hook.
 struct GradientRule {
   Accumulation accumulation = Accumulation::kRunningMean;
   int64_t micro_batches = 1;

@@ -17,8 +17,8 @@ struct PipelineCosts {
 
 /// Returns the depths of the steps for which training_order() takes the least time within the
 /// budgets (simulate_pipeline). Times within 0.1 % of the least one count as equal; among them, the
-/// depths that store the least bytes are chosen, then the lowest ones. If the depths S - s exceed a
-/// budget, they are returned all the same.
+/// depths that store the least bytes are chosen, then the lowest ones. If even the depths S - s
+/// exceed a budget, these depths are returned.
 ///
 /// With up to 8 steps all depths are tried. With more, depths min(S - s + e, 2(S - s) - 1) are
 /// tried for e = 0 to S - 1, each lowered where it exceeds a budget. Then neighbouring stages are

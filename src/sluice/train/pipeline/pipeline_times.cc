@@ -76,8 +76,7 @@ double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
     double& now = free[devices[s]];
     for (Link& link : links[s][task.backward]) now = std::max(now, link.receive());
     now += seconds_of(task, stages);
-    // A stage receives from `s` in one direction the messages of those that send to `s` in the
-    // other.
+    // Stages that send to `s` in the other direction receive a message from `s` in this direction.
     for (const Link& back : links[s][task.backward ? 0 : 1]) {
       auto& into = links[back.from][task.backward];
       std::find_if(into.begin(), into.end(), [&](const Link& l) { return l.from == s; })->send(now);

@@ -20,8 +20,8 @@ struct PipelineTimes {
   double bubble = 0;         ///< Share of `total` in which a device with a stage waits: the mean.
 };
 
-/// Simulates devices that run their tasks in the order of `order` and start a task as soon as its
-/// operands have arrived; nothing else keeps devices in step. A message passes while devices
+/// Simulates devices that run their tasks in the order of `order`. A device starts a task as soon
+/// as the operands have arrived, and does not wait for anything else. Messages pass while devices
 /// compute. A task needs a message from each stage of the step before its own. Between two stages
 /// one message passes at a time in each direction, and none is needed if they share a device.
 /// `stages` has the times of each stage; `devices` has the device of each stage, or is empty if

@@ -24,7 +24,7 @@ std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
 
 // Devices that wait for data alone run interleaved as fast as grouped, also if a backward task
 // takes twice as long. The reference has bubbles of interleaved with b = 2f (33.3 % in the first
-// row), but they are those of devices in lock step.
+// row), but it assumes devices in lock step.
 TEST(PipelineTimes, HasTheBubblesOfTheReference) {
   struct Row {
     int stages;

@@ -24,8 +24,8 @@ struct PipelineTask {
 struct PipelineOrder {
   int stages = 1;
   int64_t period = 1;
-  /// In the order of an iteration. In one slot, the task that is later in a micro-batch stands
-  /// first.
+  /// Tasks in the order of an iteration. Within a slot, the task that is later in a micro-batch
+  /// comes first.
   std::vector<PipelineTask> tasks;
   /// Step of each stage, ascending from 0 (split_stages). Empty: each stage is a step.
   std::vector<int> steps = {};
@@ -43,10 +43,11 @@ struct PipelineOrder {
 /// Returns the depths of a schedule other than kAuto.
 std::vector<int> depths_of(Schedule schedule, int stages);
 
-/// Returns the order of training with a schedule. Error{kUsage} for kAuto, which has depths.
+/// Returns the order of training with a schedule. Error{kUsage} for kAuto, whose order follows from
+/// depths.
 PipelineOrder training_order(Schedule schedule, int stages);
 /// Returns the order for depths that kAuto may choose: stage s has S - s to 2(S - s) - 1, and a
-/// stage has at least one more than the next one. Error{kUsage} for others.
+/// stage has at least one more than the next one. Error{kUsage} for other depths.
 PipelineOrder training_order(const std::vector<int>& depths);
 /// Returns the order of evaluation, which has forward tasks only. With kSequential, a micro-batch
 /// ends before the next one begins.

@@ -24,14 +24,14 @@ Stages parse_stages(const std::vector<std::string>& texts);
 
 /// Finds the blocks and devices of stages. `seconds` has the time of each block. A number of stages
 /// is a cut into stages of about equal time (balanced_cut()). Without stages, each block is a
-/// stage. A stage that names no device runs on the one that its blocks name. If no stage has a
-/// device by these rules, stage s runs on device s.
+/// stage. A stage that does not name a device runs on the device that its blocks name. If no stage
+/// has a device by these rules, stage s runs on device s.
 ///
-/// Error{kUsage}: a number of stages where blocks name devices; a device that is not in
-/// [0, kMostDevices); a first stage that is concurrent; a stage without blocks; a block in two
-/// stages or in none; an unknown block; stages that are not in the order of the cut; blocks of a
-/// stage that name different devices, or another one than the stage; stages with a device beside
-/// stages without one; fewer than two stages, without counting concurrent ones twice; concurrent
+/// Error{kUsage}: a number of stages where blocks name devices; a device that is not in [0,
+/// kMostDevices); a first stage that is concurrent; a stage without blocks; a block in two stages
+/// or without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
+/// stage that name different devices, or another device than the stage; stages with a device beside
+/// stages without one; fewer than two stages, where concurrent stages count as one; concurrent
 /// stages that read values or weights of each other.
 std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
                                       const Cut& cut, const std::vector<double>& seconds);

@@ -18,7 +18,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// Whether show() would print, so that the text need not be made otherwise.
+  /// Whether show() would print. Otherwise the caller need not make the text.
   bool is_due(int64_t done);
   /// Reports that `done` calls are done: "Loss:0.1422: 100%|████| 15/15 [00:07<00:00, 2.01it/s]".
   void show(int64_t done, std::string_view text);

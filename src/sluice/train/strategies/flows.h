@@ -24,7 +24,7 @@ struct FlowEnd {
   int64_t iteration = 0;  ///< Iteration of micro-batch 0.
 };
 
-/// A flowing value on its way from the task that makes it to the tasks of a device that read it.
+/// A value that flows from the task that makes it to the tasks of one device that read it.
 struct Flow {
   FlowingValue value;
   int64_t bytes = 0;

@@ -47,7 +47,7 @@ class KeptResults {
   void add(Graph& graph, const D2hStream& stream, ResultForm form);
   /// Adds the tensors of all results but those of form kEach.
   void add(Graph& graph, const std::vector<WrittenResult>& results);
-  /// Makes the tensor `t` of another graph stand for a result there.
+  /// Uses the tensor `t` of another graph as the tensor of a result in that graph.
   void set(const std::string& name, const Tensor& t, ResultForm form) { kept_[name] = {t, form}; }
   /// Adds the result of a micro-batch to its sum, or replaces the last one by it. Returns false if
   /// the result is not kept.

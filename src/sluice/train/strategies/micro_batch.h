@@ -13,8 +13,8 @@ namespace sluice::train {
 /// backward use. Each has a buffer.
 class RemoteActivations {
  public:
-  /// Selects the values that gradient graphs read, but not those that the last block's gradient
-  /// reads at once, and none with fewer than `min_elements` elements.
+  /// Selects the values that gradient graphs read. Values that the last block's gradient reads at
+  /// once are not selected, nor are values with fewer than `min_elements` elements.
   RemoteActivations(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
                     int64_t min_elements);
 
@@ -23,7 +23,7 @@ class RemoteActivations {
 
   /// A value is a network tensor that crosses a border of blocks, or an inner tensor of a block.
   using Value = std::pair<GraphId, TensorId>;
-  /// Whether the value is stored behind block `block`.
+  /// Whether the value is stored after block `block`.
   bool stores(const Value& value, size_t block) const;
   bool has(const Value& value) const { return last_use_.contains(value); }
   RemoteBuffer buffer(const Value& value, const TensorSpec& spec, Ir ir);
@@ -63,7 +63,7 @@ class MicroBatch {
   void forward(size_t b, const Weights& weights);
   /// Runs the gradient graph of block `b`, if it has one. `accumulators`: the tensors that
   /// gradients are added to, and their counter; empty if gradient graphs return the gradients.
-  /// Returns these.
+  /// Returns the gradients that the graph returns.
   ByUse backward(size_t b, const Weights& weights, const ByUse& accumulators,
                  const Tensor& counter);
   /// Returns the tensor of `graph` that stands for a tensor of the network.
@@ -71,8 +71,8 @@ class MicroBatch {
   void set(const Tensor& whole, const Tensor& t) { values_.forward.emplace(value(whole), t); }
   const MicroBatchValues& values() const { return values_; }
 
-  /// Returns the values that block `b` reads from earlier blocks, fields and seeds; those that it
-  /// gives; and those that its gradient reads, other than gradients, if it has one.
+  /// Three lists of values: those that block `b` reads from earlier blocks, fields and seeds; those
+  /// that it gives; and those, other than gradients, that its gradient graph reads.
   static std::vector<Value> inputs(const BlockGraph& block);
   static std::vector<Value> outputs(const BlockGraph& block,
                                     const std::optional<BlockGradient>& gradient);

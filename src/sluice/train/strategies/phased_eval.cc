@@ -38,8 +38,8 @@ class Evaluation {
   std::map<TensorId, int> readers_;  ///< Blocks and results that read a value.
 };
 
-// The group that trained these rows, if they can run in a loop: each row gives the next one all its
-// results, and nothing else reads them.
+// The group that trained these rows, if they can run in a loop: each row gives all its results to
+// the next row, and only that row reads them.
 const PhasedGroup* Evaluation::loop_of(const BlockGroup& rows) const {
   std::vector<std::string> names;
   for (int64_t r = 0; r < rows.rows; ++r)

@@ -17,7 +17,8 @@ struct PhasedGroup {
 };
 
 /// Returns a weight or running variable, given by its path, in a graph of any entry; the graph gets
-/// ops that load it. `variables` has those that are in no group, which are on the device.
+/// ops that load it. `variables` has the variables that are not in a group; these are on the
+/// device.
 Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const std::string& path,
                    const nn::NamedTensors& variables);
 

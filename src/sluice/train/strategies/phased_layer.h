@@ -57,8 +57,9 @@ struct TiedWeights {
 struct LayerGraphs {
   /// Factories of weights and of running variables.
   nn::NamedVariableFactories weights = {};
-  /// Counter and accumulators: "mean_accum_counter" and "accum.<key of the weight>". A weight
-  /// without a gradient, its own or one of the layers that borrow it, is not updated.
+  /// Counter and accumulators: "mean_accum_counter" and "accum.<key of the weight>". A weight is
+  /// not updated if neither this layer nor a layer that borrows the weight computes a gradient of
+  /// it.
   nn::NamedVariableFactories accumulators = {};
   /// Its named arguments are the weights. Absent: `backward` runs forward, too (a joint layer).
   std::optional<nn::GraphWithNamedArgs> forward = {};
@@ -69,7 +70,8 @@ struct LayerGraphs {
     std::string key;   ///< Key of the named argument.
     std::string path;  ///< Path of the weight.
   };
-  /// Weights of other layers, from the last use of a weight to the first. `weights` lacks them.
+  /// Weights of other layers, from the last use of a weight to the first. They are not in
+  /// `weights`.
   std::vector<Tied> borrowed = {};
   /// Weights that other layers borrow.
   std::vector<Tied> lent = {};

@@ -85,8 +85,8 @@ class Phases {
     return o;
   }
 
-  // The first block with a backward phase updates a weight: this phase is the last one of those
-  // that read it.
+  // The first block with a backward phase updates a weight: its phase is the last phase that reads
+  // the weight.
   void find_owners() {
     for (const bool with_gradient : {true, false}) {
       for (size_t b = 0; b < gradients_.size(); ++b) {
@@ -343,8 +343,8 @@ void Phases::load_inputs(const BlockGroup& group, const Tensors& inputs,
   }
 }
 
-// Stores the results of each micro-batch, or lets them update those that are kept. Returns the
-// latter by the names of the updates, which get the prefix.
+// Stores the results of each micro-batch, or adds updates of the kept results. Returns the tensors
+// of kept results by the names of their updates, which get the prefix.
 nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
                                        const std::string& prefix,
                                        nn::BatchSerialiseOptions& o) const {

@@ -49,7 +49,8 @@ struct Place {
   Tensor iteration;  ///< Number of the trip, in the body of the loop.
 };
 
-/// A training program beside which another program evaluates; none without variables.
+/// A training program whose weights another program evaluates. If `variables` is null, there is no
+/// such program.
 struct Trained {
   const StepVariables* variables = nullptr;
   BlockPlaces places = {};
@@ -202,7 +203,7 @@ class Pipeline {
     return result;
   }
 
-  // Adds the accumulators of gradients, and a counter for each stage with running means.
+  // Adds the accumulators of gradients. With running means, adds a counter for each stage.
   void make_accumulators(Place& place) {
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean;
     for (size_t s = 0; running && s < stages_.size(); ++s) {
@@ -232,8 +233,8 @@ class Pipeline {
     return kInheritDevice;
   }
 
-  // Runs the tasks of an iteration that have a micro-batch. In the body of the loop all have one;
-  // its number is relative there.
+  // Runs the tasks of an iteration that have a micro-batch. In the body of the loop, every task has
+  // one, and the number of the micro-batch is relative to the iteration.
   void run(Place& place, int64_t iteration, std::optional<int64_t> micro_batches) {
     for (const PipelineTask& task : order_.tasks) {
       const int64_t m = iteration - order_.iteration(task);
@@ -269,8 +270,8 @@ class Pipeline {
     return values;
   }
 
-  // Lets what a task has made flow to all devices that read it. `iteration` is that of micro-batch
-  // 0.
+  // Sends the values that a task has made to all devices that read them. `iteration` is that of
+  // micro-batch 0.
   void send_on(int64_t m, int64_t iteration, const MicroBatchValues& found,
                const MicroBatchValues& values) {
     for (const Flow& flow : layout_.flows) {
@@ -460,7 +461,8 @@ class Pipeline {
   std::vector<std::optional<BlockGradient>> gradients_;
   TrainedWeights uses_;
   std::unique_ptr<RemoteActivations> activations_;
-  /// Entries of their buffers, which the micro-batches in flight use in turn.
+  /// Number of entries of the buffers of activations. The micro-batches in flight use the entries
+  /// in turn.
   int64_t activation_entries_ = 1;
   PipelineLayout layout_;
   const std::vector<PlacedStage>& stages_;

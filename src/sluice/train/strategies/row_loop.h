@@ -19,8 +19,8 @@ struct RowLoop {
   Order order = Order::kAscending;
   Form form = Form::kLoop;
   IoMode io_mode = IoMode::kIo;
-  /// Loads a row's remote variables into new tensors (`load`) or into the tensors of another row
-  /// (`reload`).
+  /// Load a row's remote variables: `load` into new tensors, `reload` into the tensors of another
+  /// row.
   std::function<nn::NamedTensors(Graph& graph, const RemoteEntry& row)> load;
   std::function<void(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& over)> reload;
   /// Runs a row. `values` are the results of the row before; returns the values for the next row.

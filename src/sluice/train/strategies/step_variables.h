@@ -35,12 +35,12 @@ class StepVariables {
   /// shared with the entry graph `graph`.
   Tensor weight(Graph& graph, const std::string& key) const;
 
-  /// Returns the weights of one visit of a block in `graph`: those in `here`, and others, which are
-  /// loaded at their first use.
+  /// Returns the weights of one visit of a block in `graph`. Weights in `here` are used; other
+  /// weights are loaded at their first use.
   MicroBatch::Weights visit(Graph& graph, const nn::NamedTensors& here) const;
   /// Applies the updates of a block's running variables for some micro-batches, in their order.
-  /// Remote variables are loaded before and stored after it. `here` has the tensors of the others
-  /// in `graph`.
+  /// Remote variables are loaded before the updates and stored after them. `here` has the tensors
+  /// of the other variables in `graph`.
   void update_running(Graph& graph, const BlockGraph& block, std::span<const MicroBatch> runs,
                       const nn::NamedTensors& here) const;
   /// Averages the running variables over replicas, in the entry graph.
@@ -96,8 +96,8 @@ class Accumulators {
   /// Returns the accumulator in the entry graph; loads it if it is remote.
   Tensor value(const std::string& use) const;
 
-  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote ones are loaded before and
-  /// stored after it. `here` has the tensors of the others in `graph`.
+  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote accumulators are loaded
+  /// before it and stored after it. `here` has the tensors of the other accumulators in `graph`.
   void accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
                   const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
                   const MicroBatch::ByUse& here, const Tensor& counter) const;

@@ -40,8 +40,8 @@ bool reads_last_versions(const Graph& graph, const Op& op) {
   });
 }
 
-/// Returns the op that made an operand, if that op is the only one with this definition's result
-/// and the operand is its only use. Null otherwise.
+/// Returns the op that made an operand, if the op has this definition and the operand is the only
+/// use of its result. Returns null otherwise.
 const Op* only_source(const Graph& graph, const Operand& operand, const OpDef& def) {
   const TensorInfo& info = graph.info(operand.tensor);
   if (info.producer < 0) return nullptr;
@@ -75,7 +75,7 @@ std::optional<Match> match(const Graph& graph, const Op& norm) {
   return std::nullopt;
 }
 
-/// Views one value for each channel with `dims` axes, of which `axis` is the channels.
+/// Views one value for each channel as a tensor of `dims` axes. Axis `axis` has the channels.
 Tensor along(const Tensor& values, int axis, int dims) {
   std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
   shape[static_cast<size_t>(axis)] = values.elements();

@@ -46,8 +46,8 @@ class LoopArguments {
 };
 
 /// A function that adds the ops of an iteration and returns the new carried values, a Tensor or
-/// Tensors. It returns nothing if the loop carries nothing. It takes the arguments one by one, or
-/// together, or none of them:
+/// Tensors. It does not return a value if the loop does not carry values. It takes the arguments
+/// one by one, or together, or not at all:
 ///
 ///     Tensor body(Tensor sum, Tensor image, Tensor label);
 ///     Tensors body(const LoopArguments& in);  // in[0], in["image"]
@@ -117,13 +117,13 @@ namespace ops {
 /// `body` is called once, with `graph` as the graph of all its ops. Iteration 0 receives the values
 /// of `inputs`, each further one the tensors that `body` returned: as many as `inputs`, with their
 /// specs. With an `infeed`, each iteration also receives the next element of it. The position of
-/// the infeed goes on from loop to loop, from program to program and from run to run.
+/// the infeed continues from loop to loop, from program to program and from run to run.
 ///
 /// The body may use all tensors of `graph`, call graphs, make variables if `graph` is an entry
 /// graph, and contain loops. Updates of variables and of other tensors of `graph`, outfeeds,
 /// streams, remote buffers and collectives take effect in each iteration, in the order of the ops.
-/// The initial value of a variable is set once, before a program runs. A tensor that the body makes
-/// can be used in the body alone. With `n` = 0, the results are copies of `inputs`; the ops of the
+/// The initial value of a variable is set once, before a program runs. Only the body can use a
+/// tensor that the body makes. With `n` = 0, the results are copies of `inputs`; the ops of the
 /// body do not remain, and no element is read.
 ///
 /// Error{kUsage}: `n` outside [0, 2^31); inputs of another graph; results of another number, dtype
@@ -143,12 +143,13 @@ Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inp
 ///
 /// `condition` receives the carried values, never an element, and returns a scalar bool. It is
 /// evaluated before each iteration, on the device, and once more after the last one. `body`, inputs
-/// and infeed are those of repeat(). Elements that no iteration has read remain for the next run.
+/// and infeed are those of repeat(). Elements that the loop has not read remain for the next run.
 ///
-/// Programs count as if all `max_iterations` ran, and forecasts take their time. The proof of a
-/// plan walks all iterations if they use remote buffers, so limit them. All devices and replicas
-/// exit after the same iteration. So the condition must be equal on all replicas: compute it from
-/// variables, constants, or results of collectives over all replicas. A loop has no gradient.
+/// The counts of a program and the time of a forecast assume that all `max_iterations` run. The
+/// proof of a plan walks all iterations if they use remote buffers, so limit them. All devices and
+/// replicas exit after the same iteration. So the condition must be equal on all replicas: compute
+/// it from variables, constants, or results of collectives over all replicas. A loop has no
+/// gradient.
 ///
 /// Error{kUsage} as for repeat(), and for a condition that is not a scalar bool of `graph`.
 /// compile() refuses a condition that may differ between replicas, streams without a feed in the

@@ -87,8 +87,8 @@ class LoopBuilder {
     return input;
   }
 
-  // A handle that is another name of memory which the body writes: the body gets the memory once,
-  // and the ops that only name it.
+  // Handles a tensor that is another name of memory which the body writes. The body gets the memory
+  // once, and its own copies of the ops that only name the memory.
   Tensor name_again(TensorId t) {
     const AliasStep step = alias_step(graph_, t);
     SLUICE_CHECK(step.op != nullptr);

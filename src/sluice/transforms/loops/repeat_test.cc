@@ -344,7 +344,7 @@ TEST_F(Repeat, Refusals) {
        "the outputs of graph main must be added outside the body, got 1 in it"},
       {"error of the body", carry([&](Tensor v) { return v + inner; }), "belongs to graph g"},
   });
-  // Nothing of the bodies remains.
+  // The ops of the bodies are removed.
   EXPECT_EQ(ops(), 0u);
   EXPECT_TRUE(main_.outputs().empty());
   const D2hStream y =

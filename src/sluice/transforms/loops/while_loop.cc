@@ -51,7 +51,8 @@ Tensors while_loop(Graph& graph, const LoopBody& condition, const LoopBody& body
   request.check();
   const BodyOps added(graph, request.loop);
   try {
-    // The loop updates these in place, so that an exit finds them where every other exit does.
+    // The loop updates these in place, so that their place does not depend on the iteration of the
+    // exit.
     Tensors values;
     for (const Tensor& t : inputs) values.push_back(identity({t, where}, t.name()));
     const Tensor first = run_condition(request, condition, values);

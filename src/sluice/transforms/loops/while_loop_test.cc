@@ -189,7 +189,7 @@ TEST_F(WhileLoop, Refusals) {
            same),
        "while_loop: the outputs of graph main must be added outside the body"},
   });
-  // Nothing of the functions remains.
+  // The ops of the functions are removed.
   EXPECT_EQ(main_.ops().size(), 0u);
   EXPECT_TRUE(main_.outputs().empty());
 }

@@ -207,13 +207,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 3920)
+        self.assertLess(self.lines(own), 3930)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 7430)
+        self.assertLess(self.lines(own), 7450)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())

@@ -60,8 +60,13 @@ def runs(pid):
 
 class Mpi(CliTest):
     def finish(self, command):
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              env=ENVIRONMENT, timeout=120)
+        for _ in range(3):
+            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                    text=True, env=ENVIRONMENT, timeout=120)
+            # Open MPI's launcher may crash at its end, after it has aborted all processes.
+            if result.returncode != -signal.SIGSEGV or "PMIx_server_final" not in result.stderr:
+                break
+        return result
 
     def start(self, processes, *arguments):
         """Starts a long run. Returns it and its process ids by rank once they train."""

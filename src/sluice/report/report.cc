@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 #include "sluice/report/forecast/step_times.h"
+#include "sluice/report/parts.h"
 #include "sluice/report/places.h"
 
 namespace sluice::report {
@@ -202,93 +201,10 @@ class Maker {
     }
   }
 
-  // Calls f for the operands of a step and the arguments of its calls.
-  template <typename F>
-  static void for_each_value(const exe::Step& step, F&& f) {
-    exe::for_each_operand(step, f);
-    exe::for_each_call(step, [&](const exe::Call& c) {
-      for (const exe::Operand& o : c.args) f(o);
-    });
-  }
-
-  // Returns the steps of a function that compute activations again: forward kernels and calls whose
-  // results are read by backward steps alone, or by other such steps. Follows what is read later at
-  // each address of the frame.
-  std::vector<bool> recomputes(int32_t id, const FunctionTimeline& f,
-                               const std::vector<std::string>& names) const {
-    const std::vector<exe::Step>& steps = e_.functions[static_cast<size_t>(id)].steps;
-    std::vector<bool> again(steps.size());
-    std::set<int64_t> needed;  // Offsets in the frame.
-    for (size_t s = steps.size(); s-- > 0;) {
-      const std::vector<int32_t>& parts = f.steps[s].parts;
-      const std::string part = parts.empty() ? "" : names[static_cast<size_t>(parts.front())];
-      const bool backward = part.ends_with(" bwd");
-      bool needs = parts.empty(), writes = false;
-      for_each_value(steps[s], [&](const exe::Operand& o) {
-        if (o.access == exe::Access::kRead) return;
-        writes = true;
-        const bool in_frame = o.at.base == exe::Address::Base::kFrame;
-        needs = needs || !in_frame || needed.contains(o.at.offset);
-        if (in_frame && o.access == exe::Access::kWrite) needed.erase(o.at.offset);
-      });
-      needs = needs || !writes;  // A call may store its results elsewhere.
-      again[s] = !needs && !backward;
-      if (!needs || backward) continue;
-      for_each_value(steps[s], [&](const exe::Operand& o) {
-        if (o.access != exe::Access::kWrite && o.at.base == exe::Address::Base::kFrame)
-          needed.insert(o.at.offset);
-      });
-    }
-    return again;
-  }
-
-  // The part of each kernel of a function. Where the function runs a part several times, each run
-  // has values of its own for tensors of the same names. The first value of a name belongs to run
-  // 0. Updated values are left out, as they pass from run to run. A step that computes activations
-  // again has no part.
-  std::vector<StepPart> parts_of_kernels(int32_t id, const FunctionTimeline& f,
-                                         const std::vector<std::string>& names) const {
-    const std::vector<bool> again = recomputes(id, f, names);
-    std::set<exe::ValueId> made_again;
-    std::map<std::tuple<std::string, int64_t, bool>, std::vector<exe::ValueId>> values;
-    std::vector<StepPart> parts(f.steps.size());
-    for (size_t s = 0; s < f.steps.size(); ++s) {
-      if (f.steps[s].parts.empty()) continue;
-      StepPart part{f.steps[s].parts.front(), 0};
-      for_each_value(e_.functions[static_cast<size_t>(id)].steps[s], [&](const exe::Operand& o) {
-        if (o.access == exe::Access::kUpdate || o.value < 0) return;
-        const exe::Value& value = e_.values[static_cast<size_t>(o.value)];
-        if (!places_.is_of_block(value.tensor)) return;
-        if (again[s] && o.access == exe::Access::kWrite) made_again.insert(o.value);
-        std::vector<exe::ValueId>& known =
-            values[{value.tensor, value.version, made_again.contains(o.value)}];
-        const auto found = std::find(known.begin(), known.end(), o.value);
-        part.run = std::max(part.run, static_cast<int32_t>(found - known.begin()));
-        if (found == known.end()) known.push_back(o.value);
-      });
-      if (!again[s]) parts[s] = part;
-    }
-    return parts;
-  }
-
-  PartNumbers numbers_of(const Report& r) const {
-    PartNumbers numbers;
-    for (const FunctionTimeline& f : r.functions) {
-      const auto found = std::find(r.parts.begin(), r.parts.end(), f.part);
-      numbers.functions.push_back(f.part.empty() ? -1
-                                                 : static_cast<int32_t>(found - r.parts.begin()));
-      const auto id = static_cast<int32_t>(numbers.steps.size());
-      numbers.rows.push_back(places_.is_row(id));
-      numbers.steps.push_back(parts_of_kernels(id, f, r.parts));
-    }
-    numbers.phases = places_.has_phases();
-    return numbers;
-  }
-
   void add_programs(int64_t most_events, Report& r) const {
     const TrafficCounter counter(e_);
     const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
-    const PartNumbers parts = numbers_of(r);
+    const PartNumbers parts = part_numbers(e_, places_, r);
     for (size_t p = 0; p < e_.programs.size(); ++p) {
       const exe::Program& program = e_.programs[p];
       ProgramReport& out = r.programs.emplace_back();

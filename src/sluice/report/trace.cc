@@ -26,7 +26,7 @@ struct Activation {
   bool in_loop = false;    ///< A loop called it.
   int32_t outer = -1;      ///< Part of the function around it, or of one around that.
   double begin = 0;
-  int32_t turn = 0;
+  int32_t turn = 0;                       ///< Earlier turns of that loop.
   bool covered = false;                   ///< A callee has an event of this function's part.
   std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
   /// By part and its run in this turn: number of earlier runs of the part.
@@ -141,11 +141,11 @@ class Simulation {
     if (part_of(w.stack.back()) >= 0) end_stretch(w);
   }
 
-  // With phases, the micro-batch is the turn of the innermost loop that is not over blocks.
-  // Elsewhere it is the number of earlier runs of the part.
-  static int32_t turn_of_micro_batches(const Walker& w, const std::vector<bool>& rows) {
+  // Returns the micro-batch of a strategy with phases: the turn of the innermost loop that is not
+  // over blocks.
+  int32_t turn_of_micro_batches(const Walker& w) const {
     for (auto a = w.stack.rbegin(); a != w.stack.rend(); ++a)
-      if (a->in_loop && !rows[static_cast<size_t>(a->function)]) return a->turn;
+      if (a->in_loop && !parts_.rows[static_cast<size_t>(a->function)]) return a->turn;
     return 0;
   }
 
@@ -168,7 +168,7 @@ class Simulation {
     if (part.part < 0 || part_of(at) >= 0 || at.outer >= 0) return;
     int32_t run = 0;
     if (parts_.phases) {
-      run = turn_of_micro_batches(w, parts_.rows);
+      run = turn_of_micro_batches(w);
     } else {
       const auto [known, first] = at.parts.try_emplace({part.part, part.run}, w.ran[part.part]);
       if (first) ++w.ran[part.part];
@@ -187,7 +187,7 @@ class Simulation {
     // A forward function inside a backward one computes activations again.
     if (const int32_t part = part_of(at);
         part >= 0 && !at.covered && (at.outer < 0 || at.outer == part)) {
-      const int32_t run = parts_.phases ? turn_of_micro_batches(w, parts_.rows) : w.ran[part]++;
+      const int32_t run = parts_.phases ? turn_of_micro_batches(w) : w.ran[part]++;
       add_part(w, {part, at.function, run, at.begin, w.now});
       for (size_t i = 0; i + 1 < w.stack.size(); ++i)
         if (part_of(w.stack[i]) == part) w.stack[i].covered = true;

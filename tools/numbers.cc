@@ -11,7 +11,7 @@
 namespace sluice::tool {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 constexpr int kMostExponent = 40;  // Numbers of more digits do not fit 64 bits.
 
 bool is_digit(std::string_view text, size_t i) {
@@ -83,8 +83,8 @@ int64_t parse_bytes(std::string_view option, std::string_view text) {
   const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
   const int shift = unit == kUnits.npos ? 0 : 10 * static_cast<int>(unit + 1);
   const auto number = read_integer<int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
-  require(number && *number >= 0 && *number <= kMost >> shift,
-          "{}: must be bytes from 0 to {} (4096, 512K, 64M, 2G, 1T), got '{}'", option, kMost,
+  require(number && *number >= 0 && *number <= kMaxBytes >> shift,
+          "{}: must be bytes from 0 to {} (4096, 512K, 64M, 2G, 1T), got '{}'", option, kMaxBytes,
           text);
   return *number << shift;
 }
@@ -93,7 +93,7 @@ int64_t parse_threshold(std::string_view option, std::string_view text) {
   if (text == "inf") return nn::kNeverShard;
   const auto number = read_integer<int64_t>(text);
   require(number && *number >= 0, "{}: must be inf or an integer from 0 to {}, got '{}'", option,
-          kMost, text);
+          kMaxBytes, text);
   return *number;
 }
 

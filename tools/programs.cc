@@ -53,28 +53,28 @@ const NamedOptimizer& optimizer_of(const ToolOptions& o) {
 using train::Location;
 using train::TensorLocations;
 
-struct Kind {
+struct OffloadKind {
   std::string_view word;
   Location TensorLocations::*location;
 };
 
 // In the order in which --offload auto tries them.
-constexpr Kind kKinds[] = {{"optimizer", &TensorLocations::optimizer},
-                           {"weights", &TensorLocations::weights},
-                           {"accumulators", &TensorLocations::accumulators},
-                           {"activations", &TensorLocations::activations}};
+constexpr OffloadKind kOffloadKinds[] = {{"optimizer", &TensorLocations::optimizer},
+                                         {"weights", &TensorLocations::weights},
+                                         {"accumulators", &TensorLocations::accumulators},
+                                         {"activations", &TensorLocations::activations}};
 
 // The locations of an option list without --offload: thresholds alone.
 TensorLocations on_device(const ToolOptions& o) {
   TensorLocations none = o.step.locations;
-  for (const Kind& kind : kKinds) none.*kind.location = Location::kDevice;
+  for (const OffloadKind& kind : kOffloadKinds) none.*kind.location = Location::kDevice;
   return none;
 }
 
 bool has_accumulators(const ToolOptions& o) { return o.phased() || o.step.accumulate > 1; }
 
 // Whether the program has tensors of this kind.
-bool has(const ToolOptions& o, const Kind& kind) {
+bool has(const ToolOptions& o, const OffloadKind& kind) {
   if (kind.word == "weights") return true;
   if (!o.trains) return false;
   if (kind.word == "optimizer") return optimizer_of(o).state;
@@ -92,9 +92,9 @@ TensorLocations parse_offload(const ToolOptions& o) {
   }
   if (words == std::set<std::string>{"none"}) return locations;
   for (const std::string& word : words) {
-    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](const Kind& k) { return k.word == word; });
-    require(kind != std::end(kKinds),
+    const auto kind = std::find_if(std::begin(kOffloadKinds), std::end(kOffloadKinds),
+                                   [&](const OffloadKind& k) { return k.word == word; });
+    require(kind != std::end(kOffloadKinds),
             "--offload: must be auto, none, or some of optimizer,weights,activations,accumulators, "
             "got '{}'",
             o.offload.tensors);
@@ -205,11 +205,11 @@ struct Choice {
 
 // The savings and costs of each kind: "; optimizer saves 524288 bytes for 0.21 ms an update".
 std::string savings(const ToolOptions& o, TensorLocations locations,
-                    const std::vector<const Kind*>& kinds) {
+                    const std::vector<const OffloadKind*>& kinds) {
   const report::Rates rates = measure_rates(o).rates;
   Cost before = cost_of(o, locations, rates);
   std::string text;
-  for (const Kind* kind : kinds) {
+  for (const OffloadKind* kind : kinds) {
     locations.*kind->location = Location::kRemote;
     const Cost after = cost_of(o, locations, rates);
     text += fmt::format(
@@ -247,7 +247,7 @@ Choice choose(const ToolOptions& o) {
   TensorLocations locations = on_device(o);
   std::string without;  // The refusal of the first locations.
   if (o.phased()) {
-    for (const Kind& kind : kKinds) {
+    for (const OffloadKind& kind : kOffloadKinds) {
       if (kind.word != "accumulators" && has(o, kind)) locations.*kind.location = Location::kRemote;
     }
     const std::string reason =
@@ -263,8 +263,8 @@ Choice choose(const ToolOptions& o) {
     if (without.empty()) return {locations, "the program fits --memory"};
   }
   const TensorLocations first = locations;
-  std::vector<const Kind*> added;
-  for (const Kind& kind : kKinds) {
+  std::vector<const OffloadKind*> added;
+  for (const OffloadKind& kind : kOffloadKinds) {
     const bool stays = o.trains && kind.word == "weights";
     if (stays || !has(o, kind) || locations.*kind.location == Location::kRemote) continue;
     locations.*kind.location = Location::kRemote;
@@ -295,7 +295,7 @@ train::InferenceModel open_inference(const Programs& programs, const ToolOptions
 
 std::string offload_words(const train::TensorLocations& locations) {
   std::vector<std::string_view> words;
-  for (const Kind& kind : kKinds) {
+  for (const OffloadKind& kind : kOffloadKinds) {
     if (locations.*kind.location == Location::kRemote) words.push_back(kind.word);
   }
   return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ","));

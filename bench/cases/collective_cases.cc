@@ -9,13 +9,13 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kReplicas = 2;
-constexpr int kSamplesARound = 2;
-constexpr double kSampleSeconds = 3e-2;
-constexpr double kGoal = 0.4;
+constexpr int kReduceSamples = 2;
+constexpr double kReduceSeconds = 3e-2;
+constexpr double kReduceGoal = 0.4;
 
 // A gradient that the replicas of a process average in place, and memory for a copy of equal size.
-struct Running {
-  Running(int64_t bytes, int threads) : from(kReplicas * bytes), to(kReplicas * bytes) {
+struct RunningReduce {
+  RunningReduce(int64_t bytes, int threads) : from(kReplicas * bytes), to(kReplicas * bytes) {
     Graph& main = ir.main_graph();
     const Tensor gradient =
         main.variable(f32_spec({bytes / 4}), Initializer::uniform(-1, 1).keyed({5, 6}), "gradient");
@@ -38,16 +38,16 @@ Case all_reduce(Machine& machine, int64_t bytes, int threads) {
           .threads = threads,
           .unit = Unit::kGigabytes,
           .work = all,
-          .goals = {{Goal::Of::kPart, kGoal}},
+          .goals = {{Goal::Of::kPart, kReduceGoal}},
           .start = [&machine, bytes, threads]() -> std::function<Round()> {
-            auto running = std::make_shared<Running>(bytes, threads);
+            auto running = std::make_shared<RunningReduce>(bytes, threads);
             return [&machine, running, bytes, threads] {
               std::vector<double> seconds, limits;
-              for (int i = 0; i < kSamplesARound; ++i) {
+              for (int i = 0; i < kReduceSamples; ++i) {
                 limits.push_back(machine.copy_seconds(CopyWith::kMemcpy, running->from, running->to,
-                                                      kReplicas * bytes, threads, kSampleSeconds));
+                                                      kReplicas * bytes, threads, kReduceSeconds));
                 seconds.push_back(seconds_a_call(
-                    kSampleSeconds, [&] { running->session->run_into(running->binding); }));
+                    kReduceSeconds, [&] { running->session->run_into(running->binding); }));
               }
               return Round{median(seconds), median(limits)};
             };

@@ -11,17 +11,17 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kSamplesARound = 5;
-constexpr double kSampleSeconds = 2e-3;
+constexpr int kConvSamples = 5;
+constexpr double kConvSeconds = 2e-3;
 
 /// A convolution of square images.
-struct Size {
+struct ConvSize {
   int64_t batch, in, side, out, taps, stride, padding;
   int64_t groups = 1;
 
   int64_t out_side() const { return (side + 2 * padding - taps) / stride + 1; }
 };
-constexpr Size kSizes[] = {
+constexpr ConvSize kConvSizes[] = {
     // ResNet: its residual blocks, a block that halves the image, a shortcut, narrow channels.
     {32, 64, 32, 64, 3, 1, 1},
     {32, 128, 16, 128, 3, 1, 1},
@@ -38,16 +38,16 @@ constexpr Size kSizes[] = {
 };
 
 enum class Result { kForward, kInputGradient, kWeightGradient };
-struct Kind {
+struct ConvKind {
   Result result;
   const char* name;
   double goal;  // Part of the peak, for 3 x 3 taps, stride 1 and at least 64 channels in a group.
 };
-constexpr Kind kKinds[] = {{Result::kForward, "forward", 0.8},
-                           {Result::kInputGradient, "dX", 0.75},
-                           {Result::kWeightGradient, "dW", 0.75}};
+constexpr ConvKind kConvKinds[] = {{Result::kForward, "forward", 0.8},
+                                   {Result::kInputGradient, "dX", 0.75},
+                                   {Result::kWeightGradient, "dW", 0.75}};
 
-ops::ConvSizes sizes_of(const Size& s) {
+ops::ConvSizes conv_sizes(const ConvSize& s) {
   return {.batch = s.batch,
           .groups = s.groups,
           .x_channels = s.in / s.groups,
@@ -63,8 +63,8 @@ ops::ConvSizes sizes_of(const Size& s) {
 // tasks are those of the compiler.
 class Conv {
  public:
-  Conv(const Size& s, Result result) : result_(result) {
-    const ops::ConvSizes sizes = sizes_of(s);
+  Conv(const ConvSize& s, Result result) : result_(result) {
+    const ops::ConvSizes sizes = conv_sizes(s);
     const cpu::ConvWeightSteps steps = cpu::weight_steps(sizes, cpu::in_taps());
     int64_t workspace = 0;  // Bytes.
     if (result == Result::kWeightGradient) {
@@ -119,13 +119,13 @@ class Conv {
   float *x_, *y_, *w_, *workspace_;
 };
 
-std::string name_of(const Size& s) {
+std::string name_of(const ConvSize& s) {
   return fmt::format("{}x{} {}@{}x{} to {}{}{}", s.taps, s.taps, s.in, s.side, s.side, s.out,
                      s.stride > 1 ? fmt::format(", stride {}", s.stride) : "",
                      s.groups > 1 ? ", depthwise" : "");
 }
 
-Case conv_case(Machine& machine, const Size& s, const Kind& kind) {
+Case conv_case(Machine& machine, const ConvSize& s, const ConvKind& kind) {
   const double flops = 2.0 * static_cast<double>(s.batch * s.out * s.out_side() * s.out_side()) *
                        static_cast<double>(s.in / s.groups * s.taps * s.taps);
   Case c{.group = "conv",
@@ -140,9 +140,9 @@ Case conv_case(Machine& machine, const Size& s, const Kind& kind) {
     auto conv = std::make_shared<const Conv>(s, kind.result);
     return [&machine, conv, flops] {
       std::vector<double> seconds, limits;
-      for (int i = 0; i < kSamplesARound; ++i) {
+      for (int i = 0; i < kConvSamples; ++i) {
         limits.push_back(flops / machine.peak(1));
-        seconds.push_back(seconds_a_call(kSampleSeconds, [&] { conv->run(machine.isa()); }));
+        seconds.push_back(seconds_a_call(kConvSeconds, [&] { conv->run(machine.isa()); }));
       }
       return Round{median(seconds), median(limits)};
     };
@@ -154,8 +154,8 @@ Case conv_case(Machine& machine, const Size& s, const Kind& kind) {
 
 std::vector<Case> conv_cases(Machine& machine) {
   std::vector<Case> cases;
-  for (const Size& size : kSizes) {
-    for (const Kind& kind : kKinds) cases.push_back(conv_case(machine, size, kind));
+  for (const ConvSize& size : kConvSizes) {
+    for (const ConvKind& kind : kConvKinds) cases.push_back(conv_case(machine, size, kind));
   }
   return cases;
 }

@@ -15,32 +15,32 @@ namespace {
 using cpu::GemmArgs;
 using cpu::Panels;
 
-constexpr int kSamplesARound = 8;
-constexpr double kSampleSeconds = 3e-4;
+constexpr int kGemmSamples = 8;
+constexpr double kGemmSeconds = 3e-4;
 
-struct Size {
+struct GemmSize {
   int64_t m, k, n;
 };
-constexpr Size kSizes[] = {{8, 784, 512},   {8, 512, 512}, {64, 784, 512},  {64, 512, 512},
-                           {256, 512, 512}, {64, 512, 10}, {128, 768, 2304}};
+constexpr GemmSize kGemmSizes[] = {{8, 784, 512},   {8, 512, 512}, {64, 784, 512},  {64, 512, 512},
+                                   {256, 512, 512}, {64, 512, 10}, {128, 768, 2304}};
 
 enum class Product { kForward, kInputGradient, kWeightGradient, kRowMajor };
-struct Kind {
+struct GemmKind {
   Product product;
   const char* name;
   // Goals as parts of the peak, with 8 rows and with 64 or more; 0 for no goal.
   double at_8, at_64;
 };
-constexpr Kind kKinds[] = {{Product::kForward, "forward", 0.85, 0.92},
-                           {Product::kInputGradient, "dX", 0.45, 0.8},
-                           {Product::kWeightGradient, "dW", 0.7, 0.9},
-                           {Product::kRowMajor, "row-major", 0, 0}};
+constexpr GemmKind kGemmKinds[] = {{Product::kForward, "forward", 0.85, 0.92},
+                                   {Product::kInputGradient, "dX", 0.45, 0.8},
+                                   {Product::kWeightGradient, "dW", 0.7, 0.9},
+                                   {Product::kRowMajor, "row-major", 0, 0}};
 constexpr double kNarrowPart = 0.5;  // Goal if a vector is only partly used.
 
 // One product with its operands, cut into tasks like the compiler does.
 class Gemm {
  public:
-  Gemm(const Size& s, Product product, int threads) {
+  Gemm(const GemmSize& s, Product product, int threads) {
     const auto [m, k, n] = s;
     const Panels w = Panels::of(k, n);
     int64_t a = m * k, b = w.floats(), c = m * n;  // Sizes of the operands in floats.
@@ -96,7 +96,7 @@ class Gemm {
   cpu::GemmGrid grid_;
 };
 
-Case gemm_case(Machine& machine, const Size& s, const Kind& kind, int threads) {
+Case gemm_case(Machine& machine, const GemmSize& s, const GemmKind& kind, int threads) {
   const double flops = 2.0 * static_cast<double>(s.m * s.k) * static_cast<double>(s.n);
   Case c{.group = "gemm",
          .name = fmt::format("{},{},{} {}", s.m, s.k, s.n, kind.name),
@@ -114,9 +114,9 @@ Case gemm_case(Machine& machine, const Size& s, const Kind& kind, int threads) {
     return [&machine, gemm, threads, flops] {
       const auto work = [&](int worker) { gemm->run(machine.isa(), worker, threads); };
       std::vector<double> seconds, limits;
-      for (int i = 0; i < kSamplesARound; ++i) {
+      for (int i = 0; i < kGemmSamples; ++i) {
         limits.push_back(flops / machine.peak(threads));
-        seconds.push_back(seconds_a_call(kSampleSeconds, [&] { machine.run(threads, work); }));
+        seconds.push_back(seconds_a_call(kGemmSeconds, [&] { machine.run(threads, work); }));
       }
       return Round{median(seconds), median(limits)};
     };
@@ -128,8 +128,8 @@ Case gemm_case(Machine& machine, const Size& s, const Kind& kind, int threads) {
 
 std::vector<Case> gemm_cases(Machine& machine) {
   std::vector<Case> cases;
-  for (const Size& size : kSizes) {
-    for (const Kind& kind : kKinds) {
+  for (const GemmSize& size : kGemmSizes) {
+    for (const GemmKind& kind : kGemmKinds) {
       for (int threads = 1; threads <= kMostThreads; ++threads)
         cases.push_back(gemm_case(machine, size, kind, threads));
     }

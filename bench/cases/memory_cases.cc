@@ -9,9 +9,9 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kSamplesARound = 2;
-constexpr double kSampleSeconds = 3e-2;
-constexpr double kGoal = 0.85;
+constexpr int kMemorySamples = 2;
+constexpr double kMemorySeconds = 3e-2;
+constexpr double kMemoryGoal = 0.85;
 
 // 16 MiB of f32.
 constexpr int64_t kRows = 1024, kCols = 4096;
@@ -84,8 +84,8 @@ constexpr Op kOps[] = {
 };
 
 // A program of one operator, and buffers for a memcpy that touches as many bytes.
-struct Running {
-  Running(const Op& op, int threads) {
+struct RunningOp {
+  RunningOp(const Op& op, int threads) {
     op.build(ir.main_graph());
     session =
         std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
@@ -117,19 +117,19 @@ Case memory_case(Machine& machine, const Op& op, int threads) {
           .threads = threads,
           .unit = Unit::kGigabytes,
           .work = bytes,
-          .goals = {{Goal::Of::kPart, kGoal}},
+          .goals = {{Goal::Of::kPart, kMemoryGoal}},
           .pytorch = fmt::format("memory {} {} {} {}", op.name, kRows, kCols, threads),
           .start = [&machine, op, threads, bytes]() -> std::function<Round()> {
-            auto running = std::make_shared<Running>(op, threads);
+            auto running = std::make_shared<RunningOp>(op, threads);
             return [&machine, running, threads, bytes] {
               std::vector<double> seconds, limits;
-              for (int i = 0; i < kSamplesARound; ++i) {
+              for (int i = 0; i < kMemorySamples; ++i) {
                 const double copy =
                     machine.copy_seconds(CopyWith::kMemcpy, *running->from, *running->to,
-                                         running->copied, threads, kSampleSeconds);
+                                         running->copied, threads, kMemorySeconds);
                 limits.push_back(copy * bytes / (2.0 * static_cast<double>(running->copied)));
                 seconds.push_back(seconds_a_call(
-                    kSampleSeconds, [&] { running->session->run_into(running->binding); }));
+                    kMemorySeconds, [&] { running->session->run_into(running->binding); }));
               }
               return Round{median(seconds), median(limits)};
             };

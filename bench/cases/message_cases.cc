@@ -10,15 +10,15 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int64_t kTurns = 200;
-constexpr int64_t kRuns = 5;
-constexpr double kSampleSeconds = 1e-2;
+constexpr int64_t kMessageTurns = 200;
+constexpr int64_t kMessageRuns = 5;
+constexpr double kMessageSeconds = 1e-2;
 constexpr double kFixedSeconds = 2e-6;  // Most seconds of a message without its bytes.
 
 // A tensor that goes to the last device and back in each turn. With one device, it stays.
-class Turns {
+class MessageTurns {
  public:
-  Turns(int64_t bytes, int devices, int threads) {
+  MessageTurns(int64_t bytes, int devices, int threads) {
     Graph& main = ir_.main_graph();
     Graph& turn = ir_.create_graph(
         "turn",
@@ -30,7 +30,7 @@ class Turns {
         },
         f32_spec({bytes / 4}));
     const Tensor x = main.variable(f32_spec({bytes / 4}), Initializer::constant(1), "x");
-    ops::copy_var_update_(x, ops::repeat(main, turn, kTurns, {x})[0]);
+    ops::copy_var_update_(x, ops::repeat(main, turn, kMessageTurns, {x})[0]);
     const DeviceChoice device = cpu_device({.threads = threads});
     // One fused kernel on one device could not be compared with two on two devices.
     session_ = std::make_unique<Session>(
@@ -40,7 +40,7 @@ class Turns {
     binding_ = session_->bind({}, {});
   }
 
-  double seconds() { return time_steps(*session_, binding_, kRuns).median_seconds; }
+  double seconds() { return time_steps(*session_, binding_, kMessageRuns).median_seconds; }
 
  private:
   Ir ir_;
@@ -60,13 +60,14 @@ Case message(Machine& machine, int64_t bytes, int threads) {
             struct Memories {
               Memory from, to;
             };
-            return [&machine, bytes, threads, one = std::make_shared<Turns>(bytes, 1, threads),
-                    two = std::make_shared<Turns>(bytes, 2, threads),
+            return [&machine, bytes, threads,
+                    one = std::make_shared<MessageTurns>(bytes, 1, threads),
+                    two = std::make_shared<MessageTurns>(bytes, 2, threads),
                     memory = std::make_shared<Memories>(Memories{Memory(bytes), Memory(bytes)})] {
               const double more = two->seconds() - one->seconds();
               const double copy = machine.copy_seconds(CopyWith::kMemcpy, memory->from, memory->to,
-                                                       bytes, 1, kSampleSeconds);
-              return Round{std::max(more / (2 * kTurns), 1e-9), kFixedSeconds + 2 * copy};
+                                                       bytes, 1, kMessageSeconds);
+              return Round{std::max(more / (2 * kMessageTurns), 1e-9), kFixedSeconds + 2 * copy};
             };
           }};
 }

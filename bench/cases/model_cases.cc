@@ -12,7 +12,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kPeaksARound = 5;
+constexpr int kModelPeaks = 5;
 constexpr double kRate = 1e-3;
 
 /// A training step with AdamW, or inference, of a model of the registry.
@@ -42,9 +42,9 @@ models::Sizes sizes_of(const Work& w) {
 }
 
 // A model's programs in a session, with arrays for one of them.
-class Running {
+class RunningModel {
  public:
-  Running(const Work& w, int threads)
+  RunningModel(const Work& w, int threads)
       : training_(train::build_training(ir_, models::find_model(w.model).build(sizes_of(w)),
                                         nn::Optimizer::adamw(), {.learning_rate = kRate})),
         session_(ir_, {.device = cpu_device({.threads = threads})}),
@@ -95,10 +95,10 @@ Case model_case(Machine& machine, const Work& w, int threads) {
   if (w.of_pytorch > 0) c.goals.push_back({Goal::Of::kPyTorch, w.of_pytorch});
   if (w.of_the_peak > 0) c.goals.push_back({Goal::Of::kPart, w.of_the_peak});
   c.start = [&machine, w, threads]() -> std::function<Round()> {
-    auto running = std::make_shared<Running>(w, threads);
+    auto running = std::make_shared<RunningModel>(w, threads);
     return [&machine, w, threads, running] {
       double peak = 0;
-      for (int i = 0; i < kPeaksARound; ++i) peak = std::max(peak, machine.peak(threads));
+      for (int i = 0; i < kModelPeaks; ++i) peak = std::max(peak, machine.peak(threads));
       const StepTimes times = running->time(w.steps);
       return Round{times.median_seconds, times.flops / peak};
     };

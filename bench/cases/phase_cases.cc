@@ -8,15 +8,16 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int64_t kLayers = 24;
-constexpr int64_t kWidth = 512;
+constexpr int64_t kPhasedLayers = 24;
+constexpr int64_t kPhasedWidth = 512;
 constexpr int64_t kClasses = 10;
-constexpr int64_t kAccumulate = 4;
+constexpr int64_t kPhasedAccumulate = 4;
 
-class Layers : public nn::Module {
+class PhasedLayers : public nn::Module {
  public:
-  Layers() {
-    for (int64_t i = 0; i < kLayers; ++i) layers_.add(i + 1 == kLayers ? kClasses : kWidth);
+  PhasedLayers() {
+    for (int64_t i = 0; i < kPhasedLayers; ++i)
+      layers_.add(i + 1 == kPhasedLayers ? kClasses : kPhasedWidth);
   }
   Tensor build(nn::Builder& b, Tensor x) const {
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -43,12 +44,12 @@ struct Way {
 std::string folder() { return std::filesystem::temp_directory_path().string(); }
 
 train::Network network(int64_t micro_batch) {
-  return train::classifier(Layers(), {{micro_batch, kWidth}, f32},
-                           {.eval_input = TensorSpec{{1, kWidth}, f32}});
+  return train::classifier(PhasedLayers(), {{micro_batch, kPhasedWidth}, f32},
+                           {.eval_input = TensorSpec{{1, kPhasedWidth}, f32}});
 }
 
 std::shared_ptr<TrainingSteps> start_steps(const Way& way) {
-  train::Options o{.accumulate = kAccumulate, .learning_rate = 1e-4};
+  train::Options o{.accumulate = kPhasedAccumulate, .learning_rate = 1e-4};
   if (way.remote != nullptr) {
     o.strategy = train::phased();
     constexpr train::Location kRemote = train::Location::kRemote;
@@ -67,8 +68,8 @@ std::shared_ptr<TrainingSteps> start_steps(const Way& way) {
 // The PyTorch version runs these phases by hand, from host memory.
 std::string torch_request(const Way& way) {
   if (std::string_view(way.remote) != "host") return "";
-  return fmt::format("phases {} {} {} {} {} 1 4", kLayers, kWidth, kClasses, way.micro_batch,
-                     kAccumulate);
+  return fmt::format("phases {} {} {} {} {} 1 4", kPhasedLayers, kPhasedWidth, kClasses,
+                     way.micro_batch, kPhasedAccumulate);
 }
 
 Case phase_case(const Way& way) {

@@ -6,16 +6,16 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int64_t kLayers = 8;
-constexpr int64_t kWidth = 512;
+constexpr int64_t kStagedLayers = 8;
+constexpr int64_t kStagedWidth = 512;
 constexpr int64_t kMicroBatch = 64;
-constexpr int64_t kAccumulate = 16;
+constexpr int64_t kStagedAccumulate = 16;
 
-// Equal layers of kWidth, and a loss.
-class Layers : public nn::Module {
+// Equal layers of kStagedWidth, and a loss.
+class StagedLayers : public nn::Module {
  public:
-  Layers() {
-    for (int64_t i = 0; i < kLayers; ++i) layers_.add(kWidth);
+  StagedLayers() {
+    for (int64_t i = 0; i < kStagedLayers; ++i) layers_.add(kStagedWidth);
   }
   Tensor build(nn::Builder& b, Tensor x) const {
     for (size_t i = 0; i < layers_.size(); ++i) x = ops::gelu(layers_[i](b, x));
@@ -29,8 +29,8 @@ class Layers : public nn::Module {
 std::shared_ptr<TrainingSteps> start_steps(const train::Strategy& strategy, int threads) {
   const bool resident = std::holds_alternative<train::ResidentExecution>(strategy);
   return std::make_shared<TrainingSteps>(
-      train::classifier(Layers(), {{kMicroBatch, kWidth}, f32}), nn::Optimizer::sgd(),
-      train::Options{.strategy = strategy, .accumulate = kAccumulate, .learning_rate = 1e-4},
+      train::classifier(StagedLayers(), {{kMicroBatch, kStagedWidth}, f32}), nn::Optimizer::sgd(),
+      train::Options{.strategy = strategy, .accumulate = kStagedAccumulate, .learning_rate = 1e-4},
       SessionOptions{
           .device = cpu_device({.threads = threads}),
           .more_devices = std::vector(resident ? 0 : 1, cpu_device({.threads = threads}))});
@@ -59,10 +59,10 @@ std::vector<Case> stage_cases() {
   using train::PipelinedExecution;
   constexpr int kStages = 2;
   return {stage_case("2 x 4 layers of 512, pipelined", PipelinedExecution{kStages}, 2,
-                     0.9 * (1 - 1.0 / (kAccumulate + 1))),
+                     0.9 * (1 - 1.0 / (kStagedAccumulate + 1))),
           stage_case("2 x 4 layers of 512, interleaved",
                      PipelinedExecution{kStages, train::Schedule::kInterleaved}, 2,
-                     0.9 * (1 - 1.0 / (kAccumulate + 1))),
+                     0.9 * (1 - 1.0 / (kStagedAccumulate + 1))),
           stage_case("2 x 4 layers of 512, sharded", train::ShardedExecution{kStages}, 1, 0.95)};
 }
 

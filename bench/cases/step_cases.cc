@@ -12,7 +12,7 @@ namespace sluice::bench {
 namespace {
 
 // Only the best peak of a round counts: the first calls of a team may share a core.
-constexpr int kPeaksARound = 40;
+constexpr int kStepPeaks = 40;
 // For each parameter: weights are read twice and written, two moments are read and written.
 constexpr double kAdamBytes = 28;
 
@@ -54,8 +54,8 @@ const char* word_for(Update update) {
 }
 
 // A program with its session and binding.
-struct Running {
-  explicit Running(const Step& s)
+struct RunningStep {
+  explicit RunningStep(const Step& s)
       : program(Mlp(s.sizes), s.batch, s.sizes.front(), s.update),
         session(program.ir(), {.device = cpu_device({.threads = s.threads})}),
         binding(program.bind(session)) {}
@@ -73,10 +73,10 @@ Case step_case(Machine& machine, const Step& s) {
           .pytorch = fmt::format("step {} {} {} {} {}", fmt::join(s.sizes, ","), s.batch, s.threads,
                                  word_for(s.update), s.steps),
           .start = [&machine, s]() -> std::function<Round()> {
-            auto running = std::make_shared<Running>(s);
+            auto running = std::make_shared<RunningStep>(s);
             return [&machine, s, running] {
               double peak = 0;
-              for (int i = 0; i < kPeaksARound; ++i) peak = std::max(peak, machine.peak(s.threads));
+              for (int i = 0; i < kStepPeaks; ++i) peak = std::max(peak, machine.peak(s.threads));
               const StepTimes times = time_steps(running->session, running->binding, s.steps);
               return Round{times.median_seconds, times.flops / peak};
             };
@@ -92,7 +92,7 @@ Case bytes_case(const Step& s) {
           .unit = Unit::kBytes,
           .goals = {{Goal::Of::kAtMost, 1.15 * kAdamBytes}},
           .start = [s]() -> std::function<Round()> {
-            auto running = std::make_shared<Running>(s);
+            auto running = std::make_shared<RunningStep>(s);
             return [running] {
               const StepTimes times = time_steps(running->session, running->binding, 1);
               return Round{times.bytes / static_cast<double>(running->program.parameters()),

@@ -16,7 +16,7 @@
 namespace sluice::tool {
 namespace {
 
-constexpr std::string_view kKinds = "csv:FILE, npz:FILE, safetensors:FILE or idx:DIR";
+constexpr std::string_view kDatasetForms = "csv:FILE, npz:FILE, safetensors:FILE or idx:DIR";
 constexpr std::string_view kReadable = "csv:FILE, npz:FILE, safetensors:FILE, text:FILE or idx:DIR";
 constexpr uint64_t kOrderSeed = 0;  // The order in which samples are divided.
 constexpr double kUsualValidation = 0.1;
@@ -38,11 +38,11 @@ Place place_of(const std::string& text, std::string_view kinds) {
 
 // A place with inputs and targets of their own.
 Place labelled_place(const std::string& text) {
-  Place place = place_of(text, kKinds);
+  Place place = place_of(text, kDatasetForms);
   require(place.kind != "text",
           "--dataset: must be {}, got '{}'; none of the models reads text (sluice bench --dataset "
           "measures its windows)",
-          kKinds, text);
+          kDatasetForms, text);
   return place;
 }
 

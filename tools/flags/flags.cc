@@ -11,7 +11,7 @@ namespace {
 // The name of a group of options that only --help-all shows ends with this mark.
 constexpr char kHidden = '*';
 constexpr size_t kNameColumns = 26;
-constexpr size_t kColumns = 100;
+constexpr size_t kHelpColumns = 100;
 
 // Returns lines with `name` in the first column, and `text` in the second one, broken between
 // words.
@@ -27,7 +27,7 @@ std::string entry(const std::string& name, const std::string& text) {
   std::istringstream words(text);
   std::string word;
   for (bool first = true; words >> word; first = false) {
-    if (!first && column + 1 + word.size() > kColumns) {
+    if (!first && column + 1 + word.size() > kHelpColumns) {
       lines += '\n' + std::string(kNameColumns, ' ');
       column = kNameColumns;
     } else if (!first) {

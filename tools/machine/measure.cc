@@ -14,7 +14,7 @@
 namespace sluice::tool {
 namespace {
 
-constexpr int kSamples = 5;
+constexpr int kKernelSamples = 5;
 constexpr int kFewestRuns = 9;
 constexpr double kKernelSeconds = 0.05;
 constexpr int64_t kMostCopied = int64_t{64} << 20;
@@ -110,7 +110,7 @@ void measure_copies(bench::Machine& machine, report::Rates& rates) {
   const bench::Memory from(kMostCopied), to(kMostCopied);
   const auto rate = [&](int64_t bytes) {
     std::vector<double> seconds;
-    for (int i = 0; i < kSamples; ++i)
+    for (int i = 0; i < kKernelSamples; ++i)
       seconds.push_back(machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, bytes, 1, 2e-3));
     return static_cast<double>(bytes) / std::max(usual(seconds), 1e-9);
   };
@@ -130,7 +130,7 @@ std::string measure_machine(const std::string& path) {
   double together = 0;
   std::vector<double> messages;
   rates.flops = 0;
-  for (int i = 0; i < kSamples; ++i) {
+  for (int i = 0; i < kKernelSamples; ++i) {
     rates.flops = std::max(rates.flops, machine.peak(1));
     together = std::max(together, machine.peak(rates.threads));
     messages.push_back(machine.hand_over_seconds());

@@ -13,7 +13,7 @@
 namespace sluice::tool {
 namespace {
 
-constexpr int kSamples = 3;
+constexpr int kRateSamples = 3;
 constexpr int64_t kCopied = int64_t{8} << 20;
 constexpr int64_t kFileBytes = int64_t{4} << 20;
 constexpr int64_t kPiece = int64_t{1} << 20;
@@ -42,8 +42,9 @@ WorkerRates measure_worker() {
   const bench::Memory from(kCopied), to(kCopied);
   WorkerRates rates;
   double seconds = 1;
-  for (int i = 0; i < kSamples; ++i) {  // Keep the best sample: other processes may use the machine
-                                        // too.
+  for (int i = 0; i < kRateSamples;
+       ++i) {  // Keep the best sample: other processes may use the machine
+               // too.
     rates.flops = std::max(rates.flops, machine.peak(1));
     seconds = std::min(seconds,
                        machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, kCopied, 1, 2e-3));

@@ -39,12 +39,12 @@ struct Column {
   int64_t SweepFigures::*figure;
 };
 
-constexpr Column kColumns[] = {{"device_bytes", &SweepFigures::device_bytes},
-                               {"tier_bytes", &SweepFigures::tier_bytes},
-                               {"remote_bytes", &SweepFigures::remote_bytes},
-                               {"collective_bytes", &SweepFigures::collective_bytes},
-                               {"message_bytes", &SweepFigures::message_bytes},
-                               {"state_bytes", &SweepFigures::state_bytes}};
+constexpr Column kFigureColumns[] = {{"device_bytes", &SweepFigures::device_bytes},
+                                     {"tier_bytes", &SweepFigures::tier_bytes},
+                                     {"remote_bytes", &SweepFigures::remote_bytes},
+                                     {"collective_bytes", &SweepFigures::collective_bytes},
+                                     {"message_bytes", &SweepFigures::message_bytes},
+                                     {"state_bytes", &SweepFigures::state_bytes}};
 
 /// A combination of values with its plan, or with the reason why it does not have a plan.
 struct Row {
@@ -154,7 +154,7 @@ void mark_front(std::vector<Row>& rows) {
 void sort_rows(const std::string& by, const std::vector<Sweep>& sweeps, std::vector<Row>& rows) {
   std::function<double(const Row&)> key;
   std::vector<std::string> names;
-  for (const Column& c : kColumns) {
+  for (const Column& c : kFigureColumns) {
     names.emplace_back(c.name);
     if (by == c.name)
       key = [&c](const Row& r) { return static_cast<double>((*r.figures).*c.figure); };
@@ -183,7 +183,7 @@ void print_json(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows) 
       record.add("refusal", row.refusal);
       continue;
     }
-    for (const Column& c : kColumns) record.add(c.name, (*row.figures).*c.figure);
+    for (const Column& c : kFigureColumns) record.add(c.name, (*row.figures).*c.figure);
     record.add("seconds", row.figures->seconds);
     record.add("pareto", row.in_front);
   }
@@ -199,7 +199,7 @@ void print_table(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows)
     for (const std::string& v : sweep.values) widths.back() = std::max(widths.back(), v.size());
     fmt::print("{:<{}}  ", sweep.flag.substr(2), widths.back());
   }
-  for (const Column& c : kColumns) fmt::print("{:>18}", c.name);
+  for (const Column& c : kFigureColumns) fmt::print("{:>18}", c.name);
   fmt::print("{:>14}\n", "seconds");
   for (const Row& row : rows) {
     for (size_t s = 0; s < sweeps.size(); ++s)
@@ -208,7 +208,7 @@ void print_table(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows)
       fmt::print("  {}\n", row.refusal);
       continue;
     }
-    for (const Column& c : kColumns) fmt::print("{:>18}", (*row.figures).*c.figure);
+    for (const Column& c : kFigureColumns) fmt::print("{:>18}", (*row.figures).*c.figure);
     fmt::print("{:>14.6f}{}\n", row.figures->seconds, row.in_front ? " *" : "");
   }
   fmt::print("* no other plan needs both fewer bytes of a device and fewer seconds\n");

@@ -40,4 +40,9 @@ class ByteReader {
   int64_t offset_ = 0;
 };
 
+/// Appends the lowest `bytes` bytes of a number to `out`, the lowest byte first.
+inline void put_le(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
 }  // namespace sluice

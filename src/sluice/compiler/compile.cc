@@ -38,7 +38,7 @@ namespace compiler {
 namespace {
 
 /// A pass of the compiler. Only the passes in kPasses change a program.
-struct Pass {
+struct CompilerPass {
   const char* name;
   const char* reason;
   bool optional;
@@ -59,7 +59,7 @@ int64_t on_lowered(Program& program, F&& f) {
   return changes;
 }
 
-const Pass kPasses[] = {
+const CompilerPass kPasses[] = {
     {"functionalise", "Graphs become bodies, in which each version of a tensor is a value.", false,
      [](Program& p, const Context& c) {
        const int64_t bodies = functionalise(p, c);
@@ -178,7 +178,7 @@ const Pass kPasses[] = {
 
 void check_names(const CompileOptions& options) {
   std::vector<std::string_view> optional, all;
-  for (const Pass& pass : kPasses) {
+  for (const CompilerPass& pass : kPasses) {
     if (pass.optional) optional.push_back(pass.name);
     all.push_back(pass.name);
   }
@@ -191,7 +191,7 @@ void check_names(const CompileOptions& options) {
           "print-after: must be all or one of {}, got '{}'", fmt::join(all, ", "), print);
 }
 
-PassRecord run_pass(const Pass& pass, Program& program, const Context& context) {
+PassRecord run_pass(const CompilerPass& pass, Program& program, const Context& context) {
   const CompileOptions& options = context.options;
   PassRecord record{pass.name, pass.reason};
   record.enabled =
@@ -216,7 +216,7 @@ PassRecord run_pass(const Pass& pass, Program& program, const Context& context) 
 
 std::vector<PassDoc> compiler_passes() {
   std::vector<PassDoc> docs;
-  for (const compiler::Pass& pass : compiler::kPasses)
+  for (const compiler::CompilerPass& pass : compiler::kPasses)
     docs.push_back({pass.name, pass.reason, pass.optional});
   return docs;
 }
@@ -232,7 +232,7 @@ Compiled compile(const Ir& ir, const CompileOptions& options) {
   compiler::Program program(ir);
   const compiler::Context context{options};
   Compiled compiled;
-  for (const compiler::Pass& pass : compiler::kPasses)
+  for (const compiler::CompilerPass& pass : compiler::kPasses)
     compiled.passes.push_back(compiler::run_pass(pass, program, context));
   for (const compiler::Variable& v : program.variables) compiled.variables.push_back(v.info);
   compiled.variable_index = std::move(program.variable_index);

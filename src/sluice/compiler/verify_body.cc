@@ -10,12 +10,12 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr size_t kNever = std::numeric_limits<size_t>::max();
+constexpr size_t kNoNode = std::numeric_limits<size_t>::max();
 
 class Verifier {
  public:
   Verifier(const Program& program, const Body& body)
-      : program_(program), body_(body), made_(body.values.size(), kNever) {}
+      : program_(program), body_(body), made_(body.values.size(), kNoNode) {}
 
   void run() {
     for (size_t v = 0; v < body_.values.size(); ++v) {
@@ -89,7 +89,7 @@ class Verifier {
     for (const ValueIndex v : node.outputs) {
       if (v == kNone) continue;
       check_value(v);
-      check_that(made_[static_cast<size_t>(v)] == kNever, "value {} is produced twice", v);
+      check_that(made_[static_cast<size_t>(v)] == kNoNode, "value {} is produced twice", v);
       made_[static_cast<size_t>(v)] = now_ + 1;
     }
     check_callees(node);
@@ -204,22 +204,22 @@ class Verifier {
   // Checks that each value is overwritten at most once and not read afterwards. Its views may still
   // be read.
   void check_ties() {
-    std::vector<size_t> overwritten(body_.values.size(), kNever);
+    std::vector<size_t> overwritten(body_.values.size(), kNoNode);
     for (now_ = 0; now_ < body_.nodes.size(); ++now_) {
       const Node& node = body_.nodes[now_];
       for (const ValueIndex v : node.inputs) {
-        check_that(overwritten[static_cast<size_t>(v)] == kNever,
+        check_that(overwritten[static_cast<size_t>(v)] == kNoNode,
                    "it reads value {}, which node {} has overwritten", v,
                    overwritten[static_cast<size_t>(v)]);
       }
       for (const Tie& t : node.ties) {
-        check_that(overwritten[static_cast<size_t>(t.into)] == kNever,
+        check_that(overwritten[static_cast<size_t>(t.into)] == kNoNode,
                    "it overwrites value {} again", t.into);
         overwritten[static_cast<size_t>(t.into)] = now_;
       }
     }
     const auto check_last = [&](ValueIndex v, const std::string& what) {
-      check_that(v == kNone || overwritten[static_cast<size_t>(v)] == kNever,
+      check_that(v == kNone || overwritten[static_cast<size_t>(v)] == kNoNode,
                  "{} has been overwritten", what);
     };
     for (const ValueIndex v : body_.results) check_last(v, fmt::format("result {}", v));

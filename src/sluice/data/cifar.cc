@@ -12,17 +12,16 @@
 namespace sluice::data {
 namespace {
 
-constexpr std::array<const char*, 6> kFiles{"data_batch_1.bin", "data_batch_2.bin",
-                                            "data_batch_3.bin", "data_batch_4.bin",
-                                            "data_batch_5.bin", "test_batch.bin"};
-constexpr int64_t kPlane = kCifarSide * kCifarSide;
-constexpr int64_t kRecord = 1 + kCifarChannels * kPlane;
+constexpr std::array<const char*, 6> kCifarFiles{"data_batch_1.bin", "data_batch_2.bin",
+                                                 "data_batch_3.bin", "data_batch_4.bin",
+                                                 "data_batch_5.bin", "test_batch.bin"};
+constexpr int64_t kRecord = 1 + kCifarChannels * kCifarPlane;
 constexpr int64_t kMaxRecords = 10'000;
 
-std::optional<std::string> folder_with_files(const std::string& folder) {
+std::optional<std::string> cifar_folder(const std::string& folder) {
   for (const char* suffix : {"", "/cifar-10-batches-bin"}) {
     std::string candidate = folder + suffix;
-    if (std::all_of(kFiles.begin(), kFiles.end(),
+    if (std::all_of(kCifarFiles.begin(), kCifarFiles.end(),
                     [&](const char* name) { return sys::exists(candidate + "/" + name); })) {
       return candidate;
     }
@@ -35,7 +34,7 @@ std::optional<std::string> folder_with_files(const std::string& folder) {
 std::optional<std::string> find_cifar(const std::string& explicit_folder) {
   if (!explicit_folder.empty()) {
     sys::check_folder(explicit_folder);
-    if (auto found = folder_with_files(explicit_folder)) return found;
+    if (auto found = cifar_folder(explicit_folder)) return found;
     fail(
         ErrorKind::kIo,
         "{0} or {0}/cifar-10-batches-bin must contain CIFAR-10's binary files: data_batch_1.bin to "
@@ -43,9 +42,9 @@ std::optional<std::string> find_cifar(const std::string& explicit_folder) {
         explicit_folder);
   }
   if (const char* variable = std::getenv("SLUICE_DATA"); variable != nullptr && *variable != '\0') {
-    if (auto found = folder_with_files(variable)) return found;
+    if (auto found = cifar_folder(variable)) return found;
   }
-  return folder_with_files("data/cifar10");
+  return cifar_folder("data/cifar10");
 }
 
 Samples read_cifar(std::span<const std::byte> bytes, const std::string& file) {
@@ -66,7 +65,7 @@ Samples read_cifar(std::span<const std::byte> bytes, const std::string& file) {
     label = static_cast<int32_t>(reader.take(1, "a label")[0]);
     if (label > 9) here.bad("a label must be in [0, 9], got {}", label);
     for (int channel = 0; channel < kCifarChannels; ++channel) {
-      for (const std::byte value : reader.take(kPlane, "an image"))
+      for (const std::byte value : reader.take(kCifarPlane, "an image"))
         *out++ = normalised_color(static_cast<uint8_t>(value), channel);
     }
   }
@@ -78,7 +77,7 @@ Samples load_cifar(const std::string& folder, Split split) {
   std::vector<Samples> parts;
   int64_t count = 0;
   for (size_t i = train ? 0 : 5; i < (train ? 5u : 6u); ++i) {
-    const std::string file = folder + "/" + kFiles[i];
+    const std::string file = folder + "/" + kCifarFiles[i];
     parts.push_back(read_cifar(sys::read_file(file), file));
     count += parts.back().size();
   }

@@ -10,7 +10,9 @@
 namespace sluice::data {
 
 inline constexpr int64_t kCifarSide = 32;
+inline constexpr int64_t kCifarClasses = 10;
 inline constexpr int64_t kCifarChannels = 3;
+inline constexpr int64_t kCifarPlane = kCifarSide * kCifarSide;  ///< Elements of a channel.
 
 /// Scales a value of channel 0 (red), 1 (green) or 2 (blue) to [0, 1] and normalises it with the
 /// mean and standard deviation of CIFAR-10's training images.

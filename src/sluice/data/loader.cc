@@ -19,17 +19,17 @@
 namespace sluice::data {
 namespace {
 
-constexpr int kMaxWorkers = 256;
-constexpr int kMaxDepth = 65536;
+constexpr int kMaxLoaderWorkers = 256;
+constexpr int kMaxLoaderDepth = 65536;
 constexpr int64_t kMaxPart = 64;  ///< Samples that a worker makes at once.
 constexpr int64_t kMaxShuffled = std::numeric_limits<uint32_t>::max();
 
 void check(const LoaderOptions& options) {
   require(options.batch >= 1, "loader: batch must be at least 1 sample, got {}", options.batch);
-  require(options.workers >= 0 && options.workers <= kMaxWorkers,
-          "loader: workers must be in [0, {}], got {}", kMaxWorkers, options.workers);
-  require(options.depth >= 1 && options.depth <= kMaxDepth,
-          "loader: depth must be in [1, {}] items, got {}", kMaxDepth, options.depth);
+  require(options.workers >= 0 && options.workers <= kMaxLoaderWorkers,
+          "loader: workers must be in [0, {}], got {}", kMaxLoaderWorkers, options.workers);
+  require(options.depth >= 1 && options.depth <= kMaxLoaderDepth,
+          "loader: depth must be in [1, {}] items, got {}", kMaxLoaderDepth, options.depth);
 }
 
 /// Returns the dataset that the loader reads: one that can be shuffled if `options` ask for it.

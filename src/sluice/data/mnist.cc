@@ -16,8 +16,9 @@ namespace {
 constexpr int64_t kMaxSamples = 1'000'000;
 constexpr int64_t kPixels = kDigitSide * kDigitSide;
 
-constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+constexpr std::array<const char*, 4> kMnistFiles{
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte"};
 
 /// Constants of one kind of IDX file.
 struct IdxKind {
@@ -104,10 +105,10 @@ std::optional<std::string> file_in(const std::string& folder, const std::string&
   return std::nullopt;
 }
 
-std::optional<std::string> folder_with_files(const std::string& folder) {
+std::optional<std::string> mnist_folder(const std::string& folder) {
   for (const char* suffix : {"", "/mnist"}) {
     std::string candidate = folder + suffix;
-    if (std::all_of(kFiles.begin(), kFiles.end(),
+    if (std::all_of(kMnistFiles.begin(), kMnistFiles.end(),
                     [&](const char* name) { return file_in(candidate, name).has_value(); })) {
       return candidate;
     }
@@ -118,7 +119,7 @@ std::optional<std::string> folder_with_files(const std::string& folder) {
 [[noreturn]] void missing(const std::string& folder) {
   fail(ErrorKind::kIo,
        "{0} or {0}/mnist must contain MNIST's files: {1}, {2}, {3}, {4} (each plain or .gz)",
-       folder, kFiles[0], kFiles[1], kFiles[2], kFiles[3]);
+       folder, kMnistFiles[0], kMnistFiles[1], kMnistFiles[2], kMnistFiles[3]);
 }
 
 }  // namespace
@@ -126,13 +127,13 @@ std::optional<std::string> folder_with_files(const std::string& folder) {
 std::optional<std::string> find_mnist(const std::string& explicit_folder) {
   if (!explicit_folder.empty()) {
     sys::check_folder(explicit_folder);
-    if (auto found = folder_with_files(explicit_folder)) return found;
+    if (auto found = mnist_folder(explicit_folder)) return found;
     missing(explicit_folder);
   }
   if (const char* variable = std::getenv("SLUICE_DATA"); variable != nullptr && *variable != '\0') {
-    if (auto found = folder_with_files(variable)) return found;
+    if (auto found = mnist_folder(variable)) return found;
   }
-  return folder_with_files("data/mnist");
+  return mnist_folder("data/mnist");
 }
 
 HostTensor read_idx_images(std::span<const std::byte> bytes, const std::string& file) {
@@ -167,10 +168,10 @@ HostTensor read_idx_labels(std::span<const std::byte> bytes, const std::string& 
 }
 
 std::pair<std::string, std::string> mnist_files(const std::string& folder, Split split) {
-  const auto found = folder_with_files(folder);
+  const auto found = mnist_folder(folder);
   if (!found) missing(folder);
   const size_t first = split == Split::kTrain ? 0 : 2;
-  return {*file_in(*found, kFiles[first]), *file_in(*found, kFiles[first + 1])};
+  return {*file_in(*found, kMnistFiles[first]), *file_in(*found, kMnistFiles[first + 1])};
 }
 
 Samples load_mnist(const std::string& folder, Split split) {

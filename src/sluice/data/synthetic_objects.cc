@@ -11,7 +11,6 @@ namespace sluice::data {
 namespace {
 
 constexpr int64_t kShapes = 5;
-constexpr int64_t kPlane = kCifarSide * kCifarSide;
 
 struct Color {
   explicit Color(Draw& draw) {
@@ -55,7 +54,7 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
   const float cosine = (1 - t * t) / (1 + t * t), sine = 2 * t / (1 + t * t);
   const float phase = draw.between(0.0f, 1.0f);
   const float noise = draw.between(4.0f, 24.0f);
-  for (int64_t i = 0; i < kPlane; ++i) {
+  for (int64_t i = 0; i < kCifarPlane; ++i) {
     const float x = (static_cast<float>(i % kCifarSide) - x0) / radius;
     const float y = (static_cast<float>(i / kCifarSide) - y0) / radius;
     const float u = cosine * x + sine * y, v = cosine * y - sine * x;
@@ -64,7 +63,7 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
     const bool inside = covers(label % kShapes, u, v) && !gap;
     for (size_t c = 0; c < kCifarChannels; ++c) {
       const float grey = (inside ? ink : ground).channels[c] + noise * draw.rough_normal();
-      pixels[c * kPlane + static_cast<size_t>(i)] = normalised_color(
+      pixels[c * kCifarPlane + static_cast<size_t>(i)] = normalised_color(
           static_cast<uint8_t>(std::clamp(grey, 0.0f, 255.0f)), static_cast<int>(c));
     }
   }
@@ -75,7 +74,7 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
 
 Samples synthetic_objects(int64_t n, uint64_t seed) {
   require(n >= 1, "synthetic objects: the number of samples must be at least 1, got {}", n);
-  constexpr size_t kPixels = kCifarChannels * kPlane;
+  constexpr size_t kPixels = kCifarChannels * kCifarPlane;
   const Seed key = fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)},
                         "synthetic objects");
   Samples set;

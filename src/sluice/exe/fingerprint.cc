@@ -5,17 +5,11 @@
 #include <iterator>
 
 #include "sluice/base/hash.h"
+#include "sluice/exe/overloaded.h"
 #include "sluice/exe/words.h"
 
 namespace sluice::exe {
 namespace {
-
-template <typename... T>
-struct Overloaded : T... {
-  using T::operator()...;
-};
-template <typename... T>
-Overloaded(T...) -> Overloaded<T...>;
 
 /// Adds items to a digest. Each item ends in a newline, and each string is preceded by its length,
 /// so that different items give different bytes.

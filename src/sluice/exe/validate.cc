@@ -3,18 +3,12 @@
 #include <set>
 
 #include "sluice/base/error.h"
+#include "sluice/exe/overloaded.h"
 
 namespace sluice::exe {
 namespace {
 
 using Part = Place::Part;
-
-template <typename... T>
-struct Overloaded : T... {
-  using T::operator()...;
-};
-template <typename... T>
-Overloaded(T...) -> Overloaded<T...>;
 
 class Validator {
  public:

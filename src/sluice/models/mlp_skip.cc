@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "sluice/base/error.h"
+#include "sluice/data/mnist.h"
 #include "sluice/models/model.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/ops.h"
@@ -9,8 +10,6 @@
 namespace sluice::models {
 namespace {
 
-constexpr int64_t kClasses = 10;
-constexpr int64_t kSide = 28;  // Pixels.
 constexpr double kAsideWeight = 0.3;
 
 // A linear layer with ReLU and dropout.
@@ -29,9 +28,9 @@ class Hidden : public nn::Module {
 };
 
 // Adds `scale` times a hidden layer of x to x.
-class Residual : public nn::Module {
+class ScaledResidual : public nn::Module {
  public:
-  Residual(const Hidden& hidden, double scale) : hidden_(hidden), scale_(scale) {}
+  ScaledResidual(const Hidden& hidden, double scale) : hidden_(hidden), scale_(scale) {}
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     return x + hidden_.build(b, x, seed) * scale_;
   }
@@ -44,7 +43,8 @@ class Residual : public nn::Module {
 // Scores of the classes by a weight that other modules use, too.
 struct Head : nn::Module {
   Tensor build(nn::Builder& b, Tensor x, Tensor weight) const {
-    return ops::matmul(x, weight) + b.add_variable_input("bias", nn::zeros(), {kClasses}, f32);
+    return ops::matmul(x, weight) +
+           b.add_variable_input("bias", nn::zeros(), {data::kMnistClasses}, f32);
   }
 };
 
@@ -69,8 +69,8 @@ class SkipPerceptron : public nn::Module {
 
   train::Results build(nn::Builder& b, const train::Inputs& in) const {
     const double deviation = 1 / std::sqrt(static_cast<double>(width_));
-    const Tensor classes =
-        b.add_variable_input("classes", nn::normal(0, deviation), {width_, kClasses}, f32);
+    const Tensor classes = b.add_variable_input("classes", nn::normal(0, deviation),
+                                                {width_, data::kMnistClasses}, f32);
     const Tensor first = first_(b, in["input"], in.seed());
     const bool trains = in.mode() == nn::RunMode::kTrain;
     train::Results results;
@@ -94,7 +94,7 @@ class SkipPerceptron : public nn::Module {
  private:
   int64_t width_;
   nn::Child<Hidden> first_;
-  nn::Children<Residual> residuals_{*this, "res"};
+  nn::Children<ScaledResidual> residuals_{*this, "res"};
   nn::Child<Head> aside_{*this, "aside"};
   nn::Child<SkipHead> last_{*this, "out"};
 };
@@ -102,11 +102,12 @@ class SkipPerceptron : public nn::Module {
 train::Network build(const Sizes& s) {
   require(s.layers >= 2, "mlp-skip: layers must be at least 2, the first and the last, got {}",
           s.layers);
-  const TensorSpec images{{s.micro_batch, kSide, kSide}, f32, {}};
+  const TensorSpec images{{s.micro_batch, data::kMnistSide, data::kMnistSide}, f32, {}};
   return train::Network(
       SkipPerceptron(s),
       train::internal::classifier_fields(
-          images, {.eval_input = TensorSpec{{s.eval_batch, kSide, kSide}, f32, {}}}));
+          images,
+          {.eval_input = TensorSpec{{s.eval_batch, data::kMnistSide, data::kMnistSide}, f32, {}}}));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "sluice/data/mnist.h"
 #include "sluice/models/model.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/ops.h"
@@ -5,9 +6,7 @@
 namespace sluice::models {
 namespace {
 
-constexpr int64_t kSide = 28;  // Pixels.
 constexpr int64_t kHidden = 256;
-constexpr int64_t kClasses = 10;
 
 // A 5 x 5 convolution, the largest of 2 x 2 elements, and ReLU.
 class ConvLayer : public nn::Module {
@@ -32,7 +31,7 @@ class ConvNet : public nn::Module {
     Tensor x = in["input"];
     {
       const nn::Block block(b, "B1");
-      x = layer1_(b, ops::reshape(x, {x.dim(0), 1, kSide, kSide}));
+      x = layer1_(b, ops::reshape(x, {x.dim(0), 1, data::kMnistSide, data::kMnistSide}));
     }
     {
       const nn::Block block(b, "B2");
@@ -57,32 +56,33 @@ class ConvNet : public nn::Module {
   nn::Child<ConvLayer> layer2_{*this, "layer2", 20};
   nn::Child<nn::Linear> layer3_{*this, "layer3", kHidden, nn::Bias::kAdd, kInit};
   nn::Child<nn::Dropout> dropout_;
-  nn::Child<nn::Linear> layer4_{*this, "layer4", kClasses, nn::Bias::kAdd, kInit};
+  nn::Child<nn::Linear> layer4_{*this, "layer4", data::kMnistClasses, nn::Bias::kAdd, kInit};
 };
 
 }  // namespace
 
 // The model of document 002. It can have dropout behind its hidden layer.
 Model mnist_cnn_model() {
-  return {.name = "mnist-cnn",
-          .doc = "a convolutional network with 90,026 weights on 28 x 28 digits",
-          .data = &kDigits,
-          .defaults = {{"--optimizer", "adamw"},
-                       {"--micro-batch", "40"},
-                       {"--accumulate", "10"},
-                       {"--device-iterations", "10"},
-                       {"--strategy", "pipelined"},
-                       {"--test-batch", "8"},
-                       {"--test-iterations", "100"},
-                       {"--epochs", "3"}},
-          .sizes = {"--dropout"},
-          .test_sizes = {.micro_batch = 2, .eval_batch = 3, .dropout = 0.25},
-          .build = [](const Sizes& s) {
-            const TensorSpec images{{s.micro_batch, kSide, kSide}, f32, {}};
-            const TensorSpec eval_images{{s.eval_batch, kSide, kSide}, f32, {}};
-            return train::Network(ConvNet(s), train::internal::classifier_fields(
-                                                  images, {.eval_input = eval_images}));
-          }};
+  return {
+      .name = "mnist-cnn",
+      .doc = "a convolutional network with 90,026 weights on 28 x 28 digits",
+      .data = &kDigits,
+      .defaults = {{"--optimizer", "adamw"},
+                   {"--micro-batch", "40"},
+                   {"--accumulate", "10"},
+                   {"--device-iterations", "10"},
+                   {"--strategy", "pipelined"},
+                   {"--test-batch", "8"},
+                   {"--test-iterations", "100"},
+                   {"--epochs", "3"}},
+      .sizes = {"--dropout"},
+      .test_sizes = {.micro_batch = 2, .eval_batch = 3, .dropout = 0.25},
+      .build = [](const Sizes& s) {
+        const TensorSpec images{{s.micro_batch, data::kMnistSide, data::kMnistSide}, f32, {}};
+        const TensorSpec eval_images{{s.eval_batch, data::kMnistSide, data::kMnistSide}, f32, {}};
+        return train::Network(
+            ConvNet(s), train::internal::classifier_fields(images, {.eval_input = eval_images}));
+      }};
 }
 
 }  // namespace sluice::models

@@ -9,8 +9,6 @@
 namespace sluice::models {
 namespace {
 
-constexpr int64_t kClasses = 10;
-
 nn::Conv2d conv(const ResNet& net, int64_t channels, int64_t taps, int64_t stride) {
   nn::ConvOptions o{.channels = channels, .kernel = {taps}, .stride = {stride}};
   if (net.keras) {
@@ -93,7 +91,8 @@ class Net : public nn::Module {
   nn::Child<nn::Conv2d> conv1_;
   nn::Child<nn::BatchNorm2d> bn1_;
   std::vector<nn::Children<Residual>> stages_;
-  nn::Child<nn::Linear> fc_{*this, "fc", kClasses, nn::Bias::kAdd, nn::WeightInit::kUniform};
+  nn::Child<nn::Linear> fc_{*this, "fc", data::kCifarClasses, nn::Bias::kAdd,
+                            nn::WeightInit::kUniform};
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace sluice::ops {
 namespace {
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_add_n(const OpView& op) {
   require_float(op.input(0), "add_n (C1): x");
   for (int i = 1; i < op.inputs(); ++i) {
     require(op.input(i).shape == op.input(0).shape && op.input(i).dtype == op.input(0).dtype,
@@ -15,14 +15,14 @@ std::vector<TensorSpec> infer(const OpView& op) {
   return {op.input(0)};
 }
 
-Tensors grad(GradContext& g) {
+Tensors grad_add_n(GradContext& g) {
   Tensors result;
   for (int i = 0; i < g.op().inputs(); ++i) result.push_back(g.grad(0));
   return result;
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_add_n(const KernelArgs& k) {
   const auto y = k.out<T>(0);
   for (size_t e = 0; e < y.size(); ++e) {
     T sum = k.in<T>(0)[e];
@@ -47,10 +47,10 @@ const OpDef& add_n_def() {
     d.outputs = {"y"};
     d.traits = kElementwise;
     d.may_coincide = {{0, 0}};
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
+    d.infer = infer_add_n;
+    d.grad = grad_add_n;
+    d.reference_float = reference_add_n<float>;
+    d.reference_double = reference_add_n<double>;
     d.flops = [](const OpView& op) {
       return static_cast<double>(op.output(0).elements()) * (op.inputs() - 1);
     };

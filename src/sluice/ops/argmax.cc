@@ -8,10 +8,10 @@
 namespace sluice::ops {
 namespace {
 
-enum class Kind { kMax, kMin };
+enum class Extreme { kMax, kMin };
 
 /// Splits the operand into the lanes to search.
-AxisSplit split_of(const OpView& op) {
+AxisSplit argmax_split(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const auto o = op.options<ArgOptions>();
   if (o.flatten) return AxisSplit(Shape{shape.elements()}, 0);
@@ -22,12 +22,12 @@ AxisSplit split_of(const OpView& op) {
   return AxisSplit(shape, static_cast<int>(o.axis < 0 ? o.axis + rank : o.axis));
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_argmax(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
   require(x.dtype != f64 && x.dtype != i64 && x.dtype != boolean,
           "{} (C1): x must be a number of a device dtype, got {}", name, to_string(x));
-  const AxisSplit s = split_of(op);
+  const AxisSplit s = argmax_split(op);
   require((s.extent > 0 || s.lanes() == 0) && s.extent <= std::numeric_limits<int32_t>::max(),
           "{} (C3): the number of elements to search must be in [1, {}], got {}", name,
           std::numeric_limits<int32_t>::max(), s.extent);
@@ -40,16 +40,16 @@ std::vector<TensorSpec> infer(const OpView& op) {
   return {{Shape(std::move(dims)), i32, {}}};
 }
 
-template <Kind kind, typename E>
+template <Extreme kind, typename E>
 bool better(E candidate, E best) {
   if (best != best) return false;
   if (candidate != candidate) return true;
-  return kind == Kind::kMax ? candidate > best : candidate < best;
+  return kind == Extreme::kMax ? candidate > best : candidate < best;
 }
 
-template <Kind kind, typename T>
-void reference(const KernelArgs& k) {
-  const AxisSplit s = split_of(k.op());
+template <Extreme kind, typename T>
+void reference_argmax(const KernelArgs& k) {
+  const AxisSplit s = argmax_split(k.op());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const E* x = k.in<E>(0).data();
     const auto y = k.out<int32_t>(0);
@@ -64,7 +64,7 @@ void reference(const KernelArgs& k) {
   });
 }
 
-template <Kind kind>
+template <Extreme kind>
 OpDef search(const char* type, const char* name, const char* doc) {
   OpDef d;
   d.type = type;
@@ -77,9 +77,9 @@ OpDef search(const char* type, const char* name, const char* doc) {
   d.outputs = {"y"};
   d.options = to_attrs(ArgOptions{});
   d.traits = Trait::kNoGradient;
-  d.infer = infer;
-  d.reference_float = reference<kind, float>;
-  d.reference_double = reference<kind, double>;
+  d.infer = infer_argmax;
+  d.reference_float = reference_argmax<kind, float>;
+  d.reference_double = reference_argmax<kind, double>;
   d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
   const auto with = [](int64_t axis, bool flatten, bool keepdims) {
     return to_attrs(ArgOptions{.axis = axis, .flatten = flatten, .keepdims = keepdims});
@@ -106,13 +106,13 @@ OpDef search(const char* type, const char* name, const char* doc) {
 }  // namespace
 
 const OpDef& argmax_def() {
-  static const OpDef def = search<Kind::kMax>(
+  static const OpDef def = search<Extreme::kMax>(
       "ArgMax", "argmax", "Position of the first largest element; the first NaN if there is one.");
   return def;
 }
 
 const OpDef& argmin_def() {
-  static const OpDef def = search<Kind::kMin>(
+  static const OpDef def = search<Extreme::kMin>(
       "ArgMin", "argmin", "Position of the first smallest element; the first NaN if there is one.");
   return def;
 }

@@ -8,13 +8,13 @@
 namespace sluice::ops {
 namespace {
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_same(const OpView& op) {
   require_device_dtype(op.input(0), op.def().name + " (C1): x");
   return {op.input(0)};
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_copy(const KernelArgs& k) {
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(0);
     const auto y = k.out<E>(0);
@@ -24,7 +24,7 @@ void reference(const KernelArgs& k) {
 
 Tensors identity_grad(GradContext& g) { return {g.grad(0)}; }
 
-OpDef define(const char* type, const char* name, const char* doc, uint32_t traits) {
+OpDef define_identity(const char* type, const char* name, const char* doc, uint32_t traits) {
   OpDef d;
   d.type = type;
   d.name = name;
@@ -33,9 +33,9 @@ OpDef define(const char* type, const char* name, const char* doc, uint32_t trait
   d.outputs = {"y"};
   d.traits = kElementwise | kView | traits;
   d.may_coincide = {{0, 0}};
-  d.infer = infer;
-  d.reference_float = reference<float>;
-  d.reference_double = reference<double>;
+  d.infer = infer_same;
+  d.reference_float = reference_copy<float>;
+  d.reference_double = reference_copy<double>;
   for (const Shape& shape : {Shape{}, Shape{3, 5}, Shape{0, 2}})
     d.samples.push_back({.inputs = {f32_spec(shape)}});
   for (const DType dtype : {f16, i32, boolean})
@@ -48,14 +48,16 @@ OpDef define(const char* type, const char* name, const char* doc, uint32_t trait
 
 const OpDef& detach_in_place_def() {
   static const OpDef def = [] {
-    OpDef d = define("DetachInplace", "detach_", "x's storage; blocks gradients.", kNoGradient);
+    OpDef d =
+        define_identity("DetachInplace", "detach_", "x's storage; blocks gradients.", kNoGradient);
     d.aliases = {{0, 0}};
     return d;
   }();
   return def;
 }
 
-Tensor init(Graph& graph, const TensorSpec& spec, builtin::InitOptions options, std::string name) {
+Tensor emit_init(Graph& graph, const TensorSpec& spec, builtin::InitOptions options,
+                 std::string name) {
   require_device_dtype(spec, "init: the tensor");
   require(takes(spec.dtype, options.value), "init: value must be {} to be {}, got {}",
           taken_by(spec.dtype), name_of(spec.dtype), options.value);
@@ -70,7 +72,7 @@ Tensor init(Graph& graph, const TensorSpec& spec, builtin::InitOptions options, 
 
 const OpDef& identity_def() {
   static const OpDef def = [] {
-    OpDef d = define("Identity", "identity", "x.", 0);
+    OpDef d = define_identity("Identity", "identity", "x.", 0);
     d.grad = identity_grad;
     return d;
   }();
@@ -78,7 +80,7 @@ const OpDef& identity_def() {
 }
 
 const OpDef& detach_def() {
-  static const OpDef def = define("Detach", "detach", "x; blocks gradients.", kNoGradient);
+  static const OpDef def = define_identity("Detach", "detach", "x; blocks gradients.", kNoGradient);
   return def;
 }
 
@@ -93,11 +95,11 @@ Tensor detach(TensorArg x) { return emit_one(detach_def(), {x}); }
 Tensor detach_(TensorArg x) { return emit_one(detach_in_place_def(), {x}); }
 
 Tensor init(Graph& graph, const TensorSpec& spec, InitType type, std::string name) {
-  return init(graph, spec, builtin::InitOptions{.undefined = type == InitType::kUndefined},
-              std::move(name));
+  return emit_init(graph, spec, builtin::InitOptions{.undefined = type == InitType::kUndefined},
+                   std::move(name));
 }
 Tensor init(Graph& graph, const TensorSpec& spec, double value, std::string name) {
-  return init(graph, spec, builtin::InitOptions{.value = value}, std::move(name));
+  return emit_init(graph, spec, builtin::InitOptions{.value = value}, std::move(name));
 }
 
 }  // namespace sluice::ops

@@ -19,7 +19,7 @@ TensorSpec channel_spec(const OpView& op) {
   return {{op.input(0).shape[1]}, op.input(0).dtype, {}};
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_batch_norm(const OpView& op) {
   require_planes(op, 0, "x");
   const Planes planes(op.input(0).shape);
   require_parameters(op, 1, 2, planes.channels, "(C3)");
@@ -41,7 +41,7 @@ std::vector<TensorSpec> infer_inference(const OpView& op) {
   return {{op.input(0).shape, op.input(0).dtype, {}}};
 }
 
-std::vector<TensorSpec> infer_grad(const OpView& op) {
+std::vector<TensorSpec> infer_batch_norm_grad(const OpView& op) {
   require_planes(op, 0, "grad");
   require(op.input(1).shape == op.input(0).shape && op.input(1).dtype == op.input(0).dtype,
           "batch_norm_grad (C3): x must be {} like grad, got {}", to_string(op.input(0)),
@@ -63,7 +63,7 @@ void normalize(const Planes& p, int64_t c, const T* x, T mean, T scale, T shift,
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_batch_norm(const KernelArgs& k) {
   const Planes p(k.in_shape(0));
   const double epsilon = k.options<BatchNormOptions>().epsilon;
   const T* x = k.in<T>(0).data();
@@ -124,7 +124,7 @@ std::vector<OpStage> parts_of_inference(const OpView& op) {
 }
 
 template <typename T>
-void reference_grad(const KernelArgs& k) {
+void reference_batch_norm_grad(const KernelArgs& k) {
   const Planes p(k.in_shape(0));
   const auto o = k.options<BatchNormGradOptions>();
   const T* grad = k.in<T>(0).data();
@@ -216,10 +216,10 @@ OpDef forward() {
   d.variadic = true;
   d.outputs = {"y", "mean", "variance"};
   d.options = to_attrs(BatchNormOptions{});
-  d.infer = infer;
+  d.infer = infer_batch_norm;
   d.grad = gradient;
-  d.reference_float = reference<float>;
-  d.reference_double = reference<double>;
+  d.reference_float = reference_batch_norm<float>;
+  d.reference_double = reference_batch_norm<double>;
   d.flops_per_element = 6;
   d.samples = {{.inputs = operands({f32_spec({2, 3, 5, 4})}, 3, 2)},
                {.inputs = operands({f32_spec({4, 3})}, 3, 1), .options = with_epsilon(0.25)},
@@ -314,9 +314,9 @@ OpDef backward() {
   d.variadic = true;
   d.outputs = {"dx", "dweight", "dbias"};
   d.options = to_attrs(BatchNormGradOptions{});
-  d.infer = infer_grad;
-  d.reference_float = reference_grad<float>;
-  d.reference_double = reference_grad<double>;
+  d.infer = infer_batch_norm_grad;
+  d.reference_float = reference_batch_norm_grad<float>;
+  d.reference_double = reference_batch_norm_grad<double>;
   d.flops_per_element = 9;
   const auto sample = [](const Shape& shape, int vectors, bool training) {
     return Sample{.inputs = operands({f32_spec(shape), f32_spec(shape)}, shape[1], vectors),

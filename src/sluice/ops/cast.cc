@@ -26,7 +26,7 @@ To convert(From x) {
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_cast(const KernelArgs& k) {
   visit_element<T>(k.in_dtype(0), [&]<typename From>(From) {
     visit_element<T>(k.out_dtype(0), [&]<typename To>(To) {
       const auto x = k.in<From>(0);
@@ -36,7 +36,7 @@ void reference(const KernelArgs& k) {
   });
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_cast(const OpView& op) {
   require_device_dtype(op.input(0), "cast (C1): x");
   TensorSpec y = op.input(0);
   y.dtype = op.options<CastOptions>().dtype;
@@ -44,7 +44,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
   return {y};
 }
 
-Tensors grad(GradContext& g) {
+Tensors grad_cast(GradContext& g) {
   const OpView op = g.op();
   if (!is_float(op.input(0).dtype) || !is_float(op.output(0).dtype)) return {Tensor()};
   return {cast(g.grad(0), op.input(0).dtype)};
@@ -66,10 +66,10 @@ const OpDef& cast_def() {
     d.outputs = {"y"};
     d.options = to_attrs(CastOptions{});
     d.traits = kElementwise;
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
+    d.infer = infer_cast;
+    d.grad = grad_cast;
+    d.reference_float = reference_cast<float>;
+    d.reference_double = reference_cast<double>;
     d.flops_per_element = 0;
     for (const DType from : {f32, f16, i32, u8, boolean}) {
       for (const DType to : {f32, bf16, i32, u32, u8, boolean}) {

@@ -64,7 +64,7 @@ std::vector<TensorSpec> infer_all_gather(const OpView& op) {
   return {{o.shape, x.dtype, {}}};
 }
 
-std::vector<TensorSpec> infer_slice(const OpView& op) {
+std::vector<TensorSpec> infer_replica_slice(const OpView& op) {
   const TensorSpec& x = op.input(0);
   require_group(op);
   const auto o = op.options<ReplicatedSliceOptions>();
@@ -138,7 +138,7 @@ void reference_all_gather(const KernelArgs& k) {
 }
 
 template <typename T>
-void reference_slice(const KernelArgs& k) {
+void reference_replica_slice(const KernelArgs& k) {
   const auto o = k.options<ReplicatedSliceOptions>();
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(k.member());
@@ -204,7 +204,7 @@ Tensors grad_all_gather(GradContext& g) {
       emit_one(replicated_slice_def(), {reshape(all, Shape(std::move(dims)))}, grouped(o, slice))};
 }
 
-Tensors grad_slice(GradContext& g) {
+Tensors grad_replica_slice(GradContext& g) {
   const auto o = g.options<ReplicatedSliceOptions>();
   return {gather(g.grad(0), o, o.axis, g.op().input(0).shape)};
 }
@@ -421,10 +421,10 @@ const OpDef& replicated_slice_def() {
     d.outputs = {"y"};
     d.options = to_attrs(ReplicatedSliceOptions{});
     d.traits = kCollective;
-    d.infer = infer_slice;
-    d.grad = grad_slice;
-    d.reference_float = reference_slice<float>;
-    d.reference_double = reference_slice<double>;
+    d.infer = infer_replica_slice;
+    d.grad = grad_replica_slice;
+    d.reference_float = reference_replica_slice<float>;
+    d.reference_double = reference_replica_slice<double>;
     d.samples = {{.inputs = {f32_spec({2, 3})}, .options = of(1, slicing(1))},
                  {.inputs = {f32_spec({3, 1, 2})}, .options = of(1, slicing(1))},
                  {.inputs = {i32_spec({2})}, .options = of(1, slicing(0)), .gradient = false}};

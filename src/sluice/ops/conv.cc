@@ -68,7 +68,7 @@ Tensors grad_conv(GradContext& g) {
   return result;
 }
 
-Tensors grad_transpose(GradContext& g) {
+Tensors grad_conv_transpose(GradContext& g) {
   const auto o = g.options<ConvTransposeOptions>();
   const OpView op = g.op();
   ConvWindow w = conv_window(op, o);
@@ -179,7 +179,7 @@ void add_tap(const ConvSizes& s, const std::array<int64_t, 3>& tap, T weight, co
 }
 
 template <typename T>
-void reference_transpose(const KernelArgs& k) {
+void reference_conv_transpose(const KernelArgs& k) {
   const ConvSizes s = conv_sizes(k.op());
   const T* y = k.in<T>(0).data();
   const T* w = k.in<T>(1).data();
@@ -223,7 +223,7 @@ void reference_weight_grad(const KernelArgs& k) {
   }
 }
 
-double flops(const OpView& op) {
+double conv_flops(const OpView& op) {
   const ConvSizes s = conv_sizes(op);
   const auto of = [](int64_t n) { return static_cast<double>(n); };
   return 2.0 * of(s.batch) * of(s.groups * s.y_channels) * of(s.y_positions()) *
@@ -239,7 +239,7 @@ OpDef definition(std::string type, std::string name) {
   d.infer = [](const OpView& op) -> std::vector<TensorSpec> {
     return {{kRule(op).out, op.input(0).dtype, {}}};
   };
-  d.flops = flops;
+  d.flops = conv_flops;
   return d;
 }
 
@@ -324,9 +324,9 @@ OpDef define_transpose() {
   d.inputs = {{"x"}, {"w"}};
   d.outputs = {"y"};
   d.options = to_attrs(O{});
-  d.grad = grad_transpose;
-  d.reference_float = reference_transpose<float>;
-  d.reference_double = reference_transpose<double>;
+  d.grad = grad_conv_transpose;
+  d.reference_float = reference_conv_transpose<float>;
+  d.reference_double = reference_conv_transpose<double>;
   const Shape x{2, 3, 3, 4}, w{3, 2, 3, 2};
   const auto options = [](const O& o) { return to_attrs(o); };
   d.samples = {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace elementwise;  // NOLINT
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_increment_mod(const OpView& op) {
   std::vector<TensorSpec> y = infer_arithmetic(op);
   const auto o = op.options<IncrementModOptions>();
   const std::string& name = op.def().name;
@@ -28,7 +28,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_increment_mod(const KernelArgs& k) {
   const auto o = k.options<IncrementModOptions>();
   visit_element<T>(k.out_dtype(0), [&]<typename E>(E) {
     if constexpr (std::is_integral_v<E>) {
@@ -72,9 +72,9 @@ const OpDef& increment_mod_def() {
     d.options = to_attrs(IncrementModOptions{});
     d.traits = kElementwise | kNoGradient;
     d.may_coincide = {{0, 0}};
-    d.infer = infer;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
+    d.infer = infer_increment_mod;
+    d.reference_float = reference_increment_mod<float>;
+    d.reference_double = reference_increment_mod<double>;
     d.flops_per_element = 2;
     for (const DType dtype : {i32, u32, u8}) {
       d.samples.push_back(integer_sample(dtype, {{17}}));

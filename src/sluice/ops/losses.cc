@@ -111,13 +111,13 @@ void reference_total(const KernelArgs& k) {
       total_loss<T>(Labels(k, 1, 0, o), o.reduction, [&](int64_t i) { return losses[i]; });
 }
 
-std::vector<TensorSpec> infer_softmax_grad(const OpView& op) {
+std::vector<TensorSpec> infer_nll_softmax_grad(const OpView& op) {
   infer_loss(op, op.options<NllSoftmaxGradOptions>().reduction);
   return {{op.input(0).shape, op.input(0).dtype, {}}};
 }
 
 template <typename T>
-void reference_softmax_grad(const KernelArgs& k) {
+void reference_nll_softmax_grad(const KernelArgs& k) {
   const auto o = k.options<NllSoftmaxGradOptions>();
   const int64_t classes = k.in_shape(0).dim(-1);
   write_softmax_grad(Labels(k, 1, classes, o), o, k.in<T>(0).data(), classes, k.out<T>(0).data());
@@ -371,9 +371,9 @@ const OpDef& nll_softmax_grad_def() {
     d.outputs = {"dx"};
     d.options = to_attrs(NllSoftmaxGradOptions{});
     d.may_coincide = {{0, 0}};
-    d.infer = infer_softmax_grad;
-    d.reference_float = reference_softmax_grad<float>;
-    d.reference_double = reference_softmax_grad<double>;
+    d.infer = infer_nll_softmax_grad;
+    d.reference_float = reference_nll_softmax_grad<float>;
+    d.reference_double = reference_nll_softmax_grad<double>;
     d.flops_per_element = 1;
     add_loss_samples(d, some_softmax_grad_options);
     return d;

@@ -36,7 +36,7 @@ Shape with_matrix(const Shape& batch, int64_t rows, int64_t cols) {
   return Shape(std::move(dims));
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_matmul(const OpView& op) {
   require_float(op.input(0), "matmul (C1): lhs");
   require(op.input(0).dtype == op.input(1).dtype,
           "matmul (C1): rhs must have the dtype of lhs, {}, got {}; cast one",
@@ -48,7 +48,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
 
 // With A (m x k) and B (k x n): dA = G Bᵀ, dB = Aᵀ G. The gradient of a transposed operand is the
 // transpose of this matrix.
-Tensors grad(GradContext& g) {
+Tensors grad_matmul(GradContext& g) {
   const auto o = g.options<MatmulOptions>();
   const Shape& lhs = g.op().input(0).shape;
   const Shape& rhs = g.op().input(1).shape;
@@ -87,7 +87,7 @@ Tensors grad(GradContext& g) {
 }
 
 template <typename T>
-void reference(const KernelArgs& args) {
+void reference_matmul(const KernelArgs& args) {
   const MatmulShape s =
       matmul_shape(args.in_shape(0), args.in_shape(1), args.options<MatmulOptions>());
   const BroadcastIndex lhs_batch(s.lhs.batch, s.batch);
@@ -117,7 +117,7 @@ void reference(const KernelArgs& args) {
   }
 }
 
-double flops(const OpView& op) {
+double matmul_flops(const OpView& op) {
   const MatmulShape s =
       matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
   return 2.0 * static_cast<double>(s.batch.elements()) * static_cast<double>(s.m) *
@@ -178,11 +178,11 @@ const OpDef& matmul_def() {
     d.inputs = {{"lhs"}, {"rhs"}};
     d.outputs = {"y"};
     d.options = to_attrs(MatmulOptions{});
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
-    d.flops = flops;
+    d.infer = infer_matmul;
+    d.grad = grad_matmul;
+    d.reference_float = reference_matmul<float>;
+    d.reference_double = reference_matmul<double>;
+    d.flops = matmul_flops;
     const auto flags = [](bool lhs, bool rhs) {
       return to_attrs(MatmulOptions{.lhs_transposed = lhs, .rhs_transposed = rhs});
     };

@@ -214,7 +214,7 @@ Tensors gradient_group(GradContext& g) {
       g, emit(group_norm_grad_def(), operands, to_attrs(g.options<GroupNormOptions>())));
 }
 
-Attrs with_epsilon(double epsilon) { return to_attrs(LayerNormOptions{.epsilon = epsilon}); }
+Attrs layer_norm_epsilon(double epsilon) { return to_attrs(LayerNormOptions{.epsilon = epsilon}); }
 Attrs in_groups(int64_t groups, double epsilon = 1e-5) {
   return to_attrs(GroupNormOptions{.groups = groups, .epsilon = epsilon});
 }
@@ -239,7 +239,7 @@ OpDef make_layer_norm() {
   d.flops_per_element = 8;
   const TensorSpec w = f32_spec({10});
   d.samples = {{.inputs = {f32_spec({3, 10}), w, w}},
-               {.inputs = {f32_spec({2, 3, 10}), w}, .options = with_epsilon(0.25)},
+               {.inputs = {f32_spec({2, 3, 10}), w}, .options = layer_norm_epsilon(0.25)},
                {.inputs = {f32_spec({37})}},
                {.inputs = {f32_spec({4, 1}), f32_spec({1}), f32_spec({1})}},
                {.inputs = {f32_spec({0, 10}), w, w}, .gradient = false}};
@@ -248,7 +248,7 @@ OpDef make_layer_norm() {
                  {"(C3)", {f32_spec({2, 10}), f32_spec({2})}, {}},
                  {"(C3)", {f32_spec({2, 10}), w, f32_spec({2, 10})}, {}},
                  {"(C3)", {f32_spec({2, 10}), w, w, w}, {}},
-                 {"(C4)", {f32_spec({4})}, with_epsilon(-1)}};
+                 {"(C4)", {f32_spec({4})}, layer_norm_epsilon(-1)}};
   return d;
 }
 
@@ -279,7 +279,7 @@ OpDef make_layer_norm_grad() {
   d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, {}},
                  {"(C2)", {f32_spec({}), f32_spec({})}, {}},
                  {"(C3)", {x, x, f32_spec({3})}, {}},
-                 {"(C4)", {x, x}, with_epsilon(-1)},
+                 {"(C4)", {x, x}, layer_norm_epsilon(-1)},
                  {"(C5)", {x, f32_spec({10, 3})}, {}}};
   return d;
 }

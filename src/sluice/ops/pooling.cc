@@ -36,7 +36,7 @@ std::vector<TensorSpec> infer_pool(const OpView& op) {
 }
 
 template <typename Options>
-std::vector<TensorSpec> infer_grad(const OpView& op) {
+std::vector<TensorSpec> infer_pool_grad(const OpView& op) {
   const TensorSpec& grad = op.input(0);
   const std::string& name = op.def().name;
   require_float(grad, name + " (C1): grad");
@@ -205,7 +205,7 @@ Tensors gradient_of_average_grad(GradContext& g) {
   return {average_pool(g.grad(0), o)};
 }
 
-double flops(const OpView& op) {
+double pool_flops(const OpView& op) {
   const PoolShape s = pool_shape(op);
   return static_cast<double>(s.planes) * static_cast<double>(s.y_positions()) *
          static_cast<double>(s.tap_count());
@@ -264,7 +264,7 @@ OpDef pool(const char* type, const char* name, std::string doc) {
   d.type = type;
   d.name = name;
   d.doc = std::move(doc) + std::string(kWindowRules);
-  d.flops = flops;
+  d.flops = pool_flops;
   return d;
 }
 
@@ -346,7 +346,7 @@ const OpDef& max_pool_grad_def() {
     d.inputs = {{"grad"}, {"taps"}};
     d.outputs = {"dx"};
     d.options = to_attrs(MaxPoolGradOptions{});
-    d.infer = infer_grad<MaxPoolGradOptions>;
+    d.infer = infer_pool_grad<MaxPoolGradOptions>;
     d.reference_float = reference_max_grad<float>;
     d.reference_double = reference_max_grad<double>;
     for (const auto& [shape, o] : sample_windows()) {
@@ -418,7 +418,7 @@ const OpDef& average_pool_grad_def() {
     d.inputs = {{"grad"}};
     d.outputs = {"dx"};
     d.options = to_attrs(AveragePoolGradOptions{});
-    d.infer = infer_grad<AveragePoolGradOptions>;
+    d.infer = infer_pool_grad<AveragePoolGradOptions>;
     d.grad = gradient_of_average_grad;
     d.reference_float = reference_average_grad<float>;
     d.reference_double = reference_average_grad<double>;

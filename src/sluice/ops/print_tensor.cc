@@ -143,7 +143,7 @@ std::string text_of(const Words& word, const Shape& shape, const PrintTensorOpti
   return text + o.close_bracket;
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_print(const OpView& op) {
   require_device_dtype(op.input(0), "print_tensor (C1): x");
   const auto o = op.options<PrintTensorOptions>();
   require(o.float_format == "auto" || o.float_format == "fixed" || o.float_format == "scientific",
@@ -159,7 +159,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_print(const KernelArgs& k) {
   const auto o = k.options<PrintTensorOptions>();
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(0);
@@ -182,7 +182,7 @@ Tensor emit_print(const TensorArg& x, const PrintTensorOptions& options) {
   return emit(print_tensor_def(), {x}, to_attrs(options), {.effects = {effect}})[0];
 }
 
-Tensors grad(GradContext& g) {
+Tensors grad_print(GradContext& g) {
   auto options = g.options<PrintTensorOptions>();
   if (!options.print_gradient) return {g.grad(0)};
   options.title += "_gradient";
@@ -208,10 +208,10 @@ const OpDef& print_tensor_def() {
     d.options = to_attrs(PrintTensorOptions{});
     d.traits = kElementwise;
     d.may_coincide = {{0, 0}};
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
+    d.infer = infer_print;
+    d.grad = grad_print;
+    d.reference_float = reference_print<float>;
+    d.reference_double = reference_print<double>;
     // The samples do not print; a separate test checks the text.
     const Attrs quiet = to_attrs(PrintTensorOptions{.title = "sample", .print_self = false});
     for (const Shape& shape : {Shape{}, Shape{7}, Shape{0, 2}})

@@ -23,7 +23,7 @@ std::vector<TensorSpec> infer_chunks(const OpView& op) {
   return {{{ceil_div(op.input(0).elements(), kReduceChunk)}, op.input(0).dtype, {}}};
 }
 
-std::vector<TensorSpec> infer_total(const OpView& op) {
+std::vector<TensorSpec> infer_chunk_total(const OpView& op) {
   const auto o = op.options<ReduceTotalOptions>();
   require_float(op.input(0), "reduce_total (C1): chunks");
   check_combination(o.to, "reduce_total");
@@ -70,7 +70,7 @@ void reference_chunks(const KernelArgs& k) {
 }
 
 template <typename T>
-void reference_total(const KernelArgs& k) {
+void reference_chunk_total(const KernelArgs& k) {
   const auto o = k.options<ReduceTotalOptions>();
   const auto chunks = k.in<T>(0);
   const T total = combine<T>(combination_of_chunks(o.to), static_cast<int64_t>(chunks.size()),
@@ -133,9 +133,9 @@ const OpDef& reduce_total_def() {
     d.inputs = {{"chunks"}};
     d.outputs = {"y"};
     d.options = to_attrs(ReduceTotalOptions{});
-    d.infer = infer_total;
-    d.reference_float = reference_total<float>;
-    d.reference_double = reference_total<double>;
+    d.infer = infer_chunk_total;
+    d.reference_float = reference_chunk_total<float>;
+    d.reference_double = reference_chunk_total<double>;
     d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
     const auto with = [](Combination to, Finish finish, int64_t rank) {
       return to_attrs(ReduceTotalOptions{to, finish, 100, rank});

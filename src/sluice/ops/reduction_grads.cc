@@ -9,12 +9,14 @@
 namespace sluice::ops {
 namespace {
 
-enum class Kind { kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+enum class ReduceGradOp { kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
 
-constexpr bool reads_x(Kind kind) { return kind != Kind::kMean && kind != Kind::kLogSum; }
-constexpr bool reads_y(Kind kind) {
-  return kind == Kind::kMax || kind == Kind::kMin || kind == Kind::kL2 || kind == Kind::kLogSum ||
-         kind == Kind::kLogSumExp;
+constexpr bool reads_x(ReduceGradOp kind) {
+  return kind != ReduceGradOp::kMean && kind != ReduceGradOp::kLogSum;
+}
+constexpr bool reads_y(ReduceGradOp kind) {
+  return kind == ReduceGradOp::kMax || kind == ReduceGradOp::kMin || kind == ReduceGradOp::kL2 ||
+         kind == ReduceGradOp::kLogSum || kind == ReduceGradOp::kLogSumExp;
 }
 
 Reduction reduction_of(const OpView& op) {
@@ -22,8 +24,8 @@ Reduction reduction_of(const OpView& op) {
   return Reduction(o.shape, {.axes = o.axes, .keepdims = o.keepdims}, op.def().name);
 }
 
-template <Kind kind>
-std::vector<TensorSpec> infer(const OpView& op) {
+template <ReduceGradOp kind>
+std::vector<TensorSpec> infer_reduction_grad(const OpView& op) {
   const std::string& name = op.def().name;
   const TensorSpec& grad = op.input(0);
   require_float(grad, name + " (C1): grad");
@@ -47,14 +49,14 @@ bool ties(T x, T y) {
 }
 
 /// Computes the gradient of the n elements of one lane; at(i) is the offset of element i.
-template <Kind kind, typename T, typename At>
+template <ReduceGradOp kind, typename T, typename At>
 void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
-  if constexpr (kind == Kind::kMax || kind == Kind::kMin) {
+  if constexpr (kind == ReduceGradOp::kMax || kind == ReduceGradOp::kMin) {
     int64_t count = 0;
     for (int64_t i = 0; i < n; ++i) count += ties(x[at(i)], y);
     const T share = grad / static_cast<T>(count);
     for (int64_t i = 0; i < n; ++i) dx[at(i)] = ties(x[at(i)], y) ? share : T{0};
-  } else if constexpr (kind == Kind::kProd) {
+  } else if constexpr (kind == ReduceGradOp::kProd) {
     // The product of the elements before i, stored in dx, times the product of those behind i.
     // Zeros are allowed because there is no division.
     T before = 1;
@@ -69,20 +71,20 @@ void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
     }
   } else {
     const auto one = [&](int64_t i) -> T {
-      if constexpr (kind == Kind::kMean) return grad / static_cast<T>(n);
-      if constexpr (kind == Kind::kL1)
+      if constexpr (kind == ReduceGradOp::kMean) return grad / static_cast<T>(n);
+      if constexpr (kind == ReduceGradOp::kL1)
         return x[at(i)] > 0 ? grad : x[at(i)] < 0 ? -grad : grad * x[at(i)];
-      if constexpr (kind == Kind::kL2) return y == 0 ? T{0} : grad * (x[at(i)] / y);
-      if constexpr (kind == Kind::kLogSum) return grad * math::exp(-y);
-      if constexpr (kind == Kind::kLogSumExp) return grad * math::exp(x[at(i)] - y);
-      if constexpr (kind == Kind::kSumSquare) return (grad + grad) * x[at(i)];
+      if constexpr (kind == ReduceGradOp::kL2) return y == 0 ? T{0} : grad * (x[at(i)] / y);
+      if constexpr (kind == ReduceGradOp::kLogSum) return grad * math::exp(-y);
+      if constexpr (kind == ReduceGradOp::kLogSumExp) return grad * math::exp(x[at(i)] - y);
+      if constexpr (kind == ReduceGradOp::kSumSquare) return (grad + grad) * x[at(i)];
     };
     for (int64_t i = 0; i < n; ++i) dx[at(i)] = one(i);
   }
 }
 
-template <Kind kind, typename T>
-void reference(const KernelArgs& k) {
+template <ReduceGradOp kind, typename T>
+void reference_reduction_grad(const KernelArgs& k) {
   const Reduction r = reduction_of(k.op());
   const StridedIndex lane(r.kept_dims, r.kept_strides);
   const StridedIndex element(r.reduced_dims, r.reduced_strides);
@@ -97,7 +99,7 @@ void reference(const KernelArgs& k) {
   }
 }
 
-template <Kind kind>
+template <ReduceGradOp kind>
 OpDef gradient(const char* type, const char* name, const char* formula) {
   OpDef d;
   d.type = type;
@@ -111,9 +113,9 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   if (reads_y(kind)) d.inputs.push_back({"y"});
   d.outputs = {"dx"};
   d.options = to_attrs(ReduceGradOptions{});
-  d.infer = infer<kind>;
-  d.reference_float = reference<kind, float>;
-  d.reference_double = reference<kind, double>;
+  d.infer = infer_reduction_grad<kind>;
+  d.reference_float = reference_reduction_grad<kind, float>;
+  d.reference_double = reference_reduction_grad<kind, double>;
   d.flops_per_element = 2;
   const auto sample = [](const Shape& shape, std::vector<int64_t> axes, bool keepdims) {
     const Reduction r(shape, {.axes = axes, .keepdims = keepdims}, "sample");
@@ -128,9 +130,9 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   };
   d.samples = {sample({37}, {}, false), sample({3, 5}, {0}, false),
                sample({4, 3, 2}, {1, -1}, true), sample({}, {}, false)};
-  if (kind == Kind::kMax || kind == Kind::kMin) {
+  if (kind == ReduceGradOp::kMax || kind == ReduceGradOp::kMin) {
     // y must equal an element of x, or no element gets the gradient.
-    const bool largest = kind == Kind::kMax;
+    const bool largest = kind == ReduceGradOp::kMax;
     const auto x = HostTensor::of<float>({2, 3}, f32, {1, 3, 3, 5, 5, 1});
     const auto y = HostTensor::of<float>(
         {2}, f32, largest ? std::vector<float>{3, 5} : std::vector<float>{1, 1});
@@ -155,51 +157,53 @@ ReduceGradOptions with_shape(const ReduceOptions& o, const Shape& shape) {
 }
 
 const OpDef& max_def() {
-  static const OpDef def = gradient<Kind::kMax>(
+  static const OpDef def = gradient<ReduceGradOp::kMax>(
       "ReduceMaxGrad", "reduce_max_grad",
       "grad where x is the maximum y, shared equally by ties; zero elsewhere.");
   return def;
 }
 const OpDef& min_def() {
-  static const OpDef def = gradient<Kind::kMin>(
+  static const OpDef def = gradient<ReduceGradOp::kMin>(
       "ReduceMinGrad", "reduce_min_grad",
       "grad where x is the minimum y, shared equally by ties; zero elsewhere.");
   return def;
 }
 const OpDef& prod_def() {
-  static const OpDef def = gradient<Kind::kProd>("ReduceProdGrad", "reduce_prod_grad",
-                                                 "grad times the product of the other elements.");
+  static const OpDef def = gradient<ReduceGradOp::kProd>(
+      "ReduceProdGrad", "reduce_prod_grad", "grad times the product of the other elements.");
   return def;
 }
 const OpDef& l1_def() {
-  static const OpDef def = gradient<Kind::kL1>("ReduceL1Grad", "reduce_l1_grad", "grad·sign(x).");
+  static const OpDef def =
+      gradient<ReduceGradOp::kL1>("ReduceL1Grad", "reduce_l1_grad", "grad·sign(x).");
   return def;
 }
 const OpDef& l2_def() {
-  static const OpDef def =
-      gradient<Kind::kL2>("ReduceL2Grad", "reduce_l2_grad", "grad·x/y, zero where y is zero.");
+  static const OpDef def = gradient<ReduceGradOp::kL2>("ReduceL2Grad", "reduce_l2_grad",
+                                                       "grad·x/y, zero where y is zero.");
   return def;
 }
 const OpDef& log_sum_def() {
   static const OpDef def =
-      gradient<Kind::kLogSum>("ReduceLogSumGrad", "reduce_log_sum_grad", "grad·e⁻ʸ.");
+      gradient<ReduceGradOp::kLogSum>("ReduceLogSumGrad", "reduce_log_sum_grad", "grad·e⁻ʸ.");
   return def;
 }
 const OpDef& log_sum_exp_def() {
-  static const OpDef def =
-      gradient<Kind::kLogSumExp>("ReduceLogSumExpGrad", "reduce_log_sum_exp_grad", "grad·eˣ⁻ʸ.");
+  static const OpDef def = gradient<ReduceGradOp::kLogSumExp>(
+      "ReduceLogSumExpGrad", "reduce_log_sum_exp_grad", "grad·eˣ⁻ʸ.");
   return def;
 }
 const OpDef& sum_square_def() {
-  static const OpDef def =
-      gradient<Kind::kSumSquare>("ReduceSumSquareGrad", "reduce_sum_square_grad", "2·grad·x.");
+  static const OpDef def = gradient<ReduceGradOp::kSumSquare>(
+      "ReduceSumSquareGrad", "reduce_sum_square_grad", "2·grad·x.");
   return def;
 }
 
 }  // namespace
 
 const OpDef& reduce_mean_grad_def() {
-  static const OpDef def = gradient<Kind::kMean>("ReduceMeanGrad", "reduce_mean_grad", "grad / n.");
+  static const OpDef def =
+      gradient<ReduceGradOp::kMean>("ReduceMeanGrad", "reduce_mean_grad", "grad / n.");
   return def;
 }
 

@@ -13,12 +13,15 @@
 namespace sluice::ops {
 namespace {
 
-enum class Kind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+enum class ReduceOp { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
 
-constexpr bool takes_integers(Kind kind) {
-  return kind == Kind::kSum || kind == Kind::kMax || kind == Kind::kMin || kind == Kind::kProd;
+constexpr bool takes_integers(ReduceOp kind) {
+  return kind == ReduceOp::kSum || kind == ReduceOp::kMax || kind == ReduceOp::kMin ||
+         kind == ReduceOp::kProd;
 }
-constexpr bool needs_elements(Kind kind) { return kind == Kind::kMax || kind == Kind::kMin; }
+constexpr bool needs_elements(ReduceOp kind) {
+  return kind == ReduceOp::kMax || kind == ReduceOp::kMin;
+}
 
 /// Adds two numbers; integers wrap around.
 template <typename T>
@@ -52,28 +55,29 @@ T highest() {
 }
 
 /// Reduces n elements to one; load(i) is element i.
-template <Kind kind, typename T, typename Load>
+template <ReduceOp kind, typename T, typename Load>
 T reduce(int64_t n, Load load) {
   const auto square = [&](int64_t i) { return load(i) * load(i); };
   const auto sum_of = [n](auto element) { return canonical_reduce(n, T{}, element, add<T>); };
-  if constexpr (kind == Kind::kSum) return sum_of(load);
-  if constexpr (kind == Kind::kMean) return sum_of(load) / static_cast<T>(n);
-  if constexpr (kind == Kind::kMax) return canonical_reduce(n, lowest<T>(), load, math::max<T>);
-  if constexpr (kind == Kind::kMin) return canonical_reduce(n, highest<T>(), load, math::min<T>);
-  if constexpr (kind == Kind::kProd) return canonical_reduce(n, T{1}, load, mul<T>);
-  if constexpr (kind == Kind::kL1) return sum_of([&](int64_t i) { return std::fabs(load(i)); });
-  if constexpr (kind == Kind::kL2) return std::sqrt(sum_of(square));
-  if constexpr (kind == Kind::kLogSum) return math::log(sum_of(load));
-  if constexpr (kind == Kind::kSumSquare) return sum_of(square);
-  if constexpr (kind == Kind::kLogSumExp) {
+  if constexpr (kind == ReduceOp::kSum) return sum_of(load);
+  if constexpr (kind == ReduceOp::kMean) return sum_of(load) / static_cast<T>(n);
+  if constexpr (kind == ReduceOp::kMax) return canonical_reduce(n, lowest<T>(), load, math::max<T>);
+  if constexpr (kind == ReduceOp::kMin)
+    return canonical_reduce(n, highest<T>(), load, math::min<T>);
+  if constexpr (kind == ReduceOp::kProd) return canonical_reduce(n, T{1}, load, mul<T>);
+  if constexpr (kind == ReduceOp::kL1) return sum_of([&](int64_t i) { return std::fabs(load(i)); });
+  if constexpr (kind == ReduceOp::kL2) return std::sqrt(sum_of(square));
+  if constexpr (kind == ReduceOp::kLogSum) return math::log(sum_of(load));
+  if constexpr (kind == ReduceOp::kSumSquare) return sum_of(square);
+  if constexpr (kind == ReduceOp::kLogSumExp) {
     const T top = canonical_reduce(n, lowest<T>(), load, math::max<T>);
     if (std::isinf(top)) return top;
     return top + math::log(sum_of([&](int64_t i) { return math::exp(load(i) - top); }));
   }
 }
 
-template <Kind kind, typename T>
-void reference(const KernelArgs& k) {
+template <ReduceOp kind, typename T>
+void reference_reduction(const KernelArgs& k) {
   const Reduction r(k.in_shape(0), k.options<ReduceOptions>(), k.op().def().name);
   const StridedIndex lane(r.kept_dims, r.kept_strides);
   const StridedIndex element(r.reduced_dims, r.reduced_strides);
@@ -92,8 +96,8 @@ void reference(const KernelArgs& k) {
   run(T{});
 }
 
-template <Kind kind>
-std::vector<TensorSpec> infer(const OpView& op) {
+template <ReduceOp kind>
+std::vector<TensorSpec> infer_reduction(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
   if constexpr (takes_integers(kind)) {
@@ -112,29 +116,29 @@ std::vector<TensorSpec> infer(const OpView& op) {
   return {{r.out, x.dtype, {}}};
 }
 
-template <Kind kind>
-Tensors grad(GradContext& g) {
+template <ReduceOp kind>
+Tensors grad_reduction(GradContext& g) {
   const Shape& in = g.op().input(0).shape;
   const auto options = g.options<ReduceOptions>();
   const Tensor d = g.grad(0);
-  if constexpr (kind == Kind::kSum) {
+  if constexpr (kind == ReduceOp::kSum) {
     const Shape kept = Reduction(in, options, "sum").kept;
     return {broadcast_to(d.shape() == kept ? d : reshape(d, kept), in)};
-  } else if constexpr (kind == Kind::kMean) {
+  } else if constexpr (kind == ReduceOp::kMean) {
     return {reduce_mean_grad(d, in, options)};
-  } else if constexpr (kind == Kind::kMax) {
+  } else if constexpr (kind == ReduceOp::kMax) {
     return {reduce_max_grad(d, g.input(0), g.output(0), options)};
-  } else if constexpr (kind == Kind::kMin) {
+  } else if constexpr (kind == ReduceOp::kMin) {
     return {reduce_min_grad(d, g.input(0), g.output(0), options)};
-  } else if constexpr (kind == Kind::kProd) {
+  } else if constexpr (kind == ReduceOp::kProd) {
     return {reduce_prod_grad(d, g.input(0), options)};
-  } else if constexpr (kind == Kind::kL1) {
+  } else if constexpr (kind == ReduceOp::kL1) {
     return {reduce_l1_grad(d, g.input(0), options)};
-  } else if constexpr (kind == Kind::kL2) {
+  } else if constexpr (kind == ReduceOp::kL2) {
     return {reduce_l2_grad(d, g.input(0), g.output(0), options)};
-  } else if constexpr (kind == Kind::kLogSum) {
+  } else if constexpr (kind == ReduceOp::kLogSum) {
     return {reduce_log_sum_grad(d, g.output(0), in, options)};
-  } else if constexpr (kind == Kind::kLogSumExp) {
+  } else if constexpr (kind == ReduceOp::kLogSumExp) {
     return {reduce_log_sum_exp_grad(d, g.input(0), g.output(0), options)};
   } else {
     return {reduce_sum_square_grad(d, g.input(0), options)};
@@ -143,21 +147,21 @@ Tensors grad(GradContext& g) {
 
 /// Parts (OpDef::parts) of a float32 reduction of more than one chunk of elements to one element.
 /// Empty for other reductions.
-template <Kind kind>
+template <ReduceOp kind>
 std::vector<OpStage> parts(const OpView& op) {
-  static constexpr auto kTo = kind == Kind::kMax    ? Combination::kMax
-                              : kind == Kind::kMin  ? Combination::kMin
-                              : kind == Kind::kProd ? Combination::kProd
-                              : kind == Kind::kL1   ? Combination::kSumMagnitude
-                              : kind == Kind::kSumSquare || kind == Kind::kL2
+  static constexpr auto kTo = kind == ReduceOp::kMax    ? Combination::kMax
+                              : kind == ReduceOp::kMin  ? Combination::kMin
+                              : kind == ReduceOp::kProd ? Combination::kProd
+                              : kind == ReduceOp::kL1   ? Combination::kSumMagnitude
+                              : kind == ReduceOp::kSumSquare || kind == ReduceOp::kL2
                                   ? Combination::kSumSquare
                                   : Combination::kSum;
   const int64_t count = op.input(0).elements();
   const Shape& result = op.output(0).shape;
   if (result.elements() != 1 || count <= kReduceChunk || op.input(0).dtype != f32) return {};
-  const Finish finish = kind == Kind::kMean ? Finish::kDivide
-                        : kind == Kind::kL2 ? Finish::kRoot
-                                            : Finish::kKeep;
+  const Finish finish = kind == ReduceOp::kMean ? Finish::kDivide
+                        : kind == ReduceOp::kL2 ? Finish::kRoot
+                                                : Finish::kKeep;
   return {{&reduce_chunks_def(), to_attrs(ReduceChunksOptions{kTo}), {0}, -1},
           {&reduce_total_def(),
            to_attrs(ReduceTotalOptions{kTo, finish, count, result.rank()}),
@@ -165,7 +169,7 @@ std::vector<OpStage> parts(const OpView& op) {
            0}};
 }
 
-template <Kind kind>
+template <ReduceOp kind>
 OpDef reduction(const char* type, const char* name, const char* formula) {
   OpDef d;
   d.type = type;
@@ -180,18 +184,19 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(ReduceOptions{});
-  d.infer = infer<kind>;
-  d.grad = grad<kind>;
-  if constexpr (kind != Kind::kLogSum && kind != Kind::kLogSumExp) d.parts = parts<kind>;
-  d.reference_float = reference<kind, float>;
-  d.reference_double = reference<kind, double>;
+  d.infer = infer_reduction<kind>;
+  d.grad = grad_reduction<kind>;
+  if constexpr (kind != ReduceOp::kLogSum && kind != ReduceOp::kLogSumExp) d.parts = parts<kind>;
+  d.reference_float = reference_reduction<kind, float>;
+  d.reference_double = reference_reduction<kind, double>;
   d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
   const auto over = [](std::vector<int64_t> axes, bool keepdims = false) {
     return to_attrs(ReduceOptions{.axes = std::move(axes), .keepdims = keepdims});
   };
   const std::pair<double, double> domain =
-      kind == Kind::kLogSum || kind == Kind::kProd || kind == Kind::kL1 ? std::pair{0.5, 1.5}
-                                                                        : std::pair{-2.0, 2.0};
+      kind == ReduceOp::kLogSum || kind == ReduceOp::kProd || kind == ReduceOp::kL1
+          ? std::pair{0.5, 1.5}
+          : std::pair{-2.0, 2.0};
   d.samples = {
       {.inputs = {f32_spec({37})}, .domain = domain},
       {.inputs = {f32_spec({})}, .domain = {0.5, 1.5}},
@@ -245,46 +250,46 @@ Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_
 }
 
 const OpDef& reduce_sum_def() {
-  static const OpDef def = reduction<Kind::kSum>("ReduceSum", "sum", "Σx");
+  static const OpDef def = reduction<ReduceOp::kSum>("ReduceSum", "sum", "Σx");
   return def;
 }
 const OpDef& reduce_mean_def() {
-  static const OpDef def = reduction<Kind::kMean>("ReduceMean", "mean", "Σx/n");
+  static const OpDef def = reduction<ReduceOp::kMean>("ReduceMean", "mean", "Σx/n");
   return def;
 }
 const OpDef& reduce_max_def() {
   static const OpDef def =
-      reduction<Kind::kMax>("ReduceMax", "max", "The largest element, NaN if there is one,");
+      reduction<ReduceOp::kMax>("ReduceMax", "max", "The largest element, NaN if there is one,");
   return def;
 }
 const OpDef& reduce_min_def() {
   static const OpDef def =
-      reduction<Kind::kMin>("ReduceMin", "min", "The smallest element, NaN if there is one,");
+      reduction<ReduceOp::kMin>("ReduceMin", "min", "The smallest element, NaN if there is one,");
   return def;
 }
 const OpDef& reduce_prod_def() {
-  static const OpDef def = reduction<Kind::kProd>("ReduceProd", "prod", "Πx");
+  static const OpDef def = reduction<ReduceOp::kProd>("ReduceProd", "prod", "Πx");
   return def;
 }
 const OpDef& reduce_l1_def() {
-  static const OpDef def = reduction<Kind::kL1>("ReduceL1", "l1", "Σ|x|");
+  static const OpDef def = reduction<ReduceOp::kL1>("ReduceL1", "l1", "Σ|x|");
   return def;
 }
 const OpDef& reduce_l2_def() {
-  static const OpDef def = reduction<Kind::kL2>("ReduceL2", "l2", "√Σx²");
+  static const OpDef def = reduction<ReduceOp::kL2>("ReduceL2", "l2", "√Σx²");
   return def;
 }
 const OpDef& reduce_log_sum_def() {
-  static const OpDef def = reduction<Kind::kLogSum>("ReduceLogSum", "logsum", "log Σx");
+  static const OpDef def = reduction<ReduceOp::kLogSum>("ReduceLogSum", "logsum", "log Σx");
   return def;
 }
 const OpDef& reduce_log_sum_exp_def() {
-  static const OpDef def =
-      reduction<Kind::kLogSumExp>("ReduceLogSumExp", "logsumexp", "log Σeˣ (as max + log Σeˣ⁻ᵐᵃˣ)");
+  static const OpDef def = reduction<ReduceOp::kLogSumExp>("ReduceLogSumExp", "logsumexp",
+                                                           "log Σeˣ (as max + log Σeˣ⁻ᵐᵃˣ)");
   return def;
 }
 const OpDef& reduce_sum_square_def() {
-  static const OpDef def = reduction<Kind::kSumSquare>("ReduceSumSquare", "sumsquare", "Σx²");
+  static const OpDef def = reduction<ReduceOp::kSumSquare>("ReduceSumSquare", "sumsquare", "Σx²");
   return def;
 }
 

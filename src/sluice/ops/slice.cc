@@ -44,7 +44,7 @@ void check(const Shape& shape, const Options& o, std::string_view name) {
   }
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_slice(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const auto o = op.options<SliceOptions>();
   const std::string& name = op.def().name;
@@ -53,7 +53,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
   return {{Shape(o.sizes), x.dtype, {}}};
 }
 
-std::vector<TensorSpec> infer_grad(const OpView& op) {
+std::vector<TensorSpec> infer_slice_grad(const OpView& op) {
   const TensorSpec& grad = op.input(0);
   const auto o = op.options<SliceGradOptions>();
   require_float(grad, "slice_grad (C1): grad");
@@ -64,7 +64,7 @@ std::vector<TensorSpec> infer_grad(const OpView& op) {
   return {{o.shape, grad.dtype, {}}};
 }
 
-Tensors grad(GradContext& g) {
+Tensors grad_slice(GradContext& g) {
   const auto o = g.options<SliceOptions>();
   return {emit_one(
       slice_grad_def(), {g.grad(0)},
@@ -79,7 +79,7 @@ Tensors grad_of_grad(GradContext& g) {
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_slice(const KernelArgs& k) {
   const StridedIndex from = places(k.in_shape(0), k.options<SliceOptions>());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(0);
@@ -90,7 +90,7 @@ void reference(const KernelArgs& k) {
 }
 
 template <typename T>
-void reference_grad(const KernelArgs& k) {
+void reference_slice_grad(const KernelArgs& k) {
   const StridedIndex to = places(k.out_shape(0), k.options<SliceGradOptions>());
   const auto grad = k.in<T>(0);
   const auto dx = k.out<T>(0);
@@ -152,10 +152,10 @@ OpDef slice_like(const char* type, const char* name, const char* doc) {
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(SliceOptions{});
-  d.infer = infer;
-  d.grad = grad;
-  d.reference_float = reference<float>;
-  d.reference_double = reference<double>;
+  d.infer = infer_slice;
+  d.grad = grad_slice;
+  d.reference_float = reference_slice<float>;
+  d.reference_double = reference_slice<double>;
   const auto of = [](std::vector<int64_t> starts, std::vector<int64_t> sizes,
                      std::vector<int64_t> steps) {
     return to_attrs(SliceOptions{std::move(starts), std::move(sizes), std::move(steps)});
@@ -211,10 +211,10 @@ const OpDef& slice_grad_def() {
     d.inputs = {{"grad"}};
     d.outputs = {"dx"};
     d.options = to_attrs(SliceGradOptions{});
-    d.infer = infer_grad;
+    d.infer = infer_slice_grad;
     d.grad = grad_of_grad;
-    d.reference_float = reference_grad<float>;
-    d.reference_double = reference_grad<double>;
+    d.reference_float = reference_slice_grad<float>;
+    d.reference_double = reference_slice_grad<double>;
     const auto of = [](std::vector<int64_t> starts, std::vector<int64_t> sizes,
                        std::vector<int64_t> steps, Shape shape) {
       return to_attrs(SliceGradOptions{std::move(starts), std::move(sizes), std::move(steps),

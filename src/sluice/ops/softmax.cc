@@ -10,9 +10,9 @@
 namespace sluice::ops {
 namespace {
 
-enum class Kind { kSoftmax, kLogSoftmax };
+enum class SoftmaxOp { kSoftmax, kLogSoftmax };
 
-AxisSplit split_of(const OpView& op) {
+AxisSplit softmax_split(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const int64_t axis = op.options<AxisOptions>().axis;
   const int rank = axes_of(shape);
@@ -21,25 +21,25 @@ AxisSplit split_of(const OpView& op) {
   return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + rank : axis));
 }
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_softmax(const OpView& op) {
   require_float(op.input(0), op.def().name + " (C1): x");
-  split_of(op);
+  softmax_split(op);
   return {{op.input(0).shape, op.input(0).dtype, {}}};
 }
 
-std::vector<TensorSpec> infer_grad(const OpView& op) {
+std::vector<TensorSpec> infer_softmax_grad(const OpView& op) {
   const TensorSpec& grad = op.input(0);
   const TensorSpec& y = op.input(1);
   require_float(grad, op.def().name + " (C1): grad");
-  split_of(op);
+  softmax_split(op);
   require(grad.shape == y.shape && grad.dtype == y.dtype, "{} (C3): grad must be {} like y, got {}",
           op.def().name, to_string(y), to_string(grad));
   return {{y.shape, y.dtype, {}}};
 }
 
-template <Kind kind, typename T>
-void reference(const KernelArgs& k) {
-  const AxisSplit s = split_of(k.op());
+template <SoftmaxOp kind, typename T>
+void reference_softmax(const KernelArgs& k) {
+  const AxisSplit s = softmax_split(k.op());
   const T* x = k.in<T>(0).data();
   T* y = k.out<T>(0).data();
   for (int64_t l = 0; l < s.lanes(); ++l) {
@@ -48,7 +48,7 @@ void reference(const KernelArgs& k) {
     const T top = canonical_reduce(
         s.extent, -std::numeric_limits<T>::infinity(), [&](int64_t i) { return x[at(i)]; },
         math::max<T>);
-    if constexpr (kind == Kind::kSoftmax) {
+    if constexpr (kind == SoftmaxOp::kSoftmax) {
       for (int64_t i = 0; i < s.extent; ++i) y[at(i)] = math::exp(x[at(i)] - top);
       const T total = canonical_sum<T>(s.extent, [&](int64_t i) { return y[at(i)]; });
       for (int64_t i = 0; i < s.extent; ++i) y[at(i)] = y[at(i)] / total;
@@ -61,16 +61,16 @@ void reference(const KernelArgs& k) {
   }
 }
 
-template <Kind kind, typename T>
-void reference_grad(const KernelArgs& k) {
-  const AxisSplit s = split_of(k.op());
+template <SoftmaxOp kind, typename T>
+void reference_softmax_grad(const KernelArgs& k) {
+  const AxisSplit s = softmax_split(k.op());
   const T* grad = k.in<T>(0).data();
   const T* y = k.in<T>(1).data();
   T* dx = k.out<T>(0).data();
   for (int64_t l = 0; l < s.lanes(); ++l) {
     const int64_t first = s.lane(l);
     const auto at = [&](int64_t i) { return first + i * s.inner; };
-    if constexpr (kind == Kind::kSoftmax) {
+    if constexpr (kind == SoftmaxOp::kSoftmax) {
       const T dot = canonical_sum<T>(s.extent, [&](int64_t i) { return grad[at(i)] * y[at(i)]; });
       for (int64_t i = 0; i < s.extent; ++i) dx[at(i)] = y[at(i)] * (grad[at(i)] - dot);
     } else {
@@ -92,7 +92,7 @@ OpDef forward(const char* type, const char* name, const char* formula) {
   d.outputs = {"y"};
   d.options = to_attrs(AxisOptions{});
   d.may_coincide = {{0, 0}};
-  d.infer = infer;
+  d.infer = infer_softmax;
   d.flops_per_element = 4;
   d.samples = {{.inputs = {f32_spec({37})}},
                {.inputs = {f32_spec({})}},
@@ -122,7 +122,7 @@ OpDef backward(const char* type, const char* name, const char* formula) {
   d.outputs = {"dx"};
   d.options = to_attrs(AxisOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
-  d.infer = infer_grad;
+  d.infer = infer_softmax_grad;
   d.flops_per_element = 4;
   d.samples = {{.inputs = {f32_spec({37}), f32_spec({37})}},
                {.inputs = {f32_spec({3, 10}), f32_spec({3, 10})}},
@@ -142,8 +142,8 @@ const OpDef& softmax_def() {
       return Tensors{
           emit_one(softmax_grad_def(), {g.grad(0), g.output(0)}, g.options<AxisOptions>())};
     };
-    d.reference_float = reference<Kind::kSoftmax, float>;
-    d.reference_double = reference<Kind::kSoftmax, double>;
+    d.reference_float = reference_softmax<SoftmaxOp::kSoftmax, float>;
+    d.reference_double = reference_softmax<SoftmaxOp::kSoftmax, double>;
     return d;
   }();
   return def;
@@ -156,8 +156,8 @@ const OpDef& log_softmax_def() {
       return Tensors{
           emit_one(log_softmax_grad_def(), {g.grad(0), g.output(0)}, g.options<AxisOptions>())};
     };
-    d.reference_float = reference<Kind::kLogSoftmax, float>;
-    d.reference_double = reference<Kind::kLogSoftmax, double>;
+    d.reference_float = reference_softmax<SoftmaxOp::kLogSoftmax, float>;
+    d.reference_double = reference_softmax<SoftmaxOp::kLogSoftmax, double>;
     return d;
   }();
   return def;
@@ -167,8 +167,8 @@ const OpDef& softmax_grad_def() {
   static const OpDef def = [] {
     OpDef d =
         backward("SoftmaxGrad", "softmax_grad", "y·(grad - Σ grad·y), the sum along an axis.");
-    d.reference_float = reference_grad<Kind::kSoftmax, float>;
-    d.reference_double = reference_grad<Kind::kSoftmax, double>;
+    d.reference_float = reference_softmax_grad<SoftmaxOp::kSoftmax, float>;
+    d.reference_double = reference_softmax_grad<SoftmaxOp::kSoftmax, double>;
     return d;
   }();
   return def;
@@ -178,8 +178,8 @@ const OpDef& log_softmax_grad_def() {
   static const OpDef def = [] {
     OpDef d =
         backward("LogSoftmaxGrad", "log_softmax_grad", "grad - eʸ·Σ grad, the sum along an axis.");
-    d.reference_float = reference_grad<Kind::kLogSoftmax, float>;
-    d.reference_double = reference_grad<Kind::kLogSoftmax, double>;
+    d.reference_float = reference_softmax_grad<SoftmaxOp::kLogSoftmax, float>;
+    d.reference_double = reference_softmax_grad<SoftmaxOp::kLogSoftmax, double>;
     return d;
   }();
   return def;

@@ -9,7 +9,7 @@
 namespace sluice::ops {
 namespace {
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_sparse_accumulate(const OpView& op) {
   const TensorSpec& t = op.input(0);
   const TensorSpec& x = op.input(1);
   require_float(t, "sparse_accumulate_ (C1): t");
@@ -34,7 +34,7 @@ float add_scaled(float t, double f, float x) {
 double add_scaled(double t, double f, double x) { return t + f * x; }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_sparse_accumulate(const KernelArgs& k) {
   const int64_t axis = k.options<SparseAccumulateOptions>().axis;
   const AxisSplit s(k.out_shape(0),
                     normalize_axis(axis, k.out_shape(0).rank(), "sparse_accumulate_"));
@@ -83,9 +83,9 @@ const OpDef& sparse_accumulate_def() {
     d.outputs = {"y"};
     d.aliases = {{0, 0}};
     d.options = to_attrs(SparseAccumulateOptions{});
-    d.infer = infer;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
+    d.infer = infer_sparse_accumulate;
+    d.reference_float = reference_sparse_accumulate<float>;
+    d.reference_double = reference_sparse_accumulate<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(1).elements()); };
     Sample with_operand = sample({5, 3}, f32, {1, 1}, {2}, {.operands = "f"});
     with_operand.inputs.push_back(f32_spec({}));

@@ -10,7 +10,7 @@
 namespace sluice::ops {
 namespace {
 
-std::vector<TensorSpec> infer(const OpView& op) {
+std::vector<TensorSpec> infer_transpose(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
   require_device_dtype(x, name + " (C1): x");
@@ -36,12 +36,12 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   return result;
 }
 
-Tensors grad(GradContext& g) {
+Tensors grad_transpose(GradContext& g) {
   return {transpose(g.grad(0), inverse(g.options<TransposeOptions>().permutation))};
 }
 
 template <typename T>
-void reference(const KernelArgs& k) {
+void reference_transpose(const KernelArgs& k) {
   const auto strides = k.in_shape(0).strides();
   std::vector<int64_t> moved;
   for (const int64_t axis : k.options<TransposeOptions>().permutation) {
@@ -65,10 +65,10 @@ OpDef transpose_like(const char* type, const char* name, const char* doc) {
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(TransposeOptions{});
-  d.infer = infer;
-  d.grad = grad;
-  d.reference_float = reference<float>;
-  d.reference_double = reference<double>;
+  d.infer = infer_transpose;
+  d.grad = grad_transpose;
+  d.reference_float = reference_transpose<float>;
+  d.reference_double = reference_transpose<double>;
   const auto by = [](std::vector<int64_t> permutation) {
     return to_attrs(TransposeOptions{std::move(permutation)});
   };

@@ -80,7 +80,7 @@ constexpr auto kAdamVarUpdate = [](const double* h, double t, double x) {
       h[0] == 0 || h[1] == 0 ? 1 : std::min(std::sqrt(h[0]), h[3]) / std::sqrt(h[1]);
   return t - h[2] * ratio * x;
 };
-constexpr auto kAdd = [](const double* h, double t, double x) { return t + h[0] * x; };
+constexpr auto kAccumulateAdd = [](const double* h, double t, double x) { return t + h[0] * x; };
 constexpr auto kSquare = [](const double* h, double t, double x) { return t + h[0] * x * x; };
 constexpr auto kMean = [](const double* h, double t, double x) {
   return (h[0] * t + x) / (h[0] + 1);
@@ -242,12 +242,13 @@ OpDef define_scaled_add() {
 
 // --- accumulate ---
 
-using AccumulateKinds = Kinds<0, AccumulateOptions, Variant<functor::AccumulateAdd, kAdd, 2>,
-                              Variant<functor::AccumulateSquare, kSquare, 2>,
-                              Variant<functor::AccumulateMean, kMean, 2>,
-                              Variant<functor::AccumulateMovingAverage, kMoving, 2>,
-                              Variant<functor::AccumulateMovingAverageSquare, kMovingSquare, 2>,
-                              Variant<functor::AccumulateInfinity, kInfinity, 2>>;
+using AccumulateKinds =
+    Kinds<0, AccumulateOptions, Variant<functor::AccumulateAdd, kAccumulateAdd, 2>,
+          Variant<functor::AccumulateSquare, kSquare, 2>,
+          Variant<functor::AccumulateMean, kMean, 2>,
+          Variant<functor::AccumulateMovingAverage, kMoving, 2>,
+          Variant<functor::AccumulateMovingAverageSquare, kMovingSquare, 2>,
+          Variant<functor::AccumulateInfinity, kInfinity, 2>>;
 
 Tensor accumulate(const TensorArg& t, const TensorArg& x, const char* kind, const HyperArg& f) {
   HyperArgs args({t, x});
@@ -301,7 +302,7 @@ const OpDef& scaled_add_in_place_def() {
 
 const OpDef& accumulate_def() {
   static const OpDef def = [] {
-    OpDef d = define<functor::AccumulateAdd, kAdd, 2>(
+    OpDef d = define<functor::AccumulateAdd, kAccumulateAdd, 2>(
         "accumulate_",
         "t = t + f·x (kind add), t + f·x² (add_square), (f·t + x)/(f + 1) (mean), f·t + (1 − f)·x "
         "(moving_average), f·t + (1 − f)·x² (moving_average_square), max(f·t, |x|) (infinity).",

@@ -24,7 +24,7 @@ void check(const Buffer& buffer) {
   checked_add(offset, buffer.size);
 }
 
-struct Event {
+struct SizeChange {
   int64_t step;
   int64_t change;  // Change of the sum of rounded sizes.
   int64_t slack;   // Bytes added by rounding the buffer that enters (change > 0) or leaves.
@@ -68,7 +68,7 @@ bool takes_room(const Buffer& buffer) {
 int64_t live_set_bound(const Problem& problem) {
   const int64_t unit = alignment_unit(problem);
   int64_t bound = 0;
-  std::vector<Event> events;
+  std::vector<SizeChange> events;
   for (const Buffer& buffer : problem.buffers) {
     if (!takes_room(buffer)) continue;
     const int64_t rounded = round_up(buffer.size, unit);
@@ -78,7 +78,7 @@ int64_t live_set_bound(const Problem& problem) {
     }
     if (buffer.fixed_offset) bound = std::max(bound, *buffer.fixed_offset + buffer.size);
   }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+  std::sort(events.begin(), events.end(), [](const SizeChange& a, const SizeChange& b) {
     return a.step != b.step ? a.step < b.step : a.change < b.change;
   });
   // Count the live buffers of each slack to know the largest one. Fewer than `unit` values occur.

@@ -14,7 +14,7 @@
 namespace sluice::report {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr size_t kMostRows = 20;  // The most rows of a group.
 
@@ -27,13 +27,13 @@ using Ops = std::map<std::string, std::pair<int64_t, int64_t>>;
 
 class FactReader {
  public:
-  FactReader(const Json& json, const std::string& path) : json_(json), path_(path) {}
+  FactReader(const SortedJson& json, const std::string& path) : json_(json), path_(path) {}
 
   ReportFacts run() {
     ReportFacts facts{path_, json_.at("model").get<std::string>(), {}};
-    for (const Json& m : json_.at("memories")) facts.groups.push_back(memory(m));
+    for (const SortedJson& m : json_.at("memories")) facts.groups.push_back(memory(m));
     facts.groups.push_back(objects());
-    for (const Json& p : json_.at("programs")) program(p, facts);
+    for (const SortedJson& p : json_.at("programs")) program(p, facts);
     return facts;
   }
 
@@ -41,11 +41,13 @@ class FactReader {
   /// The columns of a table by name.
   class Columns {
    public:
-    explicit Columns(const Json& table) {
-      const Json& names = table.at("columns");
+    explicit Columns(const SortedJson& table) {
+      const SortedJson& names = table.at("columns");
       for (size_t i = 0; i < names.size(); ++i) places_[names.at(i).get<std::string>()] = i;
     }
-    const Json& of(const Json& row, const char* name) const { return row.at(places_.at(name)); }
+    const SortedJson& of(const SortedJson& row, const char* name) const {
+      return row.at(places_.at(name));
+    }
 
    private:
     std::map<std::string, size_t> places_;
@@ -55,11 +57,11 @@ class FactReader {
 
   // Objects of one arena with the same place share a row, which has the sum of their bytes.
   FactGroup objects() const {
-    const Json& table = json_.at("objects");
+    const SortedJson& table = json_.at("objects");
     const Columns columns(table);
     std::map<std::string, int64_t> bytes;
-    for (const Json& row : table.at("rows")) {
-      const Json& arena = json_.at("arenas").at(columns.of(row, "arena").get<size_t>());
+    for (const SortedJson& row : table.at("rows")) {
+      const SortedJson& arena = json_.at("arenas").at(columns.of(row, "arena").get<size_t>());
       const std::string name = fmt::format("{} in {}", columns.of(row, "place").get<std::string>(),
                                            arena.at("name").get<std::string>());
       add(bytes[name], columns.of(row, "bytes").get<int64_t>());
@@ -67,7 +69,7 @@ class FactReader {
     return {"objects that live as long as the program", {bytes.begin(), bytes.end()}};
   }
 
-  static FactGroup memory(const Json& m) {
+  static FactGroup memory(const SortedJson& m) {
     FactGroup group{m.at("name").get<std::string>() + ", bytes", {}};
     for (const auto& [name, key] : std::initializer_list<std::pair<const char*, const char*>>{
              {"planned", "planned_bytes"},
@@ -76,19 +78,20 @@ class FactReader {
              {"gaps", "gap_bytes"},
              {"program (on the host)", "program_bytes"}})
       group.rows.emplace_back(name, m.at(key).get<int64_t>());
-    for (const Json& k : m.at("kinds"))
+    for (const SortedJson& k : m.at("kinds"))
       group.rows.emplace_back("at the peak: " + k.at("kind").get<std::string>(),
                               k.at("bytes").get<int64_t>());
     return group;
   }
 
-  void program(const Json& p, ReportFacts& facts) {
+  void program(const SortedJson& p, ReportFacts& facts) {
     const auto name = p.at("name").get<std::string>();
     FactGroup bytes{"a run of '" + name + "', bytes by op", {}};
     FactGroup flops{"a run of '" + name + "', flops by op", {}};
     FactGroup other{"a run of '" + name + "'", {}};
     Ops ops;
-    for (const Json& s : p.at("starts")) merge(ops_of(s.at("function").get<size_t>()), 1, ops);
+    for (const SortedJson& s : p.at("starts"))
+      merge(ops_of(s.at("function").get<size_t>()), 1, ops);
     for (const auto& [op, sums] : ops) {
       bytes.rows.emplace_back(op, sums.first);
       if (sums.second > 0) flops.rows.emplace_back(op, sums.second);
@@ -99,7 +102,7 @@ class FactReader {
              {"messages", "messages"},
              {"collectives", "collectives"}}) {
       int64_t number = 0, moved = 0;
-      for (const Json& row : p.at(kind)) {
+      for (const SortedJson& row : p.at(kind)) {
         add(number, row.at(count).get<int64_t>());
         add(moved, row.at("bytes").get<int64_t>());
       }
@@ -122,16 +125,16 @@ class FactReader {
     if (known != ops_.end()) return known->second;
     if (!open_.insert(function).second)
       bad(path_, fmt::format("function {} calls itself", function));
-    const Json& steps = json_.at("functions").at(function).at("steps");
+    const SortedJson& steps = json_.at("functions").at(function).at("steps");
     const Columns columns(steps);
-    const auto number = [&](const Json& row, const char* name) {
+    const auto number = [&](const SortedJson& row, const char* name) {
       return std::max<int64_t>(columns.of(row, name).get<int64_t>(), 0);
     };
     Ops sums;
-    for (const Json& row : steps.at("rows")) {
+    for (const SortedJson& row : steps.at("rows")) {
       const auto kind = columns.of(row, "kind").get<std::string>();
       const auto trips = number(row, "trips");
-      for (const Json& callee : columns.of(row, "calls"))
+      for (const SortedJson& callee : columns.of(row, "calls"))
         merge(ops_of(callee.get<size_t>()), trips, sums);
       if (kind != "kernel" && kind != "collective") continue;
       auto& [bytes, flops] = sums[columns.of(row, "name").get<std::string>()];
@@ -142,7 +145,7 @@ class FactReader {
     return ops_[function] = std::move(sums);
   }
 
-  const Json& json_;
+  const SortedJson& json_;
   const std::string& path_;
   std::map<size_t, Ops> ops_;
   std::set<size_t> open_;  ///< Functions whose sums are being computed.
@@ -193,7 +196,7 @@ const FactGroup* find(const ReportFacts& facts, const std::string& title) {
 
 ReportFacts read_facts(std::string_view text, const std::string& path) {
   try {
-    const Json json = Json::parse(text);
+    const SortedJson json = SortedJson::parse(text);
     if (!json.is_object() || json.value("schema", "") != "sluice-report")
       bad(path, "must be a report.json of --profile");
     const int version = json.at("version").get<int>();
@@ -201,7 +204,7 @@ ReportFacts read_facts(std::string_view text, const std::string& path) {
       bad(path, fmt::format("version must be {}, got {}; write the report again with this program",
                             kReportVersion, version));
     return FactReader(json, path).run();
-  } catch (const Json::exception& e) {
+  } catch (const SortedJson::exception& e) {
     bad(path, fmt::format("must be a report.json of --profile: {}", e.what()));
   } catch (const std::out_of_range&) {
     bad(path, "must be a report.json of --profile: a column is missing");

@@ -6,7 +6,7 @@ namespace sluice::runtime {
 namespace {
 
 // About 100 µs: workers stay awake between the steps of a loop and sleep in an idle program.
-constexpr int kSpins = 10000;
+constexpr int kIdleSpins = 10000;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Pool::~Pool() {
 }
 
 uint32_t Pool::wait_while(const std::atomic<uint32_t>& word, uint32_t old) const {
-  for (int spins = idle_ == Idle::kSpin ? kSpins : 0; spins > 0; --spins) {
+  for (int spins = idle_ == Idle::kSpin ? kIdleSpins : 0; spins > 0; --spins) {
     const uint32_t now = word.load(std::memory_order_acquire);
     if (now != old) return now;
     spin_pause();

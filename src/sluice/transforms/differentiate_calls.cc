@@ -6,15 +6,9 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/sweep.h"
+#include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
-namespace {
-
-size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
-  return static_cast<size_t>(std::find(ids.begin(), ids.end(), t.id()) - ids.begin());
-}
-
-}  // namespace
 
 void Sweep::check_repeat(const Op& op) const {
   const bool exits = from_attrs<builtin::LoopOptions>(op.attrs).condition >= 0;

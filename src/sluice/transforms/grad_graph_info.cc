@@ -7,11 +7,6 @@
 namespace sluice::transforms {
 namespace {
 
-// Returns the index of a tensor in `ids`, or their number if it is not in them.
-size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
-  return static_cast<size_t>(std::find(ids.begin(), ids.end(), t.id()) - ids.begin());
-}
-
 void check_call(const CallSiteInfo& call, const Graph& graph, std::string_view what) {
   require(&call.called_graph() == &graph && call.parent().ir().id() == graph.ir().id(),
           "{}: the call must be of graph {}, got a call of {}", what, graph.name(),

@@ -1,7 +1,7 @@
 #include "sluice/transforms/values.h"
 
 #include <algorithm>
-#include <regex>
+#include <string_view>
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
@@ -64,8 +64,23 @@ bool is_detached(const Graph& graph, TensorId handle) {
 bool has_gradient(const OpDef& def) { return def.grad != nullptr && !def.has(Trait::kNoGradient); }
 
 std::string base_name(const std::string& graph_name) {
-  static const std::regex number("_subgraph\\([0-9]+\\)");
-  return std::regex_replace(graph_name, number, "");
+  constexpr std::string_view kNumber = "_subgraph(";
+  std::string name = graph_name;
+  for (size_t at = name.find(kNumber); at != std::string::npos; at = name.find(kNumber, at)) {
+    const size_t end = name.find_first_not_of("0123456789", at + kNumber.size());
+    const bool is_number =
+        end != std::string::npos && end > at + kNumber.size() && name[end] == ')';
+    if (is_number) {
+      name.erase(at, end + 1 - at);
+    } else {
+      at += kNumber.size();
+    }
+  }
+  return name;
+}
+
+size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
+  return static_cast<size_t>(std::find(ids.begin(), ids.end(), t.id()) - ids.begin());
 }
 
 void verify_transformed([[maybe_unused]] const Graph& graph) {

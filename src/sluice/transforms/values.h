@@ -56,6 +56,9 @@ struct VersionRange {
 };
 VersionRange same_contents(const Graph& graph, int32_t storage, int64_t version);
 
+/// Returns the index of a tensor in `ids`, or their number if it is not in them.
+size_t position(const std::vector<TensorId>& ids, const Tensor& t);
+
 /// Returns the name of a graph without its number: "Linear_bwd" of "Linear_subgraph(3)_bwd".
 std::string base_name(const std::string& graph_name);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kAnywhere = -1;  // Every device has the value or computes it.
 
 // A body that is divided into parts, one for each device.
-struct Cut {
+struct DividedBody {
   std::map<int32_t, BodyId> parts;   // By device.
   std::vector<int32_t> param_home;   // By parameter of the whole body: the device that gets it.
   std::vector<int32_t> result_home;  // By result of the whole body: the device that returns it.
@@ -78,7 +78,7 @@ struct Shared {
   std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By sender and receiver.
   std::vector<int32_t> holders;                             // Device by variable.
   std::map<BodyId, size_t> carried;                         // Carried values by loop body.
-  std::map<BodyId, Cut> cuts;                               // By whole body.
+  std::map<BodyId, DividedBody> cuts;                       // By whole body.
 };
 
 // Moves each transfer to the owner of its stream or remote buffer: the first device that uses it.
@@ -118,7 +118,7 @@ class Projector {
         index_(body_.values.size(), -1),
         made_at_(body_.values.size()) {}
 
-  Cut run() {
+  DividedBody run() {
     find_homes();
     if (const auto device = only_device()) return keep(*device);
     for (now_ = 0; now_ < body_.nodes.size(); ++now_) visit(body_.nodes[now_]);
@@ -133,7 +133,7 @@ class Projector {
 
   int32_t& home(ValueIndex v) { return home_[static_cast<size_t>(v)]; }
   int32_t& owner(ValueIndex v) { return owner_[static_cast<size_t>(v)]; }
-  const Cut& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
+  const DividedBody& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
   Position at(Moment moment) { return {now_, moment, ++number_}; }
 
   // The number of values that the body carries to its next trip, if it is that of a loop.
@@ -222,7 +222,7 @@ class Projector {
     return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
   }
 
-  Cut keep(int32_t device) {
+  DividedBody keep(int32_t device) {
     Body& body = shared_.program.body(id_);
     body.device = device;
     for (Node& node : body.nodes) {
@@ -306,7 +306,7 @@ class Projector {
   }
 
   void visit_call(const Node& node) {
-    const Cut& cut = cut_of(node.call()->callee);
+    const DividedBody& cut = cut_of(node.call()->callee);
     std::vector<ValueIndex> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i)
       inputs.push_back(local(node.inputs[i], cut.param_home[i]));
@@ -316,7 +316,7 @@ class Projector {
 
   // Returns the call of the part of one device, with the inputs, results and updates whose home is
   // there.
-  static Node part_of_call(const Node& node, const Cut& cut, int32_t device,
+  static Node part_of_call(const Node& node, const DividedBody& cut, int32_t device,
                            const std::vector<ValueIndex>& inputs) {
     const Node::Call& whole = *node.call();
     Node own;
@@ -486,8 +486,8 @@ class Projector {
     }
   }
 
-  Cut make_parts() {
-    Cut cut;
+  DividedBody make_parts() {
+    DividedBody cut;
     for (const BodyParam& p : body_.params) cut.param_home.push_back(home(p.in));
     cut.result_home = result_home_;
     for (const Message& m : messages_) cut.channels.insert(m.channel);
@@ -580,11 +580,11 @@ int64_t project(Program& program, const Context&) {
   spread_conditions(program);
   Shared shared(program);
   for (const BodyId id : callees_first(program)) {
-    Cut cut = Projector(shared, id).run();
+    DividedBody cut = Projector(shared, id).run();
     shared.cuts.emplace(id, std::move(cut));
   }
   for (EntryBodies& entry : program.entries) {
-    const Cut& cut = shared.cuts.at(entry.bodies[0]);
+    const DividedBody& cut = shared.cuts.at(entry.bodies[0]);
     entry.bodies.clear();
     for (const auto& [device, part] : cut.parts) entry.bodies.push_back(part);
   }

@@ -44,18 +44,18 @@ std::vector<int32_t> sources(const Body& body, int32_t carried) {
 }
 
 // The bytes of a value and its views in a body.
-struct Uses {
+struct ValueUses {
   int32_t last_read = -1;    // Last node that reads the value itself.
   int32_t last_view = -1;    // Last node that reads one of its views.
   bool overwritten = false;  // Whether a node overwrites them.
   bool kept = false;         // Whether they are needed after the body has ended.
 };
 
-Uses uses_of(const Body& body, ValueIndex value) {
+ValueUses uses_of(const Body& body, ValueIndex value) {
   const std::vector<bool> kept = kept_values(body);
   std::vector<bool> same(body.values.size(), false);
   const auto shows = [&](ValueIndex v) { return v != kNone && same[static_cast<size_t>(v)]; };
-  Uses uses;
+  ValueUses uses;
   same[static_cast<size_t>(value)] = true;
   for (size_t n = 0; n < body.nodes.size(); ++n) {
     const Node& node = body.nodes[n];
@@ -102,7 +102,7 @@ bool is_free(const Body& body, const Maker& maker) {
 
 // Whether an output may be made in the bytes of a value with these uses. The node that makes it
 // may read the value itself if its kernel may write there.
-bool may_overwrite(const Body& body, ValueIndex value, const Uses& uses, const Maker& maker,
+bool may_overwrite(const Body& body, ValueIndex value, const ValueUses& uses, const Maker& maker,
                    const std::vector<KernelChoice>& choices) {
   const auto n = static_cast<int32_t>(maker.node);
   const Node& node = body.nodes[maker.node];
@@ -124,7 +124,7 @@ bool overwrite(Body& body, size_t k, int32_t oldest, std::vector<KernelChoice>& 
   const ValueIndex next = body.results[k];
   if (next == kNone || param.out != kNone || !alike(body.value(next), body.value(param.in)))
     return false;
-  const Uses old = uses_of(body, param.in);
+  const ValueUses old = uses_of(body, param.in);
   if (old.kept || old.overwritten) return false;
   const std::optional<Maker> maker = maker_of(body, next);
   if (maker && is_free(body, *maker)) {

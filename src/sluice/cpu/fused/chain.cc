@@ -8,11 +8,12 @@
 #include "sluice/cpu/simd/streaming.h"
 
 namespace sluice::cpu {
-namespace {
 
 OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
   return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
 }
+
+namespace {
 
 /// Returns the axis of `space` along which an operand has one value for each element, if it has a
 /// single value along the others. Returns -1 if there is none.

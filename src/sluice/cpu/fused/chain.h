@@ -9,6 +9,10 @@
 
 namespace sluice::cpu {
 
+/// Returns a view of a stage's op, whose operands have the specs `inputs`. The view refers to both
+/// arguments.
+OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs);
+
 /// Runs the elementwise stages and the stages on rows of a fused op, block by block. A block stays
 /// in the L1 cache, or consists of whole rows if a stage works on rows.
 ///

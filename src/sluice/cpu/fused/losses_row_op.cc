@@ -19,7 +19,7 @@ RowOp::Kernel kernel_of(std::vector<Operand> inputs, void (*run)(const void*, co
           .ignore_index = o.ignore_index};
 }
 
-void run_loss(const void* options, const RowOp::Part& p) {
+void run_loss_row(const void* options, const RowOp::Part& p) {
   const bool log_prob = static_cast<const ops::NllLossOptions*>(options)->log_prob;
   for (int64_t r = 0; r < p.rows; ++r)
     *p.out(r) = ops::sample_loss(*p.labels, p.first + r, p.in(0, r), log_prob);
@@ -51,7 +51,7 @@ std::optional<RowOp::Kernel> losses_row_op(const OpView& op) {
   if (def == &ops::nll_loss_def()) {
     const auto o = op.options<ops::NllLossOptions>();
     if (o.reduction != ops::LossReduction::kNone) return std::nullopt;
-    auto kernel = kernel_of({Operand::kRows, Operand::kLabels}, run_loss, o);
+    auto kernel = kernel_of({Operand::kRows, Operand::kLabels}, run_loss_row, o);
     kernel.gives_samples = true;
     return kernel;
   }

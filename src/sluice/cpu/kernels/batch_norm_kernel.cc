@@ -14,10 +14,10 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostAtOnce = NormChannels::kMost;
-using Numbers = std::array<float, kMostAtOnce>;
+constexpr int64_t kBatchNormsAtOnce = NormChannels::kMost;
+using ChannelSums = std::array<float, kBatchNormsAtOnce>;
 
-enum class Kind : uint8_t { kTraining, kInference, kGradient };
+enum class BatchNormOp : uint8_t { kTraining, kInference, kGradient };
 
 // A batch norm, cut into tasks by channel. A task works on `at_once` successive channels at a time,
 // so that what they read stays in the second cache from one pass to the next.
@@ -26,14 +26,14 @@ struct BatchNorm {
     int own = 1;  // Operands before the weight.
     if (&op.def() == &ops::batch_norm_grad_def()) {
       const auto o = op.options<ops::BatchNormGradOptions>();
-      kind = Kind::kGradient;
+      kind = BatchNormOp::kGradient;
       epsilon = o.epsilon;
       training = o.training;
       own = 4;
     } else {
       epsilon = op.options<ops::BatchNormOptions>().epsilon;
       if (&op.def() == &ops::batch_norm_inference_def()) {
-        kind = Kind::kInference;
+        kind = BatchNormOp::kInference;
         own = 3;
       }
     }
@@ -41,15 +41,15 @@ struct BatchNorm {
     if (inputs > own) weight = own;
     if (inputs > own + 1) bias = own + 1;
     constexpr int64_t kFloatsAtOnce = 65536;
-    const int64_t values = planes.values() * (kind == Kind::kGradient ? 2 : 1);
-    at_once = std::clamp<int64_t>(kFloatsAtOnce / values, 1, kMostAtOnce);
+    const int64_t values = planes.values() * (kind == BatchNormOp::kGradient ? 2 : 1);
+    at_once = std::clamp<int64_t>(kFloatsAtOnce / values, 1, kBatchNormsAtOnce);
     per_task = rows_per_task(planes.channels, planes.values());
   }
 
   int64_t tasks() const { return ceil_div(planes.channels, per_task); }
 
   ops::Planes planes;
-  Kind kind = Kind::kTraining;
+  BatchNormOp kind = BatchNormOp::kTraining;
   double epsilon = 0;
   bool training = true;
   int inputs = 0;
@@ -64,8 +64,8 @@ struct BatchNorm {
 template <typename F>
 void for_planes(const ops::Planes& p, int64_t c, int64_t count, F f) {
   if (count == 1) {
-    for (int64_t n = 0; n < p.batch; n += kMostAtOnce) {
-      const int64_t samples = std::min(kMostAtOnce, p.batch - n);
+    for (int64_t n = 0; n < p.batch; n += kBatchNormsAtOnce) {
+      const int64_t samples = std::min(kBatchNormsAtOnce, p.batch - n);
       f(p.at(n, c), NormRows{samples, p.size, p.channels * p.size}, 0);
     }
   } else {
@@ -77,23 +77,23 @@ void for_planes(const ops::Planes& p, int64_t c, int64_t count, F f) {
 // samples of `count` channels from `c` on. Each call stores kSums arrays of sums. Returns the sums
 // over all chunks.
 template <size_t kSums, typename Sum>
-std::array<Numbers, kSums> sum_chunks(const ops::Planes& p, int64_t c, int64_t count, Sum sum) {
+std::array<ChannelSums, kSums> sum_chunks(const ops::Planes& p, int64_t c, int64_t count, Sum sum) {
   const int64_t samples = ops::samples_per_chunk(p);
-  std::array<Numbers, kSums> chunk;
-  const auto run = [&](int64_t n) {
+  std::array<ChannelSums, kSums> chunk;
+  const auto sum_samples = [&](int64_t n) {
     sum(p.at(n, c),
         NormChannels{std::min(samples, p.batch - n), count, p.size, p.channels * p.size}, chunk);
   };
   if (samples >= p.batch) {
-    run(0);
+    sum_samples(0);
     return chunk;
   }
-  std::array<std::array<Numbers, kReduceLanes>, kSums> lanes{};
-  const auto add = [count](Numbers& to, const Numbers& from) {
+  std::array<std::array<ChannelSums, kReduceLanes>, kSums> lanes{};
+  const auto add = [count](ChannelSums& to, const ChannelSums& from) {
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = to[i] + from[i];
   };
   for (int64_t n = 0; n < p.batch; n += samples) {
-    run(n);
+    sum_samples(n);
     for (size_t s = 0; s < kSums; ++s)
       add(lanes[s][static_cast<size_t>(n / samples % kReduceLanes)], chunk[s]);
   }
@@ -121,12 +121,13 @@ struct Channels {
 };
 
 // Computes the mean and the variance of `count` channels from `c` on.
-void find_moments(const Channels& o, int64_t c, int64_t count, Numbers& mean, Numbers& variance) {
+void find_moments(const Channels& o, int64_t c, int64_t count, ChannelSums& mean,
+                  ChannelSums& variance) {
   const ops::Planes& p = o.norm.planes;
   const float* const x = o.all(0);
   const auto divisor = static_cast<float>(p.values());
-  using Sums = std::array<Numbers, 1>;
-  const auto divide = [&](const Sums& sums, Numbers& to) {
+  using Sums = std::array<ChannelSums, 1>;
+  const auto divide = [&](const Sums& sums, ChannelSums& to) {
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = sums[0][i] / divisor;
   };
   const auto sum = [&](int64_t at, const NormChannels& part, Sums& sums) {
@@ -143,7 +144,7 @@ void find_moments(const Channels& o, int64_t c, int64_t count, Numbers& mean, Nu
 void normalize(const Channels& o, int64_t c, int64_t count, const float* mean,
                const float* variance) {
   const BatchNorm& b = o.norm;
-  Numbers scale, shift;
+  ChannelSums scale, shift;
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
     scale[at] = ops::inverse_deviation(variance[i], b.epsilon);
@@ -158,7 +159,7 @@ void normalize(const Channels& o, int64_t c, int64_t count, const float* mean,
 }
 
 void run_training(const Channels& o, int64_t c, int64_t count) {
-  Numbers mean, variance;
+  ChannelSums mean, variance;
   find_moments(o, c, count, mean, variance);
   normalize(o, c, count, mean.data(), variance.data());
   std::copy_n(mean.begin(), count, o.result(1) + c);
@@ -175,11 +176,12 @@ void run_gradient(const Channels& o, int64_t c, int64_t count) {
   const float* const x = o.all(1);
   const float* const mean = o.of(2, c);
   const auto [g, gx] = sum_chunks<2>(
-      b.planes, c, count, [&](int64_t at, const NormChannels& part, std::array<Numbers, 2>& sums) {
+      b.planes, c, count,
+      [&](int64_t at, const NormChannels& part, std::array<ChannelSums, 2>& sums) {
         channel_products(part, grad + at, x + at, mean, sums[0].data(), sums[1].data());
       });
   const auto divisor = static_cast<float>(b.planes.values());
-  Numbers scale, slope, shift;
+  ChannelSums scale, slope, shift;
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
     const float inverse = ops::inverse_deviation(*o.of(3, c + i), b.epsilon);
@@ -196,15 +198,15 @@ void run_gradient(const Channels& o, int64_t c, int64_t count) {
   });
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_batch_norm(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& b = *static_cast<const BatchNorm*>(state);
   const Channels operands(b, block);
   const int64_t end = std::min(b.planes.channels, (task + 1) * b.per_task);
   for (int64_t c = task * b.per_task; c < end; c += b.at_once) {
     const int64_t count = std::min(b.at_once, end - c);
-    if (b.kind == Kind::kTraining) run_training(operands, c, count);
-    if (b.kind == Kind::kInference) run_inference(operands, c, count);
-    if (b.kind == Kind::kGradient) run_gradient(operands, c, count);
+    if (b.kind == BatchNormOp::kTraining) run_training(operands, c, count);
+    if (b.kind == BatchNormOp::kInference) run_inference(operands, c, count);
+    if (b.kind == BatchNormOp::kGradient) run_gradient(operands, c, count);
   }
 }
 
@@ -218,14 +220,14 @@ void run_scale(const void* state, const runtime::KernelBlock& block, int64_t) {
 
 bool is_scale(const OpView& op) { return &op.def() == &ops::batch_norm_scale_def(); }
 
-bool supports(const OpView& op) {
+bool supports_batch_norm(const OpView& op) {
   const OpDef* const def = &op.def();
   return (def == &ops::batch_norm_def() || def == &ops::batch_norm_inference_def() ||
           def == &ops::batch_norm_grad_def() || is_scale(op)) &&
          op.input(0).dtype == f32 && op.input(0).elements() > 0;
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_batch_norm(const OpView& op) {
   if (is_scale(op)) return {};
   const BatchNorm b(op);
   KernelChoice choice;
@@ -243,7 +245,8 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel batch_norm_kernel() {
-  return {"cpu.batch_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
+  return {"cpu.batch_norm", supports_batch_norm, choose_batch_norm,
+          [](std::shared_ptr<const OpRecord> op) {
             const OpView view = op->view();
             if (is_scale(view)) {
               return runtime::BoundKernel{
@@ -251,7 +254,7 @@ CpuKernel batch_norm_kernel() {
                   std::make_shared<std::pair<int64_t, double>>(
                       view.input(0).elements(), view.options<ops::BatchNormOptions>().epsilon)};
             }
-            return runtime::BoundKernel{run, std::make_shared<BatchNorm>(view)};
+            return runtime::BoundKernel{run_batch_norm, std::make_shared<BatchNorm>(view)};
           }};
 }
 

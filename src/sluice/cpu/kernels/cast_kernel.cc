@@ -13,7 +13,7 @@ namespace sluice::cpu {
 namespace {
 
 // Elements of the stack buffers, used to convert between two narrow dtypes or to stream the result.
-constexpr int64_t kBlock = 512;
+constexpr int64_t kCastBlock = 512;
 
 struct Cast {
   explicit Cast(const OpView& op)
@@ -40,7 +40,7 @@ struct Cast {
   NarrowFn narrow = nullptr;  // Null if the result is f32 or both dtypes are equal.
 };
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_cast(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const Cast& c = *static_cast<const Cast*>(state);
   const int64_t begin = task * c.per_task;
   const int64_t n = std::min(c.per_task, c.elements - begin);
@@ -53,9 +53,9 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const bool streams = is_streamed(c.elements * c.to_size, 0) && from != to;
   if (!streams && c.widen == nullptr) return c.narrow(reinterpret_cast<const float*>(from), to, n);
   if (!streams && c.narrow == nullptr) return c.widen(from, reinterpret_cast<float*>(to), n);
-  alignas(64) float floats[kBlock];
-  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
-  const int64_t most = streams ? kStreamedBlock : kBlock;
+  alignas(64) float floats[kCastBlock];
+  alignas(64) std::byte narrowed[kCastBlock * sizeof(float)];
+  const int64_t most = streams ? kStreamedBlock : kCastBlock;
   for (int64_t i = 0; i < n; i += most) {
     const int64_t count = std::min(most, n - i);
     const std::byte* const part = from + i * c.from_size;
@@ -73,13 +73,13 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
 }
 
 // Returns whether the op is a cast from or to floating point, or a copy into a variable.
-bool supports(const OpView& op) {
+bool supports_cast(const OpView& op) {
   if (&op.def() == &ops::copy_var_update_def()) return true;
   return &op.def() == &ops::cast_def() &&
          (is_float(op.input(0).dtype) || is_float(op.output(0).dtype));
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_cast(const OpView& op) {
   const Cast c(op);
   KernelChoice choice;
   choice.tasks = c.tasks;
@@ -91,8 +91,8 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel cast_kernel() {
-  return {"cpu.cast", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<Cast>(op->view())};
+  return {"cpu.cast", supports_cast, choose_cast, [](std::shared_ptr<const OpRecord> op) {
+            return runtime::BoundKernel{run_cast, std::make_shared<Cast>(op->view())};
           }};
 }
 

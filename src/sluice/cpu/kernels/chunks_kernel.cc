@@ -40,7 +40,7 @@ struct Chunks {
   int64_t count = 0;
 };
 
-bool supports(const OpView& op) {
+bool supports_chunks(const OpView& op) {
   const bool known =
       &op.def() == &ops::reduce_chunks_def() || &op.def() == &ops::reduce_total_def();
   return known && op.input(0).dtype == f32;
@@ -58,7 +58,7 @@ void run_chunks(const void* state, const runtime::KernelBlock& block, int64_t ta
   }
 }
 
-void run_total(const void* state, const runtime::KernelBlock& block, int64_t) {
+void run_chunks_total(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& c = *static_cast<const Chunks*>(state);
   auto* const y = reinterpret_cast<float*>(block.operands[1]);
   reduce_rows(c.to, reinterpret_cast<const float*>(block.operands[0]), 1, c.elements, c.elements,
@@ -67,7 +67,7 @@ void run_total(const void* state, const runtime::KernelBlock& block, int64_t) {
   if (c.finish == ops::Finish::kRoot) *y = std::sqrt(*y);
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_chunks(const OpView& op) {
   const Chunks c(op);
   KernelChoice choice;
   choice.tasks = std::max<int64_t>(1, ceil_div(c.chunks, c.per_task));
@@ -78,12 +78,12 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel chunks_kernel() {
-  return {
-      "cpu.chunks", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-        const OpView view = op->view();
-        const bool total = &view.def() == &ops::reduce_total_def();
-        return runtime::BoundKernel{total ? run_total : run_chunks, std::make_shared<Chunks>(view)};
-      }};
+  return {"cpu.chunks", supports_chunks, choose_chunks, [](std::shared_ptr<const OpRecord> op) {
+            const OpView view = op->view();
+            const bool total = &view.def() == &ops::reduce_total_def();
+            return runtime::BoundKernel{total ? run_chunks_total : run_chunks,
+                                        std::make_shared<Chunks>(view)};
+          }};
 }
 
 }  // namespace sluice::cpu

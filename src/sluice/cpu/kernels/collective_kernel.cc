@@ -11,8 +11,8 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Elements of a buffer on the stack.
-constexpr int64_t kGrain = 64;    // Parts begin at multiples of 64 elements or bytes.
+constexpr int64_t kCollectiveBlock = 1024;  // Elements of a buffer on the stack.
+constexpr int64_t kGrain = 64;              // Parts begin at multiples of 64 elements or bytes.
 
 // Elements or bytes [begin, end).
 struct Span {
@@ -36,8 +36,8 @@ using CombineFn = void (*)(const runtime::DeviceAddress* inputs, int64_t members
 // compiler vectorizes it.
 template <typename E, typename F>
 void for_block(E* __restrict to, const E* __restrict x, int64_t n, F&& f) {
-  if (n == kBlock) {
-    for (int64_t i = 0; i < kBlock; ++i) to[i] = f(to[i], x[i]);
+  if (n == kCollectiveBlock) {
+    for (int64_t i = 0; i < kCollectiveBlock; ++i) to[i] = f(to[i], x[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i] = f(to[i], x[i]);
   }
@@ -46,8 +46,8 @@ void for_block(E* __restrict to, const E* __restrict x, int64_t n, F&& f) {
 // Computes to[i] = f(to[i]).
 template <typename E, typename F>
 void for_block(E* to, int64_t n, F&& f) {
-  if (n == kBlock) {
-    for (int64_t i = 0; i < kBlock; ++i) to[i] = f(to[i]);
+  if (n == kCollectiveBlock) {
+    for (int64_t i = 0; i < kCollectiveBlock; ++i) to[i] = f(to[i]);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i] = f(to[i]);
   }
@@ -70,8 +70,8 @@ void combine(const runtime::DeviceAddress* inputs, int64_t members, int64_t at, 
 template <typename Combine, DType kDType>
 void combine_narrow(const runtime::DeviceAddress* inputs, int64_t members, int64_t at, int64_t n,
                     std::byte* out) {
-  alignas(64) float result[kBlock];
-  alignas(64) float x[kBlock];
+  alignas(64) float result[kCollectiveBlock];
+  alignas(64) float x[kCollectiveBlock];
   const WidenFn widen = widen_kernel(kDType);
   const int64_t offset = at * size_of(kDType);
   widen(pointer_to(inputs[0]) + offset, x, n);
@@ -111,10 +111,10 @@ struct AllReduce {
 // Combines the member's share of the elements and writes it to the outputs of all members.
 void run_all_reduce(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const AllReduce*>(state);
-  alignas(64) std::byte result[kBlock * 4];
+  alignas(64) std::byte result[kCollectiveBlock * 4];
   const Span span = cut(cut({0, k.elements}, b.member, k.members), b.part, b.parts);
-  for (int64_t at = span.begin; at < span.end; at += kBlock) {
-    const int64_t n = std::min(kBlock, span.end - at);
+  for (int64_t at = span.begin; at < span.end; at += kCollectiveBlock) {
+    const int64_t n = std::min(kCollectiveBlock, span.end - at);
     k.combine(b.inputs, k.members, at, n, result);
     for (int64_t j = 0; j < k.members; ++j) {
       std::byte* const out = pointer_to(b.outputs[j]);
@@ -151,8 +151,9 @@ void run_reduce_scatter(const void* state, const runtime::CollectiveBlock& b) {
     std::memcpy(out + span.begin * k.width,
                 pointer_to(b.inputs[b.member]) + (first + span.begin) * k.width, copied);
   }
-  for (int64_t at = span.begin; k.combine != nullptr && at < end; at += kBlock) {
-    k.combine(b.inputs, k.members, first + at, std::min(kBlock, end - at), out + at * k.width);
+  for (int64_t at = span.begin; k.combine != nullptr && at < end; at += kCollectiveBlock) {
+    k.combine(b.inputs, k.members, first + at, std::min(kCollectiveBlock, end - at),
+              out + at * k.width);
   }
   std::memset(out + end * k.width, 0, static_cast<size_t>((span.end - end) * k.width));
 }

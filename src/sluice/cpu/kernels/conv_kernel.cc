@@ -18,7 +18,7 @@ WeightCorrelation weight_plan_of(const OpView& op) {
   return plan_conv_weight_grad(sizes, weight_steps(sizes));
 }
 
-bool supports(const OpView& op) {
+bool supports_conv(const OpView& op) {
   const bool known = &op.def() == &ops::conv_def() || &op.def() == &ops::conv_transpose_def() ||
                      is_weight_grad(op);
   return known && op.input(0).dtype == f32 && op.output(0).elements() > 0;
@@ -30,7 +30,7 @@ struct Conv {
   ConvCut cut;
 };
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_conv(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& conv = *static_cast<const Conv*>(state);
   run_conv_task(conv.plan, conv.cut,
                 {reinterpret_cast<const float*>(block.operands[0]),
@@ -39,7 +39,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
                 task, reinterpret_cast<float*>(block.workspace));
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_conv(const OpView& op) {
   const Conv conv(op);
   KernelChoice choice;
   choice.tasks = conv.cut.tasks;
@@ -79,14 +79,16 @@ KernelChoice choose_weight_grad(const OpView& op) {
 }  // namespace
 
 CpuKernel conv_kernel() {
-  return {"cpu.conv", supports,
-          [](const OpView& op) { return is_weight_grad(op) ? choose_weight_grad(op) : choose(op); },
+  return {"cpu.conv", supports_conv,
+          [](const OpView& op) {
+            return is_weight_grad(op) ? choose_weight_grad(op) : choose_conv(op);
+          },
           [](std::shared_ptr<const OpRecord> op) {
             const OpView view = op->view();
             if (is_weight_grad(view)) {
               return runtime::BoundKernel{run_weight_grad, std::make_shared<WeightGrad>(view)};
             }
-            return runtime::BoundKernel{run, std::make_shared<Conv>(view)};
+            return runtime::BoundKernel{run_conv, std::make_shared<Conv>(view)};
           }};
 }
 

@@ -61,7 +61,7 @@ void convert_taps(const Copy& c, const float* from, float* to, int64_t begin, in
   }
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_copy(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& c = *static_cast<const Copy*>(state);
   if (!c.converts) {
     std::memcpy(block.operands[1], block.operands[0], static_cast<size_t>(c.bytes));
@@ -114,7 +114,7 @@ KernelChoice choose_copy_kernel(const TensorSpec& spec, const Layout& from, cons
 
 runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from,
                                       const Layout& to) {
-  return {run, std::make_shared<Copy>(spec, from, to)};
+  return {run_copy, std::make_shared<Copy>(spec, from, to)};
 }
 
 }  // namespace sluice::cpu

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostInputs = Functor::kMostInputs;
 // Elements of a widened block. The blocks of a few operands fill half of the L1 cache.
-constexpr int64_t kBlock = 512;
+constexpr int64_t kElementwiseBlock = 512;
 constexpr int64_t kMostRows = 1 << 16;  // Maximum rows in the table of offsets.
 
 // The output, viewed as `outer` rows of `inner` elements. Along a row, each input is an array or
@@ -90,8 +90,8 @@ int64_t per_task(const Rows& rows) {
 // or if the output is streamed because it is larger than the caches.
 void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
                    std::byte* to, int64_t n, bool streams) {
-  alignas(64) float floats[kMostInputs + 1][kBlock];
-  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
+  alignas(64) float floats[kMostInputs + 1][kElementwiseBlock];
+  alignas(64) std::byte narrowed[kElementwiseBlock * sizeof(float)];
   MapInput inputs[kMostInputs];
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
     const Element& element = e.input_elements[i];
@@ -100,7 +100,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
     if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
   }
   const bool narrows = e.output_element.narrow != nullptr;
-  const int64_t most = streams ? kStreamedBlock : kBlock;
+  const int64_t most = streams ? kStreamedBlock : kElementwiseBlock;
   for (int64_t done = 0; done < n; done += most) {
     const int64_t count = std::min(most, n - done);
     for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
@@ -137,7 +137,7 @@ void run_row(const Elementwise& e, const void* functor, const std::byte* const* 
   e.functor.kernel()(functor, inputs, &output, 1, n);
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_elementwise(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& e = *static_cast<const Elementwise*>(state);
   const auto inputs = static_cast<size_t>(e.inputs);
   Functor::Storage own;
@@ -161,13 +161,13 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   }
 }
 
-bool supports(const OpView& op) {
+bool supports_elementwise(const OpView& op) {
   if (!Functor::exists_on_floats(op) || op.output(0).elements() == 0) return false;
   Rows rows;
   return rows_of(op, Functor(op).inputs(), rows);
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_elementwise(const OpView& op) {
   Rows rows;
   const int inputs = Functor(op).inputs();
   rows_of(op, inputs, rows);
@@ -183,7 +183,7 @@ KernelChoice choose(const OpView& op) {
   return choice;
 }
 
-runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
+runtime::BoundKernel bind_elementwise(std::shared_ptr<const OpRecord> op) {
   const OpView view = op->view();
   auto e = std::make_shared<Elementwise>();
   e->functor = Functor(view);
@@ -209,11 +209,13 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
         e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
     }
   }
-  return {run, e};
+  return {run_elementwise, e};
 }
 
 }  // namespace
 
-CpuKernel elementwise_kernel() { return {"cpu.elementwise", supports, choose, bind}; }
+CpuKernel elementwise_kernel() {
+  return {"cpu.elementwise", supports_elementwise, choose_elementwise, bind_elementwise};
+}
 
 }  // namespace sluice::cpu

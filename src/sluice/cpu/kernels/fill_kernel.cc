@@ -16,7 +16,7 @@ struct Fill {
   int64_t bytes;  // Bytes of the tensor.
 };
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t) {
+void run_fill(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& fill = *static_cast<const Fill*>(state);
   for (int64_t at = 0; at < fill.bytes; at += kPieceBytes) {
     const int64_t bytes = std::min(kPieceBytes, fill.bytes - at);
@@ -40,7 +40,7 @@ CpuKernel fill_kernel() {
             fill->piece.resize(kPieceBytes);
             for (int64_t at = 0; at < kPieceBytes; at += width)
               std::copy(bytes.begin(), bytes.end(), fill->piece.begin() + at);
-            return runtime::BoundKernel{run, fill};
+            return runtime::BoundKernel{run_fill, fill};
           }};
 }
 

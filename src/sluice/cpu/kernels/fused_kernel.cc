@@ -35,10 +35,6 @@ struct Roles {
 bool is_product(const FusedOp& op);
 Head conv_head(const FusedOp& op);
 
-OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
-  return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
-}
-
 Roles roles_of(const FusedOp& op) {
   Roles roles;
   roles.head = is_product(op) ? Head::kProduct : conv_head(op);
@@ -285,7 +281,7 @@ void run_weight_grad(const Fused& f, const runtime::KernelBlock& block, int64_t 
                     reinterpret_cast<float*>(block.workspace));
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_fused(const void* state, const runtime::KernelBlock& block, int64_t task) {
   if (const Fused& conv = *static_cast<const Fused*>(state); conv.head == Head::kConv)
     return run_conv(conv, block, task);
   if (const Fused& grad = *static_cast<const Fused*>(state); grad.head == Head::kWeightGrad)
@@ -454,7 +450,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
 }
 
 runtime::BoundKernel bind_fused_kernel(const FusedOp& op) {
-  return {run, std::make_shared<Fused>(op)};
+  return {run_fused, std::make_shared<Fused>(op)};
 }
 
 }  // namespace sluice::cpu

@@ -33,7 +33,7 @@ std::vector<int64_t> batch_offsets(const ops::MatrixView& view, const Shape& bat
   return offsets;
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& gemm_state = *static_cast<const Gemm*>(state);
   const GemmGrid& grid = gemm_state.grid;
   const int64_t per_matrix = grid.tasks();
@@ -51,12 +51,12 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
        reinterpret_cast<float*>(block.workspace));
 }
 
-bool supports(const OpView& op) {
+bool supports_gemm(const OpView& op) {
   return &op.def() == &ops::matmul_def() && op.input(0).dtype == f32 && op.input(1).dtype == f32 &&
          op.output(0).dtype == f32 && op.output(0).elements() > 0;
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_gemm(const OpView& op) {
   const ops::MatmulShape s = shape_of(op);
   const GemmArgs args = gemm_args(s);
   const int64_t batches = s.batch.elements();
@@ -69,7 +69,7 @@ KernelChoice choose(const OpView& op) {
   return choice;
 }
 
-runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
+runtime::BoundKernel bind_gemm(std::shared_ptr<const OpRecord> op) {
   const OpView view = op->view();
   const ops::MatmulShape s = shape_of(view);
   auto state = std::make_shared<Gemm>();
@@ -78,11 +78,11 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   state->grid = grid_of(state->args, state->batches);
   state->a_offset = batch_offsets(s.lhs, s.batch);
   state->b_offset = batch_offsets(s.rhs, s.batch);
-  return {run, state};
+  return {run_gemm, state};
 }
 
 }  // namespace
 
-CpuKernel gemm_kernel() { return {"cpu.gemm", supports, choose, bind}; }
+CpuKernel gemm_kernel() { return {"cpu.gemm", supports_gemm, choose_gemm, bind_gemm}; }
 
 }  // namespace sluice::cpu

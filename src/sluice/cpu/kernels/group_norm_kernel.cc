@@ -12,8 +12,8 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostAtOnce = 64;  // Planes that one call of a vector function takes.
-using Numbers = std::array<float, kMostAtOnce>;
+constexpr int64_t kGroupNormsAtOnce = 64;  // Planes that one call of a vector function takes.
+using PlaneSums = std::array<float, kGroupNormsAtOnce>;
 
 // A group norm. The groups of all samples are contiguous rows, which are cut into tasks.
 struct GroupNorm {
@@ -60,16 +60,16 @@ struct Operands {
 // Calls f(first channel in the group, rows of a vector function) for parts of a group.
 template <typename F>
 void for_channels(const GroupNorm& g, F f) {
-  for (int64_t j = 0; j < g.channels; j += kMostAtOnce)
-    f(j, NormRows{std::min(kMostAtOnce, g.channels - j), g.planes.size, g.planes.size});
+  for (int64_t j = 0; j < g.channels; j += kGroupNormsAtOnce)
+    f(j, NormRows{std::min(kGroupNormsAtOnce, g.channels - j), g.planes.size, g.planes.size});
 }
 
-void run_forward(const Operands& o, int64_t row, float mean, float inverse) {
+void run_group_forward(const Operands& o, int64_t row, float mean, float inverse) {
   const GroupNorm& g = o.norm;
   const float* const x = o.in(0) + row * g.extent;
   float* const y = o.out(0) + row * g.extent;
   const int64_t channel = row % g.groups * g.channels;
-  Numbers means, scale, shift;
+  PlaneSums means, scale, shift;
   means.fill(mean);
   for_channels(g, [&](int64_t j, const NormRows& planes) {
     for (int64_t i = 0; i < planes.rows; ++i) {
@@ -82,7 +82,7 @@ void run_forward(const Operands& o, int64_t row, float mean, float inverse) {
   });
 }
 
-void run_gradient(const Operands& o, int64_t row, float mean, float inverse) {
+void run_group_gradient(const Operands& o, int64_t row, float mean, float inverse) {
   const GroupNorm& g = o.norm;
   const float* const grad = o.in(0) + row * g.extent;
   const float* const x = o.in(1) + row * g.extent;
@@ -91,7 +91,7 @@ void run_gradient(const Operands& o, int64_t row, float mean, float inverse) {
   float* const grads = o.out(2) + row * g.channels;
   const int64_t channel = row % g.groups * g.channels;
   const auto weight = [&](int64_t j) { return g.weight < 0 ? 1.0f : o.in(g.weight)[channel + j]; };
-  Numbers means, scale, slopes, shifts;
+  PlaneSums means, scale, slopes, shifts;
   means.fill(mean);
   for_channels(g, [&](int64_t j, const NormRows& planes) {
     const int64_t at = j * g.planes.size;
@@ -113,7 +113,7 @@ void run_gradient(const Operands& o, int64_t row, float mean, float inverse) {
   });
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_group_norm(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& g = *static_cast<const GroupNorm*>(state);
   const Operands operands{g, block};
   const int64_t end = std::min(g.rows, (task + 1) * g.per_task);
@@ -124,19 +124,19 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     norm_moments({rows, g.extent, g.extent}, operands.in(g.gradient ? 1 : 0) + row * g.extent,
                  g.epsilon, mean, inverse);
     for (int64_t r = 0; r < rows; ++r) {
-      const auto run_row = g.gradient ? run_gradient : run_forward;
+      const auto run_row = g.gradient ? run_group_gradient : run_group_forward;
       run_row(operands, row + r, mean[r], inverse[r]);
     }
   }
 }
 
-bool supports(const OpView& op) {
+bool supports_group_norm(const OpView& op) {
   const OpDef* const def = &op.def();
   return (def == &ops::group_norm_def() || def == &ops::group_norm_grad_def()) &&
          op.input(0).dtype == f32 && op.input(0).elements() > 0;
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_group_norm(const OpView& op) {
   const GroupNorm g(op);
   KernelChoice choice;
   choice.tasks = g.tasks();
@@ -151,8 +151,9 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel group_norm_kernel() {
-  return {"cpu.group_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<GroupNorm>(op->view())};
+  return {"cpu.group_norm", supports_group_norm, choose_group_norm,
+          [](std::shared_ptr<const OpRecord> op) {
+            return runtime::BoundKernel{run_group_norm, std::make_shared<GroupNorm>(op->view())};
           }};
 }
 

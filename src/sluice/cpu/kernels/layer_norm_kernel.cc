@@ -26,7 +26,7 @@ struct LayerNormGrad {
   int64_t per_task = 1;  // Parts of a task.
 };
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_layer_norm(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& g = *static_cast<const LayerNormGrad*>(state);
   const auto in = [&](int i) { return reinterpret_cast<const float*>(block.operands[i]); };
   const auto out = [&](int o) {
@@ -46,12 +46,12 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   }
 }
 
-bool supports(const OpView& op) {
+bool supports_layer_norm(const OpView& op) {
   return &op.def() == &ops::layer_norm_grad_def() && op.input(0).dtype == f32 &&
          op.input(0).elements() > 0;
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_layer_norm(const OpView& op) {
   const LayerNormGrad g(op);
   KernelChoice choice;
   choice.tasks = g.tasks();
@@ -65,9 +65,11 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel layer_norm_kernel() {
-  return {"cpu.layer_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<LayerNormGrad>(op->view())};
-          }};
+  return {
+      "cpu.layer_norm", supports_layer_norm, choose_layer_norm,
+      [](std::shared_ptr<const OpRecord> op) {
+        return runtime::BoundKernel{run_layer_norm, std::make_shared<LayerNormGrad>(op->view())};
+      }};
 }
 
 }  // namespace sluice::cpu

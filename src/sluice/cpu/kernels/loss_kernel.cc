@@ -17,7 +17,7 @@ struct Loss {
   int64_t per_task = 1;
 };
 
-bool supports(const OpView& op) {
+bool supports_loss(const OpView& op) {
   const OpDef* const def = &op.def();
   const bool known = def == &ops::nll_loss_with_softmax_grad_def() || def == &ops::nll_loss_def() ||
                      def == &ops::nll_total_def();
@@ -63,13 +63,13 @@ void run_loss(const void* state, const runtime::KernelBlock& block, int64_t) {
                   loss.classes, o.log_prob, reinterpret_cast<float*>(block.operands[2]));
 }
 
-void run_total(const void* state, const runtime::KernelBlock& block, int64_t) {
+void run_loss_total(const void* state, const runtime::KernelBlock& block, int64_t) {
   const LossTotal& total = *static_cast<const Loss*>(state)->total;
   *reinterpret_cast<float*>(block.operands[2]) =
       total.run(total.labels(block.operands[1]), reinterpret_cast<const float*>(block.operands[0]));
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_loss(const OpView& op) {
   const Loss loss = loss_of(op);
   KernelChoice choice;
   choice.tasks = ceil_div(loss.rows, loss.per_task);
@@ -82,13 +82,14 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel loss_kernel() {
-  return {"cpu.loss", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            const OpView view = op->view();
-            auto state = std::make_shared<Loss>(loss_of(view));
-            state->op = op;
-            const auto run = state->gradient ? run_with_grad : state->total ? run_total : run_loss;
-            return runtime::BoundKernel{run, state};
-          }};
+  return {
+      "cpu.loss", supports_loss, choose_loss, [](std::shared_ptr<const OpRecord> op) {
+        const OpView view = op->view();
+        auto state = std::make_shared<Loss>(loss_of(view));
+        state->op = op;
+        const auto run = state->gradient ? run_with_grad : state->total ? run_loss_total : run_loss;
+        return runtime::BoundKernel{run, state};
+      }};
 }
 
 }  // namespace sluice::cpu

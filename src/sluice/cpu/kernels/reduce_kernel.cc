@@ -9,7 +9,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Results computed in f32 before they are narrowed.
+constexpr int64_t kReduceBlock = 1024;  // Results computed in f32 before they are narrowed.
 
 struct Reduce {
   ReduceView view;
@@ -53,9 +53,9 @@ void run_reduce(const void* state, const runtime::KernelBlock& block, int64_t ta
   std::byte* const y = block.operands[1];
   if (r.narrow == nullptr)
     return reduce(r, x, begin, end - begin, reinterpret_cast<float*>(y) + begin);
-  float floats[kBlock];
-  for (; begin < end; begin += kBlock) {
-    const int64_t count = std::min(kBlock, end - begin);
+  float floats[kReduceBlock];
+  for (; begin < end; begin += kReduceBlock) {
+    const int64_t count = std::min(kReduceBlock, end - begin);
     reduce(r, x, begin, count, floats);
     r.narrow(floats, y + begin * size_of(r.to), count);
   }

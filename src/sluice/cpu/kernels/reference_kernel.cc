@@ -30,7 +30,7 @@ std::vector<int64_t> scratch_offsets(const OpView& op, int64_t& total) {
   return offsets;
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t) {
+void run_reference(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& r = *static_cast<const Reference*>(state);
   const OpView view = r.op->view();
   // The workspace also holds the pointers, because a step must not allocate memory.
@@ -71,7 +71,7 @@ CpuKernel reference_kernel() {
             state->scratch = scratch_offsets(op->view(), state->pointers);
             state->operands = static_cast<int>(state->scratch.size());
             state->op = op;
-            return runtime::BoundKernel{run, state};
+            return runtime::BoundKernel{run_reference, state};
           }};
 }
 

@@ -10,7 +10,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Elements of an operand that are widened at once.
+constexpr int64_t kRowsBlock = 1024;  // Elements of an operand that are widened at once.
 
 struct RowsKernel {
   explicit RowsKernel(const OpView& view) : op(*RowOp::of(view)), dtype(view.output(0).dtype) {
@@ -18,7 +18,7 @@ struct RowsKernel {
     rows = op.rows();
     per_task = rows_per_task(rows, n);
     if (dtype == f32) return;
-    rows_at_once = std::max<int64_t>(1, kBlock / n);
+    rows_at_once = std::max<int64_t>(1, kRowsBlock / n);
     for (int i = 0; i < view.inputs(); ++i)
       elements[static_cast<size_t>(i)] = view.input(i).elements();
     widen = widen_kernel(dtype);
@@ -80,7 +80,7 @@ void run_halves(const RowsKernel& k, const runtime::KernelBlock& block, const op
   }
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_rows(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& k = *static_cast<const RowsKernel*>(state);
   std::optional<ops::Labels> labels;
   if (const int i = k.op.labels_input(); i >= 0) labels = k.op.labels(block.operands[i]);
@@ -90,7 +90,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   run_rows(k, block, labels ? &*labels : nullptr, begin, rows);
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_rows(const OpView& op) {
   const RowsKernel k(op);
   KernelChoice choice;
   choice.tasks = k.tasks();
@@ -107,9 +107,9 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel rows_kernel() {
-  return {"cpu.rows", [](const OpView& op) { return RowOp::of(op).has_value(); }, choose,
+  return {"cpu.rows", [](const OpView& op) { return RowOp::of(op).has_value(); }, choose_rows,
           [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<RowsKernel>(op->view())};
+            return runtime::BoundKernel{run_rows, std::make_shared<RowsKernel>(op->view())};
           }};
 }
 

@@ -36,7 +36,7 @@ struct Slice {
   bool side_by_side = true;
 };
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_slice(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& s = *static_cast<const Slice*>(state);
   const int64_t at = task * s.per_task;
   const int64_t count = std::min(s.per_task, s.bytes - at);
@@ -61,7 +61,7 @@ CpuKernel slice_kernel() {
             return choice;
           },
           [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<Slice>(op->view())};
+            return runtime::BoundKernel{run_slice, std::make_shared<Slice>(op->view())};
           }};
 }
 

@@ -27,7 +27,7 @@ std::optional<Spread> spread_of(const OpView& op) {
   return Spread{view->results, view->extent, rows_per_task(view->results, view->extent)};
 }
 
-void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_spread(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& s = *static_cast<const Spread*>(state);
   const auto* const grad = reinterpret_cast<const float*>(block.operands[0]);
   auto* const dx = reinterpret_cast<float*>(block.operands[1]);
@@ -36,7 +36,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     std::fill_n(dx + r * s.n, s.n, grad[r] / static_cast<float>(s.n));
 }
 
-KernelChoice choose(const OpView& op) {
+KernelChoice choose_spread(const OpView& op) {
   const Spread s = *spread_of(op);
   KernelChoice choice;
   choice.tasks = ceil_div(s.rows, s.per_task);
@@ -47,10 +47,10 @@ KernelChoice choose(const OpView& op) {
 }  // namespace
 
 CpuKernel spread_kernel() {
-  return {"cpu.spread", [](const OpView& op) { return spread_of(op).has_value(); }, choose,
+  return {"cpu.spread", [](const OpView& op) { return spread_of(op).has_value(); }, choose_spread,
           [](std::shared_ptr<const OpRecord> op) {
             const OpView view = op->view();
-            return runtime::BoundKernel{run, std::make_shared<Spread>(*spread_of(view))};
+            return runtime::BoundKernel{run_spread, std::make_shared<Spread>(*spread_of(view))};
           }};
 }
 

@@ -121,16 +121,6 @@ class Scatter {
   Place places_[kMostByteTaps];
 };
 
-/// Calls `f(PoolKernels<isa>{})`.
-template <typename F>
-void with_kernels(Isa isa, F&& f) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return f(internal::PoolKernels<Isa::kAvx512>{});
-  if (isa == Isa::kAvx2) return f(internal::PoolKernels<Isa::kAvx2>{});
-#endif
-  f(internal::PoolKernels<Isa::kBase>{});
-}
-
 }  // namespace
 
 std::optional<PoolPlan> PoolPlan::forward(const ops::PoolShape& shape) {
@@ -208,28 +198,32 @@ std::optional<PoolPlan> PoolPlan::max_gradient(const ops::PoolShape& shape) {
 
 void max_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, float* y,
                      float* workspace, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.max(plan, x, planes, y, workspace); });
+  with_kernels<internal::PoolKernels>(isa, [&](auto k) { k.max(plan, x, planes, y, workspace); });
 }
 
 void max_pool_taps_planes(const PoolPlan& plan, const float* x, int64_t planes, uint8_t* taps,
                           float* workspace, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.taps(plan, x, planes, taps, workspace); });
+  with_kernels<internal::PoolKernels>(isa,
+                                      [&](auto k) { k.taps(plan, x, planes, taps, workspace); });
 }
 
 void average_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, float* y,
                          float* workspace, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.average(plan, x, planes, y, workspace); });
+  with_kernels<internal::PoolKernels>(isa,
+                                      [&](auto k) { k.average(plan, x, planes, y, workspace); });
 }
 
 void max_pool_grad_planes(const PoolPlan& plan, const float* grad, const uint8_t* taps,
                           int64_t planes, float* dx, Isa isa) {
   if (!plan.is_quads) return Scatter(plan).run(grad, taps, planes, dx);
-  with_kernels(isa, [&](auto k) { k.max_grad_quads(plan, grad, taps, planes, dx); });
+  with_kernels<internal::PoolKernels>(
+      isa, [&](auto k) { k.max_grad_quads(plan, grad, taps, planes, dx); });
 }
 
 void average_pool_grad_planes(const PoolPlan& plan, const float* grad, int64_t planes, float* dx,
                               float* workspace, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.average_grad(plan, grad, planes, dx, workspace); });
+  with_kernels<internal::PoolKernels>(
+      isa, [&](auto k) { k.average_grad(plan, grad, planes, dx, workspace); });
 }
 
 }  // namespace sluice::cpu

@@ -27,4 +27,14 @@ Isa current_isa();
 /// Error{kUsage} if this machine lacks it.
 void set_isa(Isa isa);
 
+/// Calls `f(Kernels<isa>{})`. The members of Kernels are compiled for its instruction set.
+template <template <Isa> typename Kernels, typename F>
+void with_kernels(Isa isa, F&& f) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return f(Kernels<Isa::kAvx512>{});
+  if (isa == Isa::kAvx2) return f(Kernels<Isa::kAvx2>{});
+#endif
+  f(Kernels<Isa::kBase>{});
+}
+
 }  // namespace sluice::cpu

@@ -8,16 +8,6 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 16;  ///< Rows of a layer norm that stay in the L1 cache.
 
-/// Calls `f(NormKernels<isa>{})`.
-template <typename F>
-void with_kernels(Isa isa, F&& f) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return f(internal::NormKernels<Isa::kAvx512>{});
-  if (isa == Isa::kAvx2) return f(internal::NormKernels<Isa::kAvx2>{});
-#endif
-  f(internal::NormKernels<Isa::kBase>{});
-}
-
 /// The number of rows that layer norms take at once.
 int64_t rows_at_once(int64_t n) {
   constexpr int64_t kFloats = 4096;
@@ -27,40 +17,43 @@ int64_t rows_at_once(int64_t n) {
 }  // namespace
 
 void norm_sums(const NormRows& shape, const float* x, float* sums, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.sums(shape, x, sums); });
+  with_kernels<internal::NormKernels>(isa, [&](auto k) { k.sums(shape, x, sums); });
 }
 
 void norm_squares(const NormRows& shape, const float* x, NormParameter mean, float* squares,
                   Isa isa) {
-  with_kernels(isa, [&](auto k) { k.squares(shape, x, mean, squares); });
+  with_kernels<internal::NormKernels>(isa, [&](auto k) { k.squares(shape, x, mean, squares); });
 }
 
 void norm_products(const NormRows& shape, const float* grad, const float* x, NormParameter mean,
                    float* grads, float* products, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.products(shape, grad, x, mean, grads, products); });
+  with_kernels<internal::NormKernels>(
+      isa, [&](auto k) { k.products(shape, grad, x, mean, grads, products); });
 }
 
 void channel_sums(const NormChannels& shape, const float* x, float* sums, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.channel_sums(shape, x, sums); });
+  with_kernels<internal::NormKernels>(isa, [&](auto k) { k.channel_sums(shape, x, sums); });
 }
 
 void channel_squares(const NormChannels& shape, const float* x, const float* mean, float* squares,
                      Isa isa) {
-  with_kernels(isa, [&](auto k) { k.channel_squares(shape, x, mean, squares); });
+  with_kernels<internal::NormKernels>(isa,
+                                      [&](auto k) { k.channel_squares(shape, x, mean, squares); });
 }
 
 void channel_products(const NormChannels& shape, const float* grad, const float* x,
                       const float* mean, float* grads, float* products, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.channel_products(shape, grad, x, mean, grads, products); });
+  with_kernels<internal::NormKernels>(
+      isa, [&](auto k) { k.channel_products(shape, grad, x, mean, grads, products); });
 }
 
 void norm_scale(const NormRows& shape, const float* x, const NormNumbers& p, float* y, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.scale(shape, x, p, y); });
+  with_kernels<internal::NormKernels>(isa, [&](auto k) { k.scale(shape, x, p, y); });
 }
 
 void norm_gradient(const NormRows& shape, const float* grad, const float* x, const NormNumbers& p,
                    float* dx, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.gradient(shape, grad, x, p, dx); });
+  with_kernels<internal::NormKernels>(isa, [&](auto k) { k.gradient(shape, grad, x, p, dx); });
 }
 
 void norm_moments(const NormRows& shape, const float* x, double epsilon, float* mean,
@@ -81,7 +74,7 @@ void layer_norm_rows(const NormRows& shape, const float* x, const float* weight,
     NormRows some = shape;
     some.rows = std::min(most, shape.rows - first);
     norm_moments(some, x + first * shape.stride, epsilon, mean, inverse, isa);
-    with_kernels(isa, [&](auto k) {
+    with_kernels<internal::NormKernels>(isa, [&](auto k) {
       for (int64_t r = 0; r < some.rows; ++r) {
         k.layer(shape.n, x + (first + r) * shape.stride, weight, bias, mean[r], inverse[r],
                 y + (first + r) * y_stride);
@@ -99,7 +92,7 @@ void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const floa
   for (int64_t first = 0; first < rows; first += most) {
     const NormRows some{std::min(most, rows - first), n, n};
     norm_moments(some, x + first * n, epsilon, mean, inverse, isa);
-    with_kernels(isa, [&](auto k) {
+    with_kernels<internal::NormKernels>(isa, [&](auto k) {
       for (int64_t r = 0; r < some.rows; ++r) {
         const int64_t at = (first + r) * n;
         float sums[2];

@@ -6,33 +6,22 @@
 #include "sluice/base/reduce.h"
 
 namespace sluice::cpu {
-namespace {
-
-/// Calls `f(ReduceKernels<isa>{})`.
-template <typename F>
-void with_kernels(Isa isa, F&& f) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return f(internal::ReduceKernels<Isa::kAvx512>{});
-  if (isa == Isa::kAvx2) return f(internal::ReduceKernels<Isa::kAvx2>{});
-#endif
-  f(internal::ReduceKernels<Isa::kBase>{});
-}
-
-}  // namespace
-
 void reduce_rows(ReduceOp op, FloatArray x, int64_t rows, int64_t n, int64_t row_stride, float* y,
                  Isa isa) {
-  with_kernels(isa, [&](auto k) { k.rows(op, x, rows, n, row_stride, y); });
+  with_kernels<internal::ReduceKernels>(isa,
+                                        [&](auto k) { k.rows(op, x, rows, n, row_stride, y); });
 }
 
 void reduce_columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t row_stride,
                     float* y, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.columns(op, x, n, cols, row_stride, y); });
+  with_kernels<internal::ReduceKernels>(isa,
+                                        [&](auto k) { k.columns(op, x, n, cols, row_stride, y); });
 }
 
 void reduce_runs(ReduceOp op, FloatArray x, int64_t runs, int64_t rows, int64_t n, int64_t first,
                  int64_t end, float* y, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.runs(op, x, runs, rows, n, first, end, y); });
+  with_kernels<internal::ReduceKernels>(
+      isa, [&](auto k) { k.runs(op, x, runs, rows, n, first, end, y); });
 }
 
 void reduce_begin(ReduceOp op, int64_t results, float* partial, int64_t step) {
@@ -46,35 +35,37 @@ void reduce_begin(ReduceOp op, int64_t results, float* partial, int64_t step) {
 
 void reduce_more_columns(ReduceOp op, const float* x, int64_t first, int64_t rows, int64_t results,
                          int64_t row_stride, float* partial, int64_t step, Isa isa) {
-  with_kernels(
+  with_kernels<internal::ReduceKernels>(
       isa, [&](auto k) { k.more_columns(op, x, first, rows, results, row_stride, partial, step); });
 }
 
 void reduce_more_row(ReduceOp op, const float* x, int64_t n, float* partial, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.more_row(op, x, n, partial); });
+  with_kernels<internal::ReduceKernels>(isa, [&](auto k) { k.more_row(op, x, n, partial); });
 }
 
 void reduce_end(ReduceOp op, int64_t n, int64_t results, float* partial, int64_t step, float* y,
                 Isa isa) {
-  with_kernels(isa, [&](auto k) { k.end(op, n, results, partial, step, y); });
+  with_kernels<internal::ReduceKernels>(isa,
+                                        [&](auto k) { k.end(op, n, results, partial, step, y); });
 }
 
 void softmax_rows(const float* x, int64_t rows, int64_t n, float* y, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.softmax(x, rows, n, y); });
+  with_kernels<internal::ReduceKernels>(isa, [&](auto k) { k.softmax(x, rows, n, y); });
 }
 
 void log_softmax_rows(const float* x, int64_t rows, int64_t n, float* y, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.log_softmax(x, rows, n, y); });
+  with_kernels<internal::ReduceKernels>(isa, [&](auto k) { k.log_softmax(x, rows, n, y); });
 }
 
 void softmax_grad_rows(const float* grad, const float* y, int64_t rows, int64_t n, float* dx,
                        Isa isa) {
-  with_kernels(isa, [&](auto k) { k.softmax_grad(grad, y, rows, n, dx); });
+  with_kernels<internal::ReduceKernels>(isa, [&](auto k) { k.softmax_grad(grad, y, rows, n, dx); });
 }
 
 void log_softmax_grad_rows(const float* grad, const float* y, int64_t rows, int64_t n, float* dx,
                            Isa isa) {
-  with_kernels(isa, [&](auto k) { k.log_softmax_grad(grad, y, rows, n, dx); });
+  with_kernels<internal::ReduceKernels>(isa,
+                                        [&](auto k) { k.log_softmax_grad(grad, y, rows, n, dx); });
 }
 
 }  // namespace sluice::cpu

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
 
 namespace sluice::data {
@@ -14,11 +15,6 @@ namespace {
 
 // The encodings of a field.
 enum class Wire : uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
-
-// Appends a little-endian number of `bytes` bytes.
-void put(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-}
 
 // Appends a number in groups of seven bits, the lowest first.
 void put_varint(std::string& out, uint64_t value) {
@@ -36,7 +32,7 @@ void put_bytes(std::string& out, uint64_t field, std::string_view bytes) {
   out += bytes;
 }
 
-void put_double(std::string& out, double value) { put(out, std::bit_cast<uint64_t>(value), 8); }
+void put_double(std::string& out, double value) { put_le(out, std::bit_cast<uint64_t>(value), 8); }
 
 // Appends a field unless it has the default value 0. -0 is another value.
 void put_double_field(std::string& out, uint64_t field, double value) {
@@ -85,10 +81,10 @@ uint32_t crc32c(std::string_view bytes) {
 std::string tf_record(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() + 16);
-  put(out, bytes.size(), 8);
-  put(out, masked_crc(out), 4);
+  put_le(out, bytes.size(), 8);
+  put_le(out, masked_crc(out), 4);
   out += bytes;
-  put(out, masked_crc(bytes), 4);
+  put_le(out, masked_crc(bytes), 4);
   return out;
 }
 
@@ -102,7 +98,7 @@ void Summary::add_value(std::string_view tag, std::string_view value) {
 void Summary::add(std::string_view tag, double value) {
   std::string field;
   put_key(field, 2, Wire::kFixed32);
-  put(field, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
+  put_le(field, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
   add_value(tag, field);
 }
 

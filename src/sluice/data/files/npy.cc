@@ -17,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the arrays are little-endian");
 
-constexpr size_t kMaxRank = 32;
+constexpr size_t kMaxNpyRank = 32;
 
 constexpr std::array<std::pair<std::string_view, DType>, 8> kDTypes{{{"<f4", DType::kF32},
                                                                      {"<f2", DType::kF16},
@@ -128,7 +128,7 @@ class HeaderParser {
     int64_t elements = 1;
     while (!accept(')')) {
       dims.push_back(number());
-      if (dims.size() > kMaxRank) bad(fmt::format("the rank must be at most {}", kMaxRank));
+      if (dims.size() > kMaxNpyRank) bad(fmt::format("the rank must be at most {}", kMaxNpyRank));
       if (__builtin_mul_overflow(elements, dims.back(), &elements) || elements > kMaxElements) {
         bad("the array must have at most 2^60 elements");
       }
@@ -232,8 +232,8 @@ std::string npy_header(const TensorSpec& spec) {
                                 [&](const auto& r) { return r.second == spec.dtype; });
   require(row != kDTypes.end(), "npy: the dtype must be one that NumPy has, got {}; cast it to f32",
           name_of(spec.dtype));
-  require(static_cast<size_t>(spec.shape.rank()) <= kMaxRank,
-          "npy: the rank must be at most {}, got {}", kMaxRank, spec.shape.rank());
+  require(static_cast<size_t>(spec.shape.rank()) <= kMaxNpyRank,
+          "npy: the rank must be at most {}, got {}", kMaxNpyRank, spec.shape.rank());
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}",
                                  row->first, to_string(spec.shape));
   constexpr size_t kBefore = 10;  // The magic text, the version and the length of the header.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/inflate.h"
@@ -18,11 +19,6 @@ static_assert(std::endian::native == std::endian::little, "the arrays are little
 constexpr int64_t kMostBytes = 0xffffffff;  // Larger archives need the records of zip64.
 constexpr size_t kMostMembers = 0xffff - 1;
 
-/// Appends a little-endian number of `bytes` bytes.
-void put(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-}
-
 /// A member of the archive in front of the bytes of its array.
 struct Member {
   std::string name;
@@ -33,47 +29,47 @@ struct Member {
 
 /// Appends what the local header and the entry of the central directory have in common.
 void put_description(std::string& out, const Member& m) {
-  put(out, 20, 2);    // The version that a reader needs: 2.0.
-  put(out, 0, 2);     // Flags.
-  put(out, 0, 2);     // Stored.
-  put(out, 0, 2);     // Midnight
-  put(out, 0x21, 2);  // of January 1, 1980, so that equal arrays give equal bytes.
-  put(out, m.crc32, 4);
-  put(out, static_cast<uint64_t>(m.size), 4);
-  put(out, static_cast<uint64_t>(m.size), 4);
-  put(out, m.name.size(), 2);
-  put(out, 0, 2);  // Bytes of the extra field.
+  put_le(out, 20, 2);    // The version that a reader needs: 2.0.
+  put_le(out, 0, 2);     // Flags.
+  put_le(out, 0, 2);     // Stored.
+  put_le(out, 0, 2);     // Midnight
+  put_le(out, 0x21, 2);  // of January 1, 1980, so that equal arrays give equal bytes.
+  put_le(out, m.crc32, 4);
+  put_le(out, static_cast<uint64_t>(m.size), 4);
+  put_le(out, static_cast<uint64_t>(m.size), 4);
+  put_le(out, m.name.size(), 2);
+  put_le(out, 0, 2);  // Bytes of the extra field.
 }
 
 std::string local_header(const Member& m) {
   std::string out;
-  put(out, 0x04034b50, 4);
+  put_le(out, 0x04034b50, 4);
   put_description(out, m);
   return out + m.name;
 }
 
 std::string directory_entry(const Member& m, int64_t begin) {
   std::string out;
-  put(out, 0x02014b50, 4);
-  put(out, 20, 2);  // The version of the writer.
+  put_le(out, 0x02014b50, 4);
+  put_le(out, 20, 2);  // The version of the writer.
   put_description(out, m);
-  put(out, 0, 2);  // Bytes of the comment.
-  put(out, 0, 2);  // The disk.
-  put(out, 0, 2);  // Attributes.
-  put(out, 0, 4);
-  put(out, static_cast<uint64_t>(begin), 4);
+  put_le(out, 0, 2);  // Bytes of the comment.
+  put_le(out, 0, 2);  // The disk.
+  put_le(out, 0, 2);  // Attributes.
+  put_le(out, 0, 4);
+  put_le(out, static_cast<uint64_t>(begin), 4);
   return out + m.name;
 }
 
 std::string end_record(size_t members, int64_t begin, int64_t size) {
   std::string out;
-  put(out, 0x06054b50, 4);
-  put(out, 0, 4);  // The disks.
-  put(out, members, 2);
-  put(out, members, 2);
-  put(out, static_cast<uint64_t>(size), 4);
-  put(out, static_cast<uint64_t>(begin), 4);
-  put(out, 0, 2);  // Bytes of the comment.
+  put_le(out, 0x06054b50, 4);
+  put_le(out, 0, 4);  // The disks.
+  put_le(out, members, 2);
+  put_le(out, members, 2);
+  put_le(out, static_cast<uint64_t>(size), 4);
+  put_le(out, static_cast<uint64_t>(begin), 4);
+  put_le(out, 0, 2);  // Bytes of the comment.
   return out;
 }
 

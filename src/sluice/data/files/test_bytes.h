@@ -7,14 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/error.h"
 
 namespace sluice::data::test {
-
-/// Appends a little-endian number of `bytes` bytes.
-inline void put(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
-}
 
 /// The header that numpy.save writes: padded with spaces to a multiple of 64 bytes.
 inline std::string npy_header(std::string dictionary, int major = 1) {
@@ -22,8 +18,8 @@ inline std::string npy_header(std::string dictionary, int major = 1) {
   while ((8 + lengths + dictionary.size() + 1) % 64 != 0) dictionary += ' ';
   dictionary += '\n';
   std::string out = "\x93NUMPY";
-  put(out, static_cast<uint64_t>(major), 2);
-  put(out, dictionary.size(), static_cast<int>(lengths));
+  put_le(out, static_cast<uint64_t>(major), 2);
+  put_le(out, dictionary.size(), static_cast<int>(lengths));
   return out + dictionary;
 }
 
@@ -81,47 +77,47 @@ inline std::string zip_file(const std::vector<Member>& members, const std::strin
     };
     const uint64_t method = or_else(m.method, m.is_deflated ? 8 : 0);
     const size_t begin = out.size();
-    put(out, 0x04034b50, 4);
-    put(out, 45, 2);
-    put(out, m.flags, 2);
-    put(out, method, 2);
-    put(out, 0, 4);
-    put(out, crc, 4);
-    put(out, 0xffffffff, 4);
-    put(out, 0xffffffff, 4);
-    put(out, m.name.size(), 2);
-    put(out, 20, 2);
+    put_le(out, 0x04034b50, 4);
+    put_le(out, 45, 2);
+    put_le(out, m.flags, 2);
+    put_le(out, method, 2);
+    put_le(out, 0, 4);
+    put_le(out, crc, 4);
+    put_le(out, 0xffffffff, 4);
+    put_le(out, 0xffffffff, 4);
+    put_le(out, m.name.size(), 2);
+    put_le(out, 20, 2);
     out += m.name;
-    put(out, 1, 2);
-    put(out, 16, 2);
-    put(out, m.plain.size(), 8);
-    put(out, stored.size(), 8);
+    put_le(out, 1, 2);
+    put_le(out, 16, 2);
+    put_le(out, m.plain.size(), 8);
+    put_le(out, stored.size(), 8);
     out += stored;
 
-    put(directory, 0x02014b50, 4);
-    put(directory, 0x002d002d, 4);
-    put(directory, m.flags, 2);
-    put(directory, method, 2);
-    put(directory, 0, 4);
-    put(directory, crc, 4);
-    put(directory, or_else(m.stored_size, stored.size()), 4);
-    put(directory, or_else(m.size, m.plain.size()), 4);
-    put(directory, m.name.size(), 2);
-    put(directory, 0, 6);
-    put(directory, 0, 2);
-    put(directory, 0, 4);
-    put(directory, or_else(m.begin, begin), 4);
+    put_le(directory, 0x02014b50, 4);
+    put_le(directory, 0x002d002d, 4);
+    put_le(directory, m.flags, 2);
+    put_le(directory, method, 2);
+    put_le(directory, 0, 4);
+    put_le(directory, crc, 4);
+    put_le(directory, or_else(m.stored_size, stored.size()), 4);
+    put_le(directory, or_else(m.size, m.plain.size()), 4);
+    put_le(directory, m.name.size(), 2);
+    put_le(directory, 0, 6);
+    put_le(directory, 0, 2);
+    put_le(directory, 0, 4);
+    put_le(directory, or_else(m.begin, begin), 4);
     directory += m.name;
   }
   const size_t begin = out.size();
   out += directory;
-  put(out, 0x06054b50, 4);
-  put(out, 0, 4);
-  put(out, members.size(), 2);
-  put(out, members.size(), 2);
-  put(out, directory.size(), 4);
-  put(out, begin, 4);
-  put(out, comment.size(), 2);
+  put_le(out, 0x06054b50, 4);
+  put_le(out, 0, 4);
+  put_le(out, members.size(), 2);
+  put_le(out, members.size(), 2);
+  put_le(out, directory.size(), 4);
+  put_le(out, begin, 4);
+  put_le(out, comment.size(), 2);
   return out + comment;
 }
 

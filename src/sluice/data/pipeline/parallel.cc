@@ -15,8 +15,8 @@ using internal::CheckedMap;
 using internal::Combinator;
 using internal::Stream;
 
-constexpr int kMaxWorkers = 256;
-constexpr int64_t kMaxDepth = 65536;
+constexpr int kMaxMapWorkers = 256;
+constexpr int64_t kMaxQueueDepth = 65536;
 
 /// Elements that threads make ahead of the consumer, in the order of the input. Threads take turns
 /// to read the input. Each then maps its element; the consumer waits for the oldest one.
@@ -156,8 +156,8 @@ class Prefetched final : public Combinator {
 }  // namespace
 
 Dataset Dataset::parallel_map(Map f, int workers, std::optional<ElementSpecs> specs) const {
-  require(workers >= 0 && workers <= kMaxWorkers,
-          "parallel_map: workers must be in [0, {}], got {}", kMaxWorkers, workers);
+  require(workers >= 0 && workers <= kMaxMapWorkers,
+          "parallel_map: workers must be in [0, {}], got {}", kMaxMapWorkers, workers);
   if (workers == 0) return map(std::move(f), std::move(specs));
   require(f != nullptr, "parallel_map: the function must be callable, got an empty one");
   if (specs) internal::check_names(specs->arrays.size(), specs->names, "parallel_map");
@@ -166,8 +166,8 @@ Dataset Dataset::parallel_map(Map f, int workers, std::optional<ElementSpecs> sp
 }
 
 Dataset Dataset::prefetch(int64_t depth) const {
-  require(depth >= 1 && depth <= kMaxDepth, "prefetch: depth must be in [1, {}] elements, got {}",
-          kMaxDepth, depth);
+  require(depth >= 1 && depth <= kMaxQueueDepth,
+          "prefetch: depth must be in [1, {}] elements, got {}", kMaxQueueDepth, depth);
   return Dataset(std::make_shared<const Prefetched>(*this, depth));
 }
 

@@ -11,7 +11,7 @@
 namespace sluice::data {
 namespace {
 
-constexpr int kMaxDepth = 255;
+constexpr int kMaxPrefetchDepth = 255;
 
 std::string to_text(const std::vector<FeedField>& fields) {
   std::string text;
@@ -24,8 +24,8 @@ std::string to_text(const std::vector<FeedField>& fields) {
 
 InfeedQueue::InfeedQueue(Dataset dataset, const InfeedQueueOptions& options)
     : dataset_(std::move(dataset)), options_(options) {
-  require(depth() >= 1 && depth() <= kMaxDepth,
-          "InfeedQueue: prefetch_depth must be 1 to {}, got {}", kMaxDepth, depth());
+  require(depth() >= 1 && depth() <= kMaxPrefetchDepth,
+          "InfeedQueue: prefetch_depth must be 1 to {}, got {}", kMaxPrefetchDepth, depth());
   specs_ = check_static(dataset_, "InfeedQueue");
   for (size_t i = 0; i < specs_.arrays.size(); ++i) {
     fields_.push_back(

@@ -14,7 +14,7 @@ namespace {
 
 // For each placed item, the stack search stores a list of the waiting items: its memory grows with
 // the square of the number of items.
-constexpr int32_t kMostItems = 4096;
+constexpr int32_t kMaxItems = 4096;
 // Nodes of the stack search after which the order search starts. Most problems that the stack
 // search can solve need fewer. A solve with default options and without a capacity, as the compiler
 // runs it, ends before.
@@ -122,7 +122,7 @@ class ExactSearch {
 
 int64_t exact_search_nodes(const Instance& instance) {
   const int64_t count = instance.count();
-  return count <= kMostItems ? count * count : INT64_MAX;
+  return count <= kMaxItems ? count * count : INT64_MAX;
 }
 
 Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,

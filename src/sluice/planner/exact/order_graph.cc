@@ -8,7 +8,7 @@ namespace {
 
 // Limits on memory: 4 bytes for each entry of a table of items x items, and some hundred bytes for
 // each pair that lives at one time. About 100 MB at most.
-constexpr int32_t kMostItems = 3000;
+constexpr int32_t kMaxOrderItems = 3000;
 constexpr size_t kMostPairs = 400'000;
 // An exchange with more members implies little until nearly all of their orders are chosen.
 constexpr size_t kMostMembers = 40;
@@ -17,7 +17,7 @@ constexpr size_t kMostSurvivorPairs = 2'000'000;
 }  // namespace
 
 bool OrderGraph::takes(const Instance& instance, const Conflicts& conflicts) {
-  return instance.count() <= kMostItems && conflicts.neighbours.size() / 2 <= kMostPairs &&
+  return instance.count() <= kMaxOrderItems && conflicts.neighbours.size() / 2 <= kMostPairs &&
          instance.ranges.size() == static_cast<size_t>(instance.count());
 }
 

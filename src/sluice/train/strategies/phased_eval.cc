@@ -7,10 +7,11 @@
 namespace sluice::train {
 namespace {
 
-class Evaluation {
+class PhasedEvaluation {
  public:
-  Evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
-             const nn::NamedTensors& variables, Graph& main, std::map<TensorId, Tensor>& values)
+  PhasedEvaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
+                   const nn::NamedTensors& variables, Graph& main,
+                   std::map<TensorId, Tensor>& values)
       : groups_(groups), variables_(variables), cut_(cut(network)), main_(main), values_(values) {
     for (const BlockGraph& block : cut_.blocks) {
       for (const BlockValue& v : block.inputs) ++readers_[v.whole.id()];
@@ -40,7 +41,7 @@ class Evaluation {
 
 // The group that trained these rows, if they can run in a loop: each row gives all its results to
 // the next row, and only that row reads them.
-const PhasedGroup* Evaluation::loop_of(const BlockGroup& rows) const {
+const PhasedGroup* PhasedEvaluation::loop_of(const BlockGroup& rows) const {
   std::vector<std::string> names;
   for (int64_t r = 0; r < rows.rows; ++r)
     names.push_back(cut_.blocks[rows.first + static_cast<size_t>(r)].name);
@@ -68,7 +69,7 @@ const PhasedGroup* Evaluation::loop_of(const BlockGroup& rows) const {
   return &*trained;
 }
 
-void Evaluation::run_loop(const BlockGroup& rows, const PhasedGroup& trained) {
+void PhasedEvaluation::run_loop(const BlockGroup& rows, const PhasedGroup& trained) {
   const BlockGraph& first = cut_.blocks[rows.first];
   const BlockGraph& last = cut_.blocks[rows.first + static_cast<size_t>(rows.rows) - 1];
   Tensors chain;
@@ -100,7 +101,7 @@ void Evaluation::run_loop(const BlockGroup& rows, const PhasedGroup& trained) {
     values_.emplace(last.outputs[outputs[i]].whole.id(), results[i]);
 }
 
-void Evaluation::run_block(const BlockGraph& block) {
+void PhasedEvaluation::run_block(const BlockGraph& block) {
   TensorMap given;
   for (const BlockValue& v : block.inputs) given.emplace_back(v.part, values_.at(v.whole.id()));
   for (const WeightUse& w : block.weights)
@@ -132,7 +133,7 @@ Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const s
 void emit_evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
                      const nn::NamedTensors& variables, Graph& main,
                      std::map<TensorId, Tensor>& values) {
-  Evaluation(groups, network, variables, main, values);
+  PhasedEvaluation(groups, network, variables, main, values);
 }
 
 }  // namespace sluice::train

@@ -6,6 +6,16 @@
 
 namespace sluice::compiler {
 
+Node::What::What() = default;
+Node::What::What(const What& other) = default;
+Node::What::What(What&& other) noexcept = default;
+Node::What& Node::What::operator=(const What& other) = default;
+Node::What& Node::What::operator=(What&& other) noexcept = default;
+Node::What::~What() = default;
+bool operator==(const Node::What& a, const Node::What& b) {
+  return static_cast<const Node::What::variant&>(a) == static_cast<const Node::What::variant&>(b);
+}
+
 std::vector<Rotation> rotations_of(const Node::Loop& loop) {
   const auto count = static_cast<size_t>(loop.carried);
   std::vector<int32_t> older(count, -1);  // By carried value: the one that takes its value.

@@ -148,8 +148,19 @@ struct NodeKinds {
 };
 
 struct Node : NodeKinds {
-  using What = std::variant<Kernel, View, Copy, Call, Loop, Branch, Transfer, Wait, Index, Send,
-                            Receive, Collective>;
+  /// Copies, moves, destruction and comparison of this variant are compiled once, in body.cc.
+  struct What : std::variant<Kernel, View, Copy, Call, Loop, Branch, Transfer, Wait, Index, Send,
+                             Receive, Collective> {
+    using variant::variant;
+    using variant::operator=;
+    What();
+    What(const What& other);
+    What(What&& other) noexcept;
+    What& operator=(const What& other);
+    What& operator=(What&& other) noexcept;
+    ~What();
+    friend bool operator==(const What& a, const What& b);
+  };
 
   What what;
   const OpDef* def = nullptr;  ///< Its op, or the first op of a fused kernel; null: none.

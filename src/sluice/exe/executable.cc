@@ -7,6 +7,16 @@
 
 namespace sluice::exe {
 
+StepBody::StepBody() = default;
+StepBody::StepBody(const StepBody& other) = default;
+StepBody::StepBody(StepBody&& other) noexcept = default;
+StepBody& StepBody::operator=(const StepBody& other) = default;
+StepBody& StepBody::operator=(StepBody&& other) noexcept = default;
+StepBody::~StepBody() = default;
+bool operator==(const StepBody& a, const StepBody& b) {
+  return static_cast<const StepBody::variant&>(a) == static_cast<const StepBody::variant&>(b);
+}
+
 const Program& Executable::program(const std::string& name) const {
   std::string known;
   for (const Program& p : programs) {

@@ -214,8 +214,22 @@ struct Collective {
   bool operator==(const Collective&) const = default;
 };
 
+/// The work of a step. Copies, moves, destruction and comparison of this variant are compiled once,
+/// in executable.cc.
+struct StepBody : std::variant<Kernel, Call, Loop, Branch, Issue, Wait, Send, Receive, Collective> {
+  using variant::variant;
+  using variant::operator=;
+  StepBody();
+  StepBody(const StepBody& other);
+  StepBody(StepBody&& other) noexcept;
+  StepBody& operator=(const StepBody& other);
+  StepBody& operator=(StepBody&& other) noexcept;
+  ~StepBody();
+  friend bool operator==(const StepBody& a, const StepBody& b);
+};
+
 struct Step {
-  std::variant<Kernel, Call, Loop, Branch, Issue, Wait, Send, Receive, Collective> body;
+  StepBody body;
   /// Whether all workers must finish the earlier steps of the program before any worker begins this
   /// step. Worker 0 runs all single-task steps, in their order.
   bool sync = false;

@@ -11,12 +11,12 @@
 namespace sluice::test {
 namespace {
 
-constexpr int kReplicas = 4;
+constexpr int kCopies = 4;
 
 /// Adds the sum of x over the replicas to "a", and each replica's own x to "b", "c" and "shard".
 /// The sums over two groups are added to "group".
 struct Program {
-  explicit Program(Home home) : ir(kReplicas) {
+  explicit Program(Home home) : ir(kCopies) {
     Graph& main = ir.main_graph();
     in = ir.h2d_stream(f32_spec({8}), "x");
     const Tensor x = main.host_load(in);
@@ -45,7 +45,7 @@ struct Program {
         variable("group", x.spec(), group),
         ops::replicated_all_reduce(x, ops::CollectiveOp::kAdd, ir.replica_grouping(2, 2)));
     VariableInfo shard;
-    shard.shard = kReplicas;
+    shard.shard = kCopies;
     const Tensor part = ops::replica_sharded_slice(x);
     ops::scaled_add_(variable("shard", part.spec(), shard), part);
   }
@@ -59,7 +59,7 @@ TEST(ReplicaDifferences, AreFoundInCopiesOnly) {
     const auto check = [&](const std::shared_ptr<runtime::ProcessGroup>& group) {
       Session session(p.ir, {.device = cpu_device(), .group = group, .remote = "host"});
       EXPECT_FALSE(session.find_replica_difference());
-      HostTensor x(f32_spec({kReplicas, 8}));
+      HostTensor x(f32_spec({kCopies, 8}));
       session.run({{p.in, x}});
       EXPECT_FALSE(session.find_replica_difference());
       x.as<float>()[3 * 8 + 5] = 1e-3f;  // Replica 3 reads another sample.
@@ -71,11 +71,11 @@ TEST(ReplicaDifferences, AreFoundInCopiesOnly) {
       EXPECT_EQ(found->other, 3);
     };
     check(nullptr);
-    for_each_group(kReplicas, check);
+    for_each_group(kCopies, check);
   }
 }
 
-class Net : public nn::Module {
+class ComparedNet : public nn::Module {
  public:
   Tensor build(nn::Builder& b, Tensor x) const { return out_(b, ops::gelu(hidden_(b, x))); }
 
@@ -98,7 +98,7 @@ enum class Damage { kNone, kWeight, kState };
 /// Trains on two replicas. Damage adds a number of its own replica to a variable.
 std::vector<float> train_with(Damage damage, std::optional<int64_t> check_replicas) {
   Ir ir(2);
-  const train::Network network = train::classifier(Net(), f32_spec({2, 6}));
+  const train::Network network = train::classifier(ComparedNet(), f32_spec({2, 6}));
   const train::Options options{.accumulate = 2,
                                .replicas = 2,
                                .output = train::Output::all(),

@@ -17,7 +17,7 @@ using train::PipelinedExecution;
 using train::Schedule;
 using train::Stages;
 
-constexpr int64_t kBatch = 4;
+constexpr int64_t kStageBatch = 4;
 constexpr int64_t kWidth = 6;
 constexpr int kBlocks = 4;
 
@@ -67,8 +67,8 @@ std::string digest_of(const Case& c, const std::shared_ptr<runtime::ProcessGroup
   Ir ir(c.replicas);
   const train::Network network{
       Blocks(),
-      {{.name = "x", .spec = f32_spec({kBatch, kWidth}), .eval_spec = f32_spec({2, kWidth})},
-       {.name = "labels", .spec = i32_spec({kBatch})}}};
+      {{.name = "x", .spec = f32_spec({kStageBatch, kWidth}), .eval_spec = f32_spec({2, kWidth})},
+       {.name = "labels", .spec = i32_spec({kStageBatch})}}};
   const train::Training t =
       build_training(ir, network, nn::Optimizer::adam(),
                      {.strategy = PipelinedExecution{stages(c.devices), c.schedule},

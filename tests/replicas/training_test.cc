@@ -13,13 +13,13 @@ namespace {
 constexpr int64_t kBatch = 3;
 constexpr int64_t kIn = 20;
 constexpr int64_t kOut = 7;
-constexpr int64_t kSteps = 4;
+constexpr int64_t kTrainingSteps = 4;
 
 /// Linear regression with hand-written gradients; a loop calls the step as a function.
-struct Program {
+struct TrainingProgram {
   enum class Update { kReduced, kSharded };
 
-  Program(int replicas, Update update) : ir(replicas) {
+  TrainingProgram(int replicas, Update update) : ir(replicas) {
     Graph& main = ir.main_graph();
     x = ir.h2d_stream(f32_spec({kBatch, kIn}), "x");
     target = ir.h2d_stream(f32_spec({kBatch, kOut}), "target");
@@ -34,7 +34,7 @@ struct Program {
     step.host_store(loss, ops::sum(error * error));
     learn(weight, ops::matmul(ops::transpose(rows), error), update);
     learn(bias, ops::sum(error, {.axes = {0}}), update);
-    ops::repeat(main, step, kSteps - 1, {w, b});
+    ops::repeat(main, step, kTrainingSteps - 1, {w, b});
     ops::call(main, step, {w, b});
   }
 
@@ -58,7 +58,7 @@ struct Program {
   }
   static Shape axes(int64_t replicas, std::vector<int64_t> dims) {
     if (replicas > 1) dims.insert(dims.begin(), replicas);
-    dims.insert(dims.begin(), kSteps);
+    dims.insert(dims.begin(), kTrainingSteps);
     return Shape(dims);
   }
 
@@ -85,18 +85,19 @@ HostTensor entry(const HostTensor& all, int64_t k) {
 
 TEST(DataParallel, TrainsToTheInterpretersBits) {
   for (const int replicas : {1, 2, 4}) {
-    const Program p(replicas, Program::Update::kReduced);
+    const TrainingProgram p(replicas, TrainingProgram::Update::kReduced);
     const auto data = p.data();
     Interpreter interpreter(p.ir);
     const Collected want = interpreter.run(inputs(data));
-    for (const auto update : {Program::Update::kReduced, Program::Update::kSharded}) {
-      const Program q(replicas, update);
+    for (const auto update :
+         {TrainingProgram::Update::kReduced, TrainingProgram::Update::kSharded}) {
+      const TrainingProgram q(replicas, update);
       const auto streams = q.data();
       const auto train = [&](const SessionOptions& options) {
         Session session(q.ir, options);
         const HostTensors got = session.run(inputs(streams));
-        ASSERT_EQ(got[q.loss].shape(), Program::axes(replicas, {}));
-        for (int64_t k = 0; k < kSteps; ++k)
+        ASSERT_EQ(got[q.loss].shape(), TrainingProgram::axes(replicas, {}));
+        for (int64_t k = 0; k < kTrainingSteps; ++k)
           EXPECT_TRUE(
               entry(got[q.loss], k).same_bits(want.entries(p.loss)[static_cast<size_t>(k)]));
         EXPECT_TRUE(session.read(q.w).same_bits(interpreter.read(p.w)));
@@ -114,13 +115,13 @@ TEST(DataParallel, TrainsToTheInterpretersBits) {
 }
 
 TEST(DataParallel, AnnouncesItsCollectives) {
-  const Program p(4, Program::Update::kSharded);
+  const TrainingProgram p(4, TrainingProgram::Update::kSharded);
   Session session(p.ir, {.device = cpu_device({.threads = 2})});
   const exe::Executable& exe = session.executable();
   EXPECT_EQ(exe.replicas, 4);
   EXPECT_EQ(exe.devices[0].workers, 1);  // Two teams of one worker run two replicas each.
   ASSERT_EQ(exe.programs[0].collectives.size(), 1u);
-  EXPECT_EQ(exe.programs[0].collectives[0], (exe::CollectiveCount{0, 0, 6 * kSteps}));
+  EXPECT_EQ(exe.programs[0].collectives[0], (exe::CollectiveCount{0, 0, 6 * kTrainingSteps}));
   EXPECT_EQ(exe::parse_text(exe::to_text(exe), "plan"), exe);
 }
 
@@ -134,7 +135,7 @@ TEST(DataParallel, TeamsCutThePoolEvenly) {
 }
 
 TEST(DataParallel, ABudgetIsADevices) {
-  const Program p(4, Program::Update::kReduced);
+  const TrainingProgram p(4, TrainingProgram::Update::kReduced);
   const int64_t peak = Session(p.ir, {.device = cpu_device()}).planned_bytes();
   EXPECT_EQ(Session(p.ir, {.device = cpu_device({.memory = peak})}).measured_bytes(), peak);
   try {

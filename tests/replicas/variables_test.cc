@@ -12,8 +12,8 @@ namespace sluice::test {
 namespace {
 
 /// y = x + the group's offset + the gathered shard; a run changes the offset and the shard.
-struct Program {
-  explicit Program(Home home = {}) : ir(4) {
+struct VariableProgram {
+  explicit VariableProgram(Home home = {}) : ir(4) {
     Graph& main = ir.main_graph();
     in = ir.h2d_stream(f32_spec({5}), "x");
     VariableInfo offset;
@@ -57,7 +57,7 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
   for (const char* const where : {"device", "host", "file"}) {
     SCOPED_TRACE(where);
     const bool remote = std::string(where) != "device";
-    const Program p(remote ? Home{1, 2} : Home{});
+    const VariableProgram p(remote ? Home{1, 2} : Home{});
     const auto check = [&](int threads, const std::shared_ptr<runtime::ProcessGroup>& group) {
       Interpreter fresh(p.ir);
       Session session(p.ir, {.device = cpu_device({.threads = threads}),
@@ -94,7 +94,7 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
 }
 
 TEST(ReplicaVariables, AreRestoredWhole) {
-  const Program p;
+  const VariableProgram p;
   Session session(p.ir, {.device = cpu_device()});
   const auto inputs = session.expected_inputs();
   ASSERT_EQ(inputs.size(), 1u);
@@ -111,7 +111,7 @@ TEST(ReplicaVariables, AreRestoredWhole) {
 }
 
 TEST(ReplicaVariables, FilesHoldWholeTensors) {
-  const Program p;
+  const VariableProgram p;
   const HostTensor x = drawn({4, 5}, f32, 9);
   const auto check = [&](const std::string& name,
                          const std::shared_ptr<runtime::ProcessGroup>& group) {
@@ -195,7 +195,7 @@ TEST(ReplicaVariables, RefuseWrongShards) {
   expect(add(f32_spec({3}), 4, all), "must be one of 4 chunks");
   expect(add(f32_spec({3}), 0, ReplicaGrouping::make(2, 1, 2)),
          "groups must be of the 4 replicas of the program, got 2");
-  const Program p;
+  const VariableProgram p;
   Session other(p.ir, {.device = cpu_device()});
   expect(
       [&] {

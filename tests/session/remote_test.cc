@@ -15,10 +15,10 @@ namespace sluice::test {
 namespace {
 
 constexpr int64_t kLayers = 6;
-constexpr int64_t kWidth = 48;
+constexpr int64_t kLayerWidth = 48;
 
 HostTensor input() {
-  return Initializer::normal(0, 1).keyed({3, 4}).evaluate(f32_spec({8, kWidth}));
+  return Initializer::normal(0, 1).keyed({3, 4}).evaluate(f32_spec({8, kLayerWidth}));
 }
 
 Initializer weight(int64_t layer) {
@@ -32,9 +32,9 @@ struct Program {
 
   explicit Program(Weights where) {
     Graph& main = ir.main_graph();
-    x_stream = ir.h2d_stream(f32_spec({8, kWidth}), "x");
+    x_stream = ir.h2d_stream(f32_spec({8, kLayerWidth}), "x");
     Tensor x = main.host_load(x_stream);
-    const TensorSpec spec = f32_spec({kWidth, kWidth});
+    const TensorSpec spec = f32_spec({kLayerWidth, kLayerWidth});
     if (where != Weights::kResident) buffer = ir.remote_buffer(spec, kLayers);
     for (int64_t k = 0; k < kLayers; ++k) {
       VariableInfo info;
@@ -83,11 +83,11 @@ struct Program {
 
 using Weights = Program::Weights;
 
-std::string file_tier() { return "file:" + testing::TempDir(); }
+std::string remote_file_tier() { return "file:" + testing::TempDir(); }
 
-using Place = std::tuple<Weights, std::string, int>;
+using RemoteCase = std::tuple<Weights, std::string, int>;
 
-class RemotePlaces : public testing::TestWithParam<Place> {};
+class RemotePlaces : public testing::TestWithParam<RemoteCase> {};
 
 TEST_P(RemotePlaces, HaveTheBitsOfResidentWeightsAndOfTheInterpreter) {
   const auto& [where, tier, threads] = GetParam();
@@ -114,7 +114,7 @@ TEST_P(RemotePlaces, HaveTheBitsOfResidentWeightsAndOfTheInterpreter) {
 
 INSTANTIATE_TEST_SUITE_P(All, RemotePlaces,
                          testing::Combine(testing::Values(Weights::kRemote, Weights::kRemoteInLoop),
-                                          testing::Values("host", file_tier()),
+                                          testing::Values("host", remote_file_tier()),
                                           testing::Values(1, 2)));
 
 TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
@@ -142,13 +142,13 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
           Ir ir;
           const RemoteBuffer huge = ir.remote_buffer(f32_spec({1 << 20}), 1 << 22);
           ir.main_graph().host_store(ir.main_graph().remote_load(huge, 0), "y");
-          Session(ir, {.device = cpu_device(), .remote = file_tier()});
+          Session(ir, {.device = cpu_device(), .remote = remote_file_tier()});
         },
         "cannot allocate 17592186044416 bytes for a file in", ErrorKind::kIo}});
 }
 
 TEST(Remote, TheDeviceHoldsALayerTheTierAllOfThem) {
-  constexpr int64_t kBytes = kWidth * kWidth * 4;
+  constexpr int64_t kBytes = kLayerWidth * kLayerWidth * 4;
   const Program resident(Weights::kResident);
   const Program remote(Weights::kRemote);
   const int64_t all = Session(resident.ir, {.device = cpu_device({.threads = 1})}).planned_bytes();

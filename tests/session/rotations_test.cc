@@ -13,7 +13,7 @@ namespace {
 using property::RandomProgram;
 using property::Way;
 
-TensorSpec row() { return f32_spec({9, 9}); }
+TensorSpec ring_row() { return f32_spec({9, 9}); }
 
 /// Bodies of loops that carry values v0 (the newest) to vn (the oldest).
 enum class Body {
@@ -32,11 +32,11 @@ constexpr Body kBodies[] = {Body::kRead,     Body::kProduct, Body::kBefore, Body
 Graph& body_of(Ir& ir, Body kind, int count) {
   Graph& g = ir.create_empty_graph("turn");
   Tensors v;
-  for (int k = 0; k < count; ++k) v.push_back(g.input(row(), fmt::format("v{}", k)));
+  for (int k = 0; k < count; ++k) v.push_back(g.input(ring_row(), fmt::format("v{}", k)));
   if (kind == Body::kReversed) std::reverse(v.begin(), v.end());
-  const Tensor given = g.input(row(), "given");
-  const Tensor weight = g.input(row(), "weight");
-  const Tensor sum = g.input(row(), "sum", Pass::kByReference);
+  const Tensor given = g.input(ring_row(), "given");
+  const Tensor weight = g.input(ring_row(), "weight");
+  const Tensor sum = g.input(ring_row(), "sum", Pass::kByReference);
   const auto add = [&](const Tensor& t) { ops::add_(sum, ops::matmul(v.back(), t) * 0.125); };
   ops::add_(sum, v[v.size() / 2] * 0.25);
   if (kind == Body::kBefore || kind == Body::kReversed) add(weight);
@@ -64,8 +64,8 @@ Ir loop_of(Body kind, int count, int64_t trips) {
   Graph& body = body_of(ir, kind, count);
   Tensors arguments;
   for (int k = 0; k < count + 3; ++k) {
-    const Tensor t =
-        main.variable(row(), Initializer::normal(0, 1).keyed({static_cast<uint32_t>(k), 5}), "t");
+    const Tensor t = main.variable(
+        ring_row(), Initializer::normal(0, 1).keyed({static_cast<uint32_t>(k), 5}), "t");
     const bool computed = k < count && k % 3 > 0;
     arguments.push_back(!computed ? t : k % 3 == 2 ? arguments.back() : t + 1.0);
   }
@@ -101,14 +101,14 @@ TEST(Rotations, RunAsTheInterpreterDoes) {
 }
 
 /// Copies in the functions that a plan's loops run, and the slots of their rings.
-struct Counts {
+struct RotationCounts {
   int64_t copies = 0;
   int64_t slots = 0;
 };
 
-Counts counts_of(const Ir& ir, const std::vector<std::string>& disable = {}) {
+RotationCounts counts_of(const Ir& ir, const std::vector<std::string>& disable = {}) {
   const exe::Executable e = property::compiled(ir, 1, disable).executable;
-  Counts counts;
+  RotationCounts counts;
   for (const exe::Function& f : e.functions) {
     for (const exe::Step& step : f.steps) {
       const auto* loop = std::get_if<exe::Loop>(&step.body);
@@ -131,10 +131,10 @@ TEST(Rotations, AreNotCopied) {
   for (const Body kind : kBodies) {
     if (kind == Body::kStay || kind == Body::kTwice) continue;
     SCOPED_TRACE(static_cast<int>(kind));
-    const Counts counts = counts_of(loop_of(kind, 4, 9));
+    const RotationCounts counts = counts_of(loop_of(kind, 4, 9));
     EXPECT_EQ(counts.copies, 0);
     EXPECT_EQ(counts.slots, kind == Body::kProduct || kind == Body::kAfter ? 5 : 4);
-    const Counts without = counts_of(loop_of(kind, 4, 9), {"rotations"});
+    const RotationCounts without = counts_of(loop_of(kind, 4, 9), {"rotations"});
     EXPECT_EQ(without.copies, kind == Body::kCycle ? 4 : 3);
     EXPECT_EQ(without.slots, 8);
   }

@@ -27,8 +27,8 @@ constexpr int64_t kEntries = 2;
 
 // Large entries need several pieces of staging memory and many checksums, and do not end on a page.
 // Small entries are less than a page. Each replica loads, changes and stores all of them.
-struct Program {
-  explicit Program(IoMode mode, int replicas = 1) : ir(replicas) {
+struct TieredProgram {
+  explicit TieredProgram(IoMode mode, int replicas = 1) : ir(replicas) {
     Graph& main = ir.main_graph();
     in = ir.h2d_stream(f32_spec({}), "x");
     const Tensor x = main.host_load(in);
@@ -101,7 +101,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   const Folder folder;
   if (direct && !folder.takes_direct())
     GTEST_SKIP() << "requires O_DIRECT in " << folder.path << "; set TMPDIR to a disk's folder";
-  const Program p(mode, replicas);
+  const TieredProgram p(mode, replicas);
   const HostTensor x = p.input(replicas);
   Session expected(p.ir, {.device = cpu_device({.threads = 2})});
   Session session(p.ir, {.device = cpu_device({.threads = 2}),
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(All, FileAccess,
                                           testing::Values(1, 2)));
 
 TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
-  const Program p(IoMode::kIo);
+  const TieredProgram p(IoMode::kIo);
   const HostTensor x = p.input();
   for (const bool direct : {false, true}) {
     const Folder folder;
@@ -178,7 +178,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
 }
 
 TEST(Checksums, WithoutThemNothingIsFound) {
-  const Program p(IoMode::kIo);
+  const TieredProgram p(IoMode::kIo);
   const Folder folder;
   Session session(p.ir, {.device = cpu_device(), .remote = folder.place()});
   folder.damage(70000);
@@ -186,7 +186,7 @@ TEST(Checksums, WithoutThemNothingIsFound) {
 }
 
 TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
-  const Program p(IoMode::kIo, 2);
+  const TieredProgram p(IoMode::kIo, 2);
   const Folder folder;
   const std::string path = folder.path + "/w.safetensors";
   Session session(p.ir, {.device = cpu_device(), .remote = folder.place(), .verify_remote = true});
@@ -203,7 +203,8 @@ TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
     EXPECT_TRUE(other.read(w).same_bits(session.read(w))) << w.name();
 }
 
-double seconds_of_run(Session& session, const Program& p, const HostTensor& x, HostTensor& out) {
+double seconds_of_run(Session& session, const TieredProgram& p, const HostTensor& x,
+                      HostTensor& out) {
   Binding binding = session.bind({{p.in, x}}, {{p.out, out}});
   const auto begin = std::chrono::steady_clock::now();
   session.run_into(binding);
@@ -216,7 +217,7 @@ TEST(Throttle, TransfersOfAllReplicasTogetherTakeTheTimeOfTheirBytes) {
     for (const int replicas : {1, 2}) {
       const Folder folder;
       for (const std::string& place : {std::string("host"), folder.place()}) {
-        const Program p(mode, replicas);
+        const TieredProgram p(mode, replicas);
         const HostTensor x = p.input(replicas);
         HostTensor want({entries_shape({}, 1, replicas), f32, {}}), got(want.spec());
         Session expected(p.ir, {.device = cpu_device({.threads = 2})});
@@ -236,7 +237,7 @@ TEST(Throttle, TransfersOfAllReplicasTogetherTakeTheTimeOfTheirBytes) {
 TEST(Throttle, AnErrorEndsTheWait) {
   const Folder folder;
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-    const Program p(mode, 2);
+    const TieredProgram p(mode, 2);
     const HostTensor x = p.input(2);
     HostTensor out(f32_spec({2}));
     Session session(p.ir, {.device = cpu_device({.threads = 2}),
@@ -252,7 +253,7 @@ TEST(Throttle, AnErrorEndsTheWait) {
 }
 
 TEST(Tiers, Refusals) {
-  const Program p(IoMode::kCompute);
+  const TieredProgram p(IoMode::kCompute);
   const auto with = [&](SessionOptions options) {
     options.device = cpu_device();
     return [&p, options] { Session(p.ir, options); };
@@ -276,7 +277,7 @@ TEST(Tiers, Refusals) {
 }
 
 TEST(Tiers, DamagedPlansAreRejected) {
-  const Program p(IoMode::kIo);
+  const TieredProgram p(IoMode::kIo);
   const Compiled compiled = compile(p.ir, compile_options({.device = cpu_device(),
                                                            .remote = "file:/tmp",
                                                            .remote_direct = true,

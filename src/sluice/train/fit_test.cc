@@ -19,12 +19,13 @@
 #include "sluice/ops/cast.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/reductions.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
 // A layer that draws random numbers in training, and a layer after it.
-class Net : public nn::Module {
+class FitNet : public nn::Module {
  public:
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     x = ops::gelu(hidden_(b, x));
@@ -38,10 +39,10 @@ class Net : public nn::Module {
 };
 
 // As a classifier, with the logits among the results of training.
-class Scored : public Net {
+class Scored : public FitNet {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
-    const Tensor x = Net::build(b, in["input"], in.seed());
+    const Tensor x = FitNet::build(b, in["input"], in.seed());
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
     return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
   }
@@ -53,18 +54,7 @@ Network scored(int64_t batch = 2) {
            {.name = "labels", .spec = i32_spec({batch})}}};
 }
 
-// `n` samples of six features.
-data::Dataset samples(int64_t n) {
-  HostTensor x(f32_spec({n, 6}));
-  HostTensor labels(i32_spec({n}));
-  float next = 0;
-  for (float& v : x.as<float>()) v = std::sin(next += 1);
-  int32_t label = 0;
-  for (int32_t& l : labels.as<int32_t>()) l = label++ % 3;
-  return data::from_tensors({{"input", std::move(x)}, {"labels", std::move(labels)}});
-}
-
-Options with(Options options = {}) {
+Options on_one_thread(Options options = {}) {
   options.session = {.device = cpu_device({.threads = 1})};
   return options;
 }
@@ -72,11 +62,11 @@ Options with(Options options = {}) {
 DataLoader loader(const Options& options, int64_t n, DataLoaderOptions more = {}) {
   more.batch_size = 2;
   more.shuffle = data::Shuffle::kYes;
-  return DataLoader(options, samples(n), more);
+  return DataLoader(options, test::dataset(n), more);
 }
 
 TEST(Fit, ASecondCallContinuesTheFirst) {
-  const Options options = with({.output = Output::all(), .learning_rate = 0.5, .seed = 3});
+  const Options options = on_one_thread({.output = Output::all(), .learning_rate = 0.5, .seed = 3});
   const auto model = [&] { return training_model(scored(), options); };
   TrainingModel whole = model(), parts = model();
   DataLoader data = loader(options, 9);  // Four calls an epoch, and a sample that is dropped.
@@ -94,12 +84,12 @@ TEST(Fit, ASecondCallContinuesTheFirst) {
 
 TEST(Fit, UpdatesHaveTheSameBitsInCallsOfAnyLength) {
   const auto run = [](int64_t iterations) {
-    const Options options = with({.accumulate = 3,
-                                  .device_iterations = iterations,
-                                  .replicas = 2,
-                                  .output = Output::all(),
-                                  .learning_rate = 0.5,
-                                  .seed = 5});
+    const Options options = on_one_thread({.accumulate = 3,
+                                           .device_iterations = iterations,
+                                           .replicas = 2,
+                                           .output = Output::all(),
+                                           .learning_rate = 0.5,
+                                           .seed = 5});
     TrainingModel model = training_model(scored(), options, nn::Optimizer::adam());
     DataLoader data = loader(options, 62);
     std::vector<int64_t> calls;
@@ -120,13 +110,13 @@ TEST(Fit, UpdatesHaveTheSameBitsInCallsOfAnyLength) {
 }
 
 TEST(Fit, EpochsEndWithTheirValidation) {
-  const Options options = with({.learning_rate = 0.1});
+  const Options options = on_one_thread({.learning_rate = 0.1});
   TrainingModel model = training_model(scored(), options);
   Options apart = options;
   apart.device_iterations = 2;
   InferenceModel test = inference_model(model, apart);
   DataLoader data = loader(options, 8);
-  DataLoader tests(apart, samples(10), {.batch_size = 2});
+  DataLoader tests(apart, test::dataset(10), {.batch_size = 2});
   const FitResult result =
       fit(model, data, {.epochs = 3, .validation_model = &test, .validation_data = &tests});
   EXPECT_EQ(result.calls, 12);
@@ -137,10 +127,10 @@ TEST(Fit, EpochsEndWithTheirValidation) {
 }
 
 TEST(Evaluate, CountsEachSampleOnce) {
-  const Options options = with({.device_iterations = 3});
+  const Options options = on_one_thread({.device_iterations = 3});
   InferenceModel model = inference_model(scored(), options);
   const auto percentage = [&](data::Remainder remainder, int64_t n) {
-    DataLoader data(options, samples(n), {.batch_size = 2, .remainder = remainder});
+    DataLoader data(options, test::dataset(n), {.batch_size = 2, .remainder = remainder});
     return evaluate(model, data);
   };
   // 13 samples: two items of six, and one sample.
@@ -156,9 +146,9 @@ TEST(Evaluate, CountsEachSampleOnce) {
 }
 
 TEST(Evaluate, CountsTheLastMicroBatchIfOnlyItIsReturned) {
-  const Options options = with({.device_iterations = 3, .output = Output::final()});
+  const Options options = on_one_thread({.device_iterations = 3, .output = Output::final()});
   InferenceModel model = inference_model(scored(), options);
-  DataLoader data(options, samples(12), {.batch_size = 2});
+  DataLoader data(options, test::dataset(12), {.batch_size = 2});
   EXPECT_EQ(evaluate(model, data).samples, 4);
 }
 
@@ -181,23 +171,23 @@ Network two_losses() {
 
 TEST(Fit, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
   const auto run = [](const Strategy& strategy) {
-    const Options options = with({.strategy = strategy,
-                                  .accumulate = 3,
-                                  .replicas = 2,
-                                  .output = Output::all(),
-                                  .learning_rate = 0.5});
+    const Options options = on_one_thread({.strategy = strategy,
+                                           .accumulate = 3,
+                                           .replicas = 2,
+                                           .output = Output::all(),
+                                           .learning_rate = 0.5});
     TrainingModel model = training_model(two_losses(), options);
     InferenceModel test = inference_model(model);
     std::vector<double> seen;
     const FitResult result =
-        fit(model, samples(24), {.epochs = 20, .after_call = [&](const CallReport& report) {
-                                   const HostTensor& scores = report.result("logits");
-                                   EXPECT_EQ(scores.shape(), Shape({3, 2, 2, 3}));
-                                   EXPECT_EQ(report.result("aside").shape(), Shape({3, 2}));
-                                   EXPECT_TRUE(report.accuracy.has_value());
-                                   seen.push_back(report.accuracy.value_or(-1));
-                                   return true;
-                                 }});
+        fit(model, test::dataset(24), {.epochs = 20, .after_call = [&](const CallReport& report) {
+                                         const HostTensor& scores = report.result("logits");
+                                         EXPECT_EQ(scores.shape(), Shape({3, 2, 2, 3}));
+                                         EXPECT_EQ(report.result("aside").shape(), Shape({3, 2}));
+                                         EXPECT_TRUE(report.accuracy.has_value());
+                                         seen.push_back(report.accuracy.value_or(-1));
+                                         return true;
+                                       }});
     EXPECT_EQ(result.parts.size(), 2u);
     EXPECT_EQ(result.losses.size(), 40u * 6);
     for (size_t i = 0; i < result.losses.size(); ++i)
@@ -205,7 +195,7 @@ TEST(Fit, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
     EXPECT_EQ(result.accuracy, seen.back());
     EXPECT_GT(*std::max_element(seen.begin(), seen.end()),
               *std::min_element(seen.begin(), seen.end()));
-    EXPECT_GT(evaluate(test, samples(24)).accuracy.value_or(0), 0);
+    EXPECT_GT(evaluate(test, test::dataset(24)).accuracy.value_or(0), 0);
     return std::tuple(result.losses, result.parts, seen);
   };
   EXPECT_EQ(run(phased()), run(resident()));
@@ -234,8 +224,8 @@ TEST(Fit, CountsRightAnswersOfEachCall) {
     set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
     images[3 * i + (i < 10 ? i % 3 : (i + 1) % 3)] = 1;
   }
-  const Options options =
-      with({.accumulate = 4, .replicas = 2, .output = Output::all(), .learning_rate = 1e-9});
+  const Options options = on_one_thread(
+      {.accumulate = 4, .replicas = 2, .output = Output::all(), .learning_rate = 1e-9});
   TrainingModel model = training_model(offset(), options);
   EXPECT_EQ(fit(model, data::from_samples(set)).accuracy, 62.5);
   EXPECT_EQ(fit(model, data::from_samples(set), {.epochs = 0}).accuracy, std::nullopt);
@@ -257,7 +247,7 @@ TEST(Evaluate, CountsEachSampleOfReplicasOnce) {
                                                               0,  5,  6}),
                           HostTensor::of<int32_t>({7}, i32, {0, 1, 2, 0, 0, 2, 2}), "a test"};
   for (const int replicas : {1, 2}) {
-    TrainingModel model = training_model(offset(), with({.replicas = replicas}));
+    TrainingModel model = training_model(offset(), on_one_thread({.replicas = replicas}));
     InferenceModel test = inference_model(model);
     const Evaluation evaluation = evaluate(test, data::from_samples(set));
     EXPECT_EQ(evaluation.samples, 7);
@@ -267,7 +257,7 @@ TEST(Evaluate, CountsEachSampleOfReplicasOnce) {
 
 // A loss that grows without a limit.
 TEST(Fit, ALossThatIsNotFiniteEndsIt) {
-  const Options options = with({.output = Output::all(), .learning_rate = 1e30});
+  const Options options = on_one_thread({.output = Output::all(), .learning_rate = 1e30});
   TrainingModel model = training_model(scored(), options);
   DataLoader data = loader(options, 40);
   expect_refused({{"diverged", [&] { fit(model, data, {.epochs = 5}); },
@@ -277,11 +267,11 @@ TEST(Fit, ALossThatIsNotFiniteEndsIt) {
 // Four updates of three micro-batches on two replicas.
 TEST(Fit, CountsTheLossesThatTheOutputNames) {
   const auto run = [](const Output& output, double rate = 0.5) {
-    const Options options = with({.accumulate = 3,
-                                  .device_iterations = 4,
-                                  .replicas = 2,
-                                  .output = output,
-                                  .learning_rate = rate});
+    const Options options = on_one_thread({.accumulate = 3,
+                                           .device_iterations = 4,
+                                           .replicas = 2,
+                                           .output = output,
+                                           .learning_rate = rate});
     TrainingModel model = training_model(scored(), options);
     DataLoader data = loader(options, 48);
     return fit(model, data);
@@ -311,7 +301,7 @@ TEST(Fit, CountsTheLossesThatTheOutputNames) {
 
 TEST(Fit, ReportsWhatIsShown) {
   const auto said = [](Show show) {
-    const Options options = with({.accumulate = 2});
+    const Options options = on_one_thread({.accumulate = 2});
     TrainingModel model = training_model(scored(), options);
     DataLoader data = loader(options, 9);
     testing::internal::CaptureStderr();
@@ -333,11 +323,11 @@ TEST(Fit, ReportsWhatIsShown) {
 TEST(DataLoader, HoldsItemsToItsDepth) {
   for (const int depth : {1, 2, 5}) {
     std::atomic<int> calls = 0;
-    const data::Dataset counted = samples(64).map([&](data::Element e) {
+    const data::Dataset counted = test::dataset(64).map([&](data::Element e) {
       ++calls;
       return e;
     });
-    const Options options = with({.accumulate = 2});
+    const Options options = on_one_thread({.accumulate = 2});
     DataLoader data(options, counted, {.batch_size = 2, .workers = 2, .depth = depth});
     const int first = calls;  // For the specs.
     data.next();
@@ -350,7 +340,7 @@ TEST(DataLoader, HoldsItemsToItsDepth) {
 }
 
 TEST(Fit, StopsWhenItIsAsked) {
-  const Options options = with();
+  const Options options = on_one_thread();
   TrainingModel model = training_model(scored(), options);
   DataLoader data = loader(options, 40);
   const FitResult result =
@@ -360,7 +350,7 @@ TEST(Fit, StopsWhenItIsAsked) {
 }
 
 TEST(Fit, SavesWhileItTrains) {
-  const Options options = with({.learning_rate = 0.1});
+  const Options options = on_one_thread({.learning_rate = 0.1});
   const std::string file = testing::TempDir() + "fit_test.safetensors";
   TrainingModel model = training_model(scored(), options);
   DataLoader data = loader(options, 12);
@@ -377,7 +367,7 @@ TEST(Fit, SavesWhileItTrains) {
 }
 
 TEST(Fit, ARateFollowsItsSchedule) {
-  const Options options = with({.learning_rate = StreamedRate{}});
+  const Options options = on_one_thread({.learning_rate = StreamedRate{}});
   TrainingModel model = training_model(scored(), options);
   DataLoader data = loader(options, 12);
   const LearningRateSchedule schedule{.decay = Decay::kLinear, .peak = 0.1, .steps = 4};
@@ -391,10 +381,10 @@ TEST(Fit, ARateFollowsItsSchedule) {
 }
 
 TEST(Fit, Refusals) {
-  const Options options = with({.accumulate = 10, .device_iterations = 10});
+  const Options options = on_one_thread({.accumulate = 10, .device_iterations = 10});
   TrainingModel model = training_model(scored(40), options);
   const auto data = [](const Options& o, int64_t batch, int64_t n) {
-    return DataLoader(o, samples(n), {.batch_size = batch});
+    return DataLoader(o, test::dataset(n), {.batch_size = batch});
   };
   Options other = options;
   other.device_iterations = 5;
@@ -438,14 +428,14 @@ TEST(Fit, Refusals) {
            }
          };
          TrainingModel half = training_model(
-             {Half(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, with());
-         fit(half, samples(4));
+             {Half(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, on_one_thread());
+         fit(half, test::dataset(4));
        },
        "fit: loss 'aside' must be a float32 scalar, got () float16; cast it with ops::cast()"},
       {"an unknown result",
        [&] {
-         TrainingModel two = training_model(two_losses(), with());
-         fit(two, samples(4), {.after_call = [](const CallReport& report) {
+         TrainingModel two = training_model(two_losses(), on_one_thread());
+         fit(two, test::dataset(4), {.after_call = [](const CallReport& report) {
                report.result("score");
                return true;
              }});

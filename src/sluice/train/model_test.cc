@@ -11,14 +11,15 @@
 #include "sluice/ops/activations.h"
 #include "sluice/ops/losses.h"
 #include "sluice/train/step_arrays.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kBatch = 2, kFeatures = 6, kClasses = 3;
+using namespace test;
 
 // Two blocks; the first draws in training.
-class Net : public nn::Module {
+class ModelNet : public nn::Module {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
     Tensor x = ops::gelu(hidden_(b, in["input"]));
@@ -33,25 +34,15 @@ class Net : public nn::Module {
   nn::Child<nn::Linear> out_{*this, "out", kClasses};
 };
 
-Network network() {
-  return {Net(),
+Network model_network() {
+  return {ModelNet(),
           {{.name = "input",
-            .spec = f32_spec({kBatch, kFeatures}),
+            .spec = f32_spec({kMicroBatch, kFeatures}),
             .eval_spec = f32_spec({4, kFeatures})},
-           {.name = "labels", .spec = i32_spec({kBatch})}}};
+           {.name = "labels", .spec = i32_spec({kMicroBatch})}}};
 }
 
-data::Element samples(int64_t n, int64_t first = 0) {
-  HostTensor x(f32_spec({n, kFeatures}));
-  HostTensor labels(i32_spec({n}));
-  auto next = static_cast<float>(first * kFeatures);
-  for (float& v : x.as<float>()) v = std::sin(next += 1);
-  for (int64_t i = 0; i < n; ++i)
-    labels.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % kClasses);
-  return {{"input", std::move(x)}, {"labels", std::move(labels)}};
-}
-
-Options with(Options options) {
+Options on_two_devices(Options options) {
   options.session = {.device = cpu_device({.threads = 1}),
                      .more_devices = {cpu_device({.threads = 1})}};
   return options;
@@ -78,15 +69,15 @@ void refused(const std::string& text, const std::function<void()>& act) {
 }
 
 TEST(TrainingModel, ReturnsTheMicroBatchesThatItsOutputNames) {
-  constexpr int64_t kD = 6, kN = 2, kR = 2, kCall = kBatch * kD * kN * kR;
+  constexpr int64_t kD = 6, kN = 2, kR = 2, kCall = kMicroBatch * kD * kN * kR;
   for (const Strategy& strategy : strategies()) {
     const auto results = [&](const std::optional<Output>& output) {
-      TrainingModel model = training_model(network(), with({.strategy = strategy,
-                                                            .accumulate = kN,
-                                                            .device_iterations = kD,
-                                                            .replicas = kR,
-                                                            .output = output,
-                                                            .seed = 3}));
+      TrainingModel model = training_model(model_network(), on_two_devices({.strategy = strategy,
+                                                                            .accumulate = kN,
+                                                                            .device_iterations = kD,
+                                                                            .replicas = kR,
+                                                                            .output = output,
+                                                                            .seed = 3}));
       model(samples(kCall));
       return model(samples(kCall, 1));
     };
@@ -94,18 +85,19 @@ TEST(TrainingModel, ReturnsTheMicroBatchesThatItsOutputNames) {
     ASSERT_EQ(all["logits"].shape(), Shape({kCall, kClasses}));
     ASSERT_EQ(all["loss"].shape(), Shape({kD * kN * kR}));
     const auto expected = [&](int64_t update, int64_t n) {
-      return rows(all["logits"], update * kN * kR * kBatch, n);
+      return rows(all["logits"], update * kN * kR * kMicroBatch, n);
     };
     const data::Element last = results({});  // The default.
-    EXPECT_EQ(last["logits"].shape(), Shape({kR * kBatch, kClasses}));
-    EXPECT_EQ(floats(last["logits"]), rows(all["logits"], kCall - kR * kBatch, kR * kBatch));
+    EXPECT_EQ(last["logits"].shape(), Shape({kR * kMicroBatch, kClasses}));
+    EXPECT_EQ(floats(last["logits"]),
+              rows(all["logits"], kCall - kR * kMicroBatch, kR * kMicroBatch));
     EXPECT_EQ(floats(last["loss"]), rows(all["loss"], kD * kN * kR - kR, kR));
     const data::Element third = results(Output::every(3));
-    ASSERT_EQ(third["logits"].shape(), Shape({2 * kN * kR * kBatch, kClasses}));
+    ASSERT_EQ(third["logits"].shape(), Shape({2 * kN * kR * kMicroBatch, kClasses}));
     EXPECT_EQ(third["loss"].shape(), Shape({2 * kN * kR}));
-    EXPECT_EQ(rows(third["logits"], 0, kN * kR * kBatch), expected(2, kN * kR * kBatch));
-    EXPECT_EQ(rows(third["logits"], kN * kR * kBatch, kN * kR * kBatch),
-              expected(5, kN * kR * kBatch));
+    EXPECT_EQ(rows(third["logits"], 0, kN * kR * kMicroBatch), expected(2, kN * kR * kMicroBatch));
+    EXPECT_EQ(rows(third["logits"], kN * kR * kMicroBatch, kN * kR * kMicroBatch),
+              expected(5, kN * kR * kMicroBatch));
     const data::Element sum = results(Output::sum());
     ASSERT_EQ(sum["loss"].shape(), Shape({kR}));
     for (int64_t r = 0; r < kR; ++r) {
@@ -113,23 +105,23 @@ TEST(TrainingModel, ReturnsTheMicroBatchesThatItsOutputNames) {
       for (int64_t k = 0; k < kD * kN; ++k) total += rows(all["loss"], k * kR + r, 1)[0];
       EXPECT_NEAR(rows(sum["loss"], r, 1)[0], total, 1e-5);
     }
-    EXPECT_EQ(sum["logits"].shape(), Shape({kR * kBatch, kClasses}));
+    EXPECT_EQ(sum["logits"].shape(), Shape({kR * kMicroBatch, kClasses}));
   }
 }
 
 // A network may ask for the sum of each update; the output of a model then changes nothing.
 TEST(TrainingModel, SumsOfUpdatesAreAllReturned) {
-  struct Summed : Net {
+  struct Summed : ModelNet {
     Results build(nn::Builder& b, const Inputs& in) const {
-      Results all = Net::build(b, in);
+      Results all = ModelNet::build(b, in);
       for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
       return all;
     }
   };
-  const Network summed(Summed(), network().fields());
+  const Network summed(Summed(), model_network().fields());
   for (const int64_t accumulate : {1, 3}) {
     TrainingModel model =
-        training_model(summed, with({.accumulate = accumulate, .device_iterations = 4}));
+        training_model(summed, on_two_devices({.accumulate = accumulate, .device_iterations = 4}));
     EXPECT_EQ(model(samples(8 * accumulate))["loss"].shape(), Shape({4})) << accumulate;
   }
 }
@@ -137,19 +129,19 @@ TEST(TrainingModel, SumsOfUpdatesAreAllReturned) {
 TEST(TrainingModel, ProgramsHaveTheReplicasOfTheirIr) {
   Ir ir(2);
   refused("training: replicas must be those of the Ir, 2, or left out, got 3",
-          [&] { build_training(ir, network(), nn::Optimizer::sgd(), {.replicas = 3}); });
+          [&] { build_training(ir, model_network(), nn::Optimizer::sgd(), {.replicas = 3}); });
 }
 
 TEST(TrainingModel, ReturnsAScalarOfOneMicroBatchWithoutAnAxis) {
-  TrainingModel model = training_model(network(), with({.accumulate = 3}));
+  TrainingModel model = training_model(model_network(), on_two_devices({.accumulate = 3}));
   EXPECT_EQ(model(samples(6))["loss"].shape(), Shape());
-  TrainingModel all = training_model(network(), with({.output = Output::all()}));
+  TrainingModel all = training_model(model_network(), on_two_devices({.output = Output::all()}));
   EXPECT_EQ(all(samples(2))["loss"].shape(), Shape());
 }
 
 TEST(TrainingModel, PhasesReturnTheMicroBatchesThatTheirOutputNames) {
   const auto results = [](const Options& options) {
-    TrainingModel model = training_model(network(), with(options));
+    TrainingModel model = training_model(model_network(), on_two_devices(options));
     return model(samples(8));
   };
   Options resident{.accumulate = 2, .replicas = 2};
@@ -173,15 +165,15 @@ TEST(TrainingModel, PhasesReturnTheMicroBatchesThatTheirOutputNames) {
 // The weights after 12 updates are the same for any number of updates a call.
 TEST(TrainingModel, DeviceIterationsKeepTheBits) {
   const auto trained = [](const Strategy& strategy, int64_t iterations, const Output& output) {
-    TrainingModel model = training_model(network(),
-                                         with({.strategy = strategy,
-                                               .accumulate = 2,
-                                               .device_iterations = iterations,
-                                               .output = output,
-                                               .learning_rate = 0.1,
-                                               .seed = 5}),
+    TrainingModel model = training_model(model_network(),
+                                         on_two_devices({.strategy = strategy,
+                                                         .accumulate = 2,
+                                                         .device_iterations = iterations,
+                                                         .output = output,
+                                                         .learning_rate = 0.1,
+                                                         .seed = 5}),
                                          nn::Optimizer::adamw());
-    const int64_t each = kBatch * 2 * iterations;
+    const int64_t each = kMicroBatch * 2 * iterations;
     for (int64_t call = 0; call < 12 / iterations; ++call) model(samples(each, call * each));
     EXPECT_EQ(model.updates(), 12);
     return floats(model.weight("hidden.weight"));
@@ -203,12 +195,12 @@ TEST(TrainingModel, ARateThatChangesHasTheBitsOfACompiledOne) {
       [] { return nn::Optimizer::rmsprop(); },
   };
   for (const auto& make : makers) {
-    Options options = with({.learning_rate = 0.01});
+    Options options = on_two_devices({.learning_rate = 0.01});
     Ir ir(1);
-    const Training t = build_training(ir, network(), make(), options);
+    const Training t = build_training(ir, model_network(), make(), options);
     Session session(ir, options.session);
-    const data::Element batch = samples(kBatch);
-    TrainingModel model = training_model(network(), options, make());
+    const data::Element batch = samples(kMicroBatch);
+    TrainingModel model = training_model(model_network(), options, make());
     HostTensor seed(TensorSpec{{2}, u32, {}});
     for (int64_t update = 0; update < 3; ++update) {
       model(batch);
@@ -221,9 +213,9 @@ TEST(TrainingModel, ARateThatChangesHasTheBitsOfACompiledOne) {
 }
 
 TEST(TrainingModel, OptimizersChangeTheirRateAlone) {
-  TrainingModel slow = training_model(network(), with({.learning_rate = 0.1}),
+  TrainingModel slow = training_model(model_network(), on_two_devices({.learning_rate = 0.1}),
                                       nn::Optimizer::sgd({.momentum = 0.9}));
-  TrainingModel model = training_model(network(), with({.learning_rate = 0.3}),
+  TrainingModel model = training_model(model_network(), on_two_devices({.learning_rate = 0.3}),
                                        nn::Optimizer::sgd({.momentum = 0.9}));
   model.set_optimizer(nn::Optimizer::sgd({.momentum = 0.9}), 0.1);
   slow(samples(2));
@@ -239,13 +231,14 @@ TEST(TrainingModel, OptimizersChangeTheirRateAlone) {
   }
   refused("set_learning_rate: the rate must be finite and at least 0, got -1",
           [&] { model.set_learning_rate(-1); });
-  TrainingModel streamed = training_model(network(), with({.learning_rate = StreamedRate{}}));
+  TrainingModel streamed =
+      training_model(model_network(), on_two_devices({.learning_rate = StreamedRate{}}));
   refused("must have a rate; call set_learning_rate()", [&] { streamed(samples(2)); });
 }
 
 TEST(TrainingModel, KeepsItsOptions) {
-  Options options = with({.accumulate = 2});
-  TrainingModel model = training_model(network(), options);
+  Options options = on_two_devices({.accumulate = 2});
+  TrainingModel model = training_model(model_network(), options);
   options.accumulate = 7;
   EXPECT_EQ(model.options().accumulate, 2);
   EXPECT_EQ(model.call_size().samples(), 4);
@@ -257,7 +250,7 @@ TEST(TrainingModel, KeepsItsOptions) {
 TEST(TrainingModel, TakesTuplesAndNamedFieldsInAnyOrder) {
   const data::Element named = samples(2);
   const auto loss = [&](const data::Element& e) {
-    TrainingModel model = training_model(network(), with({}));
+    TrainingModel model = training_model(model_network(), on_two_devices({}));
     return floats(model(e)["loss"].reshaped({1}));
   };
   const auto expected = loss(named);
@@ -270,7 +263,8 @@ TEST(TrainingModel, TakesTuplesAndNamedFieldsInAnyOrder) {
 }
 
 TEST(TrainingModel, RefusesOtherSamples) {
-  TrainingModel model = training_model(network(), with({.accumulate = 3, .device_iterations = 2}));
+  TrainingModel model =
+      training_model(model_network(), on_two_devices({.accumulate = 3, .device_iterations = 2}));
   const data::Element good = samples(12);
   const std::vector<std::pair<data::Element, const char*>> cases = {
       {samples(11),
@@ -293,8 +287,9 @@ TEST(InferenceModel, ReadsTheTrainedWeightsInPlace) {
   for (const Strategy& strategy :
        {strategies()[0], strategies()[1], strategies()[2], Strategy(phased())}) {
     const bool phases = std::holds_alternative<PhasedExecution>(strategy);
-    const Options options = with({.strategy = strategy, .accumulate = 2, .learning_rate = 0.1});
-    TrainingModel model = training_model(network(), options);
+    const Options options =
+        on_two_devices({.strategy = strategy, .accumulate = 2, .learning_rate = 0.1});
+    TrainingModel model = training_model(model_network(), options);
     Options apart = options;
     apart.accumulate = 1;
     apart.device_iterations = 5;
@@ -309,7 +304,7 @@ TEST(InferenceModel, ReadsTheTrainedWeightsInPlace) {
     // One micro-batch at a time gives the same, by a model with weights from a file.
     const std::string file = testing::TempDir() + "model_test.safetensors";
     model.save(file);
-    InferenceModel alone = inference_model(network(), with({}));
+    InferenceModel alone = inference_model(model_network(), on_two_devices({}));
     alone.load(file);
     for (int64_t k = 0; k < 5; ++k) {
       const data::Element four{
@@ -321,8 +316,8 @@ TEST(InferenceModel, ReadsTheTrainedWeightsInPlace) {
 
 TEST(InferenceModel, OutputsAreThoseOfTraining) {
   const auto results = [](const std::optional<Output>& output, const Strategy& strategy) {
-    const Options options = with({.strategy = strategy, .device_iterations = 6});
-    TrainingModel model = training_model(network(), with({.strategy = strategy}));
+    const Options options = on_two_devices({.strategy = strategy, .device_iterations = 6});
+    TrainingModel model = training_model(model_network(), on_two_devices({.strategy = strategy}));
     Options apart = options;
     apart.output = output;
     return inference_model(model, apart)(samples(24))["logits"];
@@ -341,11 +336,11 @@ TEST(InferenceModel, OutputsAreThoseOfTraining) {
 
 TEST(InferenceModel, MayBeMadeAfterTheTrainingBegan) {
   const auto weights = [](bool late) {
-    TrainingModel model =
-        training_model(network(), with({.learning_rate = 0.1}), nn::Optimizer::adam());
+    TrainingModel model = training_model(model_network(), on_two_devices({.learning_rate = 0.1}),
+                                         nn::Optimizer::adam());
     for (int64_t k = 0; k < 4; ++k) {
       if (late && k == 2) {
-        InferenceModel test = inference_model(model, with({}));
+        InferenceModel test = inference_model(model, on_two_devices({}));
         test(samples(4));
       }
       model(samples(2, k));
@@ -356,20 +351,20 @@ TEST(InferenceModel, MayBeMadeAfterTheTrainingBegan) {
 }
 
 TEST(InferenceModel, Refusals) {
-  TrainingModel model = training_model(network(), with({.replicas = 2}));
+  TrainingModel model = training_model(model_network(), on_two_devices({.replicas = 2}));
   refused("inference_model: accumulate must be 1",
-          [&] { inference_model(model, with({.accumulate = 2, .replicas = 2})); });
+          [&] { inference_model(model, on_two_devices({.accumulate = 2, .replicas = 2})); });
   refused("inference_model: accumulate must be 1",
-          [&] { inference_model(network(), with({.accumulate = 2})); });
+          [&] { inference_model(model_network(), on_two_devices({.accumulate = 2})); });
   refused("inference_model: replicas must be those of the training, 2, got 1",
-          [&] { inference_model(model, with({})); });
-  inference_model(model, with({.replicas = 2}));
+          [&] { inference_model(model, on_two_devices({})); });
+  inference_model(model, on_two_devices({.replicas = 2}));
   refused("must have one inference model with options",
-          [&] { inference_model(model, with({.replicas = 2})); });
+          [&] { inference_model(model, on_two_devices({.replicas = 2})); });
   refused("inference: the period of the output must be a divisor of device_iterations 4, got 3",
           [&] {
-            inference_model(training_model(network(), with({})),
-                            with({.device_iterations = 4, .output = Output::every(3)}))
+            inference_model(training_model(model_network(), on_two_devices({})),
+                            on_two_devices({.device_iterations = 4, .output = Output::every(3)}))
                 .compile();
           });
 }

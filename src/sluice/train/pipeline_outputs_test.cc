@@ -8,14 +8,12 @@
 #include "sluice/session/session.h"
 #include "sluice/train/pipeline.h"
 #include "sluice/train/step_arrays.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
-constexpr Schedule kSchedules[] = {Schedule::kGrouped, Schedule::kInterleaved,
-                                   Schedule::kSequential};
-constexpr Accumulation kAccumulations[] = {Accumulation::kSum, Accumulation::kMean,
-                                           Accumulation::kRunningMean};
+using namespace test;
 
 // Four stages. The loss is the mean of x plus 0 times a weight, so that it stays that mean. `value`
 // is `factor` times the loss in `dtype`.
@@ -31,7 +29,7 @@ std::vector<PipelineStage> four_stages(double factor, DType dtype = f32) {
           }};
 }
 
-PipelineOptions options_of(int64_t accumulate) {
+PipelineOptions four_stage_options(int64_t accumulate) {
   return {.accumulate = accumulate,
           .fields = {{.name = "x", .spec = f32_spec({2})}},
           .outputs = {"loss", "value"},
@@ -39,14 +37,14 @@ PipelineOptions options_of(int64_t accumulate) {
           .accumulation_reduction = Accumulation::kSum};
 }
 
-struct Output {
+struct StoredOutput {
   Shape shape;
   std::vector<double> values;
-  bool operator==(const Output&) const = default;
+  bool operator==(const StoredOutput&) const = default;
 };
 
 // The outputs of a run by name. `x` is the value of micro-batch m of update u.
-std::map<std::string, Output> outputs_of(
+std::map<std::string, StoredOutput> outputs_of(
     const std::vector<PipelineStage>& stages, const PipelineOptions& options, int replicas = 1,
     const std::function<float(int64_t)>& x = [](int64_t) { return 1.0f; }) {
   Ir ir(replicas);
@@ -67,65 +65,65 @@ std::map<std::string, Output> outputs_of(
   for (int64_t i = 0; i < samples.spec().shape.elements(); ++i)
     samples.as<float>()[static_cast<size_t>(i)] = x(i / 2 / replicas);
   const HostTensors out = session.run({{field, samples}}, program);
-  std::map<std::string, Output> result;
+  std::map<std::string, StoredOutput> result;
   for (const D2hStream& s : streams) {
     const HostTensor array = out[s];
     EXPECT_EQ(array.dtype(), s.spec.dtype);
-    result.emplace(s.name, Output{array.spec().shape, array.to_doubles()});
+    result.emplace(s.name, StoredOutput{array.spec().shape, array.to_doubles()});
   }
   return result;
 }
 
 TEST(PipelineOutputs, LeaveOutAllButTheLoss) {
-  PipelineOptions options = options_of(8);
+  PipelineOptions options = four_stage_options(8);
   options.outfeed_loss = true;
   const auto out = outputs_of(four_stages(4), options);
-  EXPECT_EQ(out, (std::map<std::string, Output>{{"loss", {{8}, std::vector(8, 1.0)}}}));
+  EXPECT_EQ(out, (std::map<std::string, StoredOutput>{{"loss", {{8}, std::vector(8, 1.0)}}}));
 }
 
 TEST(PipelineOutputs, LeaveOutThoseOfTheMask) {
-  PipelineOptions options = options_of(8);
+  PipelineOptions options = four_stage_options(8);
   options.outfeed_mask = {"loss"};
   const auto out = outputs_of(four_stages(4), options);
-  EXPECT_EQ(out, (std::map<std::string, Output>{{"value", {{8}, std::vector(8, 4.0)}}}));
+  EXPECT_EQ(out, (std::map<std::string, StoredOutput>{{"value", {{8}, std::vector(8, 4.0)}}}));
 }
 
 TEST(PipelineOutputs, AreSumsForEveryReductionOfGradients) {
   for (const Accumulation accumulation : kAccumulations) {
     for (const Schedule schedule : kSchedules) {
-      PipelineOptions options = options_of(8);
+      PipelineOptions options = four_stage_options(8);
       options.schedule = schedule;
       options.accumulation_reduction = accumulation;
       options.accumulate_outputs = OutputSums{.outputs = {"loss"}};
       const auto one = outputs_of(four_stages(4), options);
-      EXPECT_EQ(one.at("loss"), (Output{{}, {8.0}}));
-      EXPECT_EQ(one.at("value"), (Output{{8}, std::vector(8, 4.0)}));
+      EXPECT_EQ(one.at("loss"), (StoredOutput{{}, {8.0}}));
+      EXPECT_EQ(one.at("value"), (StoredOutput{{8}, std::vector(8, 4.0)}));
       options.accumulate_outputs = OutputSums{};
       const auto all = outputs_of(four_stages(2), options);
-      EXPECT_EQ(all.at("loss"), (Output{{}, {8.0}}));
-      EXPECT_EQ(all.at("value"), (Output{{}, {16.0}}));
+      EXPECT_EQ(all.at("loss"), (StoredOutput{{}, {8.0}}));
+      EXPECT_EQ(all.at("value"), (StoredOutput{{}, {16.0}}));
     }
   }
 }
 
 TEST(PipelineOutputs, HaveASumForEachUpdateAndReplica) {
-  PipelineOptions options = options_of(3);
+  PipelineOptions options = four_stage_options(3);
   options.device_iterations = 2;
   options.accumulate_outputs = OutputSums{};
   options.outfeed_mask = {"value"};
   const auto out = outputs_of(four_stages(2), options, 2,
                               [](int64_t entry) { return static_cast<float>(entry); });
-  EXPECT_EQ(out, (std::map<std::string, Output>{{"loss", {{2, 2}, {3, 3, 12, 12}}}}));
+  EXPECT_EQ(out, (std::map<std::string, StoredOutput>{{"loss", {{2, 2}, {3, 3, 12, 12}}}}));
   options.accumulate = 1;
   const auto single = outputs_of(four_stages(2), options, 1,
                                  [](int64_t entry) { return static_cast<float>(entry); });
-  EXPECT_EQ(single.at("loss"), (Output{{2}, {0, 1}}));
+  EXPECT_EQ(single.at("loss"), (StoredOutput{{2}, {0, 1}}));
 }
 
 // Four times 60000 and four times 2. The largest float16 is 65504.
 TEST(PipelineOutputs, OfFloat16HaveSumsInFloat32) {
   const auto x = [](int64_t m) { return m % 2 == 0 ? 60000.0f : 2.0f; };
-  PipelineOptions options = options_of(8);
+  PipelineOptions options = four_stage_options(8);
   options.outfeed_mask = {"loss"};
   options.accumulate_outputs = OutputSums{};
   EXPECT_TRUE(std::isinf(outputs_of(four_stages(1, f16), options, 1, x).at("value").values[0]));
@@ -134,13 +132,14 @@ TEST(PipelineOutputs, OfFloat16HaveSumsInFloat32) {
           return name == "value" && spec.dtype == f16 ? f32 : spec.dtype;
         })}) {
     options.accumulate_outputs = OutputSums{.dtype = dtype};
-    EXPECT_EQ(outputs_of(four_stages(1, f16), options, 1, x).at("value"), (Output{{}, {240008}}));
+    EXPECT_EQ(outputs_of(four_stages(1, f16), options, 1, x).at("value"),
+              (StoredOutput{{}, {240008}}));
   }
   // A value is rounded before it is added: float16 has even numbers only above 2048.
   const auto odd = [](int64_t) { return 2049.0f; };
   options.accumulate_outputs = OutputSums{.dtype = f16};
   options.accumulate = 2;
-  EXPECT_EQ(outputs_of(four_stages(1), options, 1, odd).at("value"), (Output{{}, {4096}}));
+  EXPECT_EQ(outputs_of(four_stages(1), options, 1, odd).at("value"), (StoredOutput{{}, {4096}}));
 }
 
 TEST(PipelineOutputs, OfIntegersAndOfInferenceHaveSumsToo) {
@@ -148,21 +147,21 @@ TEST(PipelineOutputs, OfIntegersAndOfInferenceHaveSumsToo) {
   stages[3] = [](nn::Builder&, const StageInputs& in) -> Tensors {
     return {ops::cast(in[0], i32), in[0]};
   };
-  PipelineOptions options = options_of(5);
+  PipelineOptions options = four_stage_options(5);
   options.optimizer.reset();
   options.accumulation_reduction = Accumulation::kRunningMean;
   options.outputs = {"count", "value"};
   options.accumulate_outputs = OutputSums{.outputs = {"count"}};
   const auto out =
       outputs_of(stages, options, 1, [](int64_t entry) { return static_cast<float>(entry); });
-  EXPECT_EQ(out.at("count"), (Output{{2}, {10, 10}}));
-  EXPECT_EQ(out.at("value"), (Output{{5, 2}, {0, 0, 1, 1, 2, 2, 3, 3, 4, 4}}));
+  EXPECT_EQ(out.at("count"), (StoredOutput{{2}, {10, 10}}));
+  EXPECT_EQ(out.at("value"), (StoredOutput{{5, 2}, {0, 0, 1, 1, 2, 2, 3, 3, 4, 4}}));
 }
 
 TEST(PipelineOutputs, AreRefusedWithoutTheirOutputOrOptimizer) {
   const auto with = [](auto&& change) {
     return [change] {
-      PipelineOptions options = options_of(2);
+      PipelineOptions options = four_stage_options(2);
       change(options);
       Ir ir;
       pipeline(ir, four_stages(1), options);

@@ -7,12 +7,10 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/train/cut/test_networks.h"
 #include "sluice/train/pipeline/schedule.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
-
-constexpr Schedule kSchedules[] = {Schedule::kGrouped, Schedule::kInterleaved,
-                                   Schedule::kSequential};
 
 HostTensor floats(Shape shape, const std::vector<float>& values) {
   return HostTensor::of(std::move(shape), f32, values);
@@ -64,7 +62,7 @@ std::vector<PipelineStage> stages() {
           }};
 }
 
-PipelineOptions options_of(int64_t accumulate) {
+PipelineOptions three_stage_options(int64_t accumulate) {
   return {.accumulate = accumulate,
           .inputs = inputs(),
           .fields = batch_fields(),
@@ -135,8 +133,8 @@ std::string resident_digest(int64_t accumulate) {
 TEST(PipelineFunctions, HaveTheBitsOfTheNetworkOnOneDevice) {
   for (const int64_t accumulate : {1, 2, 5, 9}) {
     const std::string expected = resident_digest(accumulate);
-    PipelineOptions options = options_of(accumulate);
-    for (const Schedule schedule : kSchedules) {
+    PipelineOptions options = three_stage_options(accumulate);
+    for (const Schedule schedule : test::kSchedules) {
       options.schedule = schedule;
       for (const std::vector<StageDevices>& mapping :
            std::vector<std::vector<StageDevices>>{{}, {0, 0, 0}, {2, 0, 1}, {0, 1, 0}}) {
@@ -152,9 +150,9 @@ TEST(PipelineFunctions, HaveTheBitsOfOneDeviceWithEachLocation) {
   const std::string expected = resident_digest(3);
   int way = 0;
   for (const TensorLocations& where : locations()) {
-    PipelineOptions options = options_of(3);
+    PipelineOptions options = three_stage_options(3);
     options.locations = where;
-    options.schedule = kSchedules[way++ % 3];
+    options.schedule = test::kSchedules[way++ % 3];
     options.recompute = way % 2 == 0 ? Recompute::every_block() : Recompute{.blocks = {"stage1"}};
     EXPECT_EQ(digest_of(stages(), options), expected) << "way " << way;
   }
@@ -174,8 +172,8 @@ std::vector<PipelineStage> without_draws() {
 }
 
 TEST(PipelineFunctions, RepeatTheWholePipelineInARun) {
-  for (const Schedule schedule : kSchedules) {
-    PipelineOptions options = options_of(5);
+  for (const Schedule schedule : test::kSchedules) {
+    PipelineOptions options = three_stage_options(5);
     options.schedule = schedule;
     options.max_grad_norm = 0.05;
     for (const int replicas : {1, 2}) {
@@ -205,7 +203,7 @@ size_t count_steps(const std::vector<PipelineStage>& stages, const PipelineOptio
 }
 
 TEST(PipelineFunctions, DoNotGrowWithMicroBatchesAndRepeats) {
-  PipelineOptions options = options_of(10);
+  PipelineOptions options = three_stage_options(10);
   options.device_iterations = 2;
   const size_t steps = count_steps(stages(), options);
   options.accumulate = 100;
@@ -223,7 +221,7 @@ std::vector<PipelineStage> squares() {
 }
 
 TEST(PipelineFunctions, EvaluateWithoutVariables) {
-  for (const Schedule schedule : kSchedules) {
+  for (const Schedule schedule : test::kSchedules) {
     for (const std::vector<StageDevices>& mapping :
          std::vector<std::vector<StageDevices>>{{}, {0, 0, 0}, {1, 0, 1}}) {
       Ir ir;
@@ -311,7 +309,7 @@ TEST(PipelineFunctions, TakeTheLearningRateOnceARun) {
 TEST(PipelineFunctions, EvaluateTrainedWeights) {
   constexpr int64_t kRuns = 5, kElements = kBatch * kWidth;
   Ir training_ir, ir;
-  const Training trained = pipeline(training_ir, stages(), options_of(2));
+  const Training trained = pipeline(training_ir, stages(), three_stage_options(2));
   Session training = session_of(training_ir, trained);
   StepArrays arrays(trained);
   for (HostTensor& field : arrays.fields) {
@@ -321,7 +319,7 @@ TEST(PipelineFunctions, EvaluateTrainedWeights) {
   arrays.set_learning_rate(0.1);
   training.run(arrays.inputs(trained), "train");
 
-  PipelineOptions options = options_of(kRuns);
+  PipelineOptions options = three_stage_options(kRuns);
   options.optimizer.reset();
   options.learning_rate = PipelineOptions().learning_rate;
   const Training t = pipeline(ir, stages(), options);
@@ -383,9 +381,9 @@ std::vector<PipelineStage> side_by_side(bool together) {
 }
 
 TEST(PipelineFunctions, RunConcurrentStagesInOneStep) {
-  for (const Schedule schedule : kSchedules) {
+  for (const Schedule schedule : test::kSchedules) {
     for (const int64_t accumulate : {1, 6, 18}) {
-      PipelineOptions options = options_of(accumulate);
+      PipelineOptions options = three_stage_options(accumulate);
       options.schedule = schedule;
       options.device_mapping = {0, 0, 0};
       const std::string expected = digest_of(side_by_side(false), options);
@@ -411,7 +409,7 @@ TEST(PipelineFunctions, ReadVariablesOfEarlierStages) {
         const Tensor logits = linear(b, "out", ops::matmul(in[0], *tied) * in["scale"], 3);
         return {loss_of(logits, in), logits};
       }};
-  PipelineOptions options = options_of(7);
+  PipelineOptions options = three_stage_options(7);
   options.device_mapping = {0, 0, 0};
   const std::string expected = digest_of(all, options);
   for (const std::vector<StageDevices>& mapping :
@@ -424,7 +422,7 @@ TEST(PipelineFunctions, ReadVariablesOfEarlierStages) {
 // Returns an action that makes a pipeline of changed options.
 template <typename Change>
 std::function<void()> with(std::vector<PipelineStage> stages, Change change) {
-  PipelineOptions options = options_of(2);
+  PipelineOptions options = three_stage_options(2);
   change(options);
   return [stages = std::move(stages), options] {
     Ir ir;
@@ -535,7 +533,7 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
 TEST(PipelineFunctions, AreRefusedIfConcurrentOnesDependOnEachOther) {
   const auto with = [](const StageFunction& left, const StageFunction& right) {
     return [left, right] {
-      PipelineOptions options = options_of(2);
+      PipelineOptions options = three_stage_options(2);
       options.device_mapping = {0, {1, 2}, 2};
       std::vector<PipelineStage> all = side_by_side(true);
       all[1] = {left, right};

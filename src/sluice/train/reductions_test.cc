@@ -10,13 +10,12 @@
 #include "sluice/exe/text.h"
 #include "sluice/train/cut/test_networks.h"
 #include "sluice/train/pipeline/schedule.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kFeatures = 3;
-constexpr Accumulation kAccumulations[] = {Accumulation::kSum, Accumulation::kMean,
-                                           Accumulation::kRunningMean};
+constexpr int64_t kWidth = 3;
 constexpr ReplicaReduction kReplicaReductions[] = {ReplicaReduction::kSum, ReplicaReduction::kMean};
 
 struct Way {
@@ -76,7 +75,7 @@ Network product(int64_t batch) {
             Tensor a, x;
             {
               const nn::Block block(b, "A");
-              a = b.add_variable_input("a", nn::constant(0.75), {kFeatures});
+              a = b.add_variable_input("a", nn::constant(0.75), {kWidth});
               x = in["x"] * a;
             }
             {
@@ -84,12 +83,12 @@ Network product(int64_t batch) {
               x = x * a;
             }
             const nn::Block block(b, "C");
-            const Tensor w = b.add_variable_input("w", nn::constant(-0.5), {kFeatures, 1});
+            const Tensor w = b.add_variable_input("w", nn::constant(-0.5), {kWidth, 1});
             const Tensor error = ops::matmul(x, w) - in["target"];
             return Results{.losses = {{.value = ops::mean(error * error)}},
                            .predictions = {{"error", error}}};
           }),
-          {{.name = "x", .spec = f32_spec({batch, kFeatures})},
+          {{.name = "x", .spec = f32_spec({batch, kWidth})},
            {.name = "target", .spec = f32_spec({batch, 1})}}};
 }
 
@@ -104,11 +103,11 @@ struct Weights {
 void add_gradient(const Weights& at, int64_t first, int64_t batch, double scale, Weights& sum) {
   for (int64_t row = first; row < first + batch; ++row) {
     double error = -sample(1000 + row);
-    for (size_t k = 0; k < kFeatures; ++k)
-      error += sample(row * kFeatures + static_cast<int64_t>(k)) * at.a[k] * at.a[k] * at.w[k];
+    for (size_t k = 0; k < kWidth; ++k)
+      error += sample(row * kWidth + static_cast<int64_t>(k)) * at.a[k] * at.a[k] * at.w[k];
     const double slope = 2 * error / static_cast<double>(batch) * scale;
-    for (size_t k = 0; k < kFeatures; ++k) {
-      const double x = sample(row * kFeatures + static_cast<int64_t>(k));
+    for (size_t k = 0; k < kWidth; ++k) {
+      const double x = sample(row * kWidth + static_cast<int64_t>(k));
       sum.a[k] += slope * x * 2 * at.a[k] * at.w[k];
       sum.w[k] += slope * x * at.a[k] * at.a[k];
     }
@@ -127,7 +126,7 @@ Weights expected(int64_t accumulate, int replicas, int64_t batch, const Options&
     for (int64_t m = 0; m < accumulate * replicas; ++m)
       add_gradient(weights, m * batch, batch, scale, gradient);
     const double rate = std::get<double>(options.learning_rate);
-    for (size_t k = 0; k < kFeatures; ++k) {
+    for (size_t k = 0; k < kWidth; ++k) {
       weights.a[k] -= rate * gradient.a[k];
       weights.w[k] -= rate * gradient.w[k];
     }
@@ -157,7 +156,7 @@ Weights trained(int replicas, int64_t batch, const Options& options, size_t more
 
 void expect_near(const Weights& got, const Weights& want, double tolerance,
                  const std::string& name) {
-  for (size_t k = 0; k < kFeatures; ++k) {
+  for (size_t k = 0; k < kWidth; ++k) {
     EXPECT_NEAR(got.a[k], want.a[k], tolerance) << name << ", a[" << k << "]";
     EXPECT_NEAR(got.w[k], want.w[k], tolerance) << name << ", w[" << k << "]";
   }
@@ -165,7 +164,7 @@ void expect_near(const Weights& got, const Weights& want, double tolerance,
 
 TEST(Reductions, HaveTheNumbersOfAClosedFormInEveryStrategy) {
   for (const auto& [accumulate, replicas] : {std::pair(int64_t{5}, 3), {4, 1}, {1, 2}}) {
-    for (const Accumulation accumulation : kAccumulations) {
+    for (const Accumulation accumulation : test::kAccumulations) {
       for (const ReplicaReduction over : kReplicaReductions) {
         const Options options{.accumulate = accumulate,
                               .learning_rate = 0.02,
@@ -251,7 +250,7 @@ std::string one_digest(const Network& n, const Options& options, int replicas,
 TEST(Reductions, HaveOneDigestInAllStrategies) {
   const Network n = tied(f32);
   std::set<std::string> digests;
-  for (const Accumulation accumulation : kAccumulations) {
+  for (const Accumulation accumulation : test::kAccumulations) {
     for (const ReplicaReduction over : kReplicaReductions)
       digests.insert(one_digest(
           n, {.accumulate = 5, .accumulation_reduction = accumulation, .replica_reduction = over},

@@ -20,9 +20,9 @@
 namespace sluice::train {
 namespace {
 
-class Layer : public nn::Module {
+class StepLayer : public nn::Module {
  public:
-  Layer(int64_t width, double dropout) : width_(width), dropout_(dropout) {}
+  StepLayer(int64_t width, double dropout) : width_(width), dropout_(dropout) {}
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     const Tensor y = ops::gelu(nn::Linear(width_).build(b, x));
     return seed.empty() ? y : b.inlined("dropout", nn::Dropout(dropout_), y, seed[0]);
@@ -44,7 +44,7 @@ class Net : public nn::Module {
   }
 
  private:
-  nn::Children<Layer> layers_{*this, "fc"};
+  nn::Children<StepLayer> layers_{*this, "fc"};
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 
@@ -57,9 +57,10 @@ constexpr Location kRemote = Location::kRemote;
 constexpr TensorLocations kActivations{.activations = kRemote};
 constexpr TensorLocations kActivationsAndState{.optimizer = kRemote, .activations = kRemote};
 constexpr TensorLocations kActivationsAndWeights{.weights = kRemote, .activations = kRemote};
-constexpr TensorLocations kAll{.optimizer = kRemote, .weights = kRemote, .activations = kRemote};
+constexpr TensorLocations kAllRemote{
+    .optimizer = kRemote, .weights = kRemote, .activations = kRemote};
 
-struct Way {
+struct StepWay {
   Options step;
   int threads = 1;
   std::string remote = "host";
@@ -79,7 +80,7 @@ struct Result {
   std::string note;
 };
 
-Result train(const Network& m, const nn::Optimizer& optimizer, const Way& way) {
+Result train(const Network& m, const nn::Optimizer& optimizer, const StepWay& way) {
   Ir ir(way.replicas);
   Options options = way.step;
   options.seed = 5;
@@ -130,12 +131,12 @@ Result train(const Network& m, const nn::Optimizer& optimizer, const Way& way) {
   return result;
 }
 
-std::vector<Way> phased_ways(int64_t accumulate) {
-  std::vector<Way> ways;
+std::vector<StepWay> phased_ways(int64_t accumulate) {
+  std::vector<StepWay> ways;
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
     for (const bool recompute : {false, true}) {
-      for (const TensorLocations& locations : {kActivations, kActivationsAndState, kAll}) {
-        Way way;
+      for (const TensorLocations& locations : {kActivations, kActivationsAndState, kAllRemote}) {
+        StepWay way;
         way.step = {.strategy = phased(),
                     .accumulate = accumulate,
                     .locations = locations,
@@ -163,7 +164,7 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
   for (size_t c = 0; c < cases.size(); ++c) {
     const auto& [m, optimizer] = cases[c];
     for (const int64_t accumulate : {1, 2, 4}) {
-      Way resident;
+      StepWay resident;
       resident.step.accumulate = accumulate;
       const Result expected = train(m, optimizer, resident);
       for (const float loss : expected.losses) EXPECT_TRUE(std::isfinite(loss));
@@ -187,7 +188,7 @@ TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
   const Network m = model({8, 8}, 0);
   for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     for (const int replicas : {1, 2}) {
-      Way way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
+      StepWay way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
       way.step = {.strategy = strategy, .accumulate = 2};
       const Result constant = train(m, nn::Optimizer::adam(), way);
       way.step.learning_rate = StreamedRate{};
@@ -227,7 +228,8 @@ TEST(TrainingStep, OneProgramServesTwoRates) {
 
 // The sizes of the weights are multiples of a cache line, so that alignment adds no bytes.
 TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
-  const Network m = classifier(Layer(64, 0), f32_spec({4, 32}), {.eval_input = f32_spec({2, 32})});
+  const Network m =
+      classifier(StepLayer(64, 0), f32_spec({4, 32}), {.eval_input = f32_spec({2, 32})});
   const int64_t parameters = 32 * 64 + 64;
   const auto bytes = [&](const nn::Optimizer& optimizer, const TensorLocations& locations = {}) {
     return train(m, optimizer, {.step = {.locations = locations}}).persistent_bytes;
@@ -242,7 +244,7 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
   const Network m = model({16, 16}, 0.25);
   for (const auto& optimizer : {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9})}) {
     for (const int replicas : {1, 2, 4}) {
-      Way way;
+      StepWay way;
       way.replicas = replicas;
       way.step.accumulate = 2;
       const Result expected = train(m, optimizer, way);
@@ -274,7 +276,7 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
 TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
   const Network m = model({1, 1}, 0);
   for (const auto& optimizer : {nn::Optimizer::sgd(), nn::Optimizer::lamb()}) {
-    Way way;
+    StepWay way;
     way.replicas = 2;
     const Result expected = train(m, optimizer, way);
     way.step.locations.min_elements_sharded = 0;
@@ -289,7 +291,7 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   const Network m = model({16, 16}, 0.25);
   const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
     for (const int replicas : {1, 2, 4}) {
-      Way way;
+      StepWay way;
       way.replicas = replicas;
       way.step.accumulate = 2;
       const std::string free = train(m, optimizer, way).digest;
@@ -304,7 +306,7 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
         if (max_grad_norm) continue;
         const auto ways = phased_ways(2);
         for (size_t w = 2; w < ways.size(); w += 6) {
-          Way phased = ways[w];
+          StepWay phased = ways[w];
           phased.replicas = replicas;
           phased.step.locations.min_elements_sharded = threshold;
           EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
@@ -324,7 +326,7 @@ TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
   const Network m = model({8, 8, 8}, 0.25);
   for (const int replicas : {2, 4}) {
     for (const int64_t accumulate : {1, 2}) {
-      Way way;
+      StepWay way;
       way.step.accumulate = accumulate;
       way.replicas = replicas;
       const Result expected = train(m, nn::Optimizer::adam(), way);
@@ -336,7 +338,7 @@ TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
       }
       const auto ways = phased_ways(accumulate);
       for (size_t w = 0; w < ways.size(); w += 7) {
-        Way phased = ways[w];
+        StepWay phased = ways[w];
         phased.replicas = replicas;
         EXPECT_EQ(train(m, nn::Optimizer::adam(), phased).digest, expected.digest)
             << replicas << " replicas, accumulate " << accumulate << " way " << w;
@@ -351,7 +353,7 @@ TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
   for (const size_t depth : {10, 11, 12}) {
     const Network m = model(std::vector<int64_t>(depth, 8), 0.25);
     for (const int replicas : {1, 2}) {
-      Way way;
+      StepWay way;
       way.step.accumulate = 2;
       way.replicas = replicas;
       const Result expected = train(m, nn::Optimizer::adam(), way);
@@ -359,7 +361,7 @@ TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
         for (const bool state : {false, true}) {
           way.step = {.strategy = phased(),
                       .accumulate = 2,
-                      .locations = state ? kAll : kActivationsAndWeights,
+                      .locations = state ? kAllRemote : kActivationsAndWeights,
                       .io_mode = mode};
           if (replicas > 1) way.step.locations.min_elements_sharded = 17;
           way.threads = 1 + static_cast<int>(depth) % 3;
@@ -377,8 +379,8 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
   const auto optimizer = nn::Optimizer::adam();
   const auto deep_model = [](size_t depth) { return model(std::vector<int64_t>(depth, 64), 0); };
   for (const IoMode mode : {IoMode::kIo, IoMode::kIoOverlapped}) {
-    const Way way{
-        .step = {.strategy = phased(), .accumulate = 2, .locations = kAll, .io_mode = mode}};
+    const StepWay way{
+        .step = {.strategy = phased(), .accumulate = 2, .locations = kAllRemote, .io_mode = mode}};
     const Result shallow = train(deep_model(6), optimizer, way);
     const Result deep = train(deep_model(12), optimizer, way);
     // The loop runs three rows per iteration; the rest run outside it. That rest has the same size
@@ -392,7 +394,7 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
     // of the arena, which a scalar may add.
     EXPECT_NEAR(static_cast<double>(deep.device_bytes), static_cast<double>(shallow.device_bytes),
                 64);
-    Way resident;
+    StepWay resident;
     resident.step.accumulate = 2;
     EXPECT_LT(4 * deep.device_bytes, train(deep_model(12), optimizer, resident).device_bytes * 3);
   }
@@ -405,8 +407,8 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   sys::make_folder(folder);
   const Network m = model({8, 8}, 0.25);
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-    const Way way{
-        .step = {.strategy = phased(), .accumulate = 2, .locations = kAll, .io_mode = mode},
+    const StepWay way{
+        .step = {.strategy = phased(), .accumulate = 2, .locations = kAllRemote, .io_mode = mode},
         .remote = "file:" + folder,
         .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
         .verify = mode != IoMode::kCompute};

@@ -7,6 +7,7 @@
 #include "../../property/random_graph_run.h"
 #include "../device.h"
 #include "../target.h"
+#include "failure.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/sluice.h"
 
@@ -18,21 +19,6 @@ using testing::HasSubstr;
 
 DeviceChoice choice(Options options) {
   return {make_target(), make_device(std::move(options)), -1, 1};
-}
-
-struct Failure {
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text;  // Empty: nothing failed.
-};
-
-template <typename F>
-Failure failure_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return {e.kind(), e.what()};
-  }
-  return {};
 }
 
 class SessionFaults : public testing::TestWithParam<Mode> {};

@@ -8,6 +8,7 @@
 
 #include "../device.h"
 #include "../target.h"
+#include "failure.h"
 #include "sluice/base/failpoint.h"
 #include "sluice/sluice.h"
 
@@ -92,21 +93,6 @@ struct Release {
   Held& held;
   ~Release() { held.release(); }
 };
-
-struct Failure {
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text;
-};
-
-template <typename F>
-Failure failure_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return {e.kind(), e.what()};
-  }
-  return {};
-}
 
 // Runs the endless program, calls stop() once a command is held, and releases it after `pause`
 // unless that is negative. Returns the error and the time from the stop to the error.

@@ -15,7 +15,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-HostTensor filled(const Shape& shape, double value) {
+HostTensor array_of(const Shape& shape, double value) {
   HostTensor array(f32_of(shape));
   for (float& v : array.as<float>()) v = static_cast<float>(value);
   return array;
@@ -23,7 +23,7 @@ HostTensor filled(const Shape& shape, double value) {
 
 /// The dataset inc(k): arrays of 0, 1, …, k - 1 in each pass.
 Dataset inc(int64_t k, const Shape& shape = {4, 4}) {
-  return data::from_function(k, [shape](int64_t i) { return filled(shape, double(i)); });
+  return data::from_function(k, [shape](int64_t i) { return array_of(shape, double(i)); });
 }
 
 std::shared_ptr<InfeedQueue> queue_of(const Dataset& dataset) {
@@ -65,12 +65,12 @@ TEST(FeedDatasets, ALoopAddsElements) {
                                            return Element{{"x", e.arrays[0]}};
                                          })
                                          .repeat()));
-    session.write(p.total, filled({4, 4}, 1));
+    session.write(p.total, array_of({4, 4}, 1));
     session.run({}, "20");
     EXPECT_EQ(only_value(session.read(p.total)), 91);
     // A dataset without names has its fields in the order of the feed.
     session.bind_feed(p.in, queue_of(inc(10)));
-    session.write(p.total, filled({4, 4}, 1));
+    session.write(p.total, array_of({4, 4}, 1));
     session.run({}, "10");
     EXPECT_EQ(only_value(session.read(p.total)), 46);
   }
@@ -80,7 +80,7 @@ TEST(FeedDatasets, ATupleGoesByOrder) {
   const auto pairs = queue_of(inc(3, {2})
                                   .map([](Element e) {
                                     const double x = e.arrays[0].as<float>()[0];
-                                    return Element{e.arrays[0], filled({2}, (x + 10) / 2)};
+                                    return Element{e.arrays[0], array_of({2}, (x + 10) / 2)};
                                   })
                                   .repeat());
   Ir ir;
@@ -97,7 +97,7 @@ TEST(FeedDatasets, FieldsGoByName) {
       queue_of(inc(3, {2})
                    .map([](Element e) {
                      const double x = e.arrays[0].as<float>()[0];
-                     return Element{{"a", e.arrays[0]}, {"b", filled({2}, (x + 10) / 2)}};
+                     return Element{{"a", e.arrays[0]}, {"b", array_of({2}, (x + 10) / 2)}};
                    })
                    .repeat());
   Ir ir;
@@ -180,7 +180,7 @@ TEST(FeedDatasets, ReplicasGetTheirElements) {
 
 // The documented example: a vector of ones as a pair, repeated.
 TEST(FeedDatasets, DocumentedExample) {
-  const auto ones = queue_of(data::from_tensors(filled({1, 800}, 1))
+  const auto ones = queue_of(data::from_tensors(array_of({1, 800}, 1))
                                  .map([](Element e) {
                                    return Element{e.arrays[0], e.arrays[0]};
                                  })

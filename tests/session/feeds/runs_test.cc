@@ -12,7 +12,7 @@ using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using Mode = data::OutfeedQueue::Mode;
 
-constexpr int64_t kLong = 1'000'000;
+constexpr int64_t kLongRun = 1'000'000;
 
 SessionOptions trusted(int threads) {
   SessionOptions options = with(threads);
@@ -324,7 +324,7 @@ TEST(FeedRuns, TheLastValue) {
 
 TEST(FeedRuns, ASessionEndsInARun) {
   for (int i = 0; i < 20; ++i) {
-    const Sums p({kLong});
+    const Sums p({kLongRun});
     std::optional<AsyncRun> run;
     {
       Session session(p.ir, trusted(2));
@@ -332,18 +332,18 @@ TEST(FeedRuns, ASessionEndsInARun) {
                                   ? std::shared_ptr<FeedSource>(std::make_shared<Blocking>(2))
                                   : std::make_shared<Counting>(10));
       session.bind_feed(p.out, std::make_shared<Numbers>());
-      run = session.run_async({}, std::to_string(kLong));
+      run = session.run_async({}, std::to_string(kLongRun));
       if (i % 3 == 0) sleep_ms(2);
     }
     error_text(ErrorKind::kStopped, [&] { run->wait(); });
     EXPECT_TRUE(run->progress().empty());
   }
-  const Sums p({kLong});
+  const Sums p({kLongRun});
   Session session(p.ir, trusted(2));
   session.bind_feed(p.in, std::make_shared<Counting>(10));
   session.bind_feed(p.out,
                     std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = 1}));
-  const AsyncRun discarded = session.run_async({}, std::to_string(kLong));
+  const AsyncRun discarded = session.run_async({}, std::to_string(kLongRun));
 }
 
 // The object that is bound again begins anew; nothing of the earlier binding reaches it.
@@ -409,12 +409,12 @@ TEST(FeedRuns, AFeedCannotBindItself) {
 
 // A sink that takes nothing delays only the runs that use it.
 TEST(FeedRuns, AFullQueueDoesNotDelayOtherPrograms) {
-  const Sums p({kLong, 0});
+  const Sums p({kLongRun, 0});
   Session session(p.ir, trusted(2));
   session.bind_feed(p.in, std::make_shared<Counting>(10));
   const auto queue = std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = 1});
   session.bind_feed(p.out, queue);
-  AsyncRun run = session.run_async({}, std::to_string(kLong));
+  AsyncRun run = session.run_async({}, std::to_string(kLongRun));
   ASSERT_TRUE(queue->wait_for(20));
   run.stop();
   error_text(ErrorKind::kStopped, [&] { run.wait(); });
@@ -495,14 +495,14 @@ TEST(FeedRuns, OneOfTwoFeedsEnds) {
 }
 
 TEST(FeedRuns, AnAsyncRunMayBeMoved) {
-  const Sums p({kLong, 2});
+  const Sums p({kLongRun, 2});
   Session first(p.ir, trusted(1)), second(p.ir, trusted(1));
   for (Session* session : {&first, &second}) {
     session->bind_feed(p.in, std::make_shared<Blocking>(2));
     session->bind_feed(p.out, std::make_shared<Numbers>());
   }
-  AsyncRun run = first.run_async({}, std::to_string(kLong));
-  AsyncRun other = second.run_async({}, std::to_string(kLong));
+  AsyncRun run = first.run_async({}, std::to_string(kLongRun));
+  AsyncRun other = second.run_async({}, std::to_string(kLongRun));
   run = std::move(other);  // Ends the run of `first`.
   EXPECT_NO_THROW(p.value(first));
   EXPECT_FALSE(run.done());

@@ -97,12 +97,13 @@ TEST(WhileLoops, AnEndOfDataNamesTheElementsAskedFor) {
 
 // Programs of two loops with a condition, whose numbers of iterations depend on elements and on the
 // variable `limit`.
-enum class Kind { kSums, kNested, kInRepeat, kSubgraph, kDevices, kRemote, kSwap };
-constexpr Kind kAll[] = {Kind::kSums,    Kind::kNested, Kind::kInRepeat, Kind::kSubgraph,
-                         Kind::kDevices, Kind::kRemote, Kind::kSwap};
+enum class WhileKind { kSums, kNested, kInRepeat, kSubgraph, kDevices, kRemote, kSwap };
+constexpr WhileKind kAll[] = {WhileKind::kSums,     WhileKind::kNested,  WhileKind::kInRepeat,
+                              WhileKind::kSubgraph, WhileKind::kDevices, WhileKind::kRemote,
+                              WhileKind::kSwap};
 
-struct Program {
-  Program(Kind kind, int replicas) : ir(replicas) {
+struct WhileProgram {
+  WhileProgram(WhileKind kind, int replicas) : ir(replicas) {
     w = main.variable(f32_of({3, 4}), Initializer::constant(0.5), "w");
     limit = main.variable(f32_of({}), Initializer::constant(0), "limit");
     const Tensors zero{main.scalar(0, f32), filled(main, {3, 4}, 0.25f)};
@@ -153,14 +154,14 @@ struct Program {
     return {made[0], made[1] + graph.remote_load(rows, 1) - graph.remote_load(rows, 2)};
   }
 
-  Tensors loop(Kind kind, Graph& graph, const Tensors& inputs) {
+  Tensors loop(WhileKind kind, Graph& graph, const Tensors& inputs) {
     const auto plain = [&](Tensor i, Tensor v, Tensor a, Tensor b) {
       return step(graph, i, v, a, b);
     };
     switch (kind) {
-      case Kind::kSums:
+      case WhileKind::kSums:
         return run(graph, plain, inputs);
-      case Kind::kNested:
+      case WhileKind::kNested:
         return run(
             graph,
             [&](Tensor i, Tensor v, Tensor a, Tensor b) {
@@ -169,7 +170,7 @@ struct Program {
               return Tensors{inner[0] + 0.25f, inner[1] * b};
             },
             inputs);
-      case Kind::kInRepeat:
+      case WhileKind::kInRepeat:
         return ops::repeat(
             graph, 3,
             [&](Tensor i, Tensor v) {
@@ -177,14 +178,14 @@ struct Program {
               return Tensors{inner[0] * 0.5f, inner[1] + w};
             },
             inputs);
-      case Kind::kSubgraph:
+      case WhileKind::kSubgraph:
         return run(
             graph,
             [&](Tensor i, Tensor v, Tensor a, Tensor b) {
               return step(graph, i, ops::call(graph, inner(), {mixed(v), a})[0], a, b);
             },
             inputs);
-      case Kind::kDevices:
+      case WhileKind::kDevices:
         return run(
             graph,
             [&](Tensor i, Tensor v, Tensor a, Tensor b) {
@@ -196,9 +197,9 @@ struct Program {
               return step(graph, i, there * b - w, a, b);
             },
             inputs);
-      case Kind::kRemote:
+      case WhileKind::kRemote:
         return remote(graph, inputs);
-      case Kind::kSwap:
+      case WhileKind::kSwap:
         return run(graph,
                    [&](Tensor i, Tensor v, Tensor u, Tensor a, Tensor b) {
                      Tensors next = step(graph, i, v, a, b);
@@ -220,7 +221,7 @@ struct Program {
 HostTensor scalar(float v) { return HostTensor::of<float>({}, f32, {v}); }
 
 // The last value, w, and what was enqueued, of each run.
-Arrays run_in_session(const Program& p, Session& session, const std::vector<float>& limits) {
+Arrays run_in_session(const WhileProgram& p, Session& session, const std::vector<float>& limits) {
   session.bind_feed(p.x, std::make_shared<Counting>(1000, INT64_MAX, element));
   const auto queue = std::make_shared<data::OutfeedQueue>();
   session.bind_feed(p.sums, queue);
@@ -237,7 +238,7 @@ Arrays run_in_session(const Program& p, Session& session, const std::vector<floa
 
 // Gives the interpreter as many elements as the session has read: one for each that it enqueued.
 // The interpreter refuses another number.
-Arrays run_in_interpreter(const Program& p, const std::vector<float>& limits,
+Arrays run_in_interpreter(const WhileProgram& p, const std::vector<float>& limits,
                           const Arrays& expected) {
   const int replicas = p.ir.replication();
   Arrays arrays;
@@ -277,10 +278,10 @@ int runs() {
 
 TEST(WhileLoops, HaveTheBitsOfTheInterpreterAtRandomExits) {
   std::mt19937 random(5);
-  for (const Kind kind : kAll) {
+  for (const WhileKind kind : kAll) {
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(fmt::format("kind {}, {} replicas", static_cast<int>(kind), replicas));
-      const Program p(kind, replicas);
+      const WhileProgram p(kind, replicas);
       std::vector<float> limits{0, 3};
       for (int i = 2; i < runs(); ++i) limits.push_back(static_cast<float>(random() % 80) / 10);
       Session session(p.ir, with(1, 2)), team(p.ir, with(2, 2));
@@ -295,8 +296,8 @@ TEST(WhileLoops, HaveTheBitsOfTheInterpreterAtRandomExits) {
 }
 
 TEST(WhileLoops, PlansParseBack) {
-  for (const Kind kind : kAll) {
-    const Program p(kind, 2);
+  for (const WhileKind kind : kAll) {
+    const WhileProgram p(kind, 2);
     Session session(p.ir, with(2, 2));
     const std::string text = exe::to_text(session.executable());
     EXPECT_THAT(text, HasSubstr(" exit "));

@@ -210,7 +210,7 @@ TEST_F(Project, EveryDeviceEvaluatesIndexExpressions) {
 
 // The first message is sent before the loop and read after it. It is received before the loop,
 // whose messages follow in the same channel.
-constexpr const char* kLoop = R"(
+constexpr const char* kLoopOnTwoDevices = R"(
     body main entry
       param %0 f32(4)
       kernel Neg in %0 out %1 f32(4)
@@ -227,7 +227,7 @@ constexpr const char* kLoop = R"(
     end)";
 
 TEST_F(Project, ACallIsABarrierOfItsChannels) {
-  EXPECT_EQ(run(kLoop), 3);
+  EXPECT_EQ(run(kLoopOnTwoDevices), 3);
   const Program& p = program_->program;
   const Body& first = p.body(p.entries[0].bodies[0]);
   const Body& second = p.body(p.entries[0].bodies[1]);

@@ -62,9 +62,10 @@ std::string random_body(unsigned seed) {
 
 // Simulates a body. A transfer on an io queue ends at a random time between its issue and its wait,
 // in the order of the queue.
-class Runner {
+class TransferRunner {
  public:
-  Runner(const Body& body, unsigned seed) : body_(body), dice_(seed), values_(body.values.size()) {
+  TransferRunner(const Body& body, unsigned seed)
+      : body_(body), dice_(seed), values_(body.values.size()) {
     for (size_t v = 0; v < values_.size(); ++v) {
       if (body.values[v].source == BodyValue::Source::kVariable) values_[v] = 100 + v;
     }
@@ -167,10 +168,10 @@ TEST_P(RandomTransfers, MayTakeAnyTime) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     TestProgram p(random_body(seed));
     SCOPED_TRACE(p.text());
-    const auto before = Runner(p.body(), 0).run();
+    const auto before = TransferRunner(p.body(), 0).run();
     schedule_transfers(p.body(), FactTable(p.program), GetParam());
     verify(p.program, "transfers");
-    for (unsigned run = 0; run < 8; ++run) EXPECT_EQ(Runner(p.body(), run).run(), before);
+    for (unsigned run = 0; run < 8; ++run) EXPECT_EQ(TransferRunner(p.body(), run).run(), before);
     if (HasFailure()) FAIL() << "after the pass:\n" << p.text();
   }
 }

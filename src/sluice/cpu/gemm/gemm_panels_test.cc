@@ -21,7 +21,7 @@ enum Flags {
   kEpilogue = 32,
   kScratch = 64,  ///< Used only with kEpilogue.
   kBegin = 128,   ///< Operands begin right after a guard page; otherwise they end at one.
-  kAll = 256
+  kAllFlags = 256
 };
 
 /// An epilogue that records each element and the number of calls for it, then adds mark().
@@ -52,9 +52,9 @@ struct Record {
 
 /// One product whose B and C may be in panels. Every operand ends at a guard page or begins right
 /// after one.
-class Problem {
+class PanelProblem {
  public:
-  Problem(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random)
+  PanelProblem(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random)
       : flags_(flags), side_(has(kBegin) ? Buffer::Against::kBegin : Buffer::Against::kEnd) {
     args_ = {.m = m,
              .n = n,
@@ -173,7 +173,7 @@ class Problem {
   std::unique_ptr<Buffer> a_, b_, c_;
 };
 
-void expect_defined_bits(const Problem& p, int64_t rows, int64_t cols) {
+void expect_panel_bits(const PanelProblem& p, int64_t rows, int64_t cols) {
   in_both_modes([&] {
     const std::vector<float> expected = p.expected();
     for (const Isa isa : available_isas()) {
@@ -190,32 +190,32 @@ void expect_defined_bits(const Problem& p, int64_t rows, int64_t cols) {
 }
 
 /// Checks the product computed at once and in blocks.
-void expect_defined_bits(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random) {
-  const Problem p(m, n, k, flags, random);
-  expect_defined_bits(p, m, n);
+void expect_panel_bits(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random) {
+  const PanelProblem p(m, n, k, flags, random);
+  expect_panel_bits(p, m, n);
   const int64_t step = p.column_step();
   const int64_t steps = 1 + static_cast<int64_t>(random()) % ((n + step - 1) / step);
-  expect_defined_bits(p, 1 + static_cast<int64_t>(random()) % m, steps * step);
+  expect_panel_bits(p, 1 + static_cast<int64_t>(random()) % m, steps * step);
 }
 
 TEST(GemmPanels, EveryCombinationHasTheDefinedBits) {
   tested_isas();
   std::mt19937 random(21);
-  for (int flags = 0; flags < kAll; ++flags) {
+  for (int flags = 0; flags < kAllFlags; ++flags) {
     const auto upto = [&](int64_t most) { return 1 + static_cast<int64_t>(random()) % most; };
-    expect_defined_bits(upto(40), upto(100), upto(70), flags, random);
-    expect_defined_bits(upto(40), upto(16), upto(40), flags, random);
+    expect_panel_bits(upto(40), upto(100), upto(70), flags, random);
+    expect_panel_bits(upto(40), upto(16), upto(40), flags, random);
   }
 }
 
 TEST(GemmPanels, ManyBlocksHaveTheDefinedBits) {
   std::mt19937 random(22);
-  for (int flags = 0; flags < kBegin; flags += 5) expect_defined_bits(115, 35, 260, flags, random);
+  for (int flags = 0; flags < kBegin; flags += 5) expect_panel_bits(115, 35, 260, flags, random);
   for (const int flags : {kBPanels + 0, kBPanels + kTransB, kTransA + kCPanels,
                           kTransA + kCPanels + kAccumulate + kEpilogue + kScratch}) {
-    expect_defined_bits(230, 10, 31, flags, random);
-    expect_defined_bits(9, 70, 1030, flags, random);
-    expect_defined_bits(8, 96, 512, flags, random);
+    expect_panel_bits(230, 10, 31, flags, random);
+    expect_panel_bits(9, 70, 1030, flags, random);
+    expect_panel_bits(8, 96, 512, flags, random);
   }
 }
 
@@ -224,7 +224,7 @@ TEST(GemmPanels, EveryTileHeightAndWidthHasTheDefinedBits) {
   for (int64_t m = 1; m <= 30; ++m) {
     for (const int64_t n : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33}) {
       for (const int flags : {kBPanels + 0, kBPanels + kTransB, kTransA + kCPanels})
-        expect_defined_bits(Problem(m, n, 5, flags, random), m, n);
+        expect_panel_bits(PanelProblem(m, n, 5, flags, random), m, n);
     }
   }
 }
@@ -233,20 +233,20 @@ TEST(GemmPanels, RowsBeyondThoseOfOnePackingHaveTheDefinedBits) {
   std::mt19937 random(26);
   for (const int flags :
        {kBPanels + kTransB + kAccumulate, kTransB + kAccumulate + kEpilogue, kAccumulate + 0}) {
-    const Problem p(896, 18, 270, flags, random);
-    expect_defined_bits(p, 896, 32);
+    const PanelProblem p(896, 18, 270, flags, random);
+    expect_panel_bits(p, 896, 32);
   }
 }
 
 TEST(GemmPanels, RowsThatShareACacheSetHaveTheDefinedBits) {
   std::mt19937 random(24);
-  expect_defined_bits(33, 40, 1024, kBPanels, random);
+  expect_panel_bits(33, 40, 1024, kBPanels, random);
 }
 
 TEST(GemmPanels, NoDepthGivesZerosOrKeepsC) {
   std::mt19937 random(25);
-  for (int flags = 0; flags < kAll; ++flags)
-    expect_defined_bits(Problem(3, 37, 0, flags, random), 3, 37);
+  for (int flags = 0; flags < kAllFlags; ++flags)
+    expect_panel_bits(PanelProblem(3, 37, 0, flags, random), 3, 37);
 }
 
 TEST(GemmPanels, PaddingStaysZeroBesideInfinity) {

@@ -46,7 +46,7 @@ float expected(ReduceOp op, const float* x, int64_t n, int64_t stride) {
   return canonical_sum<float>(n, square);
 }
 
-void fill(Buffer& buffer, std::mt19937& random) {
+void fill_with_numbers(Buffer& buffer, std::mt19937& random) {
   for (float& x : buffer) x = any_float(random);
 }
 
@@ -56,7 +56,7 @@ TEST(ReduceRows, HaveTheCanonicalBits) {
     for (const int64_t pad : {0, 3}) {
       constexpr int64_t kRows = 3;
       Buffer x(std::max<int64_t>(0, kRows * (n + pad) - pad)), y(kRows);
-      fill(x, random);
+      fill_with_numbers(x, random);
       for (const ReduceOp op : kOps) {
         in_both_modes([&] {
           for (const Isa isa : tested_isas()) {
@@ -79,7 +79,7 @@ TEST(ReduceRuns, HaveTheBitsOfTheSameRow) {
       const int64_t rows = n < 1000 ? 3 : 1;
       if (n == 40000 && runs > 3) continue;
       Buffer x(runs * rows * n);
-      fill(x, random);
+      fill_with_numbers(x, random);
       for (const ReduceOp op : kOps) {
         for (const Isa isa : tested_isas()) {
           Buffer y(rows);
@@ -106,7 +106,7 @@ TEST(ReduceColumns, HaveTheBitsOfTheSameRow) {
     for (const int64_t cols : {1, 7, 8, 10, 16, 33}) {
       for (const int64_t pad : {0, 5}) {
         Buffer x(std::max<int64_t>(0, n * (cols + pad) - pad)), y(cols);
-        fill(x, random);
+        fill_with_numbers(x, random);
         for (const ReduceOp op : kOps) {
           in_both_modes([&] {
             for (const Isa isa : available_isas()) {
@@ -129,7 +129,7 @@ TEST(ReduceRows, OfManyElementsAreReducedInChunks) {
   for (const int64_t n :
        {kReduceChunk, kReduceChunk + 1, 2 * kReduceChunk, 18 * kReduceChunk + 7}) {
     Buffer x(n), y(1);
-    fill(x, random);
+    fill_with_numbers(x, random);
     for (const ReduceOp op : kOps) {
       for (const Isa isa : tested_isas()) {
         reduce_rows(op, x.data(), 1, n, n, y.data(), isa);
@@ -144,7 +144,7 @@ TEST(ReduceColumns, OfManyElementsAreReducedInChunks) {
   constexpr int64_t kMany = 2 * kReduceChunk + 77;
   for (const int64_t cols : {1, 3, 17}) {
     Buffer x(kMany * cols), y(cols);
-    fill(x, random);
+    fill_with_numbers(x, random);
     for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kL2, ReduceOp::kMin}) {
       for (const Isa isa : tested_isas()) {
         reduce_columns(op, x.data(), kMany, cols, cols, y.data(), isa);
@@ -226,8 +226,8 @@ TEST(Softmax, RowsAndGradientsHaveTheCanonicalBits) {
 TEST(Softmax, ResultsMayReplaceInputs) {
   std::mt19937 random(4);
   Buffer x(30), grad(30), y(30), dx(30);
-  fill(x, random);
-  fill(grad, random);
+  fill_with_numbers(x, random);
+  fill_with_numbers(grad, random);
   softmax_rows(x.data(), 3, 10, y.data());
   softmax_grad_rows(grad.data(), y.data(), 3, 10, dx.data());
   softmax_rows(x.data(), 3, 10, x.data());

@@ -9,7 +9,7 @@ namespace {
 
 using test::TestFile;
 
-Element read(const std::string& text, const CsvOptions& options = {}) {
+Element read_csv_text(const std::string& text, const CsvOptions& options = {}) {
   const TestFile file("a.csv", text);
   return *from_csv(file.path(), options).batch(kForever, Remainder::kKeep).iterate().next();
 }
@@ -26,22 +26,24 @@ TEST(Csv, ReadsNumbersWithAndWithoutAHeader) {
                                  "a,b,c\n1,-2.5,3\n4,5e3,6\n \r\n\n",
                                  " 1 ,\t-2.5, +3\n4 , 5e3,6 \n",
                                  "\"a\",\"b, c\",d\n\"1\",\"-2.5\" ,3\n4,\"5e3\",\" 6 \"\n"}) {
-    const Element all = read(text);
+    const Element all = read_csv_text(text);
     EXPECT_TRUE(all[0].same_bits(expected)) << text;
     EXPECT_TRUE(all.names.empty());
   }
-  EXPECT_TRUE(read("1\t2\n3\t4\n", {.separator = '\t'})[0].same_bits(table({2, 2}, {1, 2, 3, 4})));
-  EXPECT_TRUE(read("1;2\n", {.separator = ';'})[0].same_bits(table({1, 2}, {1, 2})));
-  EXPECT_TRUE(read("7\n")[0].same_bits(table({1, 1}, {7})));
+  EXPECT_TRUE(
+      read_csv_text("1\t2\n3\t4\n", {.separator = '\t'})[0].same_bits(table({2, 2}, {1, 2, 3, 4})));
+  EXPECT_TRUE(read_csv_text("1;2\n", {.separator = ';'})[0].same_bits(table({1, 2}, {1, 2})));
+  EXPECT_TRUE(read_csv_text("7\n")[0].same_bits(table({1, 1}, {7})));
   // Names that are numbers.
-  EXPECT_TRUE(read("0,1\n3,4\n", {.header = CsvHeader::kYes})[0].same_bits(table({1, 2}, {3, 4})));
+  EXPECT_TRUE(
+      read_csv_text("0,1\n3,4\n", {.header = CsvHeader::kYes})[0].same_bits(table({1, 2}, {3, 4})));
 }
 
 TEST(Csv, ChoosesColumnsByNameAndNumber) {
   const std::string text = "id,width,height,kind\nfirst,1,2,0\nsecond,3,4,1\n";
   const CsvOptions named{.fields = {{.name = "x", .columns = {"height", "width"}},
                                     {.name = "y", .column = "kind", .dtype = i32}}};
-  const Element all = read(text, named);
+  const Element all = read_csv_text(text, named);
   EXPECT_EQ(all.names, (std::vector<std::string>{"x", "y"}));
   EXPECT_TRUE(all["x"].same_bits(table({2, 2}, {2, 1, 4, 3})));
   EXPECT_TRUE(all["y"].same_bits(HostTensor::of<int32_t>({2}, i32, {0, 1})));
@@ -49,14 +51,14 @@ TEST(Csv, ChoosesColumnsByNameAndNumber) {
   EXPECT_EQ(to_string(*from_csv(file.path(), named).element_specs()), "x (2,) float32, y () int32");
   const CsvOptions numbered{.fields = {{.column = 3, .dtype = boolean}, {.columns = {1}}},
                             .header = CsvHeader::kNo};
-  const Element tuple = read("first,1,2,0\nsecond,3,4,1\n", numbered);
+  const Element tuple = read_csv_text("first,1,2,0\nsecond,3,4,1\n", numbered);
   EXPECT_TRUE(tuple[0].same_bits(HostTensor::of<bool>({2}, boolean, {false, true})));
   EXPECT_TRUE(tuple[1].same_bits(table({2, 1}, {1, 3})));
 }
 
 TEST(Csv, RefusesBadFilesByLineAndColumn) {
   const auto bad = [](const std::string& text, const std::string& part, CsvOptions options = {}) {
-    return Refusal{text, [=] { read(text, options); }, part, ErrorKind::kBadFile};
+    return Refusal{text, [=] { read_csv_text(text, options); }, part, ErrorKind::kBadFile};
   };
   const CsvOptions whole{.fields = {{.column = 0, .dtype = i32}}, .header = CsvHeader::kNo};
   const CsvOptions byte{.fields = {{.column = 0, .dtype = u8}}};
@@ -87,12 +89,15 @@ TEST(Csv, RefusesBadFilesByLineAndColumn) {
 }
 
 TEST(Csv, RefusesFieldsThatDoNotFit) {
-  const auto with = [](CsvOptions options) { return [=] { read("a,b\n1,2\n", options); }; };
+  const auto with = [](CsvOptions options) {
+    return [=] { read_csv_text("a,b\n1,2\n", options); };
+  };
   expect_refused({
       {"name", with({.fields = {{.column = "z"}}}), "the column must be one of [a, b], got 'z'"},
       {"number", with({.fields = {{.column = 2}}}), "the column must be in [0, 2), got 2"},
-      {"twice", [] { read("a,a\n1,2\n", {.fields = {{.column = "a"}}}); }, "column 'a' once"},
-      {"header", [] { read("1,2\n", {.fields = {{.column = "a"}}}); },
+      {"twice", [] { read_csv_text("a,a\n1,2\n", {.fields = {{.column = "a"}}}); },
+       "column 'a' once"},
+      {"header", [] { read_csv_text("1,2\n", {.fields = {{.column = "a"}}}); },
        "requires a header in line 1"},
       {"both", with({.fields = {{.name = "x", .column = 0, .columns = {1}}}}), "got both"},
       {"neither", with({.fields = {{.name = "x"}}}), "got neither"},

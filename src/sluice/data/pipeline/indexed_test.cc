@@ -20,12 +20,12 @@ Dataset rows(int64_t n) {
   return from_tensors({{"x", x}, {"y", y}});
 }
 
-Element doubled(Element e) {
+Element doubled_element(Element e) {
   for (float& v : e.arrays[0].as<float>()) v *= 2;
   return e;
 }
 
-Dataset generated(int64_t n) {
+Dataset generated_elements(int64_t n) {
   return from_generator([n] {
     return [n, k = int64_t{0}]() mutable -> std::optional<Element> {
       if (k == n) return std::nullopt;
@@ -50,8 +50,8 @@ TEST(Indexed, ElementsAreThoseOfAPass) {
   const std::pair<const char*, Dataset> datasets[] = {
       {"tensors", rows(7)},
       {"function", test::count_to(7)},
-      {"map", rows(7).map(doubled)},
-      {"parallel_map", rows(7).parallel_map(doubled, 3)},
+      {"map", rows(7).map(doubled_element)},
+      {"parallel_map", rows(7).parallel_map(doubled_element, 3)},
       {"zip", named},
       {"take", rows(7).take(4)},
       {"skip", rows(7).skip(4)},
@@ -62,9 +62,9 @@ TEST(Indexed, ElementsAreThoseOfAPass) {
       {"repeat", rows(3).repeat(4)},
       {"take of endless", rows(3).repeat().take(10)},
       {"prefetch", rows(7).prefetch(2)},
-      {"cache", rows(7).map(doubled).cache()},
+      {"cache", rows(7).map(doubled_element).cache()},
       {"cache of shuffle", rows(7).shuffle(1, 7).cache()},
-      {"cache of generator", generated(7).cache()},
+      {"cache of generator", generated_elements(7).cache()},
   };
   for (const auto& [name, dataset] : datasets) {
     const internal::Node& node = *dataset.node();
@@ -89,10 +89,10 @@ TEST(Indexed, ElementsAreThoseOfAPass) {
 }
 
 TEST(Indexed, OthersAreNot) {
-  EXPECT_FALSE(generated(3).node()->indexed());
-  EXPECT_FALSE(generated(3).take(2).node()->indexed());
+  EXPECT_FALSE(generated_elements(3).node()->indexed());
+  EXPECT_FALSE(generated_elements(3).take(2).node()->indexed());
   EXPECT_FALSE(rows(3).shuffle(1, 3).node()->indexed());
-  EXPECT_FALSE(zip({rows(3), generated(3).map([](Element e) {
+  EXPECT_FALSE(zip({rows(3), generated_elements(3).map([](Element e) {
                       return Element{{"g", e.arrays[0]}};
                     })})
                    .node()
@@ -126,7 +126,7 @@ TEST(Indexed, CacheMakesEachElementOnce) {
     EXPECT_EQ(calls, 50);
   }
   calls = 0;
-  const Dataset loaded = generated(5).map(count).cache();
+  const Dataset loaded = generated_elements(5).map(count).cache();
   std::thread other([&] { loaded.node()->at(3); });
   EXPECT_EQ(loaded.node()->indexed(), 5);
   other.join();

@@ -16,10 +16,10 @@ constexpr int64_t kBatch = 2, kChannels = 3, kSize = 4;
 constexpr int kSteps = 3;
 constexpr double kMomentum = 0.25, kEpsilon = 1e-5;
 
-const TensorSpec kImages = f32_spec({kBatch, kChannels, 2, 2});
+const TensorSpec kNormImages = f32_spec({kBatch, kChannels, 2, 2});
 
 HostTensor images(int step) {
-  HostTensor x(kImages);
+  HostTensor x(kNormImages);
   float next = static_cast<float>(step);
   for (float& v : x.as<float>()) v = 2 * std::sin(next += 1.25f) + 0.5f;
   return x;
@@ -48,11 +48,12 @@ std::array<std::array<double, 2>, kChannels> statistics(const HostTensor& x) {
 // A program that trains on a batch (main) and evaluates one (eval).
 struct Program {
   Program() {
-    const auto [factories, graph] = create_graph(ir, BatchNorm2d({.momentum = kMomentum}), kImages);
-    const auto [same, eval] = create_eval_graph(ir, BatchNorm2d(), kImages);
+    const auto [factories, graph] =
+        create_graph(ir, BatchNorm2d({.momentum = kMomentum}), kNormImages);
+    const auto [same, eval] = create_eval_graph(ir, BatchNorm2d(), kNormImages);
     EXPECT_EQ(factories.keys_flat(), same.keys_flat());
-    in = ir.h2d_stream(kImages, "x");
-    out = ir.d2h_stream(kImages, "y");
+    in = ir.h2d_stream(kNormImages, "x");
+    out = ir.d2h_stream(kNormImages, "y");
     Graph& main = ir.main_graph();
     variables = factories.init(main);
     main.host_store(out, graph.bind(variables).call(main.host_load(in))[0]);
@@ -123,7 +124,7 @@ TEST(BatchNorm, HasVariablesOfItsInputsDtype) {
 // Its gradient does not read the running variables, and no weight of the layer is one of them.
 TEST(BatchNorm, HasGradientsOfItsWeights) {
   Ir ir;
-  const auto [factories, graph] = create_graph(ir, BatchNorm2d(), kImages);
+  const auto [factories, graph] = create_graph(ir, BatchNorm2d(), kNormImages);
   const NamedTensors weights = factories.select(graph.args(), Role::kWeight);
   EXPECT_EQ(weights.keys_flat(), (std::vector<std::string>{"weight", "bias"}));
   Tensors wanted = weights.tensors();
@@ -137,7 +138,7 @@ TEST(BatchNorm, HasGradientsOfItsWeights) {
 // A graph that updates running variables must not run twice.
 TEST(BatchNorm, ItsGraphIsNotRecomputed) {
   Ir ir;
-  const auto [factories, graph] = create_graph(ir, BatchNorm2d(), kImages);
+  const auto [factories, graph] = create_graph(ir, BatchNorm2d(), kNormImages);
   const auto gradient =
       graph.autodiff({.grads_required = factories.select(graph.args(), Role::kWeight).tensors()});
   const std::string error = usage_error([&, g = gradient] { recompute_graph(g); });

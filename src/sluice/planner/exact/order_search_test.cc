@@ -32,7 +32,7 @@ Outcome search(const Problem& problem, const Instance& instance, int64_t units,
   return outcome;
 }
 
-struct Features {
+struct OrderFeatures {
   int buffers;
   uint32_t sizes;       // Largest size; the least is 1.
   uint32_t alignments;  // Largest alignment; the least is 1.
@@ -50,7 +50,7 @@ class Drawing {
   uint64_t next_ = 0;
 };
 
-Problem random_problem(const Features& features, Drawing& draw) {
+Problem random_problem(const OrderFeatures& features, Drawing& draw) {
   Problem problem;
   for (int i = 0; i < features.buffers; ++i) {
     const int64_t begin = draw(features.steps);
@@ -71,7 +71,7 @@ Problem random_problem(const Features& features, Drawing& draw) {
   return problem;
 }
 
-class OrderSearchAgainstAllOrders : public ::testing::TestWithParam<Features> {};
+class OrderSearchAgainstAllOrders : public ::testing::TestWithParam<OrderFeatures> {};
 
 TEST_P(OrderSearchAgainstAllOrders, FindsTheLowestHeightAndRefutesTheNext) {
   Drawing draw(1);
@@ -89,8 +89,8 @@ TEST_P(OrderSearchAgainstAllOrders, FindsTheLowestHeightAndRefutesTheNext) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OrderSearchAgainstAllOrders,
-                         ::testing::Values(Features{7, 9, 4, 8, false},
-                                           Features{7, 5, 3, 8, true}));
+                         ::testing::Values(OrderFeatures{7, 9, 4, 8, false},
+                                           OrderFeatures{7, 5, 3, 8, true}));
 
 // Compares both searches at each height from the bound to the lowest plan. Returns the number of
 // heights without a plan.
@@ -109,7 +109,7 @@ int compare_searches(const Problem& problem) {
   }
 }
 
-class OrderSearchAgainstStackSearch : public ::testing::TestWithParam<Features> {};
+class OrderSearchAgainstStackSearch : public ::testing::TestWithParam<OrderFeatures> {};
 
 TEST_P(OrderSearchAgainstStackSearch, AgreesAtEachHeight) {
   Drawing draw(2);
@@ -122,8 +122,8 @@ TEST_P(OrderSearchAgainstStackSearch, AgreesAtEachHeight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OrderSearchAgainstStackSearch,
-                         ::testing::Values(Features{14, 20, 4, 10, false},
-                                           Features{16, 12, 3, 14, true}));
+                         ::testing::Values(OrderFeatures{14, 20, 4, 10, false},
+                                           OrderFeatures{16, 12, 3, 14, true}));
 
 // Draws a problem in which the live sizes sum to `bytes` at every step. A plan of that height
 // wastes no byte.

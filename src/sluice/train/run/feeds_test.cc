@@ -16,14 +16,15 @@
 #include "sluice/train/fit.h"
 #include "sluice/train/model.h"
 #include "sluice/train/pipeline.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kBatch = 2, kFeatures = 6, kClasses = 3;
+using namespace test;
 
 // Three blocks. The first one reads the input and draws, the last one reads the labels.
-class Net : public nn::Module {
+class FeedNet : public nn::Module {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
     Tensor x = ops::gelu(hidden_(b, in["input"]));
@@ -39,30 +40,19 @@ class Net : public nn::Module {
   nn::Child<nn::Linear> out_{*this, "out", kClasses};
 };
 
-Network network() {
-  return {Net(),
-          {{.name = "input", .spec = f32_spec({kBatch, kFeatures})},
-           {.name = "labels", .spec = i32_spec({kBatch})}}};
-}
-
-data::Element samples(int64_t n, int64_t first = 0) {
-  HostTensor x(f32_spec({n, kFeatures})), labels(i32_spec({n}));
-  auto next = static_cast<float>(first * kFeatures);
-  for (float& v : x.as<float>()) v = std::sin(next += 1);
-  for (int64_t i = 0; i < n; ++i)
-    labels.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % kClasses);
-  return {{"input", std::move(x)}, {"labels", std::move(labels)}};
+Network feed_network() {
+  return {FeedNet(),
+          {{.name = "input", .spec = f32_spec({kMicroBatch, kFeatures})},
+           {.name = "labels", .spec = i32_spec({kMicroBatch})}}};
 }
 
 // A queue of `n` micro-batches.
 std::shared_ptr<data::InfeedQueue> queue(int64_t n, int depth = 3) {
-  const data::Element all = samples(n * kBatch);
-  return std::make_shared<data::InfeedQueue>(
-      data::from_tensors({{"input", all["input"]}, {"labels", all["labels"]}}).batch(kBatch),
-      data::InfeedQueueOptions{.prefetch_depth = depth});
+  return std::make_shared<data::InfeedQueue>(dataset(n * kMicroBatch).batch(kMicroBatch),
+                                             data::InfeedQueueOptions{.prefetch_depth = depth});
 }
 
-Options with(Options options) {
+Options on_three_devices(Options options) {
   options.session = {.device = cpu_device({.threads = 1}),
                      .more_devices = {cpu_device({.threads = 1}), cpu_device({.threads = 1})},
                      .feed_deadline = 60};
@@ -82,12 +72,12 @@ std::vector<Form> forms(int64_t accumulate, int replicas) {
   const auto form = [&](Strategy strategy, const TensorLocations& locations = {},
                         IoMode mode = IoMode::kIo) {
     const bool phases = std::holds_alternative<PhasedExecution>(strategy);
-    return with({.strategy = std::move(strategy),
-                 .accumulate = accumulate,
-                 .device_iterations = phases ? 1 : 3,
-                 .replicas = replicas,
-                 .locations = locations,
-                 .io_mode = mode});
+    return on_three_devices({.strategy = std::move(strategy),
+                             .accumulate = accumulate,
+                             .device_iterations = phases ? 1 : 3,
+                             .replicas = replicas,
+                             .locations = locations,
+                             .io_mode = mode});
   };
   const TensorLocations remote = TensorLocations::phased();
   std::vector<Form> all{{"resident", form(resident())},
@@ -116,7 +106,7 @@ struct Trained {
 };
 
 Trained train(const Options& options, int64_t updates) {
-  TrainingModel model = training_model(network(), options, nn::Optimizer::adamw());
+  TrainingModel model = training_model(feed_network(), options, nn::Optimizer::adamw());
   const int64_t each = model.call_size().samples();
   Trained trained;
   for (int64_t call = 0; call < updates / options.device_iterations; ++call) {
@@ -159,7 +149,7 @@ TEST(TrainingFeeds, LabelsThatLagBehindDoNotBlock) {
       const std::vector<HostTensor> expected = train(options, 2).weights;
       options.infeed = queue(2 * kMicroBatches * replicas);
       expect_same(train(options, 2).weights, expected, name);
-      TrainingModel model = training_model(network(), options);
+      TrainingModel model = training_model(feed_network(), options);
       const auto& rings = model.session().executable().feeds.at(0).rings;
       ASSERT_EQ(rings.size(), 2u);
       EXPECT_EQ(rings[0].slots, 3) << name;
@@ -175,7 +165,7 @@ TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
   for (const int depth : {1, 3, 5}) {
     for (auto [name, options] : forms(4, 2)) {
       options.infeed = queue(1000, depth);
-      TrainingModel model = training_model(network(), options);
+      TrainingModel model = training_model(feed_network(), options);
       model();
       int64_t least = model.session().executable().feeds.at(0).rings[0].slots;
       for (const auto& ring : model.session().executable().feeds.at(0).rings)
@@ -196,7 +186,7 @@ TEST(TrainingFeeds, TheEndOfDataLeavesWeights) {
       options.device_iterations = 1;
       const std::vector<HostTensor> expected = train(options, 2).weights;
       options.infeed = queue(10 * replicas);
-      TrainingModel model = training_model(network(), options, nn::Optimizer::adamw());
+      TrainingModel model = training_model(feed_network(), options, nn::Optimizer::adamw());
       model();
       model();
       const std::string text = fmt::format("feed 'samples': requested {} elements, produced {}",
@@ -250,7 +240,7 @@ TEST(TrainingFeeds, ResultsAreReadDuringACall) {
     options.output = Output::all();
     options.infeed = queue(12);
     options.outfeed = std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = 1});
-    TrainingModel model = training_model(network(), options);
+    TrainingModel model = training_model(feed_network(), options);
     model.compile();
     std::atomic<int64_t> read{0};
     const int64_t entries = options.device_iterations * 4;
@@ -303,12 +293,12 @@ TEST(TrainingFeeds, PipelinesFromFunctionsTakeThem) {
 TEST(InferenceFeeds, AModelByItselfTakesThem) {
   for (const Strategy& strategy :
        {Strategy(resident()), Strategy(pipelined("hidden", Stage("middle", "out")))}) {
-    Options options = with({.strategy = strategy, .device_iterations = 4});
-    InferenceModel arrays = inference_model(network(), options);
+    Options options = on_three_devices({.strategy = strategy, .device_iterations = 4});
+    InferenceModel arrays = inference_model(feed_network(), options);
     options.infeed = std::make_shared<data::InfeedQueue>(
-        data::from_tensors({{"input", samples(16)["input"]}}).batch(kBatch));
+        data::from_tensors({{"input", samples(16)["input"]}}).batch(kMicroBatch));
     options.outfeed = std::make_shared<data::OutfeedQueue>();
-    InferenceModel fed = inference_model(network(), options);
+    InferenceModel fed = inference_model(feed_network(), options);
     EXPECT_EQ(fed.call_size(), arrays.call_size());
     EXPECT_TRUE(fed().arrays.empty());
     EXPECT_TRUE(fed().arrays.empty());
@@ -322,34 +312,34 @@ TEST(InferenceFeeds, AModelByItselfTakesThem) {
 
 // Inference beside a training takes arrays, also if its options are a copy of the training's.
 TEST(InferenceFeeds, InferenceBesideATrainingTakesArrays) {
-  Options options = with({.accumulate = 4});
+  Options options = on_three_devices({.accumulate = 4});
   options.infeed = queue(8);
   options.outfeed = std::make_shared<data::OutfeedQueue>();
-  TrainingModel model = training_model(network(), options);
+  TrainingModel model = training_model(feed_network(), options);
   Options apart = options;
   apart.accumulate = 1;
   InferenceModel test = inference_model(model, apart);
   model();
-  const HostTensor scores = test(samples(kBatch))["logits"];
-  EXPECT_EQ(scores.shape(), Shape({kBatch, kClasses}));
+  const HostTensor scores = test(samples(kMicroBatch))["logits"];
+  EXPECT_EQ(scores.shape(), Shape({kMicroBatch, kClasses}));
   model();
-  EXPECT_FALSE(test(samples(kBatch))["logits"].same_bits(scores));
+  EXPECT_FALSE(test(samples(kMicroBatch))["logits"].same_bits(scores));
   EXPECT_EQ(options.outfeed->size(), 2);
 }
 
 TEST(TrainingFeeds, Refusals) {
-  Options options = with({.accumulate = 2, .device_iterations = 2});
+  Options options = on_three_devices({.accumulate = 2, .device_iterations = 2});
   options.infeed = queue(8);
-  TrainingModel model = training_model(network(), options);
+  TrainingModel model = training_model(feed_network(), options);
   model.compile();
   const auto data = data::from_tensors({{"input", samples(8)["input"]}});
   const auto other = [&](Options o, const std::function<void(Options&)>& change) {
     change(o);
-    return [o] { training_model(network(), o).compile(); };
+    return [o] { training_model(feed_network(), o).compile(); };
   };
-  struct Summed : Net {
+  struct Summed : FeedNet {
     Results build(nn::Builder& b, const Inputs& in) const {
-      Results all = Net::build(b, in);
+      Results all = FeedNet::build(b, in);
       for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
       return all;
     }
@@ -359,14 +349,15 @@ TEST(TrainingFeeds, Refusals) {
        "train: the fields input, labels must come from the infeed, got input (8, 6) float32, "
        "labels (8,) int32 in a call; leave them out"},
       {"tuple", [&] { model({samples(8)["input"]}); }, "must come from the infeed, got "},
-      {"no samples", [] { training_model(network(), with({}))(); },
+      {"no samples", [] { training_model(feed_network(), on_three_devices({}))(); },
        "train: samples must have the field 'input' (2, 6) float32, got "},
       {"second model", other(options, [](Options&) {}),
        "InfeedQueue: one feed must use the queue at a time"},
       {"fields",
-       other(
-           options,
-           [&](Options& o) { o.infeed = std::make_shared<data::InfeedQueue>(data.batch(kBatch)); }),
+       other(options,
+             [&](Options& o) {
+               o.infeed = std::make_shared<data::InfeedQueue>(data.batch(kMicroBatch));
+             }),
        "feed 'samples' must have the fields of the dataset (input (2, 6) float32), got (input (2, "
        "6) float32, labels (2,) int32); make it with ir.infeed(name, queue.fields()), or map the "
        "dataset to its fields"},
@@ -385,7 +376,7 @@ TEST(TrainingFeeds, Refusals) {
          o.infeed = queue(8);
          o.outfeed = std::make_shared<data::OutfeedQueue>();
          o.output = Output::all();
-         training_model(Network(Summed(), network().fields()), o).compile();
+         training_model(Network(Summed(), feed_network().fields()), o).compile();
        },
        "results"},
       {"fit",
@@ -393,7 +384,7 @@ TEST(TrainingFeeds, Refusals) {
          fit(model, data::from_tensors({{"input", samples(8)["input"]}}), {});
        },
        "fit: a model must take and return arrays, got one with feeds; call it in a loop"},
-      {"late inference", [&] { inference_model(model, with({})); },
+      {"late inference", [&] { inference_model(model, on_three_devices({})); },
        "inference_model: the options must be given before a training model with feeds is compiled"},
   });
   EXPECT_EQ(model.updates(), 0);

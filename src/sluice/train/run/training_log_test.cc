@@ -25,13 +25,14 @@
 #include "sluice/ops/losses.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/test_samples.h"
 
 namespace sluice::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Net : nn::Module {
+struct LoggedNet : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor logits = b.inlined("out", nn::Linear(3), in["input"]);
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
@@ -41,18 +42,8 @@ struct Net : nn::Module {
   }
 };
 
-data::Dataset samples(int64_t n) {
-  HostTensor x({{n, 6}, f32, {}});
-  HostTensor labels({{n}, i32, {}});
-  float next = 0;
-  for (float& v : x.as<float>()) v = std::sin(next += 1);
-  int32_t label = 0;
-  for (int32_t& l : labels.as<int32_t>()) l = label++ % 3;
-  return data::from_tensors({{"input", std::move(x)}, {"labels", std::move(labels)}});
-}
-
 TrainingModel new_model(int64_t iterations = 1) {
-  return training_model({Net(), {{"input", {{2, 6}, f32, {}}}, {"labels", {{2}, i32, {}}}}},
+  return training_model({LoggedNet(), {{"input", {{2, 6}, f32, {}}}, {"labels", {{2}, i32, {}}}}},
                         {.accumulate = 2,
                          .device_iterations = iterations,
                          .output = Output::all(),
@@ -107,33 +98,33 @@ TEST_F(Log, HasALineForEachCallAndContinues) {
                                    *report.accuracy, mean("loss"), mean("a,b")));
     return true;
   };
-  const FitResult logged = fit(model, samples(40), options);
+  const FitResult logged = fit(model, test::dataset(40), options);
   EXPECT_EQ(lines(), expected);
-  EXPECT_EQ(logged.losses, fit(plain, samples(40), {.calls = 3}).losses);
+  EXPECT_EQ(logged.losses, fit(plain, test::dataset(40), {.calls = 3}).losses);
   EXPECT_EQ(model.weight("out.weight").to_doubles(), plain.weight("out.weight").to_doubles());
   // A second training of the model adds its lines; that of a new one replaces them. Events are in
   // new files.
-  fit(model, samples(40), options);
+  fit(model, test::dataset(40), options);
   EXPECT_EQ(lines(), expected);
   EXPECT_EQ(expected.size(), 7u);
   EXPECT_EQ(event_files().size(), 2u);
   expected.resize(1);
   TrainingModel other = new_model(2);
   options.calls = 1;
-  fit(other, samples(40), options);
+  fit(other, test::dataset(40), options);
   EXPECT_EQ(lines(), expected);
   EXPECT_EQ(event_files().size(), 3u);
 }
 
 TEST_F(Log, AFullDiskIsOneWarning) {
   TrainingModel plain = new_model();
-  const FitResult expected = fit(plain, samples(40), {.calls = 4});
+  const FitResult expected = fit(plain, test::dataset(40), {.calls = 4});
   // The third write is that of the events at the end.
   TrainingModel model = new_model();
   sys::set_failpoint({"pwrite", 3, ENOSPC});
   testing::internal::CaptureStderr();
   const FitResult result =
-      fit(model, samples(40), {.calls = 4, .log_dir = folder_, .log_histograms = 1});
+      fit(model, test::dataset(40), {.calls = 4, .log_dir = folder_, .log_histograms = 1});
   const std::string warning = testing::internal::GetCapturedStderr();
   sys::clear_failpoint();
   const std::string events = event_files().at(0).string();
@@ -203,7 +194,7 @@ TEST_F(Log, HistogramsAreThoseOfTheVariables) {
 TEST_F(Log, Refusals) {
   TrainingModel model = new_model();
   const auto run = [&](const FitOptions& options) {
-    return [&model, options] { fit(model, samples(40), options); };
+    return [&model, options] { fit(model, test::dataset(40), options); };
   };
   fs::create_directories(folder_);
   const std::string file = folder_ + "/file";

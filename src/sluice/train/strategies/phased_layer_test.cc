@@ -26,7 +26,7 @@ struct Layer : nn::Module {
   int64_t features;
 };
 
-struct Output : nn::Module {
+struct LayerOutput : nn::Module {
   Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
     const auto [factories, forward] = nn::create_graph(b.ir(), nn::Linear(10), x.spec());
     const auto [grad_factories, backward] = nn::autodiff_with_accumulation(
@@ -103,7 +103,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   nn::Optimizer adam = nn::Optimizer::adam_f16();
   auto [factories1, graph1] = nn::create_graph(ir, Layer(512), image);
   auto [factories2, graph2] = nn::create_graph(ir, Layer(512), inner_spec);
-  auto [factories4, graph4] = nn::create_graph(ir, Output(), inner_spec, labels.spec);
+  auto [factories4, graph4] = nn::create_graph(ir, LayerOutput(), inner_spec, labels.spec);
   PhasedLayer fc1(factories1, graph1, adam,
                   {.input_gradient = InputGradient::kNo, .locations = kSharded});
   EXPECT_EQ(buffers(ir), (Entries{{"(200704,) float32 of (784, 512)", 1},
@@ -286,7 +286,7 @@ TEST(PhasedLayer, Refusals) {
   Graph& main = ir.main_graph();
   nn::Optimizer sgd = nn::Optimizer::sgd();
   auto [factories, graph] = nn::create_graph(ir, Layer(4), f32_spec({2, 4}));
-  auto [factories4, graph4] = nn::create_graph(ir, Output(), f32_spec({2, 4}), i32_spec({2}));
+  auto [factories4, graph4] = nn::create_graph(ir, LayerOutput(), f32_spec({2, 4}), i32_spec({2}));
   PhasedLayer layer(factories, graph, sgd, {.rows = 2});
   const auto joint = PhasedLayer::joint(factories4, graph4, sgd);
   const Tensor step_size = main.scalar(-1, f32);

@@ -19,7 +19,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-HostTensor values(Shape shape, const std::vector<float>& of) {
+HostTensor array_of(Shape shape, const std::vector<float>& of) {
   return HostTensor::of(std::move(shape), f32, of);
 }
 
@@ -43,7 +43,7 @@ class WhileLoop : public testing::Test {
 
   Ir ir_;
   Graph& main_ = ir_.main_graph();
-  const Tensor x_ = main_.variable(values({2}, {1, 2}), "x");
+  const Tensor x_ = main_.variable(array_of({2}, {1, 2}), "x");
 };
 
 TEST_F(WhileLoop, RunsWhileTheConditionHolds) {
@@ -89,7 +89,7 @@ TEST_F(WhileLoop, ReplacesAllCarriedValuesAtOnce) {
                                       swap, {zero(), zero(), one});
   EXPECT_EQ(result(odd[1]), Doubles{1});
   EXPECT_EQ(result(odd[2]), Doubles{0});
-  // One result for two values, and one that the body does not change.
+  // One result for two array_of, and one that the body does not change.
   const Tensors same = ops::while_loop(
       main_, [](Tensor i, Tensor, Tensor) { return below(3, i); },
       [](Tensor i, Tensor a, Tensor) {

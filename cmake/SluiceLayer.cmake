@@ -1,11 +1,12 @@
 # Functions for all folders: sluice_layer() adds a library of src/sluice, sluice_test() a test
 # program.
 
-# Flags of every target. Contraction is off: only explicit calls make a fused multiply-add.
+# Flags of every target. Contraction is off: only explicit calls make a fused multiply-add. The
+# property SLUICE_COLD marks a target whose code runs no steps and builds no large plans.
 add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers -ffp-contract=off
-  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_IS_TEST>>,-O1,-O2>>)
+  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_COLD>>,-Og,-O2>>)
 if(SLUICE_SANITIZE)
   # Lines of functions (-g1) are all that a report shows.
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
@@ -14,11 +15,11 @@ if(SLUICE_SANITIZE)
 endif()
 set(SLUICE_LAYERS "" CACHE INTERNAL "")
 
-# sluice_layer(NAME SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir] [LIBRARIES fmt::fmt]
-#              [TEST_LIBRARIES …])
+# sluice_layer(NAME [COLD] SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir]
+#              [LIBRARIES fmt::fmt] [TEST_LIBRARIES …])
 # adds the library sluice_NAME, and the test program NAME_test of the tests beside the code.
 function(sluice_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   set(library sluice_${name})
   add_library(${library} STATIC ${ARG_SOURCES})
   add_library(Sluice::${name} ALIAS ${library})
@@ -26,14 +27,12 @@ function(sluice_layer name)
                              $<INSTALL_INTERFACE:include>)
   target_compile_features(${library} PUBLIC cxx_std_20)
   target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:sluice_flags>)
+  set_target_properties(${library} PROPERTIES SLUICE_COLD ${ARG_COLD})
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${library} PUBLIC sluice_${dependency})
   endforeach()
   target_link_libraries(${library} PUBLIC ${ARG_LIBRARIES})
-  if(SLUICE_PCH_LIBRARIES)
-    target_precompile_headers(${library} REUSE_FROM library_headers)
-    sluice_use_headers(${library})
-  endif()
+  sluice_unity(${library})
   set(SLUICE_LAYERS ${SLUICE_LAYERS} ${library} CACHE INTERNAL "")
   if(SLUICE_BUILD_TESTS AND ARG_TESTS)
     sluice_test(${name}_test LABEL ${name} SOURCES ${ARG_TESTS}
@@ -52,19 +51,18 @@ function(sluice_use_headers name)
   endif()
 endfunction()
 
-# With SLUICE_PCH_LIBRARIES, the layers read one precompiled header of the standard library, which
-# saves a third of their compile time. A missing #include shows only without it.
-if(SLUICE_PCH_LIBRARIES)
-  set(source ${PROJECT_BINARY_DIR}/library_headers.cc)
-  file(CONFIGURE OUTPUT ${source} CONTENT "")
-  add_library(library_headers OBJECT ${source})
-  target_link_libraries(library_headers PRIVATE sluice_flags fmt::fmt Threads::Threads)
-  target_precompile_headers(library_headers PRIVATE
-    <fmt/format.h> <algorithm> <array> <bit> <charconv> <chrono> <cmath> <cstring> <functional>
-    <limits> <map> <memory> <numeric> <optional> <set> <span> <string> <string_view> <tuple>
-    <unordered_map> <unordered_set> <utility> <variant> <vector>)
-  sluice_use_headers(library_headers CCACHE_COMMENTS=1)
-endif()
+# With SLUICE_UNITY, sluice_unity(TARGET [SOURCES_A_UNIT]) compiles the target's sources in units of
+# several sources, which reads each header once a unit. So two sources of a target must not use one
+# name in their anonymous namespaces. A missing #include shows only without SLUICE_UNITY.
+function(sluice_unity target)
+  if(SLUICE_UNITY)
+    set(size 12)
+    if(ARGC GREATER 1)
+      set(size ${ARGV1})
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  endif()
+endfunction()
 
 # sluice_test_headers(NAME) precompiles tests/support/NAME.h once for all test programs.
 function(sluice_test_headers name)
@@ -76,7 +74,7 @@ function(sluice_test_headers name)
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include)
   target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/${name}.h)
   # A precompiled header can be read only with the flags that made it: the flags of a program.
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_IS_TEST ON)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_COLD ON)
   target_compile_options(${name} PRIVATE -fPIE)
   # GCC knows a header again by its size and content. After a change of comments alone, ccache would
   # return the precompiled header of the old content, and the header would be read twice.
@@ -115,7 +113,8 @@ endfunction()
 # sluice_test_program(NAME LIBRARY…) gives a program the flags and the precompiled header of a test.
 # The flags optimise little: a test spends its time in the library.
 function(sluice_test_program name)
-  set_target_properties(${name} PROPERTIES SLUICE_IS_TEST ON)
+  set_target_properties(${name} PROPERTIES SLUICE_COLD ON)
+  sluice_unity(${name})
   if(NOT SLUICE_PCH)
     return()
   endif()

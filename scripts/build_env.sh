@@ -10,6 +10,8 @@ packages="g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev nlohmann-jso
 launcher=
 if command -v ccache >/dev/null 2>&1; then
   launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+  # All builds of all checkouts share one cache: paths below the project count as relative ones.
+  export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 fi
 
 jobs=$(nproc)

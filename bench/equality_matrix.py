@@ -124,6 +124,15 @@ class Row(NamedTuple):
                 for d in range(0, self.stages, 2))]
         return [str(flag) for flag in flags]
 
+    def command(self, data, disk):
+        """Returns the arguments of `sluice train`: samples are in `data`, tiers in `disk`."""
+        place = f"file:{disk}" if self.tier == "file" else self.tier
+        return [*self.flags(), "--data", data, "--remote", place]
+
+    def environment(self):
+        isa = COMPILED[self.compiled][1]
+        return {"SLUICE_ISA": isa} if isa else {}
+
     def processes(self):
         return self.replicas * (2 if self.stages == 2 else 1)
 
@@ -195,22 +204,56 @@ def write_objects(folder):
         Path(folder, f"{part}.bin").write_bytes(b"".join(records))
 
 
+def prepare(folder):
+    """Writes the samples of all models. Returns the folders of samples and of file tiers."""
+    data, disk = Path(folder, "data"), Path(folder, "disk")
+    data.mkdir()
+    disk.mkdir()
+    write_digits(data)
+    write_objects(data)
+    return str(data), str(disk)
+
+
+def add_row_options(parser):
+    """Adds the options that choose rows: see chosen_rows()."""
+    parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random combinations")
+    parser.add_argument("--seed", type=int, default=1, help="of the random combinations")
+    parser.add_argument("--opaque", action="store_true", help="also run on opaque devices")
+    parser.add_argument("--model", default="", metavar="TEXT", help="only models with this text")
+    parser.add_argument("--reduction", default="", metavar="TEXT",
+                        help="only reductions with this text")
+
+
+def chosen_rows(options, launchers=()):
+    """Returns the rows that the options choose, after the rows that they are compared with."""
+    models = [model for model in MODELS if options.model in model]
+    reductions = [r for r in REDUCTIONS if options.reduction in r]
+    dimensions = Row(models, [1, 2, 4], reductions, list(STRATEGIES), [1, 2, 3, 4, "blocks"],
+                     [False, True], list(OFFLOADED), ["io", "compute", "io_overlapped"],
+                     ["host", "file"], [1, 2, 3], ["inf", 0, 512], list(COMPILED),
+                     list(DEVICES) if options.opaque else ["CPU"], ["", *launchers])
+    rows = covering(dimensions) if options.sample else []
+    noise = random.Random(options.seed)
+    rows += [drawn(dimensions, noise) for _ in range(options.random)]
+    if not rows:
+        rows = [valid(Row(*values)) for values in itertools.product(*dimensions)]
+    return list(dict.fromkeys([*(row.first() for row in rows), *rows]))
+
+
 class Matrix:
     def __init__(self, program, data, disk):
         self.program, self.data, self.disk = program, data, disk
 
     def run(self, row):
         """Returns the digest, or the reason why the run has no digest."""
-        isa = COMPILED[row.compiled][1]
         command = [
             *shlex.split(row.launcher.format(processes=row.processes())), self.program, "train",
-            *row.flags(), "--data", self.data, "--remote",
-            f"file:{self.disk}" if row.tier == "file" else row.tier
+            *row.command(self.data, self.disk)
         ]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  timeout=120,
-                                  env=dict(os.environ, SLUICE_ISA=isa) if isa else None)
+                                  timeout=120, env={**os.environ, **row.environment()})
         except subprocess.TimeoutExpired:
             return "it did not end in 120 s"
         lines = [line for line in done.stdout.splitlines() if line.startswith("digest ")]
@@ -229,39 +272,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the sluice command")
-    parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random combinations")
-    parser.add_argument("--seed", type=int, default=1, help="of the random combinations")
+    add_row_options(parser)
     parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
                         help="also run under it; {processes} is the number of replicas, or twice "
                         "that number for two stages")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
-    parser.add_argument("--opaque", action="store_true", help="also run on opaque devices")
-    parser.add_argument("--model", default="", metavar="TEXT", help="only models with this text")
-    parser.add_argument("--reduction", default="", metavar="TEXT",
-                        help="only reductions with this text")
     options = parser.parse_args()
-    models = [model for model in MODELS if options.model in model]
-    reductions = [r for r in REDUCTIONS if options.reduction in r]
-    dimensions = Row(models, [1, 2, 4], reductions, list(STRATEGIES), [1, 2, 3, 4, "blocks"],
-                     [False, True], list(OFFLOADED), ["io", "compute", "io_overlapped"],
-                     ["host", "file"], [1, 2, 3], ["inf", 0, 512], list(COMPILED),
-                     list(DEVICES) if options.opaque else ["CPU"], ["", *options.launcher])
-    rows = covering(dimensions) if options.sample else []
-    noise = random.Random(options.seed)
-    rows += [drawn(dimensions, noise) for _ in range(options.random)]
-    if not rows:
-        rows = [valid(Row(*values)) for values in itertools.product(*dimensions)]
+    rows = chosen_rows(options, options.launcher)
     firsts = list(dict.fromkeys(row.first() for row in rows))
-    rows = list(dict.fromkeys([*firsts, *rows]))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        data, disk = Path(folder, "data"), Path(folder, "disk")
-        data.mkdir()
-        disk.mkdir()
-        write_digits(data)
-        write_objects(data)
-        matrix = Matrix(str(Path(options.program).resolve()), str(data), str(disk))
+        data, disk = prepare(folder)
+        matrix = Matrix(str(Path(options.program).resolve()), data, disk)
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             digests = dict(zip(rows, pool.map(matrix.run, rows)))
         left = sorted(os.listdir(disk))

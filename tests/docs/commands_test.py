@@ -165,10 +165,12 @@ class Commands(unittest.TestCase):
         "build/release/src/sluice/compiler/compiler_test --gtest_filter='DoubleNeg*'",
         "cmake --build build/release --target sluice_cli && "
         "build/release/bin/sluice train mnist-rts --steps 20",
-        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {processes}'", ".ci/run")
+        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {processes}'",
+        "bench/plan_oracle.py record build/release/bin/sluice RECORD --sample",
+        "bench/plan_oracle.py compare build/release/bin/sluice RECORD", ".ci/run")
     def test_builds_have_the_targets_that_are_named(self, install, *others):
         # Other tests run these: install_test installs, bench_equality_test runs a sample of the
-        # matrix, docs_howto_test runs the operator.
+        # matrix, bench_oracle_test the oracle, docs_howto_test the operator.
         targets = self.run_words(
             [os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target",
              "help"]).stdout
@@ -176,7 +178,8 @@ class Commands(unittest.TestCase):
             for target in re.findall(r"--target (\w+)", command):
                 self.assertRegex(targets, rf"\b{target}\b")
         tests = self.run_words(["ctest", "--test-dir", os.environ["SLUICE_BUILD"], "-N"]).stdout
-        for test in ("install_test", "bench_equality_test", "docs_howto_test"):
+        for test in ("install_test", "bench_equality_test", "bench_oracle_test",
+                     "docs_howto_test"):
             self.assertIn(f": {test}\n", tests)
         self.assertTrue(os.access(ROOT / ".ci" / "run", os.X_OK))
 

@@ -17,15 +17,8 @@ CALLS = ("call", "loop", "then", "else", "function")
 NAMES = {"constant": 2, "function": 2, "channel": 2, "param": 2, "buffer": 1}
 
 
-def is_attributes(line):
-    """Whether the words of a line are an op's, not those of the plan."""
-    return line.lstrip().startswith(("attrs ", "stage_attrs "))
-
-
 def without_provenance(line):
     """Returns a line without its comment, place in the sources and name."""
-    if is_attributes(line):
-        return line
     words = list(WORD.finditer(line))
     for at, word in enumerate(words):
         if word[0] == "#":
@@ -65,8 +58,6 @@ def read(text):
 
 def references(line):
     """Returns the numbers in a line with the word before each."""
-    if is_attributes(line):
-        return []
     words = WORD.findall(line)
     return [(before, word) for before, word in zip(words, words[1:]) if word.isdigit()]
 
@@ -121,7 +112,7 @@ class Renumbered:
                 return match[0]
             return VALUE.sub(lambda value: "%" + self.values(value[0]), match[0])
 
-        return line if is_attributes(line) else WORD.sub(renumber, line)
+        return WORD.sub(renumber, line)
 
 
 def canonical(text):

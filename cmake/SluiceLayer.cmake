@@ -16,10 +16,11 @@ endif()
 set(SLUICE_LAYERS "" CACHE INTERNAL "")
 
 # sluice_layer(NAME [COLD] SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir]
-#              [LIBRARIES fmt::fmt] [TEST_LIBRARIES …])
+#              [LIBRARIES fmt::fmt] [TEST_LIBRARIES …] [TEST_SHARDS n])
 # adds the library sluice_NAME, and the test program NAME_test of the tests beside the code.
 function(sluice_layer name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "TEST_SHARDS" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES"
+                        ${ARGN})
   set(library sluice_${name})
   add_library(${library} STATIC ${ARG_SOURCES})
   add_library(Sluice::${name} ALIAS ${library})
@@ -35,7 +36,7 @@ function(sluice_layer name)
   sluice_unity(${library})
   set(SLUICE_LAYERS ${SLUICE_LAYERS} ${library} CACHE INTERNAL "")
   if(SLUICE_BUILD_TESTS AND ARG_TESTS)
-    sluice_test(${name}_test LABEL ${name} SOURCES ${ARG_TESTS}
+    sluice_test(${name}_test LABEL ${name} SHARDS ${ARG_TEST_SHARDS} SOURCES ${ARG_TESTS}
                 LIBRARIES ${library} ${ARG_TEST_LIBRARIES})
   endif()
 endfunction()
@@ -51,16 +52,12 @@ function(sluice_use_headers name)
   endif()
 endfunction()
 
-# With SLUICE_UNITY, sluice_unity(TARGET [SOURCES_A_UNIT]) compiles the target's sources in units of
-# several sources, which reads each header once a unit. So two sources of a target must not use one
-# name in their anonymous namespaces. A missing #include shows only without SLUICE_UNITY.
+# With SLUICE_UNITY, sluice_unity(TARGET) compiles the target's sources in units of several sources,
+# which reads each header once a unit. So two sources of a target must not use one name in their
+# anonymous namespaces. A missing #include shows only without SLUICE_UNITY.
 function(sluice_unity target)
   if(SLUICE_UNITY)
-    set(size 12)
-    if(ARGC GREATER 1)
-      set(size ${ARGV1})
-    endif()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
 endfunction()
 
@@ -87,15 +84,24 @@ if(SLUICE_BUILD_TESTS AND SLUICE_PCH)
   sluice_test_headers(program_test_headers)
 endif()
 
-# sluice_test(NAME LABEL label SOURCES … LIBRARIES …) adds a GoogleTest program, which CTest runs as
-# one test.
+# sluice_test(NAME LABEL label [SHARDS n] SOURCES … LIBRARIES …) adds a GoogleTest program, which
+# CTest runs as one test, or as n tests NAME_1, NAME_2, … that share its cases.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "LABEL;SHARDS" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LIBRARIES} GTest::gtest_main)
   sluice_test_program(${name} ${ARG_LIBRARIES})
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+    return()
+  endif()
+  foreach(number RANGE 1 ${ARG_SHARDS})
+    math(EXPR index "${number} - 1")
+    add_test(NAME ${name}_${number} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_${number} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # sluice_test_cases(NAME SOURCES … LIBRARIES …) compiles tests once for several programs, which have

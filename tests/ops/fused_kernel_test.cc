@@ -172,17 +172,19 @@ class Trial {
       for (size_t i = 0; i < operands(); ++i) {
         const int64_t stride = choice_.task_stride[i];
         const int64_t pitch = choice_.task_pitch[i];
-        may.push_back(promised(floats(i), stride, pitch, task));
+        const int64_t size = floats(i);
+        may.push_back(promised(size, stride, pitch, task));
         if (is_output(i) && stride == 0)
           return fmt::format("each task may write all of output %{}", i);
-        for (int64_t f = 0; f < floats(i); ++f) {
+        for (int64_t f = 0; f < size; ++f) {
           if (!is_output(i) && may[i][static_cast<size_t>(f)]) (*buffers[i])[f] = (*whole[i])[f];
         }
       }
       run_task(buffers, task);
       for (size_t i = static_cast<size_t>(op_.inputs); i < operands(); ++i) {
         const Buffer& written = *buffers[homes_[i]];
-        for (int64_t f = 0; f < floats(i); ++f) {
+        const int64_t size = floats(i);
+        for (int64_t f = 0; f < size; ++f) {
           const auto bits = std::bit_cast<uint32_t>(written[f]);
           if (may[i][static_cast<size_t>(f)]) {
             (*result[i])[f] = written[f];

@@ -15,7 +15,7 @@
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kWidth = 3;
+constexpr int64_t kInputs = 3;
 constexpr ReplicaReduction kReplicaReductions[] = {ReplicaReduction::kSum, ReplicaReduction::kMean};
 
 struct Way {
@@ -75,7 +75,7 @@ Network product(int64_t batch) {
             Tensor a, x;
             {
               const nn::Block block(b, "A");
-              a = b.add_variable_input("a", nn::constant(0.75), {kWidth});
+              a = b.add_variable_input("a", nn::constant(0.75), {kInputs});
               x = in["x"] * a;
             }
             {
@@ -83,12 +83,12 @@ Network product(int64_t batch) {
               x = x * a;
             }
             const nn::Block block(b, "C");
-            const Tensor w = b.add_variable_input("w", nn::constant(-0.5), {kWidth, 1});
+            const Tensor w = b.add_variable_input("w", nn::constant(-0.5), {kInputs, 1});
             const Tensor error = ops::matmul(x, w) - in["target"];
             return Results{.losses = {{.value = ops::mean(error * error)}},
                            .predictions = {{"error", error}}};
           }),
-          {{.name = "x", .spec = f32_spec({batch, kWidth})},
+          {{.name = "x", .spec = f32_spec({batch, kInputs})},
            {.name = "target", .spec = f32_spec({batch, 1})}}};
 }
 
@@ -103,11 +103,11 @@ struct Weights {
 void add_gradient(const Weights& at, int64_t first, int64_t batch, double scale, Weights& sum) {
   for (int64_t row = first; row < first + batch; ++row) {
     double error = -sample(1000 + row);
-    for (size_t k = 0; k < kWidth; ++k)
-      error += sample(row * kWidth + static_cast<int64_t>(k)) * at.a[k] * at.a[k] * at.w[k];
+    for (size_t k = 0; k < kInputs; ++k)
+      error += sample(row * kInputs + static_cast<int64_t>(k)) * at.a[k] * at.a[k] * at.w[k];
     const double slope = 2 * error / static_cast<double>(batch) * scale;
-    for (size_t k = 0; k < kWidth; ++k) {
-      const double x = sample(row * kWidth + static_cast<int64_t>(k));
+    for (size_t k = 0; k < kInputs; ++k) {
+      const double x = sample(row * kInputs + static_cast<int64_t>(k));
       sum.a[k] += slope * x * 2 * at.a[k] * at.w[k];
       sum.w[k] += slope * x * at.a[k] * at.a[k];
     }
@@ -126,7 +126,7 @@ Weights expected(int64_t accumulate, int replicas, int64_t batch, const Options&
     for (int64_t m = 0; m < accumulate * replicas; ++m)
       add_gradient(weights, m * batch, batch, scale, gradient);
     const double rate = std::get<double>(options.learning_rate);
-    for (size_t k = 0; k < kWidth; ++k) {
+    for (size_t k = 0; k < kInputs; ++k) {
       weights.a[k] -= rate * gradient.a[k];
       weights.w[k] -= rate * gradient.w[k];
     }
@@ -156,7 +156,7 @@ Weights trained(int replicas, int64_t batch, const Options& options, size_t more
 
 void expect_near(const Weights& got, const Weights& want, double tolerance,
                  const std::string& name) {
-  for (size_t k = 0; k < kWidth; ++k) {
+  for (size_t k = 0; k < kInputs; ++k) {
     EXPECT_NEAR(got.a[k], want.a[k], tolerance) << name << ", a[" << k << "]";
     EXPECT_NEAR(got.w[k], want.w[k], tolerance) << name << ", w[" << k << "]";
   }

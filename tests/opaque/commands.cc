@@ -64,9 +64,10 @@ bool CommandList::leaves_room(int64_t progress) const {
 }
 
 void CommandList::wait_for_room() const {
-  for (;;) {
+  for (bool blocks = false;; blocks = true) {
     const int64_t progress = progress_.load(std::memory_order_relaxed);
     if (leaves_room(progress)) return;
+    if (!blocks) device_->family->blocked.fetch_add(1, std::memory_order_relaxed);
     sleep_while(progress_, progress);
   }
 }
@@ -154,8 +155,10 @@ void CommandList::serve() {
     while (!may_begin(front()) && progress_.load(std::memory_order_relaxed) != kFailed)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (progress_.load(std::memory_order_relaxed) == kFailed) return;
-    if (longest > 0 && random_() % 4 == 0)
+    if (longest > 0 && random_() % 4 == 0) {
       std::this_thread::sleep_for(std::chrono::microseconds(random_() % (longest + 1)));
+      device_->family->delayed.fetch_add(1, std::memory_order_relaxed);
+    }
     run_next();
   }
 }

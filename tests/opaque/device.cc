@@ -121,6 +121,12 @@ int64_t recordings(runtime::Device& device) { return family_of(device).recording
 int64_t enqueued_commands(runtime::Device& device) {
   return family_of(device).enqueued.load(std::memory_order_relaxed);
 }
+int64_t delayed_commands(runtime::Device& device) {
+  return family_of(device).delayed.load(std::memory_order_relaxed);
+}
+int64_t blocked_calls(runtime::Device& device) {
+  return family_of(device).blocked.load(std::memory_order_relaxed);
+}
 
 DeviceState& state_of(runtime::QueuedDevice& device) {
   auto* const open = dynamic_cast<OpenOpaque*>(&device);

@@ -26,5 +26,11 @@ int64_t recordings(runtime::Device& device);
 /// Returns the number of launches and copies that were enqueued on the family's queues. `device`
 /// must be of make_device().
 int64_t enqueued_commands(runtime::Device& device);
+/// Returns the number of commands of the family that began after a sleep (Options::delay). `device`
+/// must be of make_device().
+int64_t delayed_commands(runtime::Device& device);
+/// Returns the number of calls of the family that have blocked because their queue was full, those
+/// in progress included. `device` must be of make_device().
+int64_t blocked_calls(runtime::Device& device);
 
 }  // namespace sluice::opaque

@@ -25,6 +25,8 @@ class Family {
   RaceCheck races;
   std::atomic<int64_t> recordings{0};
   std::atomic<int64_t> enqueued{0};  ///< Launches and copies of all queues.
+  std::atomic<int64_t> delayed{0};   ///< Launches and copies that began after a sleep.
+  std::atomic<int64_t> blocked{0};   ///< Calls that have blocked because their queue was full.
 
   /// Locks the family in lazy mode. Error{kInternal} if a command of a queue calls. Every call of
   /// the interface holds this lock, so that one thread at a time runs commands.

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "opaque_test_util.h"
+#include "sluice/data/test_wait.h"
 
 namespace sluice::opaque {
 namespace {
@@ -266,7 +267,7 @@ TEST_P(OpaqueQueue, WaitsForRoom) {
     upload();
     done = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(sluice::test::wait_until([&] { return done || blocked_calls(rig.family()) > 0; }));
   EXPECT_FALSE(done);
   rig.release(1);
   other.join();
@@ -397,14 +398,16 @@ TEST(OpaqueQueueThreads, ShowMissingWaitsToTheThreadSanitizer) {
   EXPECT_EXIT(race(false), testing::ExitedWithCode(66), "data race");
 }
 
-TEST(OpaqueQueueThreads, SleepBeforeCommands) {
-  using Clock = std::chrono::steady_clock;
-  Rig rig(Mode::kThreads, {.delay = std::chrono::milliseconds(10)});
-  const auto q = rig.queue();
-  const auto begin = Clock::now();
-  for (int i = 0; i < 40; ++i) q->upload(rig.memory(), rig.host(), 64);
-  q->drain();
-  EXPECT_GE(Clock::now() - begin, std::chrono::milliseconds(10));
+TEST(OpaqueQueueThreads, SleepBeforeAQuarterOfTheCommands) {
+  for (const int delay : {0, 100}) {
+    Rig rig(Mode::kThreads, {.delay = std::chrono::microseconds(delay)});
+    const auto q = rig.queue();
+    for (int i = 0; i < 400; ++i) q->upload(rig.memory(), rig.host(), 64);
+    q->drain();
+    // The seed selects the commands.
+    EXPECT_GE(delayed_commands(rig.family()), delay == 0 ? 0 : 50);
+    EXPECT_LE(delayed_commands(rig.family()), delay == 0 ? 0 : 200);
+  }
 }
 
 }  // namespace

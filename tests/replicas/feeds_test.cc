@@ -195,11 +195,10 @@ TEST(FeedsOfProcesses, AnOutfeedOfSeveralProcessesIsRefused) {
 }
 
 /// Runs until process 1 fails; process 0 has a source or sink that blocks. Expects the error of
-/// process 1 in both within seconds.
+/// process 1 in both. A process that does not see it hangs: there is no deadline of feeds.
 void expect_the_error_of_process_1(const Totals& p, int devices, ErrorKind kind, const char* text,
                                    const std::function<void(Session&, int rank)>& bind) {
   std::vector<std::string> errors(2);
-  const auto begin = std::chrono::steady_clock::now();
   for_each_process(2, [&](const Group& group) {
     const int rank = group->rank();
     Session session(p.ir, shared_by(group, devices));
@@ -208,7 +207,6 @@ void expect_the_error_of_process_1(const Totals& p, int devices, ErrorKind kind,
     // Without the other process, no run can follow.
     error_text(kind, [&] { session.run(); });
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr(text));
   EXPECT_THAT(errors[0], HasSubstr("process 1: "));
   EXPECT_THAT(errors[1], testing::Not(HasSubstr("process ")));

@@ -1,12 +1,12 @@
 // Processes that share replicas. If they do not agree or one of them fails, all of them throw.
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <atomic>
 #include <optional>
 #include <thread>
 
 #include "replicas_util.h"
-#include "sluice/runtime/events.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/session/measured.h"
 
 namespace sluice::test {
@@ -64,18 +64,20 @@ TEST(Processes, MustShareReplicasEvenly) {
              ErrorKind::kUsage, "3 processes cannot share 4 replicas evenly");
 }
 
+// Each reading of a clock is a tick of all. An exchange has at most four readings a process.
 TEST(Processes, CompareTheirClocks) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  for_each_process(3, [](const Group& group) {
+  constexpr int64_t kAhead = 1'000'000;
+  std::atomic<int64_t> ticks{0};
+  for_each_process(3, [&](const Group& group) {
     runtime::Agreement agreement(group);
-    const int64_t ahead = (group->rank() - 1) * kSecond;
+    const int64_t ahead = (group->rank() - 1) * kAhead;
     const std::vector<int64_t> differences =
-        clock_differences(agreement, [&] { return runtime::EventRing::now() + ahead; });
+        clock_differences(agreement, [&] { return ticks++ + ahead; });
     ASSERT_EQ(differences.size(), 3u);
     EXPECT_EQ(differences[0], 0);
     for (int64_t p = 1; p < 3; ++p)
       EXPECT_NEAR(static_cast<double>(differences[static_cast<size_t>(p)]),
-                  static_cast<double>(p * kSecond), 0.3 * kSecond);
+                  static_cast<double>(p * kAhead), 3 * 4);
   });
 }
 
@@ -252,6 +254,26 @@ TEST(Processes, AStopOfOneEndsAll) {
   }
 }
 
+/// A group that counts how often this process looks for an error of the others.
+class CountedChecks final : public runtime::ProcessGroup {
+ public:
+  explicit CountedChecks(Group of) : of_(std::move(of)) {}
+  int rank() const override { return of_->rank(); }
+  int size() const override { return of_->size(); }
+  int usable_cores() const override { return of_->usable_cores(); }
+  std::unique_ptr<runtime::Messages> messages(int tag) override { return of_->messages(tag); }
+  void check() const override {
+    ++checks;
+    of_->check();
+  }
+  bool fail(const Error& error) override { return of_->fail(error); }
+
+  mutable std::atomic<int64_t> checks{0};
+
+ private:
+  Group of_;
+};
+
 // A process that has ended its part of a run waits for the outputs of the others.
 TEST(Processes, AStopEndsTheWaitForOutputs) {
   Ir ir(2);
@@ -259,12 +281,14 @@ TEST(Processes, AStopEndsTheWaitForOutputs) {
   const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
   main.host_store(x * 2.0, "y");
   const auto errors = errors_of(2, [&](const Group& group) {
-    Session session(ir, {.device = cpu_device({.threads = 1}), .group = group});
+    const auto counted = std::make_shared<CountedChecks>(group);
+    Session session(ir, {.device = cpu_device({.threads = 1}), .group = counted});
     if (group->rank() == 0) {
       for (;; std::this_thread::yield()) group->check();  // This process does not run.
     }
-    std::thread stopper([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    // The program has no message, so that only the wait for the outputs looks for errors.
+    std::thread stopper([&, before = counted->checks.load()] {
+      EXPECT_TRUE(wait_until([&] { return counted->checks > before; }));
       EXPECT_TRUE(session.stop());
     });
     try {

@@ -131,7 +131,7 @@ TEST(Stops, EndALoopOfTransfersOnAnyQueue) {
   }
 }
 
-// Without the stop, each transfer would take minutes.
+// Without the stop, each transfer would take days: a run that does not end at once hangs.
 TEST(Stops, EndASlowTransfer) {
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
     for (const int replicas : {1, 2}) {
@@ -148,15 +148,13 @@ TEST(Stops, EndASlowTransfer) {
       }
       main.host_store(sum, "sum");
       SessionOptions options = with(2);
-      options.remote_bandwidth = 1000;
+      options.remote_bandwidth = 1;
       Session session(ir, options);
       const HostTensor inputs(TensorSpec{entries_shape({}, 1, replicas), f32, {}});
-      const auto begin = std::chrono::steady_clock::now();
       for (const int pause : {0, 20}) {
         const Stopper stopper(session, std::chrono::milliseconds(pause));
         expect_stopped([&] { session.run({{in, inputs}}); });
       }
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
     }
   }
 }

@@ -211,6 +211,7 @@ double seconds_of_run(Session& session, const TieredProgram& p, const HostTensor
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// The rate is the contract, so that time is compared. Another load of the machine only adds to it.
 TEST(Throttle, TransfersOfAllReplicasTogetherTakeTheTimeOfTheirBytes) {
   constexpr int64_t kBandwidth = 100'000'000;
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
@@ -242,12 +243,10 @@ TEST(Throttle, AnErrorEndsTheWait) {
     HostTensor out(f32_spec({2}));
     Session session(p.ir, {.device = cpu_device({.threads = 2}),
                            .remote = folder.place(),
-                           .remote_bandwidth = 1000});  // A run would take hours.
+                           .remote_bandwidth = 1});  // A run would take days.
     sys::set_failpoint(sys::parse_failpoint("pread@2=EIO"));
-    const auto begin = std::chrono::steady_clock::now();
-    // One replica sleeps while the other one fails.
+    // One replica sleeps while the other one fails. A sleep that does not end hangs.
     error_of(ErrorKind::kIo, [&] { seconds_of_run(session, p, x, out); });
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
     sys::clear_failpoint();
   }
 }

@@ -4,14 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/samples.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/activations.h"
@@ -322,20 +320,19 @@ TEST(Fit, ReportsWhatIsShown) {
 // Workers wait while `depth` items are in memory.
 TEST(DataLoader, HoldsItemsToItsDepth) {
   for (const int depth : {1, 2, 5}) {
-    std::atomic<int> calls = 0;
+    test::LimitedCount calls;
     const data::Dataset counted = test::dataset(64).map([&](data::Element e) {
-      ++calls;
+      calls.add();
       return e;
     });
     const Options options = on_one_thread({.accumulate = 2});
     DataLoader data(options, counted, {.batch_size = 2, .workers = 2, .depth = depth});
-    const int first = calls;  // For the specs.
-    data.next();
-    const int most = first + 4 * depth;  // The item that was taken counts.
-    for (int ms = 0; ms < 10000 && calls < most; ++ms)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(calls, most) << depth;
+    const int64_t first = calls.count();  // For the specs.
+    for (int taken = 0; taken < 10; ++taken) {
+      calls.limit(first + 4 * (taken + depth));  // The item that is taken counts.
+      data.next();
+      EXPECT_TRUE(calls.reaches_limit()) << calls.count() << " calls, depth " << depth;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "../device.h"
 #include "../target.h"
 #include "sluice/check/checker.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/runtime/executor.h"
@@ -193,9 +194,7 @@ TEST(Messages, LetNoHostWaitForADevice) {
   EXPECT_LT(channel_of(session.executable()).capacity, Sums::kTurns / 2);
   held = true;
   std::future<void> run = std::async(std::launch::async, [&] { session.run(); });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (enqueued() < 2 * all && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(test::wait_until([&] { return enqueued() >= 2 * all; }));
   EXPECT_EQ(enqueued(), 2 * all);
   EXPECT_EQ(run.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   held = false;

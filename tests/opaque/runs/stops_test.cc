@@ -10,6 +10,7 @@
 #include "../target.h"
 #include "failure.h"
 #include "sluice/base/failpoint.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/sluice.h"
 
 namespace sluice::opaque {
@@ -71,6 +72,7 @@ class Held {
   }
   ~Held() { release(); }
   void release() { holds_ = false; }
+  bool is_released() const { return !holds_; }
   bool is_reached() const { return is_reached_; }
 
   SessionOptions session_options(int devices, double deadline) const {
@@ -94,10 +96,15 @@ struct Release {
   ~Release() { held.release(); }
 };
 
+struct Stopped {
+  Failure failure;
+  bool released = false;  // Whether the commands were released before the run ended.
+  Seconds time{};         // From the stop to the end of the run.
+};
+
 // Runs the endless program, calls stop() once a command is held, and releases it after `pause`
-// unless that is negative. Returns the error and the time from the stop to the error.
-std::pair<Failure, Seconds> stopped_run(const Loops& p, Session& session, Held& held,
-                                        Seconds pause) {
+// unless that is negative.
+Stopped stopped_run(const Loops& p, Session& session, Held& held, Seconds pause) {
   std::chrono::steady_clock::time_point stop;
   std::thread stopper([&] {
     while (!held.is_reached()) std::this_thread::yield();
@@ -108,9 +115,10 @@ std::pair<Failure, Seconds> stopped_run(const Loops& p, Session& session, Held& 
     held.release();
   });
   Failure failure = failure_of([&] { p.run(session, kLong); });
+  const bool released = held.is_released();
   const auto end = std::chrono::steady_clock::now();
   stopper.join();
-  return {std::move(failure), end - stop};
+  return {std::move(failure), released, end - stop};
 }
 
 struct Case {
@@ -147,12 +155,11 @@ TEST_P(QueuedStops, WaitForCommandsThatEndInTime) {
   Held held(GetParam().mode, GetParam().queue);
   Session session(p.ir, held.session_options(GetParam().devices, 60));
   const Release release{held};
-  const auto [failure, time] = stopped_run(p, session, held, Seconds(0.2));
+  const auto [failure, released, time] = stopped_run(p, session, held, Seconds(0.2));
   EXPECT_EQ(failure.kind, ErrorKind::kStopped);
   EXPECT_EQ(failure.text,
             "run: stopped by a call of stop(); variables hold what this run has left");
-  EXPECT_GE(time, Seconds(0.2)) << "the run did not wait for its commands";
-  EXPECT_LT(time, Seconds(30));
+  EXPECT_TRUE(released) << "the run did not wait for its commands";
   for (int run = 0; run < 2; ++run) EXPECT_TRUE(p.run(session, kShort).same_bits(want));
 }
 
@@ -161,13 +168,14 @@ TEST_P(QueuedStops, DoNotWaitLongerThanTheDeadline) {
   Held held(GetParam().mode, GetParam().queue);
   Session session(p.ir, held.session_options(GetParam().devices, 0.3));
   const Release release{held};
-  const auto [failure, time] = stopped_run(p, session, held, Seconds(-1));
+  const auto [failure, released, time] = stopped_run(p, session, held, Seconds(-1));
   EXPECT_EQ(failure.kind, ErrorKind::kPeerLost);
   // A device whose queue waits for that of the other one has not ended its commands either.
   EXPECT_THAT(failure.text,
               testing::StartsWith(GetParam().devices > 1 ? "device " : GetParam().name));
   EXPECT_THAT(failure.text,
               testing::EndsWith(": its commands have not ended within 0.3 s after the stop"));
+  // The deadline is the contract, so that times are compared. That of other sessions is 10 s.
   EXPECT_GE(time, Seconds(0.3));
   EXPECT_LT(time, Seconds(10));
   // Whether or not the commands have ended now, the session refuses all runs.
@@ -189,7 +197,7 @@ TEST_P(QueuedStop, VariablesOfALostDeviceAreRefused) {
   Session session(p.ir, held.session_options(1, 0.1));
   const Release release{held};
   EXPECT_EQ(session.read(v).as<float>()[0], 1);
-  const Failure failure = stopped_run(p, session, held, Seconds(-1)).first;
+  const Failure failure = stopped_run(p, session, held, Seconds(-1)).failure;
   EXPECT_EQ(failure_of([&] { session.read(v); }).text, failure.text);
   EXPECT_EQ(failure_of([&] { session.write(v, HostTensor(f32_spec({4}))); }).text, failure.text);
 }
@@ -227,10 +235,13 @@ TEST_P(QueuedStop, EndAWalkThatIsFarAheadOfItsDevice) {
       "turn", [](Graph&, Tensor x) { return ops::tanh(x); }, f32_spec({kSize}));
   main.host_store(ops::repeat(main, turn, 100'000, {t})[0], "y");
   Held held(GetParam(), 0);
-  Session session(ir, held.session_options(1, 0.1));
+  const SessionOptions options = held.session_options(1, 0.1);
+  Session session(ir, options);
   const Release release{held};
   std::thread stopper([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const auto enqueued = [&] { return enqueued_commands(*options.device.device); };
+    constexpr int64_t kAhead = runtime::Queue::kMostOutstanding / 2;
+    EXPECT_TRUE(test::wait_until([&] { return held.is_reached() && enqueued() >= kAhead; }));
     EXPECT_TRUE(session.stop());
   });
   EXPECT_THAT(failure_of([&] { session.run(); }).text, HasSubstr("have not ended within 0.1 s"));
@@ -244,7 +255,7 @@ TEST_P(QueuedStop, ReportACommandThatFailsAfterTheStop) {
     if (queue == 0 && held.is_reached()) fail(ErrorKind::kIo, "the unit is hot");
   };
   Session session(p.ir, held.session_options(1, 60));
-  const Failure failure = stopped_run(p, session, held, Seconds(0.05)).first;
+  const Failure failure = stopped_run(p, session, held, Seconds(0.05)).failure;
   EXPECT_EQ(failure.kind, ErrorKind::kIo);
   EXPECT_THAT(failure.text, testing::StartsWith("the unit is hot\n  while running "));
   EXPECT_THAT(failure_of([&] { p.run(session, kShort); }).text, HasSubstr("the unit is hot"));

@@ -27,11 +27,7 @@ int64_t entries(const FeedReport& f) {
   return std::accumulate(f.occupancy.begin(), f.occupancy.end(), int64_t{0});
 }
 
-void await(const std::function<bool()>& holds) {
-  for (int ms = 0; ms < 60'000 && !holds(); ++ms)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(holds());
-}
+void await(const std::function<bool()>& holds) { EXPECT_TRUE(wait_until(holds)); }
 
 void hold() { std::this_thread::sleep_for(std::chrono::duration<double>(kHeld)); }
 
@@ -132,29 +128,23 @@ TEST(FeedCounters, ElementsAreThoseOfTheSourceAndTheSink) {
 }
 
 TEST(FeedCounters, ASlowSourceHasItsRateAndIsWaitedFor) {
-  struct Slow : Counting {
-    Slow() : Counting(100) {}
-    bool next(std::span<const ArrayView> fields) override {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      return Counting::next(fields);
-    }
-  };
   const Sums p({40});
   for (const int threads : {1, 2}) {
     Session session(p.ir, with(threads));
-    session.bind_feed(p.in, std::make_shared<Slow>());
+    session.bind_feed(p.in, std::make_shared<Late>(session, "x", 40));
     session.bind_feed(p.out, std::make_shared<Numbers>());
     session.run({}, "40");
     const FeedReport in = counts(session, "x");
-    EXPECT_GE(in.host_seconds, 40 * 0.005);
+    EXPECT_EQ(in.waits_for_host.count, 40);
+    EXPECT_EQ(in.occupancy[0], 40);
+    // Each wait contains the pause of the source.
+    const double pauses = 40 * std::chrono::duration<double>(Late::kPause).count();
+    EXPECT_GE(in.host_seconds, pauses);
     EXPECT_GT(in.elements_per_second(), 0);
-    EXPECT_LE(in.elements_per_second(), 200);
-    EXPECT_GE(in.run_seconds, 40 * 0.005);
-    // A quarter of the source's time, in case that other programs hold up this one.
-    EXPECT_GE(in.waits_for_host.seconds, 40 * 0.005 / 4);
+    EXPECT_LE(in.elements_per_second(), 40 / pauses);
+    EXPECT_GE(in.waits_for_host.seconds, pauses);
     EXPECT_LE(in.waits_for_host.seconds, in.run_seconds);
-    // The source was busy for at least 40 elements of the run.
-    EXPECT_LE(in.waits_for_program.seconds, in.run_seconds - 40 * 0.005);
+    EXPECT_LE(in.waits_for_program.seconds, in.run_seconds - pauses);
   }
 }
 

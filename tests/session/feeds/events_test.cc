@@ -10,7 +10,6 @@
 namespace sluice::test {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 SessionOptions recording(int64_t events, int threads = 1) {
@@ -83,29 +82,22 @@ TEST(Events, TheOldestAreLostAndCounted) {
   EXPECT_GE(all, steps_of(whole));
 }
 
-// A source that needs five milliseconds for an element.
-struct Slow : Counting {
-  Slow() : Counting(10) {}
-  bool next(std::span<const ArrayView> fields) override {
-    std::this_thread::sleep_for(milliseconds(5));
-    return Counting::next(fields);
-  }
-};
-
 TEST(Events, AWaitForAFeedIsSeen) {
   const Sums p({4});
   for (const int threads : {1, 2}) {
     Session session(p.ir, recording(1000, threads));
-    session.bind_feed(p.in, std::make_shared<Slow>());
+    session.bind_feed(p.in, std::make_shared<Late>(session, "x", 4));
     session.bind_feed(p.out, std::make_shared<Numbers>());
     session.run({}, "4");
-    int64_t waited = 0;
+    int waits = 0;
     for (const runtime::Event& e : session.lanes()[0].ring.events()) {
       const auto* issue = std::get_if<exe::Issue>(&e.step->body);
-      if (e.waits && issue != nullptr && issue->kind == exe::TransferKind::kStreamIn)
-        waited += e.end - e.begin;
+      if (!e.waits || issue == nullptr || issue->kind != exe::TransferKind::kStreamIn) continue;
+      ++waits;
+      // The wait contains the pause of the source.
+      EXPECT_GE(std::chrono::nanoseconds(e.end - e.begin), Late::kPause);
     }
-    EXPECT_GE(waited, 10'000'000);
+    EXPECT_EQ(waits, 4);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/core.h"
 #include "sluice/data/feed_queues.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/exe/executable.h"
 
 /// Sources, sinks and programs for tests of feeds.
@@ -68,6 +69,29 @@ struct Counting : FeedSource {
   std::atomic<int64_t> made{0};
 };
 
+/// Makes `most` elements. Each is made once the program waits for it, and then takes `kPause`.
+struct Late : Counting {
+  static constexpr std::chrono::milliseconds kPause{5};
+  /// `session` must outlive the source. `name` is the name of the feed.
+  Late(const Session& session, std::string name, int64_t most)
+      : Counting(100, most), session(session), name(std::move(name)) {}
+  bool next(std::span<const ArrayView> fields) override {
+    if (made == most) return false;
+    EXPECT_TRUE(wait_until([&] { return waits() > made; }));
+    std::this_thread::sleep_for(kPause);
+    return Counting::next(fields);
+  }
+  /// Returns how often the program has waited for an element, a wait in progress included.
+  int64_t waits() const {
+    for (const report::FeedReport& f : session.feed_statistics()) {
+      if (f.name == name) return f.waits_for_host.count;
+    }
+    return 0;
+  }
+  const Session& session;
+  const std::string name;
+};
+
 /// Stores the first number of each field of each element.
 struct Numbers : FeedSink {
   void take(std::span<const ConstArrayView> fields) override {
@@ -92,6 +116,7 @@ struct Blocking : FeedSource {
   bool next(std::span<const ArrayView> fields) override {
     if (made >= from) {
       std::unique_lock hold(lock);
+      blocks = true;
       wake.wait(hold, [&] { return open; });
     }
     for (const ArrayView& field : fields) fill(field, static_cast<float>(made));
@@ -106,6 +131,7 @@ struct Blocking : FeedSource {
   }
   const int64_t from;
   int64_t made = 0;
+  std::atomic<bool> blocks{false};  ///< Whether next() has blocked.
   bool open = false;
   std::mutex lock;
   std::condition_variable wake;

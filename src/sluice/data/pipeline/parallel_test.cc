@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <latch>
 #include <stdexcept>
 #include <thread>
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/test_elements.h"
+#include "sluice/data/test_wait.h"
 
 namespace sluice::data {
 namespace {
@@ -49,28 +51,22 @@ TEST(Parallel, FunctionsRunAtTheSameTime) {
 }
 
 TEST(Parallel, ThreadsReadAheadByALimitedNumberOfElements) {
-  std::atomic<int64_t> made = 0;
-  const Dataset counted = from_function(kForever, [&](int64_t k) {
-    ++made;
-    return HostTensor::scalar(static_cast<float>(k));
-  });
-  // Waits for the elements that must be made, then for those that must not.
-  const auto settles_at = [&](int64_t expected) {
-    for (int i = 0; i < 10000 && made < expected; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // The maximum number of elements that are made and not yet read.
+  const auto expect_ahead = [](int64_t most, const std::function<Dataset(Dataset)>& with_threads) {
+    sluice::test::LimitedCount made(most);
+    const Dataset counted = from_function(kForever, [&](int64_t k) {
+      made.add();
+      return HostTensor::scalar(static_cast<float>(k));
+    });
+    Iterator iterator = with_threads(counted).iterate();
+    for (int64_t read = 0; read < 50; ++read) {
+      ASSERT_TRUE(made.reaches_limit()) << made.count() << " made, " << read << " read";
+      made.limit(most + read + 1);
+      iterator.next();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    return made == expected;
   };
-  {
-    Iterator iterator = counted.prefetch(5).iterate();
-    EXPECT_TRUE(settles_at(5)) << made;
-    iterator.next();
-    EXPECT_TRUE(settles_at(6)) << made;
-  }
-  made = 0;
-  Iterator iterator = counted.parallel_map(slow_square, 3).iterate();
-  EXPECT_TRUE(settles_at(6)) << made;
+  expect_ahead(5, [](const Dataset& d) { return d.prefetch(5); });
+  expect_ahead(6, [](const Dataset& d) { return d.parallel_map(slow_square, 3); });
 }
 
 TEST(Parallel, IteratorsMayEndInFlight) {

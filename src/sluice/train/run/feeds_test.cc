@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/feed_queues.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/exe/executable.h"
 #include "sluice/nn/layers.h"
@@ -46,10 +48,17 @@ Network feed_network() {
            {.name = "labels", .spec = i32_spec({kMicroBatch})}}};
 }
 
-// A queue of `n` micro-batches.
-std::shared_ptr<data::InfeedQueue> queue(int64_t n, int depth = 3) {
-  return std::make_shared<data::InfeedQueue>(dataset(n * kMicroBatch).batch(kMicroBatch),
-                                             data::InfeedQueueOptions{.prefetch_depth = depth});
+// A queue of `n` micro-batches. Calls `making`, if it is given, for each one.
+std::shared_ptr<data::InfeedQueue> queue(
+    int64_t n, int depth = 3, std::function<void()> making = [] {}) {
+  return std::make_shared<data::InfeedQueue>(
+      dataset(n * kMicroBatch)
+          .batch(kMicroBatch)
+          .map([making = std::move(making)](data::Element e) {
+            making();
+            return e;
+          }),
+      data::InfeedQueueOptions{.prefetch_depth = depth});
 }
 
 Options on_three_devices(Options options) {
@@ -164,18 +173,25 @@ TEST(TrainingFeeds, LabelsThatLagBehindDoNotBlock) {
 TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
   for (const int depth : {1, 3, 5}) {
     for (auto [name, options] : forms(4, 2)) {
-      options.infeed = queue(1000, depth);
+      test::LimitedCount made;
+      options.infeed = queue(1000, depth, [&] { made.add(); });
+      const int64_t first = made.count();  // For the specs.
+      const auto most = [&, n = options.device_iterations](int64_t calls) {
+        return (n * 4 * calls + depth) * 2;
+      };
+      made.limit(first + most(1));
       TrainingModel model = training_model(feed_network(), options);
       model();
       int64_t least = model.session().executable().feeds.at(0).rings[0].slots;
       for (const auto& ring : model.session().executable().feeds.at(0).rings)
         least = std::min(least, ring.slots);
       EXPECT_EQ(least, depth);
-      const int64_t made = (options.device_iterations * 4 + depth) * 2;
-      for (int i = 0; i < 2000 && options.infeed->position() < made; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      EXPECT_EQ(options.infeed->position(), made) << name;
+      for (int64_t calls = 1; calls < 4; ++calls) {
+        EXPECT_TRUE(made.reaches_limit()) << name;
+        EXPECT_TRUE(test::wait_until([&] { return options.infeed->position() == most(calls); }));
+        made.limit(first + most(calls + 1));
+        model();
+      }
     }
   }
 }

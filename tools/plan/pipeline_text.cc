@@ -126,6 +126,7 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
   record.add("pipeline_micro_batches", training.accumulate);
   record.add("pipeline_seconds", plan.times.total);
   record.add("pipeline_bubble", plan.times.bubble);
+  record.add("pipeline_simulated_tasks", plan.times.tasks);
   record.add("pipeline_slowest_stage", static_cast<int64_t>(slowest_stage(plan)));
   record.add("pipeline_imbalance", imbalance(plan));
   record.add("pipeline_rates.flops", plan.rates.flops);

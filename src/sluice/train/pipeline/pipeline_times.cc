@@ -66,12 +66,15 @@ double seconds_of(const PipelineTask& task, const std::vector<StageTimes>& stage
   return task.backward ? times.backward : times.forward;
 }
 
-// Returns the time from the begin of the first task to the end of the last one.
+// Returns the time from the begin of the first task to the end of the last one. Adds the number of
+// tasks to `tasks`.
 double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
-                         const std::vector<StageTimes>& stages, const std::vector<int>& devices) {
+                         const std::vector<StageTimes>& stages, const std::vector<int>& devices,
+                         int64_t& tasks) {
   Links links = make_links(order, stages, devices);
   std::map<int, double> free;  // By device.
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
+    ++tasks;
     const auto s = static_cast<size_t>(task.stage);
     double& now = free[devices[s]];
     for (Link& link : links[s][task.backward]) now = std::max(now, link.receive());
@@ -88,9 +91,10 @@ double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
 }
 
 double total_seconds(const PipelineOrder& order, int64_t micro_batches,
-                     const std::vector<StageTimes>& stages, const std::vector<int>& devices) {
+                     const std::vector<StageTimes>& stages, const std::vector<int>& devices,
+                     int64_t& tasks) {
   const auto seconds = [&](int64_t count) {
-    return simulated_seconds(order, count, stages, devices);
+    return simulated_seconds(order, count, stages, devices, tasks);
   };
   if (micro_batches <= kMostSimulated) return seconds(micro_batches);
   const double all = seconds(kMostSimulated), half = seconds(kMostSimulated / 2);
@@ -114,7 +118,7 @@ PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batche
         static_cast<double>(micro_batches) * seconds_of(task, stages);
   }
 
-  result.total = total_seconds(order, micro_batches, stages, device_of_stage);
+  result.total = total_seconds(order, micro_batches, stages, device_of_stage, result.tasks);
   double waits = 0;
   for (const int device : used) waits += result.total - result.busy[static_cast<size_t>(device)];
   if (result.total > 0) result.bubble = waits / (static_cast<double>(used.size()) * result.total);

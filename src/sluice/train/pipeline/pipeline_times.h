@@ -18,6 +18,7 @@ struct PipelineTimes {
   double total = 0;          ///< From the begin of the first task to the end of the last one.
   std::vector<double> busy;  ///< Time in which each device runs tasks, by the device's number.
   double bubble = 0;         ///< Share of `total` in which a device with a stage waits: the mean.
+  int64_t tasks = 0;         ///< Number of tasks that the simulation ran.
 };
 
 /// Simulates devices that run their tasks in the order of `order`. A device starts a task as soon
@@ -25,7 +26,8 @@ struct PipelineTimes {
 /// compute. A task needs a message from each stage of the step before its own. Between two stages
 /// one message passes at a time in each direction, and none is needed if they share a device.
 /// `stages` has the times of each stage; `devices` has the device of each stage, or is empty if
-/// each stage has its own. The time of the micro-batches behind the first 4,096 is extrapolated.
+/// each stage has its own. The time of the micro-batches after the first 4,096 is extrapolated, so
+/// that at most 6,144 micro-batches are simulated.
 /// Error{kUsage} if `micro_batches` is below 1, a time is negative or not finite, or a vector does
 /// not have an element for each stage.
 PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,

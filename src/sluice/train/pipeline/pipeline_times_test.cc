@@ -129,12 +129,25 @@ TEST(PipelineTimes, StagesShareADevice) {
   EXPECT_EQ(two.total, 4 + 1 + 2);
 }
 
-TEST(PipelineTimes, CostsTimeInProportionToTheTasks) {
+TEST(PipelineTimes, SimulatesEachTaskOnce) {
   const auto times = equal_stages(8, 1, 2, 0.5);
   const auto order = training_order(Schedule::kGrouped, 8);
-  const int64_t micro_batches = 10000;  // A quadratic cost would make this test take minutes.
-  const auto result = simulate_pipeline(order, micro_batches, times);
-  EXPECT_EQ(result.total, 3 * (micro_batches + 7) + 2 * 7 * 0.5);
+  for (const int64_t micro_batches : {int64_t{1}, int64_t{100}, int64_t{4096}}) {
+    const auto result = simulate_pipeline(order, micro_batches, times);
+    EXPECT_EQ(result.tasks, 2 * 8 * micro_batches);
+    EXPECT_EQ(result.total, 3 * (micro_batches + 7) + 2 * 7 * 0.5);
+  }
+}
+
+// The largest number of micro-batches costs no more tasks than 4,097.
+TEST(PipelineTimes, SimulatesALimitedNumberOfTasks) {
+  const auto times = equal_stages(8, 1, 2, 0.5);
+  const auto order = training_order(Schedule::kGrouped, 8);
+  for (const int64_t micro_batches : {int64_t{4097}, int64_t{10000}, int64_t{2147483647}}) {
+    const auto result = simulate_pipeline(order, micro_batches, times);
+    EXPECT_EQ(result.tasks, 2 * 8 * (4096 + 2048));
+    EXPECT_EQ(result.total, 3.0 * static_cast<double>(micro_batches + 7) + 2 * 7 * 0.5);
+  }
 }
 
 TEST(PipelineTimes, RefusesWrongInput) {

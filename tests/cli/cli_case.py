@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -11,6 +13,23 @@ PROGRAM = os.environ["SLUICE_CLI"]
 COMMANDS = ["train", "eval", "predict", "plan", "bench", "inspect", "doctor"]
 SHORT = ["--synthetic", "--steps", "30", "--width", "64"]  # A short run.
 MOST = 2 ** 63 - 1  # Upper limit of most integer options.
+# Seconds after which a test ends a command that hangs. It is no assertion about speed.
+HANG = 240
+
+
+def wait_until(holds, pause=0.005):
+    """Returns once `holds` returns a true value. Raises TimeoutError after HANG seconds."""
+    end = time.monotonic() + HANG
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"the condition does not hold after {HANG} s")
+        time.sleep(pause)
+
+
+def has_signal(pid, number, kind):
+    """Whether a process catches ("SigCgt") or ignores ("SigIgn") a signal."""
+    mask = re.search(rf"(?m)^{kind}:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return int(mask[1], 16) >> (number - 1) & 1 == 1
 
 
 def sluice(*arguments, env=None):
@@ -18,7 +37,7 @@ def sluice(*arguments, env=None):
                           capture_output=True, text=True, env={
                               **os.environ,
                               **(env or {})
-                          }, timeout=240)
+                          }, timeout=HANG)
 
 
 class CliTest(unittest.TestCase):

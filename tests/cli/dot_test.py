@@ -4,13 +4,13 @@ SLUICE_CLI names the program. The test parses the text; Graphviz reads it too wh
 """
 
 import collections
-import os
 import re
 import shutil
 import subprocess
 import unittest
 
-PROGRAM = os.environ["SLUICE_CLI"]
+from cli_case import HANG, PROGRAM
+
 QUOTED = r'"((?:[^"\\]|\\.)*)"'
 CLUSTER = re.compile(r"  subgraph cluster_(\d+) \{")
 LABEL = re.compile(rf"    label={QUOTED};")
@@ -20,7 +20,7 @@ EDGE = re.compile(rf"    (\w+) -> (\w+)(?: \[label={QUOTED}\])?;")
 
 def sluice(*arguments):
     return subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=240)
+                          text=True, timeout=HANG)
 
 
 class Graph:
@@ -82,7 +82,7 @@ class Dot(unittest.TestCase):
         self.assertEqual(called | {"train", "eval"}, graphs.keys())
         if shutil.which("dot"):
             drawn = subprocess.run(["dot", "-Tplain"], input=result.stdout, capture_output=True,
-                                   text=True, timeout=120)
+                                   text=True, timeout=HANG)
             self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
         return graphs
 

@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import viewer_test
+from cli_case import HANG
 from report_reader import Report
 
 
@@ -19,7 +20,7 @@ class Feeds(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
         printed = subprocess.run([os.environ["SLUICE_FEED_REPORT"], folder.name], check=True,
-                                 capture_output=True, text=True, timeout=120).stdout
+                                 capture_output=True, text=True, timeout=HANG).stdout
         cls.made, cls.taken = map(int, printed.split())
         cls.report = Report(cls.folder / "report.json")
         cls.feeds = {f["name"]: f for f in cls.report.data["feeds"]}

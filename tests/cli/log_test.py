@@ -15,7 +15,7 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import PROGRAM, FolderTest
+from cli_case import HANG, PROGRAM, FolderTest
 from event_reader import Events, crc32c, read_safetensors, records
 
 try:
@@ -233,7 +233,7 @@ class Log(LogCase):
     def full_disk(self, limit, *flags):
         return subprocess.run(
             [PROGRAM, "train", *RUN, "--log-dir", self.log, *map(str, flags)], capture_output=True,
-            text=True, timeout=240,
+            text=True, timeout=HANG,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
 
     def test_a_full_disk_is_one_warning(self):

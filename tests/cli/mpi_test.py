@@ -11,12 +11,13 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
-from cli_case import PROGRAM, CliTest
+from cli_case import HANG, PROGRAM, CliTest, wait_until
 from event_reader import Events
 from report_reader import Report
 
@@ -31,7 +32,9 @@ ENVIRONMENT = {
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none"
 }
 SHORT = ["--synthetic", "--steps", "10", "--width", "64"]
-LONG = ["train", "mnist", "--synthetic", "--epochs", "1000", "--width", "64"]
+# A run that does not end on its own.
+LONG = ["train", "mnist", "--synthetic", "--epochs", "1000000", "--width", "64"]
+STEP = 8  # Micro-batches of a measured step.
 STAGES = ["--strategy", "pipelined", "--stages", "2", "--accumulate", "4"]
 
 
@@ -49,6 +52,12 @@ def programs_under(pid):
         return sorted(p for child in f.read().split() for p in programs_under(child))
 
 
+def metrics(folder):
+    """Returns the bytes of a log's table of steps. Its file exists once a run has begun."""
+    path = Path(folder, "metrics.csv")
+    return path.read_bytes() if path.exists() else b""
+
+
 def runs(pid):
     """Whether a process runs. A zombie does not."""
     try:
@@ -58,33 +67,62 @@ def runs(pid):
         return False
 
 
+def kill(pids):
+    for pid in pids:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
 class Mpi(CliTest):
+    launches = crashes = 0
+    MOST_CRASHES = 3
+
+    @classmethod
+    def tearDownClass(cls):
+        print(f"launcher crashed inside PMIx_server_finalize: {cls.crashes} of {cls.launches} "
+              f"runs, each repeated; at most {cls.MOST_CRASHES} are allowed", file=sys.stderr)
+
     def finish(self, command):
-        for _ in range(3):
+        """Runs a command to its end. Repeats it if the launcher crashes at its own end.
+
+        Open MPI's launcher may crash after it has aborted all processes. All tests together repeat
+        at most MOST_CRASHES runs.
+        """
+        while True:
+            Mpi.launches += 1
             result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                                    text=True, env=ENVIRONMENT, timeout=120)
-            # Open MPI's launcher may crash at its end, after it has aborted all processes.
+                                    text=True, env=ENVIRONMENT, timeout=HANG)
             if result.returncode != -signal.SIGSEGV or "PMIx_server_final" not in result.stderr:
-                break
-        return result
+                return result
+            Mpi.crashes += 1
+            self.assertLessEqual(Mpi.crashes, self.MOST_CRASHES,
+                                 f"the launcher crashes too often:\n{result.stderr}")
 
     def start(self, processes, *arguments):
-        """Starts a long run. Returns it and its process ids by rank once they train."""
-        run = subprocess.Popen(mpi(processes,
-                                   *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        """Starts a long run. Returns it, its process ids by rank, and the folder of its log, once
+        all processes have trained a step."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        Mpi.launches += 1
+        run = subprocess.Popen(mpi(processes, *arguments, "--log-dir", folder.name),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
         self.addCleanup(run.kill)
         while "samples a step" not in (line := run.stderr.readline()):
             self.assertNotEqual(line, "", "it has ended")
-        time.sleep(1)
-        return run, programs_under(run.pid)
+
+        def has_trained():
+            self.assertIsNone(run.poll(), "it has ended")
+            return metrics(folder.name).count(b"\n") > 1
+
+        wait_until(has_trained)
+        pids = programs_under(run.pid)
+        self.addCleanup(kill, pids)
+        return run, pids, folder.name
 
     def expect_no_orphans(self, pids):
-        deadline = time.monotonic() + 2
-        for pid in pids:
-            while runs(pid) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            self.assertFalse(runs(pid), f"process {pid} is left")
+        """Expects that all processes end. One that missed the end of the others trains on."""
+        wait_until(lambda: not any(map(runs, pids)))
 
     def test_processes_have_the_bits_of_one(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +168,7 @@ class Mpi(CliTest):
             for name, flags in (("replicas", ["--replicas", 2]), ("stages", stages)):
                 with self.subTest(flags=flags):
                     result = self.finish(mpi(2, "bench", "mnist-cnn", "--micro-batch", 40,
-                                             "--accumulate", 8, "--device-iterations", 1,
+                                             "--accumulate", STEP, "--device-iterations", 1,
                                              "--steps", 2, "--threads", 1, *flags,
                                              f"--profile={folder}/{name}"))
                     self.assertEqual(result.returncode, 0, result.stderr)
@@ -145,7 +183,7 @@ class Mpi(CliTest):
                     self.expect_messages_after_they_are_sent(report, measured[0])
 
     def expect_messages_after_they_are_sent(self, report, run):
-        """The clocks of two processes differ by less than 20 ms."""
+        """On one clock, message i is sent before message i + STEP / 2 is received."""
         sent, received = {}, {}
         for e in run["trace"]["events"]:
             step = report.functions[e["function"]]["steps"][e["step"]]
@@ -155,8 +193,9 @@ class Mpi(CliTest):
         self.assertEqual({k: len(v) for k, v in sent.items()},
                          {k: len(v) for k, v in received.items()})
         for name, events in sent.items():
-            for before, after in zip(events, received[name]):
-                self.assertLess(before["begin_ns"], after["end_ns"] + 20e6, name)
+            self.assertEqual(len(events), STEP, name)
+            for before, after in zip(events, received[name][STEP // 2:]):
+                self.assertLess(before["begin_ns"], after["end_ns"], name)
 
     def test_one_process_writes_the_predictions_of_all(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -244,11 +283,9 @@ class Mpi(CliTest):
                 self.assertEqual(result.stderr.count(part), 1, result.stderr)
 
     def test_a_lost_stage_is_named(self):
-        run, pids = self.start(2, "train", "mlp-skip", *LONG[2:], *STAGES)
+        run, pids, _ = self.start(2, "train", "mlp-skip", *LONG[2:], *STAGES)
         os.kill(pids[1], signal.SIGSTOP)
-        begin = time.monotonic()
-        _, errors = run.communicate(timeout=30)
-        self.assertLess(time.monotonic() - begin, 10)
+        _, errors = run.communicate(timeout=HANG)
         self.assertEqual(run.returncode, 8, errors)
         self.assertEqual(errors.count("error ("), 1, errors)
         self.assertRegex(
@@ -331,26 +368,27 @@ class Mpi(CliTest):
                              result.stderr)
 
     def test_a_killed_process_ends_all(self):
-        run, pids = self.start(2, *LONG)
+        run, pids, _ = self.start(2, *LONG)
         self.assertEqual(len(pids), 2)
-        begin = time.monotonic()
         os.kill(pids[1], signal.SIGKILL)
-        run.communicate(timeout=30)
-        self.assertLess(time.monotonic() - begin, 10)
+        run.communicate(timeout=HANG)
         self.assertNotEqual(run.returncode, 0)
         self.expect_no_orphans(pids)
 
     def test_a_stopped_process_is_waited_for_and_then_given_up(self):
-        run, pids = self.start(3, *LONG)
+        run, pids, log = self.start(3, *LONG)
         os.kill(pids[1], signal.SIGSTOP)
-        time.sleep(2)
+        time.sleep(2)  # Shorter than the 20 silent beats after which a process is lost.
+        trained = len(metrics(log))
         os.kill(pids[1], signal.SIGCONT)
-        time.sleep(1)
-        self.assertIsNone(run.poll(), "two seconds are no loss")
-        begin = time.monotonic()
+
+        def trains_on():
+            self.assertIsNone(run.poll(), "two seconds are no loss")
+            return len(metrics(log)) > trained
+
+        wait_until(trains_on)
         os.kill(pids[1], signal.SIGSTOP)
-        _, errors = run.communicate(timeout=30)
-        self.assertLess(time.monotonic() - begin, 10)
+        _, errors = run.communicate(timeout=HANG)
         self.assertEqual(run.returncode, 8, errors)
         self.assertEqual(errors.count("error ("), 1, errors)
         self.assertRegex(
@@ -366,9 +404,7 @@ class Mpi(CliTest):
             ]
             one = mpi(1, *run)
             broken = [*one[:3], "env", "SLUICE_FAILPOINT=pwrite@40=EIO", *one[3:]]
-            begin = time.monotonic()
             result = self.finish([*broken, ":", *one[1:]])
-            self.assertLess(time.monotonic() - begin, 20)
             self.assertEqual(result.returncode, 5, result.stderr)
             self.assertEqual(len(re.findall(r"error \(", result.stderr)), 1, result.stderr)
             self.assertIn(f"a file in {folder}", result.stderr)
@@ -387,10 +423,10 @@ class Mpi(CliTest):
     def test_a_signal_ends_all_in_order(self):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/w.safetensors"
-            run, pids = self.start(2, *LONG, "--save", path)
+            run, pids, _ = self.start(2, *LONG, "--save", path)
             for pid in pids:
                 os.kill(pid, signal.SIGTERM)
-            _, errors = run.communicate(timeout=30)
+            _, errors = run.communicate(timeout=HANG)
             self.assertEqual(run.returncode, 75, errors)
             self.assertEqual(
                 len(re.findall(r"stopped by signal 15 after step \d+; saved to ", errors)), 1,

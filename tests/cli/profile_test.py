@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from cli_case import PROGRAM, CliTest
+from cli_case import HANG, PROGRAM, CliTest
 from report_reader import Report
 
 RUN = ["mlp", "--width", "32", "--synthetic", "--steps", "2"]
@@ -24,7 +24,7 @@ class Profile(CliTest):
     def run_in(self, code, arguments, **environment):
         """Runs the program in a folder of its own. Returns stderr."""
         result = subprocess.run([Path(PROGRAM).resolve(), *map(str, arguments)], cwd=self.here,
-                                capture_output=True, text=True, timeout=240,
+                                capture_output=True, text=True, timeout=HANG,
                                 env={**os.environ, **environment})
         self.assertEqual(result.returncode, code, result.stderr)
         return result.stderr

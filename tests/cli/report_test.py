@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from cli_case import PROGRAM, CliTest
+from cli_case import HANG, PROGRAM, CliTest
 from report_reader import Report
 
 STEP = ["--optimizer", "adam", "--micro-batch", 4, "--accumulate", 3, "--threads", 1]
@@ -337,7 +337,7 @@ class Reports(ReportCase):
         script = f"mount -t tmpfs -o size=32k tmpfs {self.folder} && exec \"$@\""
         command = ["unshare", "-rm", "sh", "-c", script, "sh", PROGRAM, *map(str, run),
                    f"--profile={self.folder}"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
         if "unshare" not in result.stderr and "mount" not in result.stderr:
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
@@ -348,7 +348,7 @@ class Reports(ReportCase):
         result = subprocess.run(
             [PROGRAM, "train", "mlp", "--width", "32", "--synthetic", "--steps", "2",
              f"--profile={self.folder}"], capture_output=True, text=True, preexec_fn=limit,
-            timeout=240)
+            timeout=HANG)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
         self.assertIn("2 steps, loss", result.stdout)

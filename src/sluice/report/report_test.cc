@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <map>
 #include <set>
 #include <string>
@@ -170,7 +169,8 @@ TEST(Report, CollectivesAreCountedByOp) {
   EXPECT_EQ(count, 3 * 2);
 }
 
-TEST(Report, AHundredThousandEventsAreWrittenInTime) {
+// tests/counts counts the instructions of this test, which grow with the events.
+TEST(Report, WritesAHundredThousandEvents) {
   Report r = report_of(train_step());
   Trace& t = r.programs[0].trace;
   const Event event = t.events[0];
@@ -179,13 +179,10 @@ TEST(Report, AHundredThousandEventsAreWrittenInTime) {
     t.events.back().begin = 1e-5 * i;
     t.events.back().end = 1e-5 * (i + 1);
   }
-  const auto begin = std::chrono::steady_clock::now();
-  const size_t bytes = to_json(r).size() + to_html(r).size();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_GT(bytes, 100'000u * 20);
-  // One second on two free cores. Sanitizers and other tests beside this one take longer.
-  EXPECT_LT(seconds.count(), 10);
-  RecordProperty("milliseconds", static_cast<int>(1000 * seconds.count()));
+  for (const std::string& text : {to_json(r), to_html(r)}) {
+    EXPECT_GT(text.size(), 100'000u * 20);
+    EXPECT_LT(text.size(), 100'000u * 100);
+  }
 }
 
 // Number and bytes of steps, by their kind.

@@ -6,7 +6,7 @@
 #include "sluice/transforms/autodiff.h"
 
 /// Samples that tests of trainings share: `kFeatures` features and one of `kClasses` labels.
-namespace sluice::train::test {
+namespace sluice::test {
 
 inline constexpr int64_t kMicroBatch = 2, kFeatures = 6, kClasses = 3;
 
@@ -26,9 +26,9 @@ inline data::Dataset dataset(int64_t n) {
   return data::from_tensors({{"input", all["input"]}, {"labels", all["labels"]}});
 }
 
-inline constexpr Schedule kSchedules[] = {Schedule::kGrouped, Schedule::kInterleaved,
-                                          Schedule::kSequential};
-inline constexpr Accumulation kAccumulations[] = {Accumulation::kSum, Accumulation::kMean,
-                                                  Accumulation::kRunningMean};
+inline constexpr train::Schedule kSchedules[] = {
+    train::Schedule::kGrouped, train::Schedule::kInterleaved, train::Schedule::kSequential};
+inline constexpr train::Accumulation kAccumulations[] = {
+    train::Accumulation::kSum, train::Accumulation::kMean, train::Accumulation::kRunningMean};
 
-}  // namespace sluice::train::test
+}  // namespace sluice::test

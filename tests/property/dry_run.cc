@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/error.h"
@@ -18,6 +22,22 @@ using namespace exe;  // NOLINT: everything here is about executables
 
 constexpr int64_t kWorkers = 3;
 constexpr int64_t kMostBytes = int64_t{1} << 28;
+constexpr int64_t kMostSteps = 200'000;
+
+/// One order in which the workers, queues and devices of a machine may run.
+struct DryRunOptions {
+  /// Seed of the data of variables and streams, and of memory before it is written.
+  uint64_t seed = 1;
+  bool late_transfers = false;  ///< Transfers on io queues run at their wait, not at their issue.
+  /// True: until the next barrier, worker 0 runs after the other workers. False: before them.
+  bool worker0_last = false;
+};
+
+/// The visible results of a run: a hash of every stream entry written, variable and remote buffer.
+struct DryRun {
+  std::string fault;  ///< Reason why the run stopped; empty if it ended.
+  std::map<std::string, uint64_t> seen;
+};
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15U)) * 0xbf58476d1ce4e5b9U;
@@ -61,9 +81,16 @@ struct Op {
 /// Expands calls and loops, and resolves addresses.
 class Unroller {
  public:
-  Unroller(const Executable& e, const DryRunOptions& options)
-      : e_(e), replica_(options.replica), left_(options.most_steps) {}
+  Unroller(const Executable& e, int64_t replica) : e_(e), replica_(replica) {}
 
+  /// Returns the steps of each device.
+  std::vector<std::vector<Op>> unroll(const Program& program) {
+    std::vector<std::vector<Op>> devices;
+    for (const Start& x : program.starts) devices.push_back(unroll(x));
+    return devices;
+  }
+
+ private:
   std::vector<Op> unroll(const Start& x) {
     const Function& f = e_.functions[static_cast<size_t>(x.function)];
     std::vector<Op> out;
@@ -71,7 +98,6 @@ class Unroller {
     return out;
   }
 
- private:
   struct Scope {
     Place frame;
     std::vector<Place> params;
@@ -119,7 +145,7 @@ class Unroller {
       Op op;
       op.step = &step;
       if (const auto* k = std::get_if<Kernel>(&step.body)) {
-        op.hash = hash64(k->key + k->op + to_string(k->attrs));
+        op.hash = hash_of(*k);
         for (const IndexExpr& x : k->scalars)
           op.hash = mix(op.hash, static_cast<uint64_t>(number(x, s)));
         for (const Operand& o : k->operands) op.operands.push_back(place(o.at, o.bytes, s));
@@ -159,6 +185,12 @@ class Unroller {
     }
   }
 
+  uint64_t hash_of(const Kernel& k) {
+    const auto [entry, added] = hashes_.emplace(&k, 0);
+    if (added) entry->second = hash64(k.key + k.op + to_string(k.attrs));
+    return entry->second;
+  }
+
   /// Throws if two workers would share a slice of the workspace.
   void workspace(const Kernel& k, int32_t device) const {
     if (k.workspace_bytes == 0) return;
@@ -176,14 +208,19 @@ class Unroller {
 
   const Executable& e_;
   int64_t replica_;
-  int64_t left_;
+  int64_t left_ = kMostSteps;
   int64_t activations_ = 0;
+  std::unordered_map<const Kernel*, uint64_t> hashes_;
 };
 
 class DryRunner {
  public:
-  DryRunner(const Executable& e, const Program& p, const DryRunOptions& options)
-      : e_(e), program_(p), options_(options) {}
+  /// `devices`: the unrolled steps of each device.
+  DryRunner(const Executable& e, const std::vector<std::vector<Op>>& devices,
+            const DryRunOptions& options)
+      : e_(e), options_(options) {
+    for (const std::vector<Op>& ops : devices) devices_.emplace_back().stack.emplace_back(&ops, 0);
+  }
 
   DryRun run() {
     try {
@@ -215,7 +252,6 @@ class DryRunner {
     int32_t queue;
   };
   struct DeviceRun {
-    std::vector<Op> program;
     std::vector<std::pair<const std::vector<Op>*, size_t>> stack;
     std::vector<Work> behind[kWorkers];
     std::vector<int64_t> tokens;
@@ -254,9 +290,6 @@ class DryRunner {
       std::memcpy(at({c.arena, c.offset, bytes}), c.data.data(), c.data.size());
     }
     channels_.resize(e_.channels.size());
-    Unroller unroller(e_, options_);
-    for (const Start& x : program_.starts) devices_.emplace_back().program = unroller.unroll(x);
-    for (DeviceRun& d : devices_) d.stack.emplace_back(&d.program, 0);
   }
 
   bool advance(DeviceRun& d) {
@@ -477,7 +510,6 @@ class DryRunner {
   }
 
   const Executable& e_;
-  const Program& program_;
   const DryRunOptions& options_;
   std::vector<std::vector<uint8_t>> memory_;
   std::vector<ChannelState> channels_;
@@ -485,42 +517,64 @@ class DryRunner {
   DryRun out_;
 };
 
-}  // namespace
-
-DryRun dry_run(const Executable& executable, const Program& program, const DryRunOptions& options) {
-  return DryRunner(executable, program, options).run();
-}
-
-RightRuns::RightRuns(const Executable& right) {
-  for (const Program& p : right.programs) {
-    runs_.push_back({p.name, 1, 0, {}});
-    runs_.push_back({p.name, 2, right.replicas - 1, {}});
-  }
-  for (Run& run : runs_) {
-    run.seen =
-        dry_run(right, right.program(run.program), {.seed = run.seed, .replica = run.replica});
-  }
-}
-
-std::string RightRuns::difference(const Executable& other) const {
-  for (const Run& run : runs_) {
-    for (const int way : {0, 1, 2, 3}) {
-      const DryRunOptions options{.seed = run.seed,
-                                  .late_transfers = way % 2 == 1,
-                                  .worker0_last = way / 2 == 1,
-                                  .replica = run.replica};
-      const DryRun got = dry_run(other, other.program(run.program), options);
-      if (got == run.seen) continue;
-      if (!got.fault.empty()) return got.fault;
-      for (const auto& [what, hash] : run.seen.seen) {
-        const auto found = got.seen.find(what);
-        if (found == got.seen.end()) return what + " is missing";
-        if (found->second != hash) return what + " differs";
+/// Runs one program of a plan in every order. `compare` receives each run in turn and returns false
+/// to stop. Returns false if it was stopped.
+template <typename F>
+bool run_all_orders(const Executable& e, const std::string& name, F&& compare) {
+  std::vector<std::vector<Op>> devices;
+  std::string fault;
+  int64_t unrolled = -1;
+  for (const uint64_t seed : {1, 2}) {
+    const int64_t replica = seed == 1 ? 0 : e.replicas - 1;
+    if (std::exchange(unrolled, replica) != replica) {
+      try {
+        devices = Unroller(e, replica).unroll(e.program(name));
+      } catch (const Error& error) {
+        return compare(seed, DryRun{error.what(), {}});
       }
-      return "more is written";
+    }
+    for (const bool worker0_last : {false, true}) {
+      for (const bool late : {false, true}) {
+        if (!compare(seed, DryRunner(e, devices, {seed, late, worker0_last}).run())) return false;
+      }
     }
   }
-  return "";
+  return true;
+}
+
+std::string difference(const DryRun& right, const DryRun& got) {
+  if (!got.fault.empty()) return got.fault;
+  if (got.seen == right.seen) return "";
+  for (const auto& [what, hash] : right.seen) {
+    const auto found = got.seen.find(what);
+    if (found == got.seen.end()) return what + " is missing";
+    if (found->second != hash) return what + " differs";
+  }
+  return "more is written";
+}
+
+}  // namespace
+
+Comparison dry_runs(const Executable& right) {
+  using Runs = std::map<std::string, std::map<uint64_t, DryRun>>;  // By program and seed.
+  const auto runs = std::make_shared<Runs>();
+  for (const Program& p : right.programs) {
+    run_all_orders(right, p.name, [&](uint64_t seed, DryRun run) {
+      (*runs)[p.name].try_emplace(seed, std::move(run));
+      return true;
+    });
+  }
+  return [runs](const Executable& other) {
+    std::string found;
+    for (const auto& [program, by_seed] : *runs) {
+      run_all_orders(other, program, [&](uint64_t seed, const DryRun& run) {
+        found = difference(by_seed.at(seed), run);
+        return found.empty();
+      });
+      if (!found.empty()) break;
+    }
+    return found;
+  };
 }
 
 }  // namespace sluice::property

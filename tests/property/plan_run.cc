@@ -126,4 +126,15 @@ RunBytes run_plan(const exe::Executable& executable, uint64_t seed) {
   return PlanRun(executable, seed).run();
 }
 
+Comparison plan_runs(const exe::Executable& right) {
+  return [first = run_plan(right, 0), second = run_plan(right, 1)](const exe::Executable& other) {
+    try {
+      const bool equal = run_plan(other, 0) == first && run_plan(other, 1) == second;
+      return std::string(equal ? "" : "the run has other bits");
+    } catch (const Error& e) {
+      return std::string("the run fails: ") + e.what();
+    }
+  };
+}
+
 }  // namespace sluice::property

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/exe/executable.h"
+#include "damage.h"
 
 namespace sluice::property {
 
@@ -15,5 +15,8 @@ using RunBytes = std::map<std::string, std::vector<std::byte>>;
 /// depend only on `seed`, which also decides the order in which strands and queues run. Errors are
 /// those of the runtime.
 RunBytes run_plan(const exe::Executable& executable, uint64_t seed);
+
+/// Returns a comparison that runs plans with two seeds.
+Comparison plan_runs(const exe::Executable& right);
 
 }  // namespace sluice::property

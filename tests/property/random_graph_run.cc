@@ -211,10 +211,12 @@ Outcome executed(const RandomProgram& program, const Way& way) {
   return outcome;
 }
 
-Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable) {
+Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable,
+                  exe::Space remote) {
   const DeviceChoice cpu = cpu_device({.threads = 2});
   const DeviceSpec one{cpu.target, -1, cpu.threads};
   return compile(ir, {.devices = std::vector<DeviceSpec>(static_cast<size_t>(devices), one),
+                      .remote_space = remote,
                       .disable = disable});
 }
 
@@ -270,6 +272,18 @@ std::string difference(const Outcome& want, const Outcome& got) {
 std::string bit_difference(const Outcome& want, const Outcome& got) {
   return first_difference(want, got,
                           [](const HostTensor& a, const HostTensor& b) { return a.same_bits(b); });
+}
+
+Comparison value_runs(const RandomProgram& program, const Compiled& right) {
+  return [&program, plan = right,
+          want = interpreted(program, Remote::kShown)](const exe::Executable& other) mutable {
+    plan.executable = other;
+    try {
+      return bit_difference(want, by_values(program, plan));
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+  };
 }
 
 bool has_nonfinite(const Outcome& outcome) {

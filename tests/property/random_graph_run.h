@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "damage.h"
 #include "random_graph.h"
 #include "sluice/base/host_tensor.h"
 #include "sluice/compiler/compile.h"
@@ -34,10 +35,14 @@ Outcome interpreted(const RandomProgram& program, Remote remote = Remote::kLeftO
 Outcome executed(const RandomProgram& program, const Way& way);
 
 /// Compiles a plan for CPUs with two threads each.
-Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable = {});
+Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable = {},
+                  exe::Space remote = exe::Space::kHost);
 /// Runs the value program of a plan, which may have been damaged after compilation. The outcome
 /// includes remote entries.
 Outcome by_values(const RandomProgram& program, const Compiled& compiled);
+/// Returns a comparison that runs the value programs of damaged plans of `program`, which must live
+/// longer. The results are those of the interpreter, with remote entries.
+Comparison value_runs(const RandomProgram& program, const Compiled& right);
 
 /// Describes the first difference; empty without one. NaNs are equal.
 std::string difference(const Outcome& want, const Outcome& got);

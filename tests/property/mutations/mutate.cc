@@ -128,9 +128,17 @@ std::vector<std::string> message_kinds() {
   return names;
 }
 
-std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind,
-                           const std::vector<std::string>& wanted) {
-  std::vector<Mutant> out;
+std::vector<std::string> kinds_without(std::vector<std::string> kinds,
+                                       const std::vector<std::string>& left_out) {
+  std::erase_if(kinds, [&](const std::string& kind) {
+    return std::find(left_out.begin(), left_out.end(), kind) != left_out.end();
+  });
+  return kinds;
+}
+
+std::vector<Damage> mutations(const Executable& right, uint64_t seed, int per_kind,
+                              const std::vector<std::string>& wanted) {
+  std::vector<Damage> out;
   for (const Kind& kind : kKinds) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end())
       continue;
@@ -140,11 +148,8 @@ std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind,
         fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, kind.name);
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_bits(key, i) % i]);
     if (all.size() > static_cast<size_t>(per_kind)) all.resize(static_cast<size_t>(per_kind));
-    for (const Candidate& c : all) {
-      Mutant m{kind.name, c.about, kind.rules, right, ""};
-      m.shown = c.damage(m.plan);
-      out.push_back(std::move(m));
-    }
+    for (Candidate& c : all)
+      out.push_back({kind.name, std::move(c.about), kind.rules, std::move(c.damage)});
   }
   return out;
 }

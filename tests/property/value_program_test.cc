@@ -36,8 +36,8 @@ RandomProgram training(const models::Model& model, const models::Sizes& sizes,
 }
 
 /// Describes the fault of the program's plan; empty without one.
-std::string judge(const RandomProgram& program, int devices,
-                  const std::vector<std::string>& disable = {}) {
+std::string judge_values(const RandomProgram& program, int devices,
+                         const std::vector<std::string>& disable = {}) {
   try {
     Compiled plan = compiled(program.ir, devices, disable);
     const std::string text = exe::to_text(plan.executable);
@@ -55,7 +55,7 @@ TEST(ValueProgram, OfRandomGraphsEqualsTheInterpreter) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const RandomProgram program = random_program({seed, {}});
     all += program.census;
-    ASSERT_EQ(judge(program, 1, disabled[seed % 4]), "") << "seed " << seed;
+    ASSERT_EQ(judge_values(program, 1, disabled[seed % 4]), "") << "seed " << seed;
   }
   EXPECT_GT(all.calls, 100);
   EXPECT_GT(all.repeats, 100);
@@ -68,11 +68,11 @@ TEST(ValueProgram, OfRandomGraphsEqualsTheInterpreter) {
 
 TEST(ValueProgram, OfTwoDevicesEqualsTheInterpreter) {
   for (uint64_t seed = 0; seed < 60; ++seed)
-    ASSERT_EQ(judge(random_program({seed, {}, 2}), 2), "") << "seed " << seed;
+    ASSERT_EQ(judge_values(random_program({seed, {}, 2}), 2), "") << "seed " << seed;
   const std::vector<std::string> runs(3, "main");
-  EXPECT_EQ(judge({.ir = two_device_program(), .runs = runs}, 2), "");
-  EXPECT_EQ(judge({.ir = control_flow_program(), .runs = runs}, 2), "");
-  EXPECT_EQ(judge({.ir = two_device_loop_program(), .runs = runs}, 2), "");
+  EXPECT_EQ(judge_values({.ir = two_device_program(), .runs = runs}, 2), "");
+  EXPECT_EQ(judge_values({.ir = control_flow_program(), .runs = runs}, 2), "");
+  EXPECT_EQ(judge_values({.ir = two_device_loop_program(), .runs = runs}, 2), "");
 }
 
 /// The initial value of a variable on a replica.
@@ -116,7 +116,7 @@ TEST(ValueProgram, OfReplicasEqualsTheInterpreter) {
 TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
   for (const Layers style : {Layers::kInlined, Layers::kOutlined}) {
     for (const Activations kept : {Activations::kKept, Activations::kRecomputed}) {
-      EXPECT_EQ(judge(mlp({.style = style, .activations = kept}), 1), "");
+      EXPECT_EQ(judge_values(mlp({.style = style, .activations = kept}), 1), "");
     }
   }
   using nn::Optimizer;
@@ -126,10 +126,11 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
        {Optimizer::sgd(), Optimizer::sgd({.momentum = 0.9}),
         Optimizer::sgd({.momentum = 0.9, .dampening = 0.5}), Optimizer::rmsprop(),
         Optimizer::adam(), Optimizer::adam_f16(), Optimizer::adamax(), Optimizer::lamb()}) {
-    EXPECT_EQ(judge(training(models::find_model("mnist"), sizes, optimizer), 1), "");
+    EXPECT_EQ(judge_values(training(models::find_model("mnist"), sizes, optimizer), 1), "");
   }
   for (const models::Model& model : models::all_models())
-    EXPECT_EQ(judge(training(model, model.test_sizes, Optimizer::adam()), 1), "") << model.name;
+    EXPECT_EQ(judge_values(training(model, model.test_sizes, Optimizer::adam()), 1), "")
+        << model.name;
 }
 
 // --- Hand-written plans, with features that compiled plans do not have yet.

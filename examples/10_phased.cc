@@ -4,8 +4,8 @@
 /// `--calls N`, which ends the training after N calls.
 #include <fmt/core.h>
 
-#include <optional>
 #include <sluice/sluice.h>
+#include <optional>
 #include <string>
 
 using namespace sluice;

@@ -37,7 +37,7 @@ def launch(log, command):
     """Runs one command of a build and appends its CPU seconds, as a JSON line, to `log`."""
     start = time.time()
     phases = {}
-    if os.environ.get("SLUICE_PHASES") and "-c" in command:
+    if os.environ.get("SLUICE_PHASES") and {"-c", "-o"} <= set(command):
         done = subprocess.Popen([*command, "-ftime-report"], stderr=subprocess.PIPE, text=True)
         errors = done.stderr.read()
         for phase in PHASES:
@@ -49,6 +49,8 @@ def launch(log, command):
         if process == 0:
             os.execvp(command[0], command)
     _, status, used = os.wait4(process, 0)
+    if status != 0 and phases:
+        sys.stderr.write(errors)
     line = {"cpu": used.ru_utime + used.ru_stime, "wall": time.time() - start,
             "megabytes": used.ru_maxrss // 1024, "phases": phases, "command": command}
     with open(log, "a") as f:

@@ -155,6 +155,28 @@ class Commands(unittest.TestCase):
                               ("configurePresets", "buildPresets", "testPresets")):
             self.assertIn(part.split()[-1], [preset["name"] for preset in presets[kind]])
 
+    @runs("scripts/measure_build.py build --target sluice_cli -DSLUICE_UNITY=ON",
+          "scripts/measure_build.py headers", "scripts/measure_build.py tests build/selftest")
+    def test_measurements_of_builds_and_tests(self, *_):
+        script = ROOT / "scripts" / "measure_build.py"
+        log = self.folder / "Testing" / "Temporary" / "LastTest.log"
+        log.parent.mkdir(parents=True)
+        suite = "[----------] 2 tests from Two (1500 ms total)\n"
+        log.write_text("".join(
+            f'{i}/2 Test: {name}\nCommand: "/build/{program}" "x"\n{suite}Test time = {t} sec\n'
+            for i, name, program, t in ((1, "a_1", "a_test", 2.5), (2, "a_2", "a_test", 4))))
+        text = self.run_words([script, "tests", self.folder]).stdout
+        for row in ("4.0  a_2", "2.5  a_1", "6.5  a_test", "3.0  a_test Two",
+                    "6.5 seconds in 2 entries"):
+            self.assertIn(row, text)
+        # A command of a build: its exit code and its time.
+        commands = self.folder / "commands.jsonl"
+        busy = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; exit 3"
+        self.run_words([script, "launch", commands, "sh", "-c", busy], code=3)
+        line = json.loads(commands.read_text())
+        self.assertGreater(line["cpu"], 0)
+        self.assertEqual(line["command"], ["sh", "-c", busy])
+
     @runs(
         "cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
         "cmake --build build/release --target generated_ops_test && "

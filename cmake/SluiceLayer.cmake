@@ -2,11 +2,13 @@
 # program.
 
 # Flags of every target. Contraction is off: only explicit calls make a fused multiply-add. The
-# property SLUICE_COLD marks a target whose code runs no steps and builds no large plans.
+# property SLUICE_OPTIMIZE is -O1 for targets whose code runs no steps and compiles no graphs, and
+# -Og for tests. A function of a template that several targets use has the flags of one of them.
 add_library(sluice_flags INTERFACE)
+set(optimize $<TARGET_PROPERTY:SLUICE_OPTIMIZE>)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers -ffp-contract=off
-  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_COLD>>,-Og,-O2>>)
+  $<$<CONFIG:Release>:$<IF:$<BOOL:${optimize}>,${optimize},-O2>>)
 if(SLUICE_SANITIZE)
   # Lines of functions (-g1) are all that a report shows.
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
@@ -28,7 +30,9 @@ function(sluice_layer name)
                              $<INSTALL_INTERFACE:include>)
   target_compile_features(${library} PUBLIC cxx_std_20)
   target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:sluice_flags>)
-  set_target_properties(${library} PROPERTIES SLUICE_COLD ${ARG_COLD})
+  if(ARG_COLD)
+    set_target_properties(${library} PROPERTIES SLUICE_OPTIMIZE -O1)
+  endif()
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${library} PUBLIC sluice_${dependency})
   endforeach()
@@ -71,7 +75,7 @@ function(sluice_test_headers name)
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include)
   target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/${name}.h)
   # A precompiled header can be read only with the flags that made it: the flags of a program.
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_COLD ON)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_OPTIMIZE -Og)
   target_compile_options(${name} PRIVATE -fPIE)
   # GCC knows a header again by its size and content. After a change of comments alone, ccache would
   # return the precompiled header of the old content, and the header would be read twice.
@@ -119,7 +123,7 @@ endfunction()
 # sluice_test_program(NAME LIBRARY…) gives a program the flags and the precompiled header of a test.
 # The flags optimise little: a test spends its time in the library.
 function(sluice_test_program name)
-  set_target_properties(${name} PROPERTIES SLUICE_COLD ON)
+  set_target_properties(${name} PROPERTIES SLUICE_OPTIMIZE -Og)
   sluice_unity(${name})
   if(NOT SLUICE_PCH)
     return()

@@ -80,18 +80,21 @@ struct Result {
   std::string note;
 };
 
-Result train(const Network& m, const nn::Optimizer& optimizer, const StepWay& way) {
-  Ir ir(way.replicas);
+Training build(Ir& ir, const Network& m, const nn::Optimizer& optimizer, const StepWay& way) {
   Options options = way.step;
   options.seed = 5;
-  const Training t = build_training(ir, m, optimizer, options);
+  return build_training(ir, m, optimizer, options);
+}
+
+// Runs three steps and an evaluation of a training that was built for `way`.
+Result run(const Ir& ir, const Training& t, const StepWay& way) {
   Session session(ir, {.device = cpu_device({.threads = way.threads}),
                        .remote = way.remote,
                        .remote_direct = way.direct,
                        .verify_remote = way.verify,
                        .io_queues = way.io_queues});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
-  const int64_t n = options.accumulate;
+  const int64_t n = way.step.accumulate;
   HostTensor input({entries_shape(t.fields[0].spec.shape, n, way.replicas), f32, {}});
   HostTensor labels({entries_shape(t.fields[1].spec.shape, n, way.replicas), i32, {}});
   HostTensor seed({entries_shape({2}, n, way.replicas), u32, {}});
@@ -129,6 +132,12 @@ Result train(const Network& m, const nn::Optimizer& optimizer, const StepWay& wa
   for (const exe::Function& f : session.executable().functions) result.steps += f.steps.size();
   result.persistent_bytes = exe::memory_needs(session.executable())[0].persistent_bytes;
   return result;
+}
+
+Result train(const Network& m, const nn::Optimizer& optimizer, const StepWay& way) {
+  Ir ir(way.replicas);
+  const Training t = build(ir, m, optimizer, way);
+  return run(ir, t, way);
 }
 
 std::vector<StepWay> phased_ways(int64_t accumulate) {
@@ -412,12 +421,14 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
         .remote = "file:" + folder,
         .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
         .verify = mode != IoMode::kCompute};
-    const std::string expected = train(m, nn::Optimizer::adam(), way).digest;
-    const auto run = [&](int64_t number, int code) {
+    Ir ir;
+    const Training training = build(ir, m, nn::Optimizer::adam(), way);
+    const std::string expected = run(ir, training, way).digest;
+    const auto run_failing = [&](int64_t number, int code) {
       sys::set_failpoint({.number = number, .code = code});
       std::string outcome;
       try {
-        outcome = train(m, nn::Optimizer::adam(), way).digest;
+        outcome = run(ir, training, way).digest;
       } catch (const Error& e) {
         EXPECT_EQ(e.kind(), ErrorKind::kIo) << e.what();
         outcome = e.what();
@@ -429,7 +440,7 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
     int64_t named = 0;
     int64_t number = 1;
     for (std::string outcome; outcome != expected; ++number) {
-      outcome = run(number, EIO);
+      outcome = run_failing(number, EIO);
       if (outcome == expected) break;
       EXPECT_NE(outcome.find("a file in " + folder), std::string::npos)
           << number << ": " << outcome;
@@ -437,11 +448,11 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
     }
     EXPECT_GT(named, 100) << "transfers name their entry";
     for (int64_t n = 1; n < number; n += 17) {
-      EXPECT_EQ(run(n, EINTR), expected) << "interrupted call " << n;
+      EXPECT_EQ(run_failing(n, EINTR), expected) << "interrupted call " << n;
       // Direct files require transfers in units of the disk's block size; a short call would break
       // that.
       if (!way.direct) {
-        EXPECT_EQ(run(n, 0), expected) << "short call " << n;
+        EXPECT_EQ(run_failing(n, 0), expected) << "short call " << n;
       }
     }
   }

@@ -71,7 +71,7 @@ class Instructions(unittest.TestCase):
 
     def test_a_compilation(self):
         command = [SLUICE, "bench", "mnist", "--threads", 1, "--steps", 1]
-        self.expect("compiling mnist", instructions(command, COMPILE), 15.7)
+        self.expect("compiling mnist", instructions(command, COMPILE), 16.4)
 
     def test_plans_of_many_micro_batches(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
@@ -92,7 +92,7 @@ class Instructions(unittest.TestCase):
 
     def test_a_report(self):
         command = [REPORT_TEST, "--gtest_filter=Report.WritesAHundredThousandEvents"]
-        self.expect("writing 100,000 events", instructions(command, WRITE), 620)
+        self.expect("writing 100,000 events", instructions(command, WRITE), 650)
 
 
 if __name__ == "__main__":

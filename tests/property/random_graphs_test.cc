@@ -168,11 +168,13 @@ INSTANTIATE_TEST_SUITE_P(Parts, RandomGraphParts, testing::Range(uint64_t{0}, kP
 TEST_P(RandomGraphParts, RunAsTheInterpreterDoes) {
   std::vector<Recipe> recipes;
   const auto [first, last] = seeds(kPrograms);
-  for (uint64_t seed = first + GetParam(); seed < last; seed += kParts)
+  const uint64_t parts = last - first < 200 ? 1 : kParts;  // A part has enough to be counted.
+  if (GetParam() >= parts) return;
+  for (uint64_t seed = first + GetParam(); seed < last; seed += parts)
     recipes.push_back({seed, {}});
   const Totals all = judge_all(recipes);
   const auto programs = static_cast<int>(recipes.size());
-  if (programs < 50) return;
+  if (programs == 1) return;
   EXPECT_GT(all.census.gradients, programs / 10);
   EXPECT_GT(all.census.rotations, programs / 10);
   EXPECT_LT(all.nonfinite, programs / 5);

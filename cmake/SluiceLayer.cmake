@@ -3,7 +3,8 @@
 
 # Flags of every target. Contraction is off: only explicit calls make a fused multiply-add. The
 # property SLUICE_OPTIMIZE is -O1 for targets whose code runs no steps and compiles no graphs, and
-# -Og for tests. A function of a template that several targets use has the flags of one of them.
+# -Og for tests. A function of a template that several targets use has the flags of one of them. The
+# property SLUICE_PLAIN keeps a target free of sanitizers.
 add_library(sluice_flags INTERFACE)
 set(optimize $<TARGET_PROPERTY:SLUICE_OPTIMIZE>)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
@@ -11,8 +12,10 @@ target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
   $<$<CONFIG:Release>:$<IF:$<BOOL:${optimize}>,${optimize},-O2>>)
 if(SLUICE_SANITIZE)
   # Lines of functions (-g1) are all that a report shows.
-  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
-                         -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
+  set(sanitize -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
+      -g1)
+  target_compile_options(sluice_flags INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:SLUICE_PLAIN>>>:${sanitize}>")
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 set(SLUICE_LAYERS "" CACHE INTERNAL "")
@@ -32,6 +35,9 @@ function(sluice_layer name)
   target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:sluice_flags>)
   if(ARG_COLD)
     set_target_properties(${library} PROPERTIES SLUICE_OPTIMIZE -O1)
+  endif()
+  if(SLUICE_SANITIZE_LAYERS AND NOT name IN_LIST SLUICE_SANITIZE_LAYERS)
+    set_target_properties(${library} PROPERTIES SLUICE_PLAIN ON)
   endif()
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(${library} PUBLIC sluice_${dependency})
@@ -56,10 +62,13 @@ function(sluice_use_headers name)
   endif()
 endfunction()
 
-# With SLUICE_UNITY, sluice_unity(TARGET) compiles the target's sources in units of several sources,
-# which reads each header once a unit. So two sources of a target must not use one name in their
-# anonymous namespaces. A missing #include shows only without SLUICE_UNITY.
+# With SLUICE_UNITY, sluice_unity(TARGET [TEST]) compiles the target's sources in units of several
+# sources, which reads each header once a unit. So two sources of a target must not use one name in
+# their anonymous namespaces. A missing #include shows only without SLUICE_UNITY.
 function(sluice_unity target)
+  if(SLUICE_UNITY STREQUAL "TESTS" AND NOT ARGV1 STREQUAL "TEST")
+    return()
+  endif()
   if(SLUICE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   endif()
@@ -124,7 +133,7 @@ endfunction()
 # The flags optimise little: a test spends its time in the library.
 function(sluice_test_program name)
   set_target_properties(${name} PROPERTIES SLUICE_OPTIMIZE -Og)
-  sluice_unity(${name})
+  sluice_unity(${name} TEST)
   if(NOT SLUICE_PCH)
     return()
   endif()

@@ -124,6 +124,7 @@ void measure_copies(bench::Machine& machine, report::Rates& rates) {
 }  // namespace
 
 std::string measure_machine(const std::string& path) {
+  sys::check_replaceable(path);
   bench::Machine machine(cpu::current_isa());
   report::Rates rates;
   rates.threads = std::min(sys::usable_cores(), bench::kMostThreads);

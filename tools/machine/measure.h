@@ -8,8 +8,8 @@
 namespace sluice::tool {
 
 /// Measures the rates of this machine within a few seconds: kernels at several intensities, copies
-/// in caches and in memory, messages between threads. Writes them to `path` and returns
-/// lines that say what was measured. Error{kIo} if the file cannot be written.
+/// in caches and in memory, messages between threads. Writes them to `path` and returns lines that
+/// say what was measured. Error{kIo}, before it measures, if the file cannot be written.
 std::string measure_machine(const std::string& path);
 
 /// Returns the rates of the file --machine. Other flags take precedence: --threads and

@@ -4,21 +4,22 @@
 import re
 import unittest
 
-from cli_case import CliTest
+from cli_case import DIGITS, CliTest
 
 
 class Blocks(CliTest):
     def test_train_shows_its_accuracy_where_the_network_returns_scores(self):
-        flags = ["train", "mlp-skip", "--synthetic", "--width", 64, "--micro-batch", 32, "--steps"]
-        result = self.expect_code(0, *flags, 320)
+        run = ["train", "mlp-skip", "--width", 64, "--micro-batch", 32]
+        learns = [*run, "--synthetic", "--steps", 320]
+        result = self.expect_code(0, *learns)
         accuracy = float(re.search(r", train accuracy (\d+\.\d\d) %, ", result.stdout)[1])
         self.assertGreater(accuracy, 75)
         self.assertIn(f" | Accuracy:{accuracy:.2f}%: ", result.stderr.replace("\r", "\n"))
-        record = self.record(*flags, 320)
+        record = self.record(*learns)
         self.assertAlmostEqual(record["train_accuracy"], accuracy, places=2)
         self.assertGreater(record["accuracy"], 80)
-        self.assertNotIn("train_accuracy", self.record(*flags, 0))
-        short = ["--synthetic", "--width", 32, "--steps", 8]
+        self.assertNotIn("train_accuracy", self.record(*run, *DIGITS, "--steps", 0))
+        short = [*DIGITS, "--width", 32, "--steps", 8]
         record = self.record("train", "mnist", *short)
         self.assertNotIn("train_accuracy", record)
         self.assertNotIn("train accuracy", self.expect_code(0, "train", "mnist", *short).stdout)

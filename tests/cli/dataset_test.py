@@ -5,7 +5,7 @@ import random
 import struct
 import unittest
 
-from cli_case import FolderTest
+from cli_case import FolderTest, write_idx
 
 COLUMNS, CLASSES, ROWS = 20, 3, 3000
 RUN = ["mlp", "--layers", 3, "--width", 32, "--optimizer", "adam", "--epochs", 8]
@@ -37,14 +37,6 @@ def write_safetensors(path, samples):
               f'{len(inputs) + len(targets)}]}}}}').encode()
     header += b" " * (-len(header) % 8)
     path.write_bytes(struct.pack("<Q", len(header)) + header + inputs + targets)
-
-
-def write_idx(folder, part, images, labels, side):
-    """Writes square images of bytes and their labels to the files of "train" or "t10k"."""
-    (folder / f"{part}-images-idx3-ubyte").write_bytes(
-        struct.pack(">4I", 0x803, len(images), side, side) + b"".join(images))
-    (folder / f"{part}-labels-idx1-ubyte").write_bytes(
-        struct.pack(">2I", 0x801, len(labels)) + bytes(labels))
 
 
 class Dataset(FolderTest):

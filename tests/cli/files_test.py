@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from cli_case import HANG, PROGRAM, SHORT, CliTest, has_signal, sluice, wait_until
+from cli_case import DIGITS, HANG, PROGRAM, SHORT, CliTest, has_signal, sluice, wait_until
 
 
 class Faults(CliTest):
@@ -20,7 +20,7 @@ class Faults(CliTest):
     """
 
     FLAGS = [
-        "train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1",
+        "train", "mlp", *DIGITS, "--layers", "3", "--width", "8", "--steps", "1",
         "--optimizer", "adam", "--accumulate", "2", "--strategy", "phased", "--offload",
         "optimizer,weights,activations"
     ]
@@ -52,7 +52,8 @@ class Faults(CliTest):
     def test_what_a_run_survives(self):
         with tempfile.TemporaryDirectory() as folder:
             plain = self.record(*self.FLAGS)
-            for failpoint in ("fallocate@1=EINTR", "pread@4=short", "pwrite@5=EINTR"):
+            # Reads 1 to 4 are of the samples.
+            for failpoint in ("fallocate@1=EINTR", "pread@8=short", "pwrite@5=EINTR"):
                 with self.subTest(failpoint=failpoint):
                     result = self.run_failing(failpoint, folder)
                     self.assertEqual(result.returncode, 0, result.stderr)
@@ -82,10 +83,10 @@ class Files(CliTest):
         weights, mine = self.path("w.safetensors"), self.path("w.safetensors.tmp")
         mine.write_text("mine")
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
-        evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
+        evaluated = self.record("eval", "mnist", *DIGITS, "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
-        for replicas in (3, 64):  # Batches of 240 and 5,120 digits do not divide 4,000.
-            shared = self.record("eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights,
+        for replicas in (3, 64):  # Batches of 240 and 5,120 digits do not divide 400.
+            shared = self.record("eval", "mnist", *DIGITS, "--width", 64, "--weights", weights,
                                  "--replicas", replicas)
             self.assertEqual(shared["accuracy"], trained["accuracy"])
         self.assertEqual(sorted(p.name for p in self.path("").iterdir()),
@@ -96,12 +97,12 @@ class Files(CliTest):
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
-        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", "--synthetic", "--width", 32,
+        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", *DIGITS, "--width", 32,
                           "--weights", weights)
 
     def test_missing_files(self):
         missing = self.path("missing.safetensors")
-        self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic",
+        self.expect_error(5, "input/output", str(missing), "eval", "mnist", *DIGITS,
                           "--weights", missing)
         self.expect_error(5, "input/output", str(missing), "inspect", missing)
         self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data",
@@ -111,7 +112,7 @@ class Files(CliTest):
         self.expect_error(2, "usage", "remote memory", "train", "mnist", *SHORT, "--remote", "disk")
         # A file that cannot be written is an error before the training, not after it.
         long = [
-            "train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level",
+            "train", "mnist", *DIGITS, "--width", "16", "--steps", "100000000", "--log-level",
             "error"
         ]
         self.expect_error(5, "input/output", "cannot create", *long, "--save",
@@ -147,7 +148,7 @@ class Files(CliTest):
                 ["plan", "--check"],
                 ["plan", "--problem"],
                 [*train, "--weights"],
-                ["eval", "mnist", "--synthetic", "--weights"],
+                ["eval", "mnist", *DIGITS, "--weights"],
             ):
                 with self.subTest(kind=kind, command=command):
                     self.expect_error(
@@ -182,7 +183,7 @@ class Files(CliTest):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
         weights.write_bytes(weights.read_bytes()[:-1])
-        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *SHORT[:1], "--width", 64,
+        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *DIGITS, "--width", 64,
                           "--weights", weights)
         self.expect_error(3, "bad file", weights.name, "inspect", weights)
         for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3",
@@ -281,7 +282,7 @@ class Signals(CliTest):
     def stop(self, number, *arguments):
         """Ends a long training by a signal after its begin. Returns its exit code and stderr."""
         process = subprocess.Popen([
-            PROGRAM, "train", "mnist", "--synthetic", "--steps", "10000000", "--width", "16",
+            PROGRAM, "train", "mnist", *DIGITS, "--steps", "10000000", "--width", "16",
             *map(str, arguments)
         ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
@@ -302,13 +303,12 @@ class Signals(CliTest):
                 self.assertEqual(code, 75, text)
                 self.assertIn("stopped by signal", text)
                 self.assertIn(str(weights), text)
-                self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights",
-                                 weights)
+                self.expect_code(0, "eval", "mnist", *DIGITS, "--width", 16, "--weights", weights)
 
     def test_a_second_signal_ends_the_step_too(self):
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen([
-                PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
+                PROGRAM, "train", "mnist", *DIGITS, "--width", "16", "--optimizer", "adam",
                 "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"
             ], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.addCleanup(lambda: (process.kill(), process.stderr.close()))
@@ -325,8 +325,8 @@ class Signals(CliTest):
     def test_a_second_signal_while_saving_leaves_nothing(self):
         # A large network, so that saving takes long enough to be observed.
         train = [
-            "train", "mnist", "--synthetic", "--width", "4096", "--layers", "4", "--micro-batch",
-            "1", "--steps", "100000"
+            "train", "mnist", *DIGITS, "--width", "4096", "--layers", "4", "--micro-batch", "1",
+            "--steps", "100000"
         ]
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder).resolve()
@@ -356,7 +356,7 @@ class Signals(CliTest):
     def test_a_terminal_that_closes_does_not_end_nohup(self):
         ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = subprocess.Popen(
-            [PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000"],
+            [PROGRAM, "train", "mnist", *DIGITS, "--width", "16", "--steps", "100000000"],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=ignoring)
         self.addCleanup(lambda: (process.kill(), process.stderr.close()))
         while "steps an epoch" not in process.stderr.readline():

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import HANG, PROGRAM, FolderTest
+from cli_case import DIGITS, HANG, PROGRAM, FolderTest
 from event_reader import Events, crc32c, read_safetensors, records
 
 try:
@@ -26,7 +26,7 @@ try:
 except ImportError:
     EventAccumulator = None
 
-RUN = ["mlp", "--synthetic", "--width", "32", "--threads", "1"]
+RUN = ["mlp", *DIGITS, "--width", "32", "--threads", "1"]
 
 
 def float32(value):
@@ -94,7 +94,7 @@ class Log(LogCase):
         self.assertEqual(numbers["bytes/device_0/measured"], planned)
 
     def test_events_are_the_lines(self):
-        cnn = ["mnist-cnn", "--synthetic", "--micro-batch", 8, "--accumulate", 2, "--test-batch",
+        cnn = ["mnist-cnn", *DIGITS, "--micro-batch", 8, "--accumulate", 2, "--test-batch",
                80, "--test-iterations", 1, "--device-iterations", 1, "--steps", 12]
         found = self.record("train", *cnn, "--lr-schedule", "linear", "--log-dir", self.log)
         rows, events = self.rows(), self.events()

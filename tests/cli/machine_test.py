@@ -5,7 +5,7 @@ import json
 import os
 import unittest
 
-from cli_case import FolderTest
+from cli_case import DIGITS, FolderTest
 
 # A machine on which time is easy to compute: convolutions are slow, the rest takes no time.
 FLAT = {"schema": "sluice machine", "version": 1, "threads": 1, "flops": 1e15, "copies": 1e15,
@@ -71,7 +71,7 @@ class Machine(FolderTest):
         text = self.expect_code(0, "plan", "mnist-cnn", "--machine", self.write(flops=2e9)).stdout
         self.assertIn("rates: 2 GF/s", text)
         # Bits do not change with the plan.
-        train = ["train", *flags, "--synthetic", "--steps", 10, "--digest"]
+        train = ["train", *flags, *DIGITS, "--steps", 10, "--digest"]
         digests = {self.record(*train, "--machine", self.write(**r))["digest"] for r in rates}
         self.assertEqual(digests, {self.record(*train)["digest"]})
 

@@ -3,13 +3,13 @@
 
 import unittest
 
-from cli_case import FolderTest
+from cli_case import DIGITS, FolderTest
 
 MODES = ["all", "final", "sum", "every:2", "every:4"]
 
 
 class Output(FolderTest):
-    CNN = ["mnist-cnn", "--synthetic", "--batch-size", 4, "--accumulate", 3, "--test-batch", 200,
+    CNN = ["mnist-cnn", *DIGITS, "--batch-size", 4, "--accumulate", 3, "--test-batch", 200,
            "--test-iterations", 1, "--steps", 8]
 
     def train(self, *flags):

@@ -8,8 +8,8 @@ import struct
 import unittest
 import zipfile
 
-from cli_case import FolderTest
-from dataset_test import COLUMNS, rows, write_csv, write_idx
+from cli_case import DIGITS, FolderTest, write_idx
+from dataset_test import COLUMNS, rows, write_csv
 
 try:
     import numpy
@@ -165,7 +165,7 @@ class Predict(FolderTest):
         file = self.folder / "train-images-idx3-ubyte"
         for model in ("mnist-cnn", "mnist-rts", "mnist-phased", "mlp-skip"):
             with self.subTest(model=model):
-                self.record("train", model, "--synthetic", "--steps", 1, "--save", self.weights)
+                self.record("train", model, *DIGITS, "--steps", 1, "--save", self.weights)
                 found = self.predict(model=model, data=f"idx:{file}")
                 self.assertEqual(read_npz(self.folder / "p.npz")["logits"][0], (9, 10))
                 self.assertEqual(self.predict(model=model, data=f"idx:{self.folder}"), found)
@@ -227,7 +227,7 @@ class Predict(FolderTest):
 
     def other_weights(self):
         path = self.folder / "cnn.safetensors"
-        self.record("train", "mnist-cnn", "--synthetic", "--steps", 1, "--save", path)
+        self.record("train", "mnist-cnn", *DIGITS, "--steps", 1, "--save", path)
         return path
 
 

@@ -7,10 +7,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from cli_case import HANG, PROGRAM, CliTest
+from cli_case import DIGITS, HANG, PROGRAM, CliTest
 from report_reader import Report
 
-RUN = ["mlp", "--width", "32", "--synthetic", "--steps", "2"]
+RUN = ["mlp", "--width", "32", *DIGITS, "--steps", "2"]
 FILES = {"report.json", "report.html", "trace.json"}
 
 
@@ -50,7 +50,7 @@ class Profile(CliTest):
         report = self.expect_report(self.folder / "training", ["train"])
         self.assertEqual(report.data["options"]["--width"], "32")  # As with --profile.
         self.assertNotIn("--profile", report.data["options"])
-        self.run_in(0, ["eval", *RUN[:4], "--weights", weights], SLUICE_PROFILE=str(self.folder))
+        self.run_in(0, ["eval", *RUN[:5], "--weights", weights], SLUICE_PROFILE=str(self.folder))
         self.expect_report(self.folder / "inference", ["eval"])
         self.run_in(0, self.train_for_predict(), SLUICE_PROFILE=str(self.here / "predict"))
         self.expect_report(self.here / "predict/inference", ["eval"])

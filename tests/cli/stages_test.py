@@ -3,12 +3,13 @@
 
 import unittest
 
-from cli_case import CliTest
+from cli_case import DIGITS, CliTest
 
 
 class Stages(CliTest):
-    CNN = ["mnist-cnn", "--synthetic", "--micro-batch", 4, "--accumulate", 6, "--steps", 3,
-           "--test-batch", 200]
+    MODEL = ["mnist-cnn", *DIGITS, "--micro-batch", 4, "--accumulate", 6, "--test-batch", 200,
+             "--test-iterations", 1]
+    CNN = [*MODEL, "--steps", 3]
 
     def digest(self, *flags):
         return self.record("train", *flags)["digest"]
@@ -52,7 +53,7 @@ class Stages(CliTest):
                  plan("--learning-rate=0.002"), plan("--batch-size", 20),
                  plan("--test-batch-size", 4), plan("--test-iterations", 10)}
         self.assertEqual(len(plans), 7)
-        run = ["train", "mnist-cnn", "--synthetic", "--batch-size", 4, "--steps", 2]
+        run = ["train", "mnist-cnn", *DIGITS, "--batch-size", 4, "--steps", 2]
         self.assertIn(" kernel tasks, ", self.expect_code(0, *run, "--debug").stderr)
         # All samples are tested, whatever the batches of a call.
         accuracies = {self.record(*run, "--test-iterations", n)["accuracy"] for n in (1, 7, 100)}
@@ -67,7 +68,7 @@ class Stages(CliTest):
                  "--accumulate", 3, "--optimizer", "adam", "--offload", "none"]
         held = sum(weights) * 4 * 4
         budget = held * 2 // 3
-        run = [*model, "--synthetic", "--steps", 3]
+        run = [*model, *DIGITS, "--steps", 3]
         self.expect_error(4, "does not fit", f"its budget is {budget}", "train", *run, "--memory",
                           budget)
         stages = ["--stages", "fc.0," + "+".join(f"fc.{i}" for i in range(1, layers))]
@@ -79,14 +80,14 @@ class Stages(CliTest):
             self.assertLessEqual(record["planned_bytes"], budget)
 
     def test_updates_in_a_call_have_the_bits_of_single_ones(self):
-        run = [*self.CNN[:-4], "--steps", 6, "--test-batch", 200, "--optimizer", "adam"]
+        run = [*self.MODEL, "--steps", 6, "--optimizer", "adam"]
         single = self.digest(*run)
         for flags in (["--device-iterations", 3], ["--device-iterations", 6, "--threads", 1],
                       ["--device-iterations", 2, "--strategy", "pipelined", "--stages", 2]):
             with self.subTest(flags=flags):
                 self.assertEqual(self.digest(*run, *flags), single)
         said = self.expect_code(0, "train", *run, "--device-iterations", 3, "--replicas", 2).stderr
-        self.assertIn("4 x 6 x 3 x 2 = 144 samples a call, 138 calls an epoch, 128 samples dropped",
+        self.assertIn("4 x 6 x 3 x 2 = 144 samples a call, 7 calls an epoch, 16 samples dropped",
                       said)
         timed = self.record("bench", "mlp", "--width", 16, "--device-iterations", 4, "--steps", 8)
         self.assertEqual(timed["steps"], 8)
@@ -114,7 +115,7 @@ class Stages(CliTest):
             *stages, "--memory", "2M,1M,1M")
 
     def test_replicas_are_compared(self):
-        model = ["mlp", "--synthetic", "--width", 32, "--steps", 6, "--optimizer", "adam"]
+        model = ["mlp", *DIGITS, "--width", 32, "--steps", 6, "--optimizer", "adam"]
         check = ["--check-replicas", 2]
         two = [*model, "--replicas", 2]
         self.assertEqual(self.digest(*two, *check), self.digest(*two))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from cli_case import HANG, PROGRAM, SHORT, FolderTest, has_signal, wait_until
+from cli_case import DIGITS, HANG, PROGRAM, SHORT, FolderTest, has_signal, wait_until
 
 
 class Streams(FolderTest):
@@ -45,7 +45,7 @@ class Streams(FolderTest):
     def test_a_signal_still_saves(self):
         weights = self.folder / "w.safetensors"
         run = [
-            "train", "mnist", "--synthetic", "--width", 16, "--steps", 100000000, "--save", weights
+            "train", "mnist", *DIGITS, "--width", 16, "--steps", 100000000, "--save", weights
         ]
         for redirection in ("2>&-", "2>/dev/full"):
             process = subprocess.Popen(

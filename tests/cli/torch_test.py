@@ -5,7 +5,7 @@ import json
 import struct
 import unittest
 
-from cli_case import FolderTest
+from cli_case import DIGITS, FolderTest
 
 try:
     import torch
@@ -13,7 +13,7 @@ except ImportError:
     torch = None
 
 RUN = [
-    "mnist-cnn", "--synthetic", "--micro-batch", "8", "--accumulate", "2", "--test-batch", "80",
+    "mnist-cnn", *DIGITS, "--micro-batch", "8", "--accumulate", "2", "--test-batch", "80",
     "--test-iterations", "1", "--strategy", "resident"
 ]
 SHAPES = {

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from cli_case import COMMANDS, CliTest, MOST, PROGRAM, SHORT
+from cli_case import COMMANDS, DIGITS, MOST, PROGRAM, SHORT, CliTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -96,7 +96,7 @@ class Usage(CliTest):
         self.expect_error(2, "usage", "'mlp': must not be there", "train", "mnist", "mlp")
 
     def test_options_without_effect_name_what_they_require(self):
-        train = ["train", "mnist", "--synthetic", "--steps", 1]
+        train = ["train", "mnist", *DIGITS, "--steps", 1]
         for flags, part in (
             (["--io-mode", "compute"], "--io-mode requires --strategy phased (it is resident)"),
             (["--io-queues", 3], "--io-queues requires --strategy phased (it is resident)"),
@@ -373,14 +373,13 @@ class Usage(CliTest):
                         f"'{value}'", *command, flag, value)
 
     def test_leading_zeros_change_nothing(self):
-        flags = ["train", "mnist", "--synthetic", "--width", "016", "--layers", "02"]
+        flags = ["train", "mnist", *DIGITS, "--width", "016", "--layers", "02"]
         record = self.record(*flags, "--steps", "010", "--micro-batch", "008", "--memory", "0100M")
         self.assertEqual(record["steps"], 10)
-        plain = self.record("train", "mnist", "--synthetic", "--width", 16, "--layers", 2,
-                            "--steps", 10)
+        plain = self.record("train", "mnist", *DIGITS, "--width", 16, "--layers", 2, "--steps", 10)
         self.assertEqual(record["digest"], plain["digest"])
-        text = self.expect_code(0, "train", "mnist", "--synthetic", "--width", "16",
-                                "--micro-batch", "010", "--steps", 1).stderr
+        text = self.expect_code(0, "train", "mnist", *DIGITS, "--width", "16", "--micro-batch",
+                                "010", "--steps", 1).stderr
         self.assertIn("10 x 1 = 10 samples a step", text)
 
     def test_empty_values(self):
@@ -418,10 +417,9 @@ class Usage(CliTest):
             self.expect_error(2, "usage", part, *phased, *flags)
 
     def test_values_that_the_data_shows_wrong(self):
-        quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
-        self.expect_error(2, "usage",
-                          "0 full batches: m x D x N x R = 20001, the dataset has 20000",
-                          *quiet, "--micro-batch", 20001)
+        quiet = ["train", "mnist", *DIGITS, "--width", "16", "--log-level", "error"]
+        self.expect_error(2, "usage", "0 full batches: m x D x N x R = 1025, the dataset has 1024",
+                          *quiet, "--micro-batch", 1025)
         self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
 
     def test_wrong_words_of_other_commands(self):

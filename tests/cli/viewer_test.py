@@ -11,7 +11,7 @@ import unittest
 import zlib
 from pathlib import Path
 
-from cli_case import HANG, PROGRAM, CliTest
+from cli_case import DIGITS, HANG, PROGRAM, CliTest
 
 FIREFOX = next(filter(None, map(shutil.which, ["firefox-esr", "firefox"])), None)
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser"])), None)
@@ -264,7 +264,7 @@ class Viewer(CliTest):
         self.assertEqual(found["overlaps"], len(train["overlaps"]))
 
     def test_kernels_are_below_the_roof(self):
-        _, page, report = self.profile("measured", "mlp", "--synthetic", "--steps", 3,
+        _, page, report = self.profile("measured", "mlp", *DIGITS, "--steps", 3,
                                        "--micro-batch", 8, command="train")
         found = self.drive("""
             open("Kernels");

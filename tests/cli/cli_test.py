@@ -1,6 +1,6 @@
 """The command line's contract: --json, budgets, learning rates and bits.
 
-SLUICE_CLI names the program. Runs are short and use generated digits.
+SLUICE_CLI names the program. Runs are short.
 """
 
 import json
@@ -10,7 +10,8 @@ import sys
 import tempfile
 import unittest
 
-from cli_case import CliTest, SHORT, sluice
+from cli_case import DIGITS, SHORT, CliTest, sluice
+from report_reader import Report
 
 RECORD_KEYS = [
     "loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
@@ -69,26 +70,23 @@ class Records(CliTest):
                  "--remote-memory", "2G"
              ]]
 
-    def test_a_plan_fits_a_screen_and_speaks_of_the_model(self):
-        for flags in self.PLANS:
-            with self.subTest(flags=flags):
-                text = self.expect_code(0, "plan", *flags).stdout
-                self.assertLessEqual(len(text.splitlines()), 25, text)
-                self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
-                self.assertIsNone(
-                    re.search(r"subgraph|__t\d|remote\d|accum\.|_remote_load|Gradient___|_\d",
-                              text), text)
-                self.assertTrue(
-                    text.startswith("fits: yes (" if "--memory" in
-                                    flags else "fits: no budget is given; "), text)
-                raw = self.expect_code(0, "plan", *flags, "--memory-map").stdout
-                self.assertIn("  at the peak", raw)
+    def expect_screen(self, flags, text):
+        self.assertLessEqual(len(text.splitlines()), 25, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
+        self.assertIsNone(
+            re.search(r"subgraph|__t\d|remote\d|accum\.|_remote_load|Gradient___|_\d", text), text)
+        self.assertTrue(
+            text.startswith("fits: yes (" if "--memory" in flags else "fits: no budget is given; "),
+            text)
+        raw = self.expect_code(0, "plan", *flags, "--memory-map").stdout
+        self.assertIn("  at the peak", raw)
 
-    def test_a_plan_has_the_numbers_of_its_record(self):
+    def test_a_plan_fits_a_screen_and_has_the_numbers_of_its_record(self):
         for flags in self.PLANS:
             with self.subTest(flags=flags):
                 record = self.record("plan", *flags)
                 text = self.expect_code(0, "plan", *flags).stdout
+                self.expect_screen(flags, text)
                 self.assertIs(record["fits"], True)
                 self.assertEqual(record["functions"], len(record["function_list"]))
                 self.assertEqual(
@@ -242,18 +240,19 @@ class Rates(CliTest):
     }
 
     def test_each_optimizer_learns_at_its_own(self):
+        digests = set()
         for optimizer, rate in self.DEFAULTS.items():
             with self.subTest(optimizer=optimizer):
                 run = [
-                    "train", "mnist", "--synthetic", "--width", 128, "--threads", 1, "--optimizer",
-                    optimizer
+                    "train", "mnist", "--width", 128, "--threads", 1, "--optimizer", optimizer
                 ]
-                record = self.record(*run)
-                self.assertGreater(record["accuracy"], 90)
-                short = [*run, "--steps", 5]
+                self.assertGreater(self.record(*run, "--synthetic")["accuracy"], 90)
+                short = [*run, *DIGITS, "--steps", 5]
                 digest = self.record(*short)["digest"]
+                digests.add(digest)
                 self.assertEqual(self.record(*short, "--lr", rate)["digest"], digest)
                 self.assertNotEqual(self.record(*short, "--lr", 2 * rate)["digest"], digest)
+        self.assertEqual(len(digests), len(self.DEFAULTS))
 
     def test_deep_networks_do_not_diverge(self):
         for optimizer in self.DEFAULTS:
@@ -275,47 +274,30 @@ class Bits(CliTest):
     def setUpClass(cls):
         cls.plain = json.loads(sluice(*cls.FLAGS, "--json").stdout)
 
-    def expect_same_bits(self, *arguments, env=None):
-        record = self.record(*self.FLAGS, *arguments, env=env)
+    def assert_same_bits(self, record):
         for key in ("digest", "loss", "accuracy"):
-            self.assertEqual(record[key], self.plain[key], arguments)
+            self.assertEqual(record[key], self.plain[key])
 
-    def test_again(self):
-        self.expect_same_bits()
-
-    def test_threads(self):
-        for threads in (1, 2, 3):
-            with self.subTest(threads=threads):
-                self.expect_same_bits("--threads", threads)
-
-    def test_instruction_sets(self):
-        available = re.search(r"instruction sets +([\w ]+)\(", sluice("doctor").stdout)[1].split()
-        for isa in available:
-            if isa != "base":  # Equal bits without FMA are slow: see isa_test.
-                with self.subTest(isa=isa):
-                    self.expect_same_bits(env={"SLUICE_ISA": isa})
-
-    def test_passes(self):
-        names = re.findall(r"(?m)^pass (\S+) ",
-                           self.expect_code(0, "plan", "mnist", "--passes").stdout)
-        self.assertIn("inline", names)
-        optional = [n for n in names if sluice("plan", "mnist", "--disable", n).returncode == 0]
-        self.assertGreaterEqual(len(optional), 2)
-        for name in optional:
-            with self.subTest(disabled=name):
-                self.expect_same_bits("--disable", name)
-
-    def test_budgets(self):
-        for memory in (self.plain["planned_bytes"], "64M"):
-            with self.subTest(memory=memory):
-                self.expect_same_bits("--memory", memory)
+    # session_test (SameBits) has other threads, instruction sets, passes and budgets.
+    def test_options_reach_the_run_and_keep_its_bits(self):
+        isas = re.search(r"instruction sets +([\w ]+)\(", sluice("doctor").stdout)[1].split()
+        isa = isas[:2][-1]  # Equal bits without FMA are slow: see isa_test.
+        with tempfile.TemporaryDirectory() as folder:
+            result = self.expect_code(
+                0, *self.FLAGS, "--threads", 3, "--disable", "fuse", "--memory", "64M",
+                f"--profile={folder}", "--log-level", "debug", "--json", env={"SLUICE_ISA": isa})
+            device, = Report(f"{folder}/training/report.json").data["devices"]
+        self.assertEqual((device["workers"], device["isa"], device["budget_bytes"]),
+                         (3, isa, 64 << 20))
+        self.assertRegex(result.stderr, r"(?m)^pass fuse +disabled ")
+        self.assert_same_bits(json.loads(result.stdout))
 
     def test_offloaded_state(self):
         with tempfile.TemporaryDirectory() as folder:
             for remote in ("host", f"file:{folder}"):
                 with self.subTest(remote=remote):
                     flags = ["--offload", "optimizer", "--remote", remote, "--threads", "2"]
-                    self.expect_same_bits(*flags)
+                    self.assert_same_bits(self.record(*self.FLAGS, *flags))
                     plans = [
                         self.record("plan", "mnist", "--optimizer", "adam", *f)
                         for f in (flags, flags[-2:])
@@ -375,17 +357,8 @@ class Bits(CliTest):
                         self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
 
     def test_samples_of_replicas(self):
-        said = self.expect_code(0, *self.FLAGS, "--accumulate", "2", "--replicas", 4).stderr
-        self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
-
-    def test_norms(self):
-        flags = ["train", "mnist", *SHORT, "--replicas", "4"]
-        for way in (["--optimizer", "lamb"], ["--clip-norm", "0.05"]):
-            digests = {
-                self.record(*flags, *way, "--shard-threshold", t)["digest"]
-                for t in (0, 512, "inf")
-            }
-            self.assertEqual(len(digests | {self.record(*flags)["digest"]}), 2, way)
+        said = self.expect_code(0, *self.FLAGS, "--accumulate", "2", "--replicas", 3).stderr
+        self.assertIn("8 x 2 x 3 = 48 samples a step, 21 steps an epoch, 16 samples dropped", said)
 
     def test_models_of_the_documents(self):
         flags = [
@@ -403,20 +376,21 @@ class Bits(CliTest):
                 self.assertEqual(record["state_bytes_per_update"], state)
         self.expect_error(2, "usage", "--replicas: must be an integer", "train", "mnist",
                           "--replicas", "1,2")
-        short = ["--synthetic", "--steps", 4, "--width", 64]
-        for threshold in ("inf", 0, 512):
-            digests = {
-                self.record("train", "mnist-phased", *short, "--shard-threshold", threshold,
-                            *way)["digest"]
-                for way in (["--strategy", "resident", "--offload", "none"],
-                            ["--io-mode", "compute"], ["--io-mode", "io", "--threads", 3],
-                            ["--io-mode", "io_overlapped", "--recompute"],
-                            ["--offload", "weights", "--threads", 1], ["--offload", "optimizer"])
-            }
-            self.assertEqual(len(digests), 1, threshold)
+        # train_test (TrainingStep) has the other combinations.
+        short = ["train", "mnist-phased", *DIGITS, "--steps", 4, "--width", 64]
+        digests = {
+            self.record(*short, "--shard-threshold", threshold, *way)["digest"]
+            for threshold, way in (
+                ("inf", ["--strategy", "resident", "--offload", "none"]),
+                (0, ["--io-mode", "compute"]), (512, ["--io-mode", "io", "--threads", 3]),
+                ("inf", ["--io-mode", "io_overlapped", "--recompute"]),
+                (0, ["--offload", "weights", "--threads", 1]), (512, ["--offload", "optimizer"]))
+        }
+        self.assertEqual(len(digests), 1)
 
-    def test_another_seed_is_another_run(self):
-        self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])
+    def test_what_changes_the_bits(self):
+        for way in (["--seed", 1], ["--clip-norm", "0.05"]):
+            self.assertNotEqual(self.record(*self.FLAGS, *way)["digest"], self.plain["digest"], way)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Tests what the command line plans for a budget, and where it puts tensors."""
 
+import json
 import re
 import tempfile
 import unittest
 
-from cli_case import CliTest, SHORT
+from cli_case import DIGITS, SHORT, CliTest
 
 
 class Memory(CliTest):
@@ -138,14 +139,14 @@ class Memory(CliTest):
         text = self.expect_code(0, "plan", *flags).stdout
         self.assertEqual(len(re.findall("(?m)^offload: ", text)), 1)
         self.assertIn(line, " ".join(text.split()))  # It has two lines where it is long.
-        for command in (["plan", *flags], ["train", *flags, "--synthetic", "--steps",
-                                           1], ["bench", *flags, "--steps", 1]):
-            record = self.record(*command)
+        for command in (["plan", *flags], ["train", *flags, *DIGITS, "--steps", 1],
+                        ["bench", *flags, "--steps", 1]):
+            result = self.expect_code(0, *command, "--json")
+            record = json.loads(result.stdout)
             self.assertEqual(record["offload"], choice)
             self.assertEqual(record["offload_reason"][:len(why)], why)
             if command[0] != "plan":
-                self.assertEqual(
-                    self.expect_code(0, *command).stderr.count(line), 1 if logged else 0)
+                self.assertEqual(result.stderr.count(line), 1 if logged else 0)
 
     def test_phases_start_with_remote_weights_and_state(self):
         model = ["mlp", "--layers", 24, "--width", 128]

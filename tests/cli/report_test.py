@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 from cli_case import DIGITS, HANG, PROGRAM, CliTest
+from machine_test import FLAT
 from report_reader import Report
 
 STEP = ["--optimizer", "adam", "--micro-batch", 4, "--accumulate", 3, "--threads", 1]
@@ -172,7 +173,10 @@ class Reports(ReportCase):
             self.assertAlmostEqual(period, work[slowest] / 32, delta=period / 10)
 
     def test_devices_of_a_pipeline_compute_beside_each_other(self):
-        flags = ["mnist-cnn", "--micro-batch", 40, "--accumulate", 8, "--device-iterations", 1]
+        machine = self.folder.parent / "machine.json"
+        machine.write_text(json.dumps(FLAT | {"flops": 1e11, "copies": 1e10, "messages": 5e9}))
+        flags = ["mnist-cnn", "--micro-batch", 40, "--accumulate", 8, "--device-iterations", 1,
+                 "--machine", machine]
         shares, seconds = [], []
         for strategy in ("sharded", "pipelined"):
             report, _ = self.report("plan", *flags, "--strategy", strategy)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks that every way to train a model computes the same bits. Trains it in combinations of
-strategy, cut, recomputation, offload, io mode, tier, replicas, threads, thresholds, compiler
-passes, instruction sets, kinds of devices and launchers, each in its own process.
-Compares the digests of losses, weights and optimizer state: for each model, number of replicas and
-reduction of gradients, all runs must have one digest.
+strategy, cut, recomputation, offload, io mode, io queues, tier, updates of a call, replicas,
+threads, thresholds, compiler passes, instruction sets, kinds of devices and launchers, each in its
+own process. Compares the digests of losses, weights and optimizer state: for each model, number of
+replicas, reduction of gradients and clipping, all runs must have one digest.
 
     bench/equality_matrix.py build/bin/sluice --sample [--random N [--seed S]] [--jobs 2]
                              [--launcher 'mpirun -n {processes}'] [--opaque] [--model TEXT]
@@ -13,7 +13,7 @@ Prints a line for each run that differs or fails, then the counts. Exits with 1 
 `--sample` runs enough combinations to have every possible pair of values of two dimensions.
 `--random` adds combinations that are drawn. `--opaque` adds runs on opaque test devices, alone and
 beside CPUs, for a program with this option. Without `--sample` and `--random`, every combination
-runs, which takes days. `--model` keeps the models whose name has this text, and `--reduction` does
+runs, which takes weeks. `--model` keeps the models whose name has this text, and `--reduction` does
 so for reductions.
 """
 
@@ -41,8 +41,6 @@ MODELS = {
     "convolutions with dropout": ["mnist-cnn", "--dropout", "0.2"],
     "batch norm": ["resnet8"],
 }
-MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
-               for name, flags in list(MODELS.items())})
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
     "3", "--digest", "--log-level", "error"
@@ -84,16 +82,20 @@ DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
 
 
 class Row(NamedTuple):
-    """A run. The first value of each dimension is that of the run that others are compared with."""
+    """A run. The values up to `clip` decide its digest. The first value of each other dimension is
+    that of the run that others are compared with."""
     model: str
     replicas: int
     reduction: str = "running mean"
+    clip: bool = False
     strategy: str = "resident"
     stages: object = 1  # Their number, or "blocks": a stage for each block.
     recompute: bool = False
     offload: str = "none"
     io_mode: str = "io"
+    io_queues: int = 1
     tier: str = "host"
+    device_iterations: int = 1
     threads: int = 1
     threshold: object = "inf"
     compiled: str = ""
@@ -101,23 +103,25 @@ class Row(NamedTuple):
     launcher: str = ""
 
     def first(self):
-        return Row(self.model, self.replicas, self.reduction)
+        return Row(*self[:Row._fields.index("strategy")])
 
     def flags(self):
         flags = [
             *MODELS[self.model], *COMMON, "--replicas", self.replicas, "--threads", self.threads,
-            "--shard-threshold", self.threshold, "--strategy", *STRATEGIES[self.strategy],
-            "--offload", ",".join(OFFLOADED[self.offload]), *COMPILED[self.compiled][0],
-            *DEVICES[self.devices]
+            "--shard-threshold", self.threshold, "--device-iterations", self.device_iterations,
+            "--strategy", *STRATEGIES[self.strategy], "--offload",
+            ",".join(OFFLOADED[self.offload]), *COMPILED[self.compiled][0], *DEVICES[self.devices]
         ]
         always, several = REDUCTIONS[self.reduction]
         flags += always + (several if self.replicas > 1 else [])
+        if self.clip:
+            flags += ["--clip-norm", "0.05"]
         if self.strategy in STAGED and self.stages != "blocks":
             flags += ["--stages", self.stages]
         if self.recompute:
             flags += ["--recompute"]
         if self.offload != "none":
-            flags += ["--io-mode", self.io_mode]
+            flags += ["--io-mode", self.io_mode, "--io-queues", self.io_queues]
         if self.devices == "mixed":  # Every other device of a replica.
             flags += ["--opaque=" + ",".join(
                 str(r * self.stages + d) for r in range(self.replicas)
@@ -143,8 +147,12 @@ def valid(row):
         row = row._replace(stages=1)
     elif row.stages == 1:
         row = row._replace(stages="blocks")
+    if row.strategy == "phased":
+        row = row._replace(device_iterations=1)
     if row.offload == "none":
-        row = row._replace(io_mode="io", tier="host")
+        row = row._replace(io_mode="io", io_queues=1, tier="host")
+    if row.io_mode == "compute":
+        row = row._replace(io_queues=1)
     if row.launcher:  # Devices with queues run in one process.
         row = row._replace(devices="CPU")
     if row.devices == "mixed" and row.stages in (1, "blocks"):
@@ -167,23 +175,33 @@ def drawn(dimensions, noise, fixed=()):
 def covering(dimensions):
     """Returns rows in which every possible pair of values of two dimensions appears.
 
-    The choice is greedy, from random rows, and deterministic.
+    The choice is greedy, from random rows, and deterministic. The rows with which others are
+    compared are among them.
     """
     noise = random.Random(3)
-    missing = [(a, x, b, y) for a, b in itertools.combinations(range(len(dimensions)), 2)
-               for x in dimensions[a] for y in dimensions[b]]
-    rows = []
+    axes = itertools.combinations(range(len(dimensions)), 2)
+    missing = dict.fromkeys((a, x, b, y) for a, b in axes
+                            for x in dimensions[a] for y in dimensions[b])
+    rows = {}
+
+    def gain(row):
+        """Returns the number of missing pairs by run. A row may need that of its first row too."""
+        runs = {row.first(), row} - rows.keys()
+        return len(missing.keys() & set().union(*map(pairs, runs))) / len(runs)
+
     while missing:
-        a, x, b, y = missing[0]
+        a, x, b, y = pair = next(iter(missing))
         found = [drawn(dimensions, noise, ((a, x), (b, y))) for _ in range(60)]
-        found = [row for row in found if row[a] == x and row[b] == y]
-        if found:
-            wanted = set(missing)
-            rows.append(max(found, key=lambda row: len(pairs(row) & wanted)))
-            missing = [pair for pair in missing if pair not in pairs(rows[-1])]
-        else:
-            missing.pop(0)  # Not possible.
-    return rows
+        found = [row for row in found if pair in pairs(row)]
+        if not found:
+            del missing[pair]  # Not possible.
+            continue
+        best = max(found, key=gain)
+        for row in (best.first(), best):
+            rows[row] = None
+            for pair in pairs(row):
+                missing.pop(pair, None)
+    return list(rows)
 
 
 def write_digits(folder):
@@ -225,19 +243,25 @@ def add_row_options(parser):
                         help="only reductions with this text")
 
 
-def chosen_rows(options, launchers=()):
-    """Returns the rows that the options choose, after the rows that they are compared with."""
+def dimensions_of(options, launchers=()):
+    """Returns a row of lists: the values of each dimension."""
     models = [model for model in MODELS if options.model in model]
     reductions = [r for r in REDUCTIONS if options.reduction in r]
-    dimensions = Row(models, [1, 2, 4], reductions, list(STRATEGIES), [1, 2, 3, 4, "blocks"],
-                     [False, True], list(OFFLOADED), ["io", "compute", "io_overlapped"],
-                     ["host", "file"], [1, 2, 3], ["inf", 0, 512], list(COMPILED),
-                     list(DEVICES) if options.opaque else ["CPU"], ["", *launchers])
+    return Row(models, [1, 2, 4], reductions, [False, True], list(STRATEGIES),
+               [1, 2, 3, 4, "blocks"], [False, True], list(OFFLOADED),
+               ["io", "compute", "io_overlapped"], [1, 3], ["host", "file"], [1, 3], [1, 2, 3],
+               ["inf", 0, 512], list(COMPILED), list(DEVICES) if options.opaque else ["CPU"],
+               ["", *launchers])
+
+
+def chosen_rows(options, launchers=()):
+    """Returns the rows that the options choose, after the rows that they are compared with."""
+    dimensions = dimensions_of(options, launchers)
     rows = covering(dimensions) if options.sample else []
     noise = random.Random(options.seed)
     rows += [drawn(dimensions, noise) for _ in range(options.random)]
     if not rows:
-        rows = [valid(Row(*values)) for values in itertools.product(*dimensions)]
+        rows = dict.fromkeys(valid(Row(*values)) for values in itertools.product(*dimensions))
     return list(dict.fromkeys([*(row.first() for row in rows), *rows]))
 
 
@@ -268,7 +292,13 @@ def name(row):
         f", {word}" for word in (row.tier, row.compiled, row.launcher) if word)
 
 
-def main():
+def wrong_rows(digests):
+    """Returns the rows that have no digest, or not that of the row they are compared with."""
+    return [row for row, digest in digests.items()
+            if digest != digests[row.first()] or not digest.startswith(("fma-", "base-"))]
+
+
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the sluice command")
@@ -277,7 +307,7 @@ def main():
                         help="also run under it; {processes} is the number of replicas, or twice "
                         "that number for two stages")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows = chosen_rows(options, options.launcher)
     firsts = list(dict.fromkeys(row.first() for row in rows))
     begin = time.monotonic()
@@ -287,20 +317,17 @@ def main():
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             digests = dict(zip(rows, pool.map(matrix.run, rows)))
         left = sorted(os.listdir(disk))
-    wrong = 0
-    for row, digest in digests.items():
-        expected = digests[row.first()]
-        if digest != expected or not digest.startswith(("fma-", "base-")):
-            wrong += 1
-            print(f"{name(row)}: {digest}, not {expected}", flush=True)
+    wrong = wrong_rows(digests)
+    for row in wrong:
+        print(f"{name(row)}: {digests[row]}, not {digests[row.first()]}")
     kinds = len({digests[row] for row in firsts})
-    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(firsts)} models, numbers of "
-          f"replicas and reductions; {time.monotonic() - begin:.0f} s")
+    print(f"{len(rows)} runs, {len(wrong)} differ; {kinds} digests of {len(firsts)} models, "
+          f"numbers of replicas, reductions and clippings; {time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
     # Equal digests would mean that a result does not depend on the model, replicas or reduction.
-    sys.exit(0 if wrong == 0 and kinds == len(firsts) and not left else 1)
+    return 0 if not wrong and kinds == len(firsts) and not left else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

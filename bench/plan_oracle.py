@@ -51,10 +51,11 @@ DISABLED_ROWS = [
     Row("relu with dropout", 2, offload="optimizer", io_mode="io_overlapped", threshold=512),
     Row("gelu", 2, strategy="phased", offload="optimizer", tier="file", threads=2, threshold=512),
     Row("relu with dropout", 1, strategy="phased", recompute=True),
-    Row("batch norm", 2, "running mean in f16", "phased", offload="all", io_mode="io_overlapped"),
+    Row("batch norm", 2, "running mean in f16", strategy="phased", offload="all",
+        io_mode="io_overlapped"),
     Row("skips, two losses and a tied weight", 2, strategy="interleaved", stages=2, offload="usual",
         threshold=0),
-    Row("gelu", 1, "sum in bf16", "sharded", stages=2, offload="accumulators"),
+    Row("gelu", 1, "sum in bf16", strategy="sharded", stages=2, offload="accumulators"),
 ]
 # Command lines with options that the matrix does not use.
 OTHERS = {

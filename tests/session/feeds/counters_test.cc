@@ -212,7 +212,8 @@ TEST(FeedCounters, ASourceAndAProgramWaitForASink) {
     EXPECT_LE(last.waits_for_program.seconds, last.run_seconds - kHeld);
     EXPECT_EQ(last.occupancy[2], last.waits_for_host.count);
 
-    // Between runs, the time of waits stands still.
+    // Between runs, the time of waits stands still. The source fills the ring, and then waits.
+    await([&] { return counts(session, "x").moved == 22; });
     const FeedReport before = counts(session, "x");
     hold();
     const FeedReport after = counts(session, "x");

@@ -82,22 +82,66 @@ TEST(Events, TheOldestAreLostAndCounted) {
   EXPECT_GE(all, steps_of(whole));
 }
 
+// A wait lasts from the end of the previous step to the last resume() before the step.
+TEST(Events, AWaitEndsWhereItsStepBegins) {
+  const exe::Step steps[2] = {};
+  runtime::EventRing ring(10);
+  ring.resume();
+  const int64_t before = runtime::EventRing::now();
+  ring.end(&steps[0]);
+  const int64_t blocked = runtime::EventRing::now();
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ring.block();
+    ring.resume();
+  }
+  const int64_t resumed = runtime::EventRing::now();
+  ring.block();
+  ring.resume();
+  const int64_t begun = runtime::EventRing::now();
+  ring.end(&steps[1]);
+  const std::vector<runtime::Event> events = ring.events();
+  ASSERT_EQ(events.size(), 3u);
+  const runtime::Event &wait = events[1], &step = events[2];
+  EXPECT_TRUE(wait.waits);
+  EXPECT_EQ(wait.step, &steps[1]);
+  EXPECT_GE(wait.begin, before);
+  EXPECT_LE(wait.begin, blocked);
+  EXPECT_GE(wait.end, resumed);
+  EXPECT_LE(wait.end, begun);
+  EXPECT_FALSE(step.waits);
+  EXPECT_EQ(step.step, &steps[1]);
+  EXPECT_EQ(step.begin, wait.end);
+  EXPECT_GE(step.end, begun);
+}
+
+// A strand reads the clock, then finds that the element is there. So a pause of the thread between
+// both belongs to the step after the wait.
 TEST(Events, AWaitForAFeedIsSeen) {
   const Sums p({4});
   for (const int threads : {1, 2}) {
     Session session(p.ir, recording(1000, threads));
-    session.bind_feed(p.in, std::make_shared<Late>(session, "x", 4));
+    const auto source = std::make_shared<Late>(session, "x", 4);
+    session.bind_feed(p.in, source);
     session.bind_feed(p.out, std::make_shared<Numbers>());
     session.run({}, "4");
-    int waits = 0;
-    for (const runtime::Event& e : session.lanes()[0].ring.events()) {
-      const auto* issue = std::get_if<exe::Issue>(&e.step->body);
-      if (!e.waits || issue == nullptr || issue->kind != exe::TransferKind::kStreamIn) continue;
+    const std::vector<runtime::Event> events = session.lanes()[0].ring.events();
+    size_t waits = 0;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const runtime::Event& wait = events[i];
+      const auto* issue = std::get_if<exe::Issue>(&wait.step->body);
+      if (!wait.waits || issue == nullptr || issue->kind != exe::TransferKind::kStreamIn) continue;
+      ASSERT_LT(waits, source->ready.size());
+      ASSERT_LT(i + 1, events.size());
+      const runtime::Event& load = events[i + 1];
+      EXPECT_LE(wait.begin, source->seen[waits]);
+      EXPECT_LE(wait.begin, wait.end);
+      EXPECT_FALSE(load.waits);
+      EXPECT_EQ(load.step, wait.step);
+      EXPECT_EQ(load.begin, wait.end);
+      EXPECT_GE(load.end, source->ready[waits]);
       ++waits;
-      // The wait contains the pause of the source.
-      EXPECT_GE(std::chrono::nanoseconds(e.end - e.begin), Late::kPause);
     }
-    EXPECT_EQ(waits, 4);
+    EXPECT_EQ(waits, 4u);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "sluice/data/feed_queues.h"
 #include "sluice/data/test_wait.h"
 #include "sluice/exe/executable.h"
+#include "sluice/runtime/events.h"
 
 /// Sources, sinks and programs for tests of feeds.
 namespace sluice::test {
@@ -71,14 +72,16 @@ struct Counting : FeedSource {
 
 /// Makes `most` elements. Each is made once the program waits for it, and then takes `kPause`.
 struct Late : Counting {
-  static constexpr std::chrono::milliseconds kPause{5};
+  static constexpr std::chrono::milliseconds kPause{1};
   /// `session` must outlive the source. `name` is the name of the feed.
   Late(const Session& session, std::string name, int64_t most)
       : Counting(100, most), session(session), name(std::move(name)) {}
   bool next(std::span<const ArrayView> fields) override {
     if (made == most) return false;
     EXPECT_TRUE(wait_until([&] { return waits() > made; }));
+    seen.push_back(runtime::EventRing::now());
     std::this_thread::sleep_for(kPause);
+    ready.push_back(runtime::EventRing::now());
     return Counting::next(fields);
   }
   /// Returns how often the program has waited for an element, a wait in progress included.
@@ -90,6 +93,8 @@ struct Late : Counting {
   }
   const Session& session;
   const std::string name;
+  /// Time by element at which its wait was seen, and before it was made, after the pause.
+  std::vector<int64_t> seen, ready;
 };
 
 /// Stores the first number of each field of each element.

@@ -330,11 +330,11 @@ TEST(FeedCounters, AnyThreadMayReadThem) {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
     });
-    for (int run = 0; run < 20; ++run) session.run({}, "50");
+    for (int run = 0; run < 8; ++run) session.run({}, "50");
     ends = true;
     reader.join();
-    EXPECT_EQ(counts(session, "x").used, 20 * 50 * replicas);
-    EXPECT_EQ(counts(session, "sums").moved, 20 * 50 * replicas);
+    EXPECT_EQ(counts(session, "x").used, 8 * 50 * replicas);
+    EXPECT_EQ(counts(session, "sums").moved, 8 * 50 * replicas);
   }
 }
 

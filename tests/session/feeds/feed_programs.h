@@ -179,6 +179,13 @@ inline SessionOptions with(int threads, int devices = 1) {
   return options;
 }
 
+/// Returns options of a session that trusts its plan.
+inline SessionOptions trusted(int threads) {
+  SessionOptions options = with(threads);
+  options.proof = SessionOptions::Proof::kTrust;
+  return options;
+}
+
 inline std::string error_text(ErrorKind kind, const std::function<void()>& act) {
   try {
     act();

@@ -308,8 +308,9 @@ TEST(Loops, HaveTheBitsOfTheirIterationsAndOfTheInterpreter) {
       SCOPED_TRACE(fmt::format("kind {}, {} replicas", static_cast<int>(kind), replicas));
       const Program looped(kind, Form::kLoop, replicas), flat(kind, Form::kUnrolled, replicas);
       EXPECT_LT(looped.ir.graph(0).ops().size(), flat.ir.graph(0).ops().size());
-      const Arrays expected = run_in_session(flat, 1, 3);
-      for (const int threads : {1, 2}) EXPECT_EQ(run_in_session(looped, threads, 3), expected);
+      const int threads = 1 + (static_cast<int>(kind) + replicas) % 2;
+      const Arrays expected = run_in_session(flat, 3 - threads, 3);
+      EXPECT_EQ(run_in_session(looped, threads, 3), expected);
       const int64_t elements = kind == Kind::kNested ? 28 : kind == Kind::kSubgraph ? 35 : 7;
       EXPECT_EQ(run_in_interpreter(looped, elements),
                 Arrays(expected.begin(), expected.begin() + 3));

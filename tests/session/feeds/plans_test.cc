@@ -202,7 +202,8 @@ TEST(FeedPlans, RandomOrders) {
       for (size_t g = 0; g < fields; ++g) slots[g] = std::max(slots[g], count[f] - count[g] + 1);
       ++count[f];
     }
-    Executable e = plan_of(ir);
+    Session session(ir, with(1));
+    Executable e = session.executable();
     ASSERT_EQ(faults(e), "");
     for (size_t g = 0; g < fields; ++g) {
       exe::FeedRing& ring = e.feeds[0].rings[g];
@@ -212,7 +213,6 @@ TEST(FeedPlans, RandomOrders) {
       EXPECT_THAT(faults(e), HasSubstr("[deadlock]"));
       ++ring.slots;
     }
-    Session session(ir, with(1));
     session.bind_feed(feed, std::make_shared<Counting>(1000));
     EXPECT_EQ(session.run().size(), 1u);
   }

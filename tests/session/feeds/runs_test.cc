@@ -13,12 +13,6 @@ using Mode = data::OutfeedQueue::Mode;
 
 constexpr int64_t kLongRun = 1'000'000;
 
-SessionOptions trusted(int threads) {
-  SessionOptions options = with(threads);
-  options.proof = SessionOptions::Proof::kTrust;
-  return options;
-}
-
 TEST(FeedRuns, EndOfData) {
   for (const int replicas : {1, 2}) {
     const Sums p({2}, {4}, replicas);

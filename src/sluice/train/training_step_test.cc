@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
@@ -86,14 +87,16 @@ Training build(Ir& ir, const Network& m, const nn::Optimizer& optimizer, const S
   return build_training(ir, m, optimizer, options);
 }
 
+SessionOptions session_options(const StepWay& way) {
+  return {.device = cpu_device({.threads = way.threads}),
+          .remote = way.remote,
+          .remote_direct = way.direct,
+          .verify_remote = way.verify,
+          .io_queues = way.io_queues};
+}
+
 // Runs three steps and an evaluation of a training that was built for `way`.
-Result run(const Ir& ir, const Training& t, const StepWay& way) {
-  Session session(ir, {.device = cpu_device({.threads = way.threads}),
-                       .remote = way.remote,
-                       .remote_direct = way.direct,
-                       .verify_remote = way.verify,
-                       .io_queues = way.io_queues});
-  EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+Result run(Session& session, const Training& t, const StepWay& way) {
   const int64_t n = way.step.accumulate;
   HostTensor input({entries_shape(t.fields[0].spec.shape, n, way.replicas), f32, {}});
   HostTensor labels({entries_shape(t.fields[1].spec.shape, n, way.replicas), i32, {}});
@@ -137,7 +140,9 @@ Result run(const Ir& ir, const Training& t, const StepWay& way) {
 Result train(const Network& m, const nn::Optimizer& optimizer, const StepWay& way) {
   Ir ir(way.replicas);
   const Training t = build(ir, m, optimizer, way);
-  return run(ir, t, way);
+  Session session(ir, session_options(way));
+  EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+  return run(session, t, way);
 }
 
 std::vector<StepWay> phased_ways(int64_t accumulate) {
@@ -181,7 +186,11 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       resident.step.locations.optimizer = kRemote;
       EXPECT_EQ(train(m, optimizer, resident).digest, expected.digest);
       const auto ways = phased_ways(accumulate);
-      for (size_t w = 0; w < ways.size(); ++w) {
+      // A way of each io mode. Its locations and recomputation rotate: each model has every pair of
+      // io mode and locations.
+      for (size_t mode = 0; mode < 3; ++mode) {
+        const size_t turn = c + mode + static_cast<size_t>(accumulate) / 2;
+        const size_t w = 6 * mode + 3 * (turn % 2) + turn % 3;
         const Result phased = train(m, optimizer, ways[w]);
         EXPECT_EQ(phased.digest, expected.digest)
             << "model " << c << " accumulate " << accumulate << " way " << w;
@@ -251,6 +260,7 @@ TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
 
 TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
   const Network m = model({16, 16}, 0.25);
+  bool remote = false;  // Alternates: each size of shards has both values with each replica count.
   for (const auto& optimizer : {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9})}) {
     for (const int replicas : {1, 2, 4}) {
       StepWay way;
@@ -258,15 +268,14 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
       way.step.accumulate = 2;
       const Result expected = train(m, optimizer, way);
       for (const int64_t threshold : {0, 17, 256}) {
-        for (const bool remote : {false, true}) {
-          way.step.locations.min_elements_sharded = threshold;
-          way.step.locations.optimizer = remote ? kRemote : Location::kDevice;
-          way.threads = 1 + static_cast<int>(threshold % 3);
-          const Result sharded = train(m, optimizer, way);
-          EXPECT_EQ(sharded.digest, expected.digest) << replicas << " " << threshold;
-          if (!remote && replicas > 1) {
-            EXPECT_LT(sharded.persistent_bytes, expected.persistent_bytes);
-          }
+        remote = !remote;
+        way.step.locations.min_elements_sharded = threshold;
+        way.step.locations.optimizer = remote ? kRemote : Location::kDevice;
+        way.threads = 1 + static_cast<int>(threshold % 3);
+        const Result sharded = train(m, optimizer, way);
+        EXPECT_EQ(sharded.digest, expected.digest) << replicas << " " << threshold;
+        if (!remote && replicas > 1) {
+          EXPECT_LT(sharded.persistent_bytes, expected.persistent_bytes);
         }
       }
       const auto ways = phased_ways(2);
@@ -298,6 +307,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
 // Norms are computed over whole tensors, even if each replica holds only a shard.
 TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   const Network m = model({16, 16}, 0.25);
+  size_t turn = 0;
   const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
     for (const int replicas : {1, 2, 4}) {
       StepWay way;
@@ -313,15 +323,14 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
         way.threads = 1 + static_cast<int>(threshold % 3);
         EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " " << threshold;
         if (max_grad_norm) continue;
-        const auto ways = phased_ways(2);
-        for (size_t w = 2; w < ways.size(); w += 6) {
-          StepWay phased = ways[w];
-          phased.replicas = replicas;
-          phased.step.locations.min_elements_sharded = threshold;
-          EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
-              << replicas << " " << threshold << " way " << w;
-        }
+        // The io mode rotates, so that it meets each threshold and number of replicas.
+        StepWay phased = phased_ways(2)[2 + 6 * (turn++ % 3)];
+        phased.replicas = replicas;
+        phased.step.locations.min_elements_sharded = threshold;
+        EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
+            << replicas << " " << threshold;
       }
+      ++turn;
     }
   };
   check(nn::Optimizer::lamb(), std::nullopt);
@@ -359,6 +368,7 @@ TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
 // Many rows run in loops. The depths leave each possible remainder after loops of three rows per
 // iteration.
 TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
+  bool state = false;  // Whether the state of the optimizer is remote too, in every other run.
   for (const size_t depth : {10, 11, 12}) {
     const Network m = model(std::vector<int64_t>(depth, 8), 0.25);
     for (const int replicas : {1, 2}) {
@@ -367,18 +377,17 @@ TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
       way.replicas = replicas;
       const Result expected = train(m, nn::Optimizer::adam(), way);
       for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-        for (const bool state : {false, true}) {
-          way.step = {.strategy = phased(),
-                      .accumulate = 2,
-                      .locations = state ? kAllRemote : kActivationsAndWeights,
-                      .io_mode = mode};
-          if (replicas > 1) way.step.locations.min_elements_sharded = 17;
-          way.threads = 1 + static_cast<int>(depth) % 3;
-          way.io_queues = depth == 11 ? 3 : 1;
-          way.remote = depth == 12 ? "file:" + testing::TempDir() : "host";
-          EXPECT_EQ(train(m, nn::Optimizer::adam(), way).digest, expected.digest)
-              << depth << " " << replicas << " " << static_cast<int>(mode) << " " << state;
-        }
+        state = !state;
+        way.step = {.strategy = phased(),
+                    .accumulate = 2,
+                    .locations = state ? kAllRemote : kActivationsAndWeights,
+                    .io_mode = mode};
+        if (replicas > 1) way.step.locations.min_elements_sharded = 17;
+        way.threads = 1 + static_cast<int>(depth) % 3;
+        way.io_queues = depth == 11 ? 3 : 1;
+        way.remote = depth == 12 ? "file:" + testing::TempDir() : "host";
+        EXPECT_EQ(train(m, nn::Optimizer::adam(), way).digest, expected.digest)
+            << depth << " " << replicas << " " << static_cast<int>(mode) << " " << state;
       }
     }
   }
@@ -409,8 +418,46 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
   }
 }
 
-// Each system call of a phased run from a file fails in turn. The run also covers files with
-// checksums and files that bypass the page cache.
+// Makes a system call fail while `act` runs. Returns the result of `act`, or its error.
+template <typename Act>
+std::string outcome_with(const sys::Failpoint& failpoint, const std::string& folder, Act act) {
+  sys::set_failpoint(failpoint);
+  std::string outcome;
+  try {
+    outcome = act();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kIo) << e.what();
+    outcome = e.what();
+  }
+  sys::clear_failpoint();
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  return outcome;
+}
+
+// Fails each system call of `act` in turn with EIO, until `act` returns `expected`. Every 17th call
+// is also interrupted and short. Returns the errors, which must name a file in the folder.
+template <typename Act>
+std::vector<std::string> fail_each_call(const std::string& expected, const std::string& folder,
+                                        const StepWay& way, Act act) {
+  std::vector<std::string> errors;
+  for (int64_t number = 1; !testing::Test::HasFailure(); ++number) {
+    const std::string outcome = outcome_with({.number = number, .code = EIO}, folder, act);
+    if (outcome == expected) break;
+    EXPECT_NE(outcome.find("a file in " + folder), std::string::npos) << number << ": " << outcome;
+    errors.push_back(outcome);
+    if (number % 17 != 1) continue;
+    EXPECT_EQ(outcome_with({.number = number, .code = EINTR}, folder, act), expected) << number;
+    // Direct files require transfers in units of the disk's block size; a short call would break
+    // that.
+    if (way.direct) continue;
+    EXPECT_EQ(outcome_with({.number = number, .code = 0}, folder, act), expected) << number;
+  }
+  return errors;
+}
+
+// Each system call of a session and of its phased runs from a file fails in turn. After a failed
+// run the session can start again. The runs also cover files with checksums and files that bypass
+// the page cache.
 TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   const std::string folder = testing::TempDir() + "sluice_faults_" + std::to_string(::getpid());
   sys::make_folder(folder);
@@ -423,38 +470,29 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
         .verify = mode != IoMode::kCompute};
     Ir ir;
     const Training training = build(ir, m, nn::Optimizer::adam(), way);
-    const std::string expected = run(ir, training, way).digest;
-    const auto run_failing = [&](int64_t number, int code) {
-      sys::set_failpoint({.number = number, .code = code});
-      std::string outcome;
-      try {
-        outcome = run(ir, training, way).digest;
-      } catch (const Error& e) {
-        EXPECT_EQ(e.kind(), ErrorKind::kIo) << e.what();
-        outcome = e.what();
-      }
-      sys::clear_failpoint();
-      EXPECT_TRUE(std::filesystem::is_empty(folder));
-      return outcome;
+    SessionOptions options = session_options(way);
+    Session session(ir, options);
+    std::vector<NamedArray> first_values;
+    session.each_variable([&](const std::string& path, HostTensor value) {
+      first_values.push_back({path, std::move(value)});
+    });
+    const auto trains = [&] {
+      session.restore(first_values);
+      return run(session, training, way).digest;
     };
-    int64_t named = 0;
-    int64_t number = 1;
-    for (std::string outcome; outcome != expected; ++number) {
-      outcome = run_failing(number, EIO);
-      if (outcome == expected) break;
-      EXPECT_NE(outcome.find("a file in " + folder), std::string::npos)
-          << number << ": " << outcome;
-      named += outcome.find(" of remote buffer remote") != std::string::npos ? 1 : 0;
-    }
-    EXPECT_GT(named, 100) << "transfers name their entry";
-    for (int64_t n = 1; n < number; n += 17) {
-      EXPECT_EQ(run_failing(n, EINTR), expected) << "interrupted call " << n;
-      // Direct files require transfers in units of the disk's block size; a short call would break
-      // that.
-      if (!way.direct) {
-        EXPECT_EQ(run_failing(n, 0), expected) << "short call " << n;
-      }
-    }
+    const std::vector<std::string> errors = fail_each_call(trains(), folder, way, trains);
+    EXPECT_GT(std::count_if(errors.begin(), errors.end(),
+                            [](const std::string& e) {
+                              return e.find(" of remote buffer remote") != std::string::npos;
+                            }),
+              100)
+        << "transfers name their entry";
+    options.proof = SessionOptions::Proof::kTrust;  // The session above has proved the plan.
+    const auto begins = [&] {
+      const Session other(ir, options);
+      return std::string("begun");
+    };
+    EXPECT_FALSE(fail_each_call("begun", folder, way, begins).empty());
   }
   std::filesystem::remove_all(folder);
 }

@@ -112,28 +112,35 @@ inline std::vector<TensorLocations> locations() {
       {.optimizer = kRemote, .weights = kRemote, .activations = kRemote, .accumulators = kRemote}};
 }
 
+// Each location runs in phases with every pair of values of replicas, accumulation and clipping. It
+// also runs once in the resident strategy. The other options rotate, so that any two values of two
+// dimensions meet.
 inline void expect_one_digest(const Network& n) {
-  int way = 0;
-  for (const int replicas : {1, 2}) {
-    for (const int64_t accumulate : {1, 3}) {
-      for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
-        Options options{.accumulate = accumulate, .max_grad_norm = clip};
-        const std::string expected = run(n, options, replicas).digest;
-        for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
-          for (const TensorLocations& where : locations()) {
-            options.strategy = strategy;
-            options.locations = where;
-            options.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
-                                         IoMode::kIoOverlapped}[static_cast<size_t>(way) % 3];
-            options.recompute.all = way % 2 == 0;
-            options.locations.min_elements_sharded = way % 5 < 2 ? 8 : nn::kNeverShard;
-            EXPECT_EQ(run(n, options, replicas, 1 + way % 3).digest, expected)
-                << replicas << " replicas, accumulate " << accumulate << ", way " << way;
-            ++way;
-          }
-        }
-      }
-    }
+  const auto base = [](size_t combination) {
+    return Options{.accumulate = combination & 2 ? 3 : 1,
+                   .max_grad_norm = combination & 4 ? std::optional(0.05) : std::nullopt};
+  };
+  const auto replicas = [](size_t combination) { return combination & 1 ? 2 : 1; };
+  std::array<std::string, 8> expected;
+  for (size_t c = 0; c < expected.size(); ++c) expected[c] = run(n, base(c), replicas(c)).digest;
+  const std::vector<TensorLocations> all = locations();
+  size_t way = 0;
+  const auto check = [&](size_t c, const Strategy& strategy, const TensorLocations& where) {
+    Options options = base(c);
+    options.strategy = strategy;
+    options.locations = where;
+    options.io_mode = std::array{IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}[way % 3];
+    options.recompute.all = way % 2 == 0;
+    options.locations.min_elements_sharded = way % 4 < 2 ? 8 : nn::kNeverShard;
+    EXPECT_EQ(run(n, options, replicas(c), 1 + static_cast<int>((way + way / 3) % 3)).digest,
+              expected[c])
+        << "combination " << c << ", way " << way;
+    ++way;
+  };
+  for (size_t l = 0; l < all.size(); ++l) {
+    // An even number of the three values are the second ones, or an odd number.
+    for (const size_t c : {0, 3, 5, 6}) check(l % 2 == 0 ? c : 7 - c, phased(), all[l]);
+    check(l, resident(), all[l]);
   }
 }
 

@@ -48,21 +48,30 @@ std::vector<Stage> stages_on(const std::vector<int>& devices) {
 constexpr Schedule kSchedules[] = {Schedule::kGrouped, Schedule::kInterleaved,
                                    Schedule::kSequential, Schedule::kAuto};
 
+// Up to two micro-batches more than a schedule has in flight, so that the loop of a step repeats.
 TEST(Pipeline, HasTheBitsOfTheResidentStepForAnyNumberOfMicroBatches) {
   const Network n = chain();
+  const std::pair<Schedule, int64_t> in_flight[] = {{Schedule::kGrouped, 7},
+                                                    {Schedule::kInterleaved, 4},
+                                                    {Schedule::kSequential, 1},
+                                                    {Schedule::kAuto, 7}};
   for (int64_t accumulate = 1; accumulate <= 9; ++accumulate) {
     const std::string expected = run(n, {.accumulate = accumulate}).digest;
-    for (const Schedule schedule : kSchedules) {
+    for (const auto& [schedule, most] : in_flight) {
+      if (accumulate > most + 2) continue;
       const Options options{.strategy = PipelinedExecution{{}, schedule}, .accumulate = accumulate};
       EXPECT_EQ(run(n, options, 1, 1, 3).digest, expected)
           << to_string(schedule) << ", " << accumulate << " micro-batches";
     }
+    if (accumulate > 3) continue;
     EXPECT_EQ(run(n, {.strategy = sharded(), .accumulate = accumulate}, 1, 2, 3).digest, expected);
   }
 }
 
+// Each number of stages has every schedule.
 TEST(Pipeline, MayRevisitDevices) {
   const Network n = chain();
+  size_t first = 0;
   const std::string expected = run(n, {.accumulate = 5}).digest;
   for (const std::vector<int>& devices : std::vector<std::vector<int>>{{0, 1},
                                                                        {0, 0},
@@ -72,7 +81,8 @@ TEST(Pipeline, MayRevisitDevices) {
                                                                        {0, 1, 0, 1},
                                                                        {0, 0, 0, 0},
                                                                        {3, 2, 1, 0}}) {
-    for (const Schedule schedule : kSchedules) {
+    for (size_t s = first++ % 2; s < std::size(kSchedules); s += 2) {
+      const Schedule schedule = kSchedules[s];
       const Options options{.strategy = PipelinedExecution{stages_on(devices), schedule},
                             .accumulate = 5};
       EXPECT_EQ(run(n, options, 1, 2, 3).digest, expected)

@@ -180,8 +180,9 @@ void AttrReader::take(const char* name, T& value) {
   const std::string_view found = given ? attrs_.items[next_].first : std::string_view("nothing");
   require(given && found == name, "options: the next field must be '{}', got '{}'", name, found);
   const T* stored = std::get_if<T>(&attrs_.items[next_].second);
-  require(stored != nullptr, "options: field '{}' has the wrong type, got {}", name,
-          to_string(Attrs{{attrs_.items[next_]}}));
+  if (stored == nullptr)
+    fail(ErrorKind::kUsage, "options: field '{}' has the wrong type, got {}", name,
+         to_string(Attrs{{attrs_.items[next_]}}));
   value = *stored;
   ++next_;
 }

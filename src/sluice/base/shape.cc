@@ -23,9 +23,13 @@ std::vector<int64_t> Shape::strides() const {
 }
 
 std::string to_string(const Shape& shape) {
+  // Checks format their arguments even if they hold, so this text is built without fmt::format().
   std::string text = "(";
-  for (int i = 0; i < shape.rank(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);
-  return text + (shape.rank() == 1 ? ",)" : ")");
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text += shape.rank() == 1 ? ",)" : ")";
 }
 
 int normalize_axis(int64_t axis, int rank, std::string_view what) {
@@ -49,7 +53,8 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view what) {
 int64_t TensorSpec::bytes() const { return checked_mul(shape.elements(), size_of(dtype)); }
 
 std::string to_string(const TensorSpec& spec) {
-  return fmt::format("{} {}", to_string(spec.shape), name_of(spec.dtype));
+  std::string text = to_string(spec.shape) += ' ';
+  return text += name_of(spec.dtype);
 }
 
 void require_device_dtype(const TensorSpec& spec, std::string_view what) {

@@ -127,21 +127,23 @@ double matmul_flops(const OpView& op) {
 }  // namespace
 
 MatmulShape matmul_shape(const Shape& lhs, const Shape& rhs, const MatmulOptions& options) {
-  require(lhs.rank() >= 1 && rhs.rank() >= 1, "matmul (C2): operands {} and {} must not be scalars",
-          to_string(lhs), to_string(rhs));
-  require(
-      !(options.lhs_transposed && lhs.rank() == 1) && !(options.rhs_transposed && rhs.rank() == 1),
-      "matmul (C3): operands {} and {}: a vector cannot be transposed", to_string(lhs),
-      to_string(rhs));
+  // The compiler calls this function several times for each kernel, so only an error formats text.
+  if (lhs.rank() < 1 || rhs.rank() < 1)
+    fail(ErrorKind::kUsage, "matmul (C2): operands {} and {} must not be scalars", to_string(lhs),
+         to_string(rhs));
+  if ((options.lhs_transposed && lhs.rank() == 1) || (options.rhs_transposed && rhs.rank() == 1))
+    fail(ErrorKind::kUsage, "matmul (C3): operands {} and {}: a vector cannot be transposed",
+         to_string(lhs), to_string(rhs));
   MatmulShape s;
   s.lhs = view_of(lhs, options.lhs_transposed, Side::kLhs);
   s.rhs = view_of(rhs, options.rhs_transposed, Side::kRhs);
   s.m = s.lhs.rows;
   s.k = s.lhs.cols;
   s.n = s.rhs.cols;
-  require(s.k == s.rhs.rows, "matmul (C4): {}{} x {}{}: inner sizes {} and {} differ",
-          to_string(lhs), options.lhs_transposed ? " transposed" : "", to_string(rhs),
-          options.rhs_transposed ? " transposed" : "", s.k, s.rhs.rows);
+  if (s.k != s.rhs.rows)
+    fail(ErrorKind::kUsage, "matmul (C4): {}{} x {}{}: inner sizes {} and {} differ",
+         to_string(lhs), options.lhs_transposed ? " transposed" : "", to_string(rhs),
+         options.rhs_transposed ? " transposed" : "", s.k, s.rhs.rows);
   s.batch = broadcast(s.lhs.batch, s.rhs.batch, "matmul (C5): batch axes");
   std::vector<int64_t> out = s.batch.dims();
   if (lhs.rank() > 1) out.push_back(s.m);

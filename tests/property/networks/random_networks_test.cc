@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <iostream>
+#include <span>
 
 #include "../random_graph_ops.h"
 #include "random_network.h"
@@ -86,23 +88,30 @@ std::vector<train::Stage> drawn_stages(Dice& dice, TrainingWay& way, const Names
   return stages;
 }
 
-// Returns two resident ways, two in phases, and three in stages if there are several blocks.
+enum class Kind : uint8_t { kResident, kPhased, kSharded, kPipelined };
+
+// Returns one way of each kind, and with several micro-batches a second one of most kinds. Stages
+// need several blocks.
 std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const Names& blocks) {
+  constexpr std::array kKinds{Kind::kResident, Kind::kPhased, Kind::kSharded,  Kind::kPipelined,
+                              Kind::kResident, Kind::kPhased, Kind::kPipelined};
+  const bool several = base.step.accumulate > 1;
   std::vector<TrainingWay> ways;
-  for (int w = 0; w < (blocks.size() < 2 ? 4 : 7); ++w) {
+  for (const Kind kind : std::span(kKinds).first(several ? kKinds.size() : 4)) {
+    if (kind >= Kind::kSharded && blocks.size() < 2) continue;
     TrainingWay way = base;
-    if (!ways.empty()) way.step = drawn_step(dice, base.step, blocks);
+    if (!several || !ways.empty()) way.step = drawn_step(dice, base.step, blocks);
     way.threads = 1 + dice(3);
     way.io_queues = dice.one_in(3) ? 3 : 1;
     using train::Schedule;
-    if (w < 2) {
+    if (kind == Kind::kResident) {
       way.step.strategy = train::resident();
-    } else if (w < 4) {
+    } else if (kind == Kind::kPhased) {
       way.step.strategy = train::phased();
       train::TensorLocations& where = way.step.locations;
       if (where.activations == Location::kRemote)
         where.min_elements_off_device = 2;  // Other numbers are refused.
-    } else if (w < 5) {
+    } else if (kind == Kind::kSharded) {
       way.step.strategy = train::ShardedExecution{drawn_stages(dice, way, blocks)};
     } else {
       const auto schedule =
@@ -162,7 +171,8 @@ void draw_reductions(uint64_t seed, train::Options& step) {
 std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {
   Dice dice(fold(Seed{7, 7}, seed));
   TrainingWay base{.replicas = 1 + dice(2), .optimizer = dice(4)};
-  const int64_t several = 2 + dice(3);
+  // Long schedules of stages have a loop between their ramps.
+  const int64_t several = std::array{2, 3, 4, 9}[static_cast<size_t>(dice(4))];
   if (dice.one_in(3)) base.step.max_grad_norm = 0.25;
   draw_reductions(seed, base.step);
   Names blocks;

@@ -27,7 +27,9 @@ class Collectives {
         fmt::format("{} of {} in groups of {} by {}", what, name_, group.size(), group.stride()),
         ir_.main_graph().host_store(y, "y"));
   }
-  void run() const { expect_the_interpreters_bits(ir_, {{in_, array_}}, outputs_); }
+  void run(Orders orders) const {
+    expect_the_interpreters_bits(ir_, {{in_, array_}}, outputs_, orders);
+  }
   size_t count() const { return outputs_.size(); }
 
  private:
@@ -81,39 +83,40 @@ void add_all(Collectives& c, int replicas) {
   }
 }
 
+/// Runs all collectives on one shape. Returns their number.
+size_t run_all(int replicas, const Shape& shape, DType dtype, Orders orders) {
+  SCOPED_TRACE(fmt::format("{} replicas", replicas));
+  Collectives c(replicas, shape, dtype);
+  add_all(c, replicas);
+  c.run(orders);
+  return c.count();
+}
+
 TEST(Collectives, GiveTheInterpretersBits) {
   size_t count = 0;
   for (const int replicas : {1, 2, 4, 6}) {
-    for (const DType dtype : {f32, bf16, i32}) {
-      for (const Shape& shape : {Shape{1}, Shape{7}, Shape{6, 4}, Shape{3, 1000}}) {
-        if (dtype != f32 && (shape.elements() < 7 || replicas == 6)) continue;
-        // The threads of 7 or 24 elements are those of 3000; a dtype has no threads of its own.
-        if (kThreadSanitizer && (dtype != f32 || (shape != Shape{1} && shape != Shape{3, 1000})))
-          continue;
-        SCOPED_TRACE(fmt::format("{} replicas", replicas));
-        Collectives c(replicas, shape, dtype);
-        add_all(c, replicas);
-        c.run();
-        count += c.count();
-      }
+    for (const Shape& shape : {Shape{1}, Shape{7}, Shape{6, 4}, Shape{3, 1000}}) {
+      // The threads of 7 or 24 elements are those of 3000.
+      if (kThreadSanitizer && shape != Shape{1} && shape != Shape{3, 1000}) continue;
+      count += run_all(replicas, shape, f32, Orders::kAll);
     }
   }
   EXPECT_GT(count, kThreadSanitizer ? 300u : 1000u);
 }
 
+// The order of threads does not depend on the dtype.
 TEST(Collectives, TakeEveryDType) {
-  for (const DType dtype : {f16, u32, u8, boolean}) {
-    Collectives c(4, {5, 8}, dtype);
-    add_all(c, 4);
-    c.run();
+  for (const DType dtype : {f16, u32, u8, boolean}) run_all(4, {5, 8}, dtype, Orders::kOne);
+  if (kThreadSanitizer) return;
+  const Shape shapes[] = {{7}, {6, 4}, {3, 1000}};
+  for (size_t i = 0; i < 3; ++i) {
+    const int replicas = 1 << i;
+    run_all(replicas, shapes[i], bf16, Orders::kOne);
+    run_all(replicas, shapes[(i + 1) % 3], i32, Orders::kOne);
   }
 }
 
-TEST(Collectives, TakeEmptyTensors) {
-  Collectives c(2, {0, 4}, f32);
-  add_all(c, 2);
-  c.run();
-}
+TEST(Collectives, TakeEmptyTensors) { run_all(2, {0, 4}, f32, Orders::kAll); }
 
 // Every element is added in ascending order of the replicas, in a scatter as in the whole sum.
 TEST(Collectives, ScatterIsTheSliceOfTheSum) {

@@ -247,6 +247,11 @@ def dimensions_of(options, launchers=()):
     """Returns a row of lists: the values of each dimension."""
     models = [model for model in MODELS if options.model in model]
     reductions = [r for r in REDUCTIONS if options.reduction in r]
+    if not models:
+        sys.exit(f"--model: no name has '{options.model}'; there are: {', '.join(MODELS)}")
+    if not reductions:
+        sys.exit(f"--reduction: no name has '{options.reduction}'; there are: "
+                 f"{', '.join(REDUCTIONS)}")
     return Row(models, [1, 2, 4], reductions, [False, True], list(STRATEGIES),
                [1, 2, 3, 4, "blocks"], [False, True], list(OFFLOADED),
                ["io", "compute", "io_overlapped"], [1, 3], ["host", "file"], [1, 3], [1, 2, 3],

@@ -93,6 +93,11 @@ class Report(unittest.TestCase):
     def test_a_failed_run_without_a_digest(self):
         self.expect(1, ": exit code 1: [], not exit code 1: []", lambda row: "exit code 1: []")
 
+    def test_a_name_that_nothing_has(self):
+        for option in ("--model", "--reduction"):
+            with self.assertRaisesRegex(SystemExit, f"{option}: no name has 'clipped'; there are"):
+                equality_matrix.main(["sluice", "--sample", option, "clipped"])
+
     def test_one_digest_for_all_models(self):
         self.expect(1, " runs, 0 differ; 1 digests of ", lambda row: "fma-0")
 

@@ -71,7 +71,7 @@ class Instructions(unittest.TestCase):
 
     def test_a_compilation(self):
         command = [SLUICE, "bench", "mnist", "--threads", 1, "--steps", 1]
-        self.expect("compiling mnist", instructions(command, COMPILE), 16.4)
+        self.expect("compiling mnist", instructions(command, COMPILE), 12.4)
 
     def test_plans_of_many_micro_batches(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:

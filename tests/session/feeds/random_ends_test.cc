@@ -117,10 +117,12 @@ void end_a_run(Subject& subject, const Drawn& drawn) {
   const std::string text = error_text(kind_of(drawn.end), [&] { run.wait(); });
   EXPECT_EQ(text.find(" element "), text.rfind(" element ")) << "the error has come twice";
   const int64_t lost = drawn.end == End::kSink ? 1 : 0;
-  if (drawn.end == End::kSource)
+  if (drawn.end == End::kSource) {
     EXPECT_THAT(text, HasSubstr(fmt::format("while making element {} of feed 'x'", drawn.at)));
-  if (drawn.end == End::kSink)
+  }
+  if (drawn.end == End::kSink) {
     EXPECT_THAT(text, HasSubstr(fmt::format("while taking element {} of feed 'sums'", drawn.at)));
+  }
   const int64_t read = run.progress()[0].second, stored = run.progress()[1].second;
   ASSERT_LE(stored, read);
   ASSERT_LE(read, stored + replicas);  // One replica may be a step ahead.
@@ -135,7 +137,9 @@ void end_a_run(Subject& subject, const Drawn& drawn) {
                                       drawn.at)));
     return;
   }
-  if (drawn.end == End::kSource) ASSERT_EQ(read, drawn.at / replicas);
+  if (drawn.end == End::kSource) {
+    ASSERT_EQ(read, drawn.at / replicas);
+  }
   p.reset(session);
   session.run({}, "4");
   float v = 0;

@@ -194,7 +194,7 @@ class Commands(unittest.TestCase):
         "build/release/src/sluice/compiler/compiler_test --gtest_filter='DoubleNeg*'",
         "cmake --build build/release --target sluice_cli && "
         "build/release/bin/sluice train mnist-rts --steps 20",
-        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {processes}'",
+        "bench/equality_matrix.py build/bin/sluice --sample --launcher 'mpirun -n {processes}'",
         "bench/plan_oracle.py record build/release/bin/sluice RECORD --sample",
         "bench/plan_oracle.py compare build/release/bin/sluice RECORD", ".ci/run")
     def test_builds_have_the_targets_that_are_named(self, install, *others):

@@ -9,6 +9,7 @@
 
 #include "kernel_trial.h"
 #include "sluice/ops/op.h"
+#include "sluice/ops/slice.h"
 
 namespace sluice::cpu {
 namespace {
@@ -86,6 +87,21 @@ TEST(VectorOps, HaveTheBitsOfTheReferenceInEveryDtype) {
   for (const char* op : {"Add", "Gelu", "ReduceSum", "Softmax", "AdamUpdater", "Cast", "Slice"}) {
     for (const char* dtype : {" float32", " float16", " bfloat16"})
       EXPECT_TRUE(run.contains(std::string(op) + dtype)) << op << dtype;
+  }
+}
+
+// The slices of samples are too small for several tasks.
+TEST(VectorOps, ALargeSliceIsCutIntoTasks) {
+  std::mt19937 random(22);
+  const OpDef& def = ops::slice_def();
+  const ops::SliceOptions options{.starts = {3}, .sizes = {70001}, .steps = {1}};
+  const Sample sample;
+  for (const DType dtype : {f32, bf16}) {
+    Case c{&def, to_attrs(options), {{Shape{70010}, dtype, {}}}, {}, &sample};
+    c.outputs = def.infer(c.view());
+    EXPECT_EQ(kernel_of(c.view()).key, "cpu.slice");
+    EXPECT_GT(kernel_of(c.view()).choose(c.view()).tasks, 2);
+    EXPECT_EQ(Trial(c, random).run(false), "") << c.text();
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "sluice/compiler/lower/test_lowering.h"
 
 namespace sluice::compiler {
@@ -63,6 +65,34 @@ TEST(Synchronise, WhatACallDidIsUnknown) {
     kernel Neg in %1 out %3 f32(8,16))",
                      4, "\nbody f function\nparam %0 f32(8,16)\nend"),
             "101");
+}
+
+// Whether a kernel that reads bytes of base `b` has a barrier after one that wrote those of `a`.
+bool separates(exe::Address::Base a, exe::Address::Base b) {
+  exe::Function function;
+  for (const auto& [base, access] : {std::pair{a, exe::Access::kWrite}, {b, exe::Access::kRead}}) {
+    exe::Operand operand;
+    operand.at.base = base;
+    operand.bytes = 64;
+    operand.access = access;
+    exe::Kernel kernel;
+    kernel.tasks = 4;
+    kernel.operands = {operand};
+    exe::Step step;
+    step.body = kernel;
+    function.steps.push_back(step);
+  }
+  synchronise(function);
+  return function.steps[1].sync;
+}
+
+// An argument may lie in an arena, but never in the frame of its function.
+TEST(Synchronise, AParameterMayBeBytesOfAnArena) {
+  using Base = exe::Address::Base;
+  EXPECT_TRUE(separates(Base::kParam, Base::kArena));
+  EXPECT_TRUE(separates(Base::kArena, Base::kParam));
+  EXPECT_FALSE(separates(Base::kParam, Base::kFrame));
+  EXPECT_FALSE(separates(Base::kFrame, Base::kArena));
 }
 
 TEST(Synchronise, BytesOfATransferAreTouchedAtItsWait) {

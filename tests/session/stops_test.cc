@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "../support/mlp.h"
+#include "../support/thread_sanitizer.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/sluice.h"
 
@@ -186,7 +187,7 @@ TEST(Stops, AtAnyMomentByAnyThread) {
     const std::chrono::duration<double> run_time = std::chrono::steady_clock::now() - begin;
     Session session(p.ir, with(2, devices));
     int stopped = 0;
-    for (uint64_t round = 0; round < 70; ++round) {
+    for (uint64_t round = 0; round < (test::kThreadSanitizer ? 25 : 70); ++round) {
       std::atomic<int> in_time{0};
       std::vector<std::thread> stoppers;
       for (uint64_t s = 0; s < 3; ++s) {

@@ -51,8 +51,9 @@ function(sluice_layer name)
   endif()
 endfunction()
 
-# sluice_use_headers(NAME [VAR=VALUE]) lets a test program read a precompiled header. ccache stores
-# such compilations only with the flag and the sloppiness that are set here. VAR is set for ccache.
+# sluice_use_headers(NAME [VAR=VALUE] [SCRIPT]) lets a test program read a precompiled header. ccache
+# stores such compilations only with the flag and the sloppiness that are set here. VAR is set for
+# ccache, and SCRIPT starts it.
 function(sluice_use_headers name)
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
@@ -88,7 +89,7 @@ function(sluice_test_headers name)
   target_compile_options(${name} PRIVATE -fPIE)
   # GCC knows a header again by its size and content. After a change of comments alone, ccache would
   # return the precompiled header of the old content, and the header would be read twice.
-  sluice_use_headers(${name} CCACHE_COMMENTS=1)
+  sluice_use_headers(${name} CCACHE_COMMENTS=1 ${PROJECT_SOURCE_DIR}/cmake/precompile.sh)
 endfunction()
 
 # Without SLUICE_PCH, each source of the tests must include all that it uses.

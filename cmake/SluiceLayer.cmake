@@ -51,9 +51,9 @@ function(sluice_layer name)
   endif()
 endfunction()
 
-# sluice_use_headers(NAME [VAR=VALUE] [SCRIPT]) lets a test program read a precompiled header. ccache
-# stores such compilations only with the flag and the sloppiness that are set here. VAR is set for
-# ccache, and SCRIPT starts it.
+# sluice_use_headers(NAME [VAR=VALUE] [SCRIPT]) lets a test program read a precompiled header.
+# ccache stores such compilations only with the flag and the sloppiness that are set here. VAR is
+# set for ccache, and SCRIPT starts it.
 function(sluice_use_headers name)
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")

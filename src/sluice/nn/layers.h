@@ -296,6 +296,17 @@ class CrossEntropyLoss : public Module {
   /// Error{kUsage} if class_weights has another number of classes, or shapes do not match.
   Tensor build(Builder& b, Tensor logits, Tensor labels) const;
 
+  /// A loss as a sum.
+  struct Sum {
+    Tensor loss;    ///< Sum of the samples' weighted losses, in the dtype of the logits.
+    Tensor weight;  ///< Sum of the samples' weights, float32: the divisor of the mean.
+    /// {tensor, factor · gradient of `loss` by it}, if one op computes both; else empty.
+    std::vector<std::pair<Tensor, Tensor>> gradients = {};
+  };
+  /// Returns the mean's dividend and divisor; `factor` scales the gradients. The option `reduction`
+  /// has no effect. Error{kUsage} as build().
+  Sum sum(Tensor logits, Tensor labels, double factor = 1) const;
+
  private:
   CrossEntropyOptions options_;
 };

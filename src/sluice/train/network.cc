@@ -8,6 +8,8 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/graph_editor.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/compare.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/reductions.h"
 
@@ -15,6 +17,7 @@ namespace sluice::train {
 namespace {
 
 const TensorSpec kSeed{{2}, u32, {}};
+const TensorSpec kScalar{{}, f32, {}};
 
 void check_result(const Graph& graph, const std::string& name, const Tensor& t,
                   std::set<std::string>& names) {
@@ -43,6 +46,24 @@ void check_loss(const Graph& graph, const Loss& loss) {
             "network: the gradient of loss '{}' by '{}' must be {}, got {}", loss.name, t.name(),
             to_string(t.spec()), to_string(gradient.spec()));
   }
+}
+
+// Finds the total weight that all losses share.
+Tensor total_weight_of(const Graph& graph, const std::vector<Loss>& losses) {
+  const Tensor& total = losses.front().total_weight;
+  for (const Loss& loss : losses) {
+    const auto text = [](const Tensor& t) { return t.valid() ? "'" + t.name() + "'" : "none"; };
+    require(loss.total_weight == total,
+            "network: losses must share one total_weight, got {} of '{}' and {} of '{}'; make each "
+            "loss a sum with the same total_weight, or none",
+            text(total), losses.front().name, text(loss.total_weight), loss.name);
+  }
+  if (!total.valid()) return total;
+  require(graph.owns(total) && graph.info(total).producer >= 0 && total.spec() == kScalar,
+          "network: total_weight of loss '{}' must be a {} that build() computed, got '{}' {}; "
+          "reduce it with ops::sum()",
+          losses.front().name, to_string(kScalar), total.name(), to_string(total.spec()));
+  return total;
 }
 
 void check_results(const Graph& graph, const Results& results, nn::RunMode mode) {
@@ -87,6 +108,20 @@ void add_loss_gradients(NetworkGraph& n) {
   }
 }
 
+// Replaces the sum that each loss with a total weight returns by the mean of its micro-batch.
+void add_means(NetworkGraph& n) {
+  if (!n.total_weight.valid()) return;
+  Graph& graph = n.graph.graph();
+  for (Loss& loss : n.results.losses) {
+    const Op origin = graph.op(graph.info(loss.value).producer);
+    const GraphEditor::Guise guise(graph, origin);
+    const size_t first = graph.ops().size();
+    loss.value = loss.value / ops::cast(divisor_of(n.total_weight), loss.value.dtype());
+    for (size_t i = first; i < graph.ops().size(); ++i)
+      n.added.emplace_back(graph.ops()[i].id, origin.id);
+  }
+}
+
 bool is_read(const Graph& graph, const Tensor& t) {
   const auto& outputs = graph.output_ids();
   if (std::find(outputs.begin(), outputs.end(), t.id()) != outputs.end()) return true;
@@ -110,6 +145,7 @@ void remove_unused(NetworkGraph& n, nn::RunMode mode) {
     add(t);
     add(gradient);
   }
+  if (n.total_weight.valid()) add(n.total_weight);
   for (const Prediction& p : n.results.predictions) add(p.value);
   for (const nn::internal::RunningUpdate& u : n.updates) add(u.value);
   graph.set_outputs(outputs);
@@ -177,6 +213,24 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name,
       .name = std::move(name), .value = loss, .weight = weight, .gradients = {{logits, gradient}}};
 }
 
+Loss cross_entropy(const Tensor& logits, const Tensor& labels,
+                   const nn::CrossEntropyOptions& options, std::string name, double weight) {
+  require(options.reduction == ops::LossReduction::kMean,
+          "cross_entropy: the reduction of loss '{}' must be the mean, got another; reduce the "
+          "samples of nn::CrossEntropyLoss instead",
+          name);
+  nn::CrossEntropyLoss::Sum sum = nn::CrossEntropyLoss(options).sum(logits, labels, weight);
+  return {.name = std::move(name),
+          .value = sum.loss,
+          .weight = weight,
+          .gradients = std::move(sum.gradients),
+          .total_weight = sum.weight};
+}
+
+Tensor divisor_of(const Tensor& total_weight) {
+  return ops::where(ops::equal(total_weight, 0.0), 1.0, total_weight);
+}
+
 Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::string name,
                         double weight) {
   require(prediction.spec().shape == target.spec().shape,
@@ -218,7 +272,11 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
                  .seed = std::move(seed),
                  .results = std::move(results),
                  .updates = std::move(*state.updates)};
-  if (mode == nn::RunMode::kTrain) add_loss_gradients(n);
+  if (mode == nn::RunMode::kTrain) {
+    n.total_weight = total_weight_of(state.graph, n.results.losses);
+    add_loss_gradients(n);
+    add_means(n);
+  }
   remove_unused(n, mode);
   check_running(n);
   return n;

@@ -60,12 +60,29 @@ struct Loss {
   /// must be results of ops, so a weight is not allowed here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
   Writing writing = {};  ///< Phases allow the value of each micro-batch only.
+  /// Sum of the weights of the samples in `value`: float32, shape (), at least 0. `value` is then
+  /// the weighted sum of the samples' losses. An update divides the sum of the gradients over its
+  /// micro-batches and replicas once by the sum of these weights, so that it equals the update of
+  /// the whole batch, also where micro-batches have unequal weights. The stream returns the mean
+  /// of a micro-batch: value / total_weight, or 0 without weight. All losses of a network share one
+  /// tensor. Empty: all micro-batches have equal shares in the update.
+  Tensor total_weight = {};
 };
 
 /// Softmax cross entropy of logits (batch, classes) and labels (batch). It computes the gradient of
 /// the logits beside the loss (ops::cross_entropy_with_grad).
 Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name = "loss",
                    double weight = 1);
+
+/// Cross entropy with class weights, an ignored label, label smoothing or probabilities
+/// (nn::CrossEntropyLoss), as a sum with a total weight: each sample that counts has its own share
+/// in an update. Error{kUsage} unless the reduction is the mean.
+Loss cross_entropy(const Tensor& logits, const Tensor& labels,
+                   const nn::CrossEntropyOptions& options, std::string name = "loss",
+                   double weight = 1);
+
+/// Returns the divisor of a sum with this total weight: the weight, or 1 if it is 0.
+Tensor divisor_of(const Tensor& total_weight);
 
 /// Mean of (prediction - target)² over all elements of two tensors of one shape.
 Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::string name = "loss",
@@ -99,6 +116,7 @@ struct NetworkGraph {
   std::vector<nn::internal::RunningUpdate> updates = {};
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
+  Tensor total_weight = {};  ///< Loss::total_weight of all losses; empty without.
   /// {op after the module's ops that computes a gradient of a loss, op whose block it belongs to}.
   std::vector<std::pair<OpId, OpId>> added = {};
 };
@@ -119,7 +137,8 @@ class Network {
   const std::vector<Field>& fields() const { return fields_; }
   /// Builds the forward graph. Ops that no result needs are left out, and so are fields that are
   /// not read. Error{kUsage} if results are missing, repeat a name or are not tensors of the graph,
-  /// and if a loss is not a floating-point scalar. Error{kUsage} if training reads a running
+  /// if a loss is not a floating-point scalar, and if losses differ in their total weight.
+  /// Error{kUsage} if training reads a running
   /// variable and updates it, or if a graph that the network calls updates one.
   NetworkGraph build(Ir ir, nn::RunMode mode) const;
 

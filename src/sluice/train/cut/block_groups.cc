@@ -60,6 +60,7 @@ class Grouper {
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const Loss& l : network.results.losses) results_.insert(l.value.id());
     for (const Prediction& p : network.results.predictions) results_.insert(p.value.id());
+    if (network.total_weight.valid()) results_.insert(network.total_weight.id());
     for (const BlockGraph& block : cut.blocks) {
       structures_.push_back(structure_of(block));
       for (const WeightUse& w : block.weights) {
@@ -104,7 +105,7 @@ class Grouper {
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
   std::set<TensorId> fields_;
-  std::set<TensorId> results_;  ///< Losses and predictions.
+  std::set<TensorId> results_;  ///< Losses, predictions and the total weight.
   std::set<std::string> tied_;
   std::vector<std::string> structures_;
   std::vector<std::pair<TensorSpec, int64_t>> used_;  ///< Rows in use of each spec's buffer.

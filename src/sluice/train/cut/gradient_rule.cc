@@ -5,7 +5,9 @@
 
 #include "sluice/ir/call.h"
 #include "sluice/ir/graph_editor.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/train/cut/block_groups.h"
 
 namespace sluice::train {
@@ -41,13 +43,28 @@ std::shared_ptr<const HookGraph> build_hook(Ir ir, const GradientHook& hook, con
       HookGraph{nn::GraphWithNamedArgs(g, {}), made.dtype(), structure_of(g)});
 }
 
+// Divides in float32.
+Tensor divided(const Tensor& sum, const Tensor& divisor) {
+  return ops::cast(ops::div(ops::cast(sum, f32), divisor), sum.dtype());
+}
+
 }  // namespace
 
+Tensor total_divisor(const Tensor& total_weight) {
+  return divisor_of(nn::reduce_replica_sharded_tensor(total_weight, ops::CollectiveOp::kAdd,
+                                                      {.threshold = nn::kNeverShard}));
+}
+
 Tensor GradientRule::reduced(const Tensor& accumulated, const std::function<Tensor()>& variable,
-                             const nn::ShardRule& shards) const {
-  if (!hook) return nn::reduce_replica_sharded_tensor(accumulated, over_replicas, shards);
+                             const nn::ShardRule& shards, const Tensor& divisor) const {
+  SLUICE_CHECK(weighted == divisor.valid());
+  const auto reduce = [&](const nn::ShardRule& rule) {
+    const Tensor sum = nn::reduce_replica_sharded_tensor(accumulated, over_replicas, rule);
+    return weighted ? divided(sum, divisor) : sum;
+  };
+  if (!hook) return reduce(shards);
   const nn::ShardRule whole{.threshold = nn::kNeverShard, .group = shards.group};
-  const Tensor gradient = nn::reduce_replica_sharded_tensor(accumulated, over_replicas, whole);
+  const Tensor gradient = reduce(whole);
   Graph& graph = gradient.graph();
   const Tensors inputs = hook->graph.graph().inputs();
   TensorMap given{{inputs[0], gradient}};
@@ -80,18 +97,25 @@ WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer
                          const Options& options) {
   WeightRules rules;
   std::vector<std::shared_ptr<const HookGraph>> hooks;
+  const bool weighted = network.total_weight.valid();
+  require(!weighted || (options.accumulation_reduction != Accumulation::kSum &&
+                        options.replica_reduction != ReplicaReduction::kSum),
+          "training: the reductions over micro-batches and replicas must be means for a loss with "
+          "a total_weight, got a sum; leave total_weight out to add the gradients");
   const nn::NamedTensors weights =
       network.factories.select(network.graph.args(), nn::Role::kWeight);
   for (const std::string& key : weights.keys_flat()) {
     const auto group = optimizer.group_of(key);
     if (!group) continue;
     const TensorSpec& spec = weights[key].spec();
-    WeightRule rule{.group = *group,
-                    .gradient = {.accumulation = options.accumulation_reduction,
-                                 .micro_batches = options.accumulate,
-                                 .accumulator = dtype_of(options.accumulator_dtype, key, spec,
-                                                         "accumulator_dtype")}};
-    if (options.replica_reduction == ReplicaReduction::kSum)
+    WeightRule rule{
+        .group = *group,
+        .gradient = {
+            .accumulation = weighted ? Accumulation::kSum : options.accumulation_reduction,
+            .micro_batches = options.accumulate,
+            .accumulator = dtype_of(options.accumulator_dtype, key, spec, "accumulator_dtype")}};
+    rule.gradient.weighted = weighted;
+    if (weighted || options.replica_reduction == ReplicaReduction::kSum)
       rule.gradient.over_replicas = ops::CollectiveOp::kAdd;
     if (options.gradient_hook) {
       auto made = build_hook(ir, options.gradient_hook, key, spec, rule.gradient.accumulator);

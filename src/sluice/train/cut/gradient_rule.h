@@ -23,16 +23,21 @@ struct GradientRule {
   int64_t micro_batches = 1;
   DType accumulator = f32;
   ops::CollectiveOp over_replicas = ops::CollectiveOp::kMean;
+  bool weighted = false;  ///< Sums are divided by the total weight (Loss::total_weight).
   std::shared_ptr<const HookGraph> hook = nullptr;  ///< Null: without a hook.
 
   /// Dtype of the gradient that the update takes.
   DType dtype() const { return hook ? hook->dtype : accumulator; }
-  /// Adds the reduction of an accumulated gradient over replicas, and the hook. Returns the
-  /// replica's shard of the gradient if `shards` cuts it. The hook takes the whole gradient and
-  /// `variable()`, the whole weight.
+  /// Adds the reduction of an accumulated gradient over replicas, the division by `divisor` of a
+  /// weighted rule (total_divisor()), and the hook. Returns the replica's shard of the gradient if
+  /// `shards` cuts it. The hook takes the whole gradient and `variable()`, the whole weight.
   Tensor reduced(const Tensor& accumulated, const std::function<Tensor()>& variable,
-                 const nn::ShardRule& shards) const;
+                 const nn::ShardRule& shards, const Tensor& divisor) const;
 };
+
+/// Adds the sum over replicas of the total weight of a replica's micro-batches. Returns the divisor
+/// of the sums of gradients.
+Tensor total_divisor(const Tensor& total_weight);
 
 /// The decisions of options and optimizer about a trained weight.
 struct WeightRule {
@@ -47,7 +52,8 @@ struct WeightRule {
 using WeightRules = std::map<std::string, WeightRule>;
 
 /// Returns the rules of a network's trained weights. May add graphs of hooks to `ir`. Error{kUsage}
-/// for the faults of accumulator dtypes and hooks that Options names.
+/// for the faults of accumulator dtypes and hooks that Options names, and for sums over
+/// micro-batches or replicas of losses with a total weight.
 WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer& optimizer,
                          const Options& options);
 

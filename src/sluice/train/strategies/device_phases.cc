@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/call.h"
+#include "sluice/ops/updates.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline.h"
 #include "sluice/train/strategies/step_variables.h"
@@ -39,6 +40,11 @@ class DevicePhases {
     }
     variables_.average_running();
     store_results(runs);
+    if (network_.total_weight.valid()) {
+      const Tensor total = zeros(main_, network_.total_weight.spec(), "total_weight");
+      for (const MicroBatch& run : runs) ops::accumulate_(total, run[network_.total_weight]);
+      variables_.divide_by(total);
+    }
     for (size_t b = cut_.blocks.size(); b-- > 0;) {
       if (gradients_[b]) visit_backward(b, runs);
     }

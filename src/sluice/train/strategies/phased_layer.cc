@@ -341,8 +341,8 @@ RowLoop PhasedLayer::backward_loop() {
   const bool updates_running = !forward_ && !running_.empty();
   if (apart) {
     loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
-                      const Tensors&, const Tensors&) {
-      keep(g, row, gradients(g, row, loaded));
+                      const Tensors&, const Tensors& arguments) {
+      keep(g, row, gradients(g, row, loaded, arguments));
       return Tensors{};
     };
     if (updates_running) add_stores(loop, {"run"});
@@ -350,7 +350,7 @@ RowLoop PhasedLayer::backward_loop() {
   }
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors& arguments) {
-    update(g, row, loaded, gradients(g, row, loaded), arguments);
+    update(g, row, loaded, gradients(g, row, loaded, arguments), arguments);
     return Tensors{};
   };
   add_stores(loop,
@@ -420,7 +420,9 @@ void PhasedLayer::forward_phases(Graph& main) const { run_rows(main, forward_loo
 
 void PhasedLayer::backward_phases(Graph& main, const UpdateArguments& arguments) {
   const bool apart = options_.updates == Updates::kApart;
-  run_rows(main, backward_loop(), {}, apart ? Tensors{} : arguments_of(arguments));
+  Tensors given = apart ? Tensors{} : arguments_of(arguments);
+  if (is_weighted()) given.push_back(arguments.total_weight);
+  run_rows(main, backward_loop(), {}, given);
 }
 
 void PhasedLayer::update_phases(Graph& main, const UpdateArguments& arguments) const {
@@ -438,8 +440,13 @@ Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, co
   return run_rows(entry, loop, values, invariants);
 }
 
+bool PhasedLayer::is_weighted() const {
+  return std::any_of(updates_.begin(), updates_.end(),
+                     [](const Update& u) { return u.rule.gradient.weighted; });
+}
+
 nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
-                                        const nn::NamedTensors& loaded) {
+                                        const nn::NamedTensors& loaded, const Tensors& arguments) {
   nn::NamedTensors whole = whole_weights(graph, row, loaded);
   if (!forward_) whole.update(results_);
   const nn::NamedTensors zeros = grad_factories_.init_zero(graph);
@@ -453,11 +460,15 @@ nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
   }
   backward_phase_->graph.bind(given).call(&graph, index(graph, row));
   if (!forward_) average_running(graph, whole);
-  return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{}, whole);
+  // A joint layer may have added to the total weight just before.
+  const Tensor divisor = is_weighted() ? total_divisor(arguments.back()) : Tensor();
+  return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{}, whole,
+                       divisor);
 }
 
 nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated,
-                                            const nn::NamedTensors& whole) const {
+                                            const nn::NamedTensors& whole,
+                                            const Tensor& divisor) const {
   for (const LayerGraphs::Tied& w : borrowed_) {
     const Tensor* gradient = accumulated.find_leaf(w.key);
     if (gradient == nullptr) continue;
@@ -474,8 +485,9 @@ nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated,
     if (last != nullptr) sum = sum.valid() ? ops::add(sum, *last) : *last;
     SLUICE_CHECK(sum.valid());
     const auto variable = [&] { return whole[u.key]; };
-    own.merge(u.key, u.rule.gradient.reduced(
-                         sum, variable, {.threshold = options_.locations.min_elements_sharded}));
+    own.merge(u.key,
+              u.rule.gradient.reduced(
+                  sum, variable, {.threshold = options_.locations.min_elements_sharded}, divisor));
   }
   return own;
 }

@@ -31,6 +31,8 @@ enum class Updates {
 struct UpdateArguments {
   Tensors step_sizes = {};  ///< Minus the learning rate of each parameter group; empty if unused.
   Tensor grad_scale = {};   ///< Factor of the gradients; requires Updates::kApart.
+  /// Total weight of the replica's micro-batches in the entry graph, with GradientRule::weighted.
+  Tensor total_weight = {};
 };
 
 struct PhasedLayerOptions {
@@ -177,7 +179,9 @@ class PhasedLayer {
   template <typename Make>
   const Variables& set_variables(int64_t row, const Make& make);
   RowLoop forward_loop() const;
+  /// The loop takes arguments_of() if it updates, then the total weight if is_weighted().
   RowLoop backward_loop();
+  bool is_weighted() const;
   RowLoop update_loop() const;
   void add_stores(RowLoop& loop, std::vector<const char*> kinds) const;
   /// Whether all variables of these kinds ("fwd", "run", "optim") are in remote memory. A loop over
@@ -191,14 +195,16 @@ class PhasedLayer {
                                  const nn::NamedTensors& loaded) const;
   /// Averages the running variables that a phase updated over replicas. `whole` has them by key.
   void average_running(Graph& graph, const nn::NamedTensors& whole) const;
-  /// Runs the backward phase of a row. Returns the reduced gradients, by key.
-  nn::NamedTensors gradients(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded);
+  /// Runs the backward phase of a row. Returns the reduced gradients, by key. `arguments` are those
+  /// of backward_loop().
+  nn::NamedTensors gradients(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                             const Tensors& arguments);
   /// Keeps the gradients of a row for its update phase.
   void keep(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& gradients);
   /// Returns the reduced gradients of the layer's own weights by key. The gradients of tied weights
-  /// go to their owner. `whole` has the weights.
-  nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated,
-                                 const nn::NamedTensors& whole) const;
+  /// go to their owner. `whole` has the weights; `divisor` is that of weighted rules.
+  nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated, const nn::NamedTensors& whole,
+                                 const Tensor& divisor) const;
   void update(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
               const nn::NamedTensors& gradients, const Tensors& arguments) const;
   /// The step sizes that this layer needs, then the factor of the gradients if there is one.

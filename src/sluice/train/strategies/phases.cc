@@ -13,6 +13,7 @@
 #include "sluice/train/strategies/device_phases.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
+#include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
 namespace sluice::train {
@@ -48,6 +49,8 @@ class Phases {
   void build() {
     find_readers();
     kept_.add(main_, results_);
+    if (network_.total_weight.valid())
+      total_weight_ = zeros(main_, network_.total_weight.spec(), "total_weight");
     std::optional<nn::BoundGraph> seeds;
     if (cut_.seeds) seeds = serialise_seeds();
     tied_->find = [this](Graph& graph, const std::string& path) {
@@ -59,6 +62,7 @@ class Phases {
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->call(&main_, 0);
     UpdateArguments arguments = step_sizes();
+    arguments.total_weight = total_weight_;
     for (const PhasedGroup& g : groups_) {
       if (g.layer.has_forward()) g.layer.forward_phases(main_);
     }
@@ -170,6 +174,7 @@ class Phases {
   Grouping grouping_;
   std::vector<WrittenResult> results_;
   KeptResults kept_;
+  Tensor total_weight_;  ///< Sum of NetworkGraph::total_weight, if there is one.
   Updates updates_ = Updates::kInBackward;
   nn::GradScale scale_ = nn::GradScale::kNone;
   std::vector<PhasedGroup> groups_;
@@ -349,7 +354,19 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
                                        const std::string& prefix,
                                        nn::BatchSerialiseOptions& o) const {
   nn::NamedTensors kept;
+  const auto update = [&](const BlockValue& v, const std::string& name, const Tensor& result,
+                          ResultForm form) {
+    o.updates.push_back({.value = v.part,
+                         .name = prefix + name,
+                         .spec = result.spec(),
+                         .apply = [form](const Tensor& own, const Tensor& value) {
+                           KeptResults::update(own, form, value);
+                         }});
+    kept.merge(name, result);
+  };
   for (const BlockValue& v : outputs) {
+    if (total_weight_.valid() && v.whole == network_.total_weight)
+      update(v, "__total_weight", total_weight_, ResultForm::kUpdateSum);
     for (size_t i = 0; i < results_.size(); ++i) {
       const auto& [value, stream, form] = results_[i];
       if (value != v.whole) continue;
@@ -357,14 +374,7 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
         o.store_streams.emplace_back(v.part, stream);
         continue;
       }
-      const std::string name = fmt::format("__result{}", i);
-      o.updates.push_back({.value = v.part,
-                           .name = prefix + name,
-                           .spec = stream.spec,
-                           .apply = [form = form](const Tensor& result, const Tensor& own) {
-                             KeptResults::update(result, form, own);
-                           }});
-      kept.merge(name, kept_.find(stream.name));
+      update(v, fmt::format("__result{}", i), kept_.find(stream.name), form);
     }
   }
   return kept;

@@ -46,7 +46,8 @@ struct Place {
   ByUse accumulators;
   std::map<int, Tensor> counters;  ///< By stage.
   KeptResults kept;
-  Tensor iteration;  ///< Number of the trip, in the body of the loop.
+  Tensor iteration;          ///< Number of the trip, in the body of the loop.
+  Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
 };
 
 /// A training program whose weights another program evaluates. If `variables` is null, there is no
@@ -99,6 +100,10 @@ class Pipeline {
     place.weights = weights_on_devices();
     if (options_.accumulate > 1) make_accumulators(place);
     make_kept(place, ResultForm::kUpdateSum);
+    if (trains_ && network_.total_weight.valid()) {
+      const DeviceScope on(main_, stages_[total_weight_stage()].device);
+      place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
+    }
     const int64_t ramp = order_.ramp(), trips = options_.accumulate - ramp;
     int64_t iteration = 0;
     for (; iteration < ramp; ++iteration) run(place, iteration, options_.accumulate);
@@ -109,7 +114,7 @@ class Pipeline {
     for (; iteration < options_.accumulate + ramp; ++iteration)
       run(place, iteration, options_.accumulate);
     store_kept(place, ResultForm::kUpdateSum);
-    if (trains_) update();
+    if (trains_) update(place);
     if (options_.device_iterations > 1)
       transforms::repeat_last_ops(main_, first, options_.device_iterations);
     store_kept(place, ResultForm::kRunSum);
@@ -205,7 +210,8 @@ class Pipeline {
 
   // Adds the accumulators of gradients. With running means, adds a counter for each stage.
   void make_accumulators(Place& place) {
-    const bool running = options_.accumulation_reduction == Accumulation::kRunningMean;
+    const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
+                         !network_.total_weight.valid();
     for (size_t s = 0; running && s < stages_.size(); ++s) {
       const DeviceScope on(main_, stages_[s].device);
       bool counts = false;
@@ -304,6 +310,8 @@ class Pipeline {
       if (stage == s && !place.kept.put(result.stream.name, batch[result.value]))
         g.host_store(result.stream, batch[result.value]);
     });
+    if (place.total_weight.valid() && total_weight_stage() == s)
+      ops::accumulate_(place.total_weight, batch[network_.total_weight]);
   }
 
   // Calls use(result, stage) for each result that is written; the stage makes it.
@@ -312,13 +320,20 @@ class Pipeline {
     const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
     for (const WrittenResult& result :
          written_results(network_.results, training_.losses, predictions, output_)) {
-      const auto makes = [&](size_t b) { return block(b).output(result.value).valid(); };
-      const auto maker = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
-        return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
-      });
-      if (maker != stages_.end()) use(result, static_cast<size_t>(maker - stages_.begin()));
+      if (const auto stage = maker(result.value)) use(result, *stage);
     }
   }
+
+  // The stage that makes a value of the network.
+  std::optional<size_t> maker(const Tensor& value) const {
+    const auto makes = [&](size_t b) { return block(b).output(value).valid(); };
+    const auto found = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
+      return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
+    });
+    if (found == stages_.end()) return std::nullopt;
+    return static_cast<size_t>(found - stages_.begin());
+  }
+  size_t total_weight_stage() const { return maker(network_.total_weight).value(); }
 
   // Adds the tensors of results that are kept, on the devices of the stages that make these.
   void make_kept(Place& place, ResultForm form) {
@@ -426,11 +441,17 @@ class Pipeline {
       const Tensor& t = kept.tensor;
       inside.kept.set(name, add(t, t.name(), Pass::kByReference), kept.form);
     }
+    if (const Tensor& total = place.total_weight; total.valid())
+      inside.total_weight = add(total, total.name(), Pass::kByReference);
     return inside;
   }
 
-  void update() {
+  void update(const Place& place) {
     variables_.average_running();
+    if (place.total_weight.valid()) {
+      const DeviceScope on(main_, stages_[total_weight_stage()].device);
+      variables_.divide_by(place.total_weight);
+    }
     // A gradient is averaged over the replicas where its weight is.
     const auto reduced = [&](const std::string& key) {
       const DeviceScope on(main_, owners_.at(key));

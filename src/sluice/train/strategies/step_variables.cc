@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 
@@ -163,7 +164,16 @@ void StepVariables::average_running() const {
 
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated) const {
   const auto variable = [&] { return weight(main_, key); };
-  return rules_.at(key).gradient.reduced(accumulated, variable, rule());
+  return rules_.at(key).gradient.reduced(accumulated, variable, rule(), divisor(key));
+}
+
+// Each device receives the divisor once.
+Tensor StepVariables::divisor(const std::string& key) const {
+  if (!divisor_.valid()) return {};
+  Tensor& here = divisors_[device(key)];
+  const DeviceScope on(main_, device(key));
+  if (!here.valid()) here = ops::identity(divisor_, "divisor");
+  return here;
 }
 
 Tensors StepVariables::scale(const Gradient& gradient) const {

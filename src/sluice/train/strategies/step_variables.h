@@ -45,9 +45,13 @@ class StepVariables {
                       const nn::NamedTensors& here) const;
   /// Averages the running variables over replicas, in the entry graph.
   void average_running() const;
+  /// Divides all gradients by the total weight of the replica's micro-batches, a tensor of the
+  /// entry graph, on the current device.
+  void divide_by(const Tensor& total_weight) { divisor_ = total_divisor(total_weight); }
   using Gradient = std::function<Tensor(const std::string& key)>;
-  /// Adds the reduction over replicas of a weight's accumulated gradient, and the hook of
-  /// gradients. The result is a shard if the weight is updated in shards.
+  /// Adds the reduction over replicas of a weight's accumulated gradient, the division by the total
+  /// weight if there is one, and the hook of gradients. The result is a shard if the weight is
+  /// updated in shards.
   Tensor reduced(const std::string& key, const Tensor& accumulated) const;
   /// Returns the factor of all gradients, if Options::max_grad_norm asks for one. `gradient`
   /// returns the reduced gradient of a weight.
@@ -57,6 +61,7 @@ class StepVariables {
 
  private:
   const Tensor& step_size(size_t group);
+  Tensor divisor(const std::string& key) const;
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
 
   Graph& main_;
@@ -74,8 +79,10 @@ class StepVariables {
   nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
   std::optional<ops::HyperArg> rate_;
-  std::map<size_t, Tensor> step_sizes_;  ///< By parameter group.
-  nn::internal::PathCounts made_;        ///< Variables of the program by path.
+  std::map<size_t, Tensor> step_sizes_;     ///< By parameter group.
+  Tensor divisor_;                          ///< Divisor of gradients; empty without a total weight.
+  mutable std::map<int, Tensor> divisors_;  ///< Copies of it, by device.
+  nn::internal::PathCounts made_;           ///< Variables of the program by path.
 };
 
 /// The accumulators that micro-batches add their gradients to, by WeightUse::name(): on the device,

@@ -18,6 +18,7 @@ class CallSiteInfo {
  public:
   CallSiteInfo(Graph& parent, OpId op) : parent_(&parent), ir_(parent.ir()), op_(op) {}
 
+  /// The reference is valid until a transform removes the op from its graph.
   const Op& op() const { return parent_->op(op_); }
   Graph& parent() const { return *parent_; }
   /// The called graph; for a repeat, the wrapper graph of the loop.

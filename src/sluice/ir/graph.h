@@ -10,6 +10,7 @@
 
 #include "sluice/ir/op.h"
 #include "sluice/ir/op_def.h"
+#include "sluice/ir/stable_list.h"
 #include "sluice/ir/stream.h"
 #include "sluice/ir/tensor.h"
 #include "sluice/ir/variable.h"
@@ -185,7 +186,9 @@ class Graph {
   const std::vector<TensorId>& output_ids() const { return outputs_; }
   /// The variables, in the order in which they were made.
   Tensors variables() const;
-  const std::vector<Op>& ops() const { return ops_; }
+  /// This function and those below return references to elements that never move. They are valid
+  /// until a GraphEditor removes the element, also if ops are added in the meantime.
+  const StableList<Op>& ops() const { return ops_; }
   const Op& op(OpId id) const;
   int64_t op_index(OpId id) const;
   int64_t tensor_count() const { return static_cast<int64_t>(tensors_.size()); }
@@ -229,9 +232,9 @@ class Graph {
   GraphId id_;
   std::string name_;
   bool entry_;
-  std::vector<TensorInfo> tensors_;
-  std::vector<Storage> storages_;
-  std::vector<Op> ops_;
+  StableList<TensorInfo> tensors_;
+  StableList<Storage> storages_;
+  StableList<Op> ops_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.

@@ -54,15 +54,16 @@ void GraphEditor::roll_back(const Ir& ir, const Mark& mark) {
     Graph& g = *state.graphs[i];
     const Mark::Counts& counts = mark.graphs[i];
     if (g.tensors_.size() == counts.tensors && g.outputs_.size() == counts.outputs) continue;
-    std::erase_if(g.ops_, [&](const Op& op) { return op.id >= mark.next_op; });
-    for (Op& op : g.ops_) {
+    g.ops_.erase_if([&](const Op& op) { return op.id >= mark.next_op; });
+    for (size_t k = 0; k < g.ops_.size(); ++k) {
+      Op& op = g.ops_[k];
       std::erase_if(op.outputs,
                     [&](TensorId t) { return static_cast<size_t>(t) >= counts.tensors; });
     }
     for (size_t t = counts.tensors; t < g.tensors_.size(); ++t)
       g.by_name_.erase(g.tensors_[t].name);
-    g.tensors_.resize(counts.tensors);
-    g.storages_.resize(counts.storages);
+    g.tensors_.truncate(counts.tensors);
+    g.storages_.truncate(counts.storages);
     g.inputs_.resize(counts.inputs);
     g.outputs_.resize(counts.outputs);
     g.appended_outputs_.resize(counts.appended_outputs);
@@ -104,7 +105,8 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
     }
   }
   for (const auto& g : graphs) {
-    for (Op& op : g->ops_) {
+    for (size_t k = 0; k < g->ops_.size(); ++k) {
+      Op& op = g->ops_[k];
       if (op.callees.empty() || !calls_any(op, growing)) continue;
       for (const Tensor& t : outputs) {
         const TensorId id =
@@ -157,21 +159,22 @@ void GraphEditor::place(const std::vector<Placement>& placements) {
     (p.side == Placement::Side::kBefore ? before : after)[p.anchor].push_back(p.op);
   }
   for (const Placement& p : placements) SLUICE_CHECK(!moved.contains(p.anchor));
-  std::vector<Op> order;
+  std::vector<size_t> order;
   order.reserve(graph_.ops_.size());
   const auto add = [&](const std::unordered_map<OpId, std::vector<OpId>>& group, OpId anchor) {
     const auto found = group.find(anchor);
     if (found == group.end()) return;
-    for (const OpId id : found->second) order.push_back(graph_.ops_[moved.at(id)]);
+    for (const OpId id : found->second) order.push_back(moved.at(id));
   };
-  for (const Op& op : graph_.ops_) {
-    if (moved.contains(op.id)) continue;
-    add(before, op.id);
-    order.push_back(op);
-    add(after, op.id);
+  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+    const OpId id = graph_.ops_[i].id;
+    if (moved.contains(id)) continue;
+    add(before, id);
+    order.push_back(i);
+    add(after, id);
   }
   SLUICE_CHECK(order.size() == graph_.ops_.size());
-  graph_.ops_ = std::move(order);
+  graph_.ops_.select(order);
   renumber();
 }
 
@@ -222,7 +225,7 @@ void GraphEditor::remove_dead_ops() {
 
 void GraphEditor::remove_ops(const std::unordered_set<OpId>& ops) {
   if (ops.empty()) return;
-  std::erase_if(graph_.ops_, [&](const Op& op) { return ops.contains(op.id); });
+  graph_.ops_.erase_if([&](const Op& op) { return ops.contains(op.id); });
   std::erase_if(graph_.mirrors_,
                 [&](const Graph::Mirror& m) { return ops.contains(graph_.info(m.view).producer); });
   renumber();
@@ -242,46 +245,49 @@ std::vector<TensorId> GraphEditor::compact(TensorId first) {
   }
   std::vector<TensorId> tensor_at(count, -1);
   std::vector<int32_t> storage_at(graph_.storages_.size(), -1);
-  std::vector<TensorInfo> tensors;
-  std::vector<Storage> storages;
+  std::vector<size_t> tensors;
+  std::vector<size_t> storages;
   for (size_t t = 0; t < count; ++t) {
     if (!used[t]) {
       graph_.by_name_.erase(graph_.tensors_[t].name);
       continue;
     }
     tensor_at[t] = static_cast<TensorId>(tensors.size());
-    tensors.push_back(std::move(graph_.tensors_[t]));
+    tensors.push_back(t);
   }
-  for (TensorInfo& info : tensors) {
+  graph_.tensors_.select(tensors);
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    TensorInfo& info = graph_.tensors_[t];
     int32_t& at = storage_at[static_cast<size_t>(info.storage)];
     if (at < 0) {
       at = static_cast<int32_t>(storages.size());
-      storages.push_back(std::move(graph_.storages_[static_cast<size_t>(info.storage)]));
+      storages.push_back(static_cast<size_t>(info.storage));
     }
     info.storage = at;
   }
   const auto move = [&](TensorId& t) {
     if (t >= 0) t = tensor_at[static_cast<size_t>(t)];
   };
-  for (Storage& s : storages) {
+  graph_.storages_.select(storages);
+  for (size_t i = 0; i < storages.size(); ++i) {
+    Storage& s = graph_.storages_[i];
     move(s.root);
     SLUICE_CHECK(s.root >= 0);
     for (Storage::Write& w : s.writers) move(w.handle);
   }
   for (TensorId& t : graph_.inputs_) move(t);
   for (TensorId& t : graph_.outputs_) move(t);
-  for (Op& op : graph_.ops_) {
+  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+    Op& op = graph_.ops_[i];
     for (Operand& o : op.inputs) move(o.tensor);
     for (TensorId& t : op.outputs) move(t);
   }
   for (auto& [name, t] : graph_.by_name_) move(t);
-  graph_.tensors_ = std::move(tensors);
-  graph_.storages_ = std::move(storages);
   return tensor_at;
 }
 
 void GraphEditor::renumber() {
-  for (Storage& s : graph_.storages_) s.writers.resize(1);
+  for (size_t i = 0; i < graph_.storages_.size(); ++i) graph_.storages_[i].writers.resize(1);
   graph_.op_index_.clear();
   for (size_t i = 0; i < graph_.ops_.size(); ++i) {
     Op& op = graph_.ops_[i];

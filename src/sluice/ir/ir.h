@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/ir/graph.h"
+#include "sluice/ir/stable_list.h"
 #include "sluice/ir/stream.h"
 
 namespace sluice {
@@ -38,9 +39,9 @@ struct IrState : std::enable_shared_from_this<IrState> {
   int replication = 1;
   std::string replication_user;  ///< First caller of fix_replication; empty: not fixed.
   std::vector<std::unique_ptr<Graph>> graphs;
-  std::vector<StreamInfo> streams;
-  std::vector<FeedInfo> feeds;
-  std::vector<RemoteBufferInfo> remote_buffers;
+  StableList<StreamInfo> streams;
+  StableList<FeedInfo> feeds;
+  StableList<RemoteBufferInfo> remote_buffers;
   std::map<std::string, GraphId> entries;
   OpId next_op = 100;
   int64_t next_graph_number = 0;
@@ -54,18 +55,22 @@ struct NamedInput {
   Pass pass = Pass::kByValue;
 };
 
+/// Maximum number of replicas of a program.
+inline constexpr int kMaxReplicas = 1024;
+
 /// A program: entry graphs (main first), subgraphs, streams, remote buffers. An Ir is a cheap
 /// handle; copies share the program.
 class Ir {
  public:
+  /// Error{kUsage} unless `replication` is 1 to kMaxReplicas.
   explicit Ir(int replication = 1);
   explicit Ir(std::shared_ptr<IrState> state) : state_(std::move(state)) {}
 
   uint64_t id() const { return state_->id; }
   /// Number of replicas that run the program, each on its own data.
   int replication() const { return state_->replication; }
-  /// Sets the number of replicas. Error{kUsage} if it is below 1, or if it changes a number that
-  /// was fixed by fix_replication().
+  /// Sets the number of replicas. Error{kUsage} unless it is 1 to kMaxReplicas, or if it changes a
+  /// number that was fixed by fix_replication().
   void set_replication(int replicas);
   /// Returns the number of replicas and fixes it, because `user` relies on it.
   int fix_replication(const std::string& user) const;
@@ -127,11 +132,13 @@ class Ir {
   /// replica has a group. Fixes the number of replicas.
   ReplicaGrouping replica_grouping_from_assignments(std::vector<int> groups) const;
 
+  /// This function and those below return references to elements that never move. They are valid as
+  /// long as the program, also if graphs, streams and buffers are added.
   Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
   int graph_count() const { return static_cast<int>(state_->graphs.size()); }
   const StreamInfo& stream(int32_t id) const { return state_->streams[static_cast<size_t>(id)]; }
   int stream_count() const { return static_cast<int>(state_->streams.size()); }
-  const std::vector<FeedInfo>& feeds() const { return state_->feeds; }
+  const StableList<FeedInfo>& feeds() const { return state_->feeds; }
   const RemoteBufferInfo& remote_buffer_info(int32_t id) const {
     return state_->remote_buffers[static_cast<size_t>(id) - 1];
   }

@@ -2,6 +2,7 @@
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
+#include "sluice/ir/graph_editor.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ir/verify.h"
 
@@ -87,6 +88,105 @@ TEST(Ir, LineScopesGiveOpsTheLineOfAnotherFrontEnd) {
     }
   }
   EXPECT_EQ(line_of_an_op().find("ir_test.cc:"), 0u);
+}
+
+// A program, and the addresses of all that its accessors return references to.
+struct Referenced {
+  std::vector<const void*> addresses() const {
+    return {&x.graph(),
+            &x.name(),
+            &x.spec(),
+            &x.shape(),
+            &x.meta_shape(),
+            &f.name(),
+            &f.block(),
+            &f.input_ids(),
+            &f.output_ids(),
+            &f.ops(),
+            &f.op(first),
+            &f.op(first).outputs,
+            &f.info(x),
+            &f.info(x.id()),
+            &f.spec(x.id()),
+            &f.storage(f.info(x).storage),
+            &ir.graph(f.id()),
+            &ir.entries(),
+            &ir.stream(stream.id),
+            &ir.feeds()[0],
+            &ir.remote_buffer_info(buffer.id),
+            &site.op(),
+            &site.parent(),
+            &site.called_graph()};
+  }
+  // Adds a hundred of each, then moves, removes and renumbers ops.
+  void grow() {
+    for (int i = 0; i < 100; ++i) {
+      f.emit(copy_def(), {x}, {});
+      main.variable(HostTensor(f32_spec({2})));
+      ir.h2d_stream(f32_spec({2}));
+      ir.remote_buffer(f32_spec({2}));
+      ir.infeed("feed" + std::to_string(i), {{"x", f32_spec({2})}});
+      ir.entry_graph("entry" + std::to_string(i));
+    }
+    GraphEditor editor(f);
+    editor.place({{first, f.ops().back().id, GraphEditor::Placement::Side::kAfter}});
+    editor.append_outputs({f.handle(f.op(first).outputs[0])});
+    editor.remove_ops({f.ops().front().id});
+    editor.compact(x.id() + 1);
+    ir.grow(buffer, 5);
+  }
+
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Graph& f = ir.create_empty_graph("a_name_that_is_longer_than_a_small_string");
+  H2dStream stream = ir.h2d_stream(f32_spec({2}), "a_stream_with_a_long_name_of_its_own");
+  RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 3);
+  Infeed feed = ir.infeed("an_infeed_with_a_long_name_of_its_own", {{"x", f32_spec({2})}});
+  Tensor x = f.input({{2}, f32, {4}}, "an_input_with_a_long_name_of_its_own");
+  OpId first = (f.emit(copy_def(), {x}, {}), f.ops().back().id);
+  CallSiteInfo site =
+      ops::call_with_info(main, f, {main.variable({{2}, f32, {4}}, Initializer::constant(0), "w")});
+};
+
+// Every accessor returns the same object after the program has grown, and the object is readable.
+// AddressSanitizer reports a read of freed memory.
+TEST(Ir, ReferencesStayValidWhileTheProgramGrows) {
+  Referenced p;
+  const std::vector<const void*> before = p.addresses();
+  const std::string& name = p.x.name();
+  const Shape& shape = p.x.shape();
+  const Shape& whole = p.x.meta_shape();
+  const Op& op = p.f.op(p.first);
+  const Op& call = p.site.op();
+  const TensorInfo& info = p.f.info(p.x);
+  const Storage& storage = p.f.storage(info.storage);
+  const StreamInfo& stream = p.ir.stream(p.stream.id);
+  const FeedInfo& feed = p.ir.feeds()[0];
+  const RemoteBufferInfo& remote = p.ir.remote_buffer_info(p.buffer.id);
+
+  p.grow();
+  EXPECT_EQ(p.addresses(), before);
+  EXPECT_EQ(name, "an_input_with_a_long_name_of_its_own");
+  EXPECT_EQ(shape, Shape{2});
+  EXPECT_EQ(whole, Shape{4});
+  EXPECT_EQ(op.label(), "Copy.100");
+  EXPECT_EQ(call.label(), "Call.101");
+  EXPECT_EQ(info.name, name);
+  EXPECT_EQ(storage.root, p.x.id());
+  EXPECT_EQ(stream.name, "a_stream_with_a_long_name_of_its_own");
+  EXPECT_EQ(feed.name, "an_infeed_with_a_long_name_of_its_own");
+  EXPECT_EQ(remote.entries, 5);
+  verify(p.ir);
+}
+
+TEST(Ir, LoopsOverOpsMayAddOps) {
+  Referenced p;
+  size_t seen = 0;
+  for (const Op& op : p.f.ops()) {
+    for (int i = 0; i < 100; ++i) p.f.emit(copy_def(), {p.x}, {});
+    seen += op.inputs.size();
+  }
+  EXPECT_EQ(seen, 1u);
 }
 
 TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {

@@ -32,6 +32,8 @@ class Tensor {
   /// The graph of the tensor. This function and those below throw Error{kUsage} if the handle is
   /// empty or its Ir no longer exists.
   Graph& graph() const;
+  /// References to the name, the spec and its shapes are valid as long as the Ir, also if ops are
+  /// added.
   const std::string& name() const;
   const TensorSpec& spec() const;
   const Shape& shape() const { return spec().shape; }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -23,7 +24,8 @@ std::string keys_text(const std::vector<std::string>& keys);
 }  // namespace internal
 
 /// An ordered tree of leaves with dotted keys: "fc1.weight" is leaf `weight` of node `fc1`. The
-/// parts of a key are identifiers or decimal numbers. Copies of a tree are independent. `Self` is
+/// parts of a key are identifiers or decimal numbers. Copies of a tree are independent. Leaves and
+/// nodes never move: references to them are valid until they are removed. `Self` is
 /// the class of the tree and of its inner nodes. dot_tree.h defines the functions; trees that the
 /// library uses are instantiated once.
 template <typename L, typename Self>
@@ -146,7 +148,7 @@ class BasicDotTree {
   void erase(std::string_view key);
   void visit(const std::string& prefix, Visitor call, void* object) const;
 
-  std::vector<Node> nodes_;
+  std::vector<std::unique_ptr<Node>> nodes_;
 };
 
 /// Returns the tree as the reference documents print it: "{'layer1.bias': <leaf>, …}". Leaves are

@@ -46,7 +46,8 @@ BasicDotTree<L, Self>& BasicDotTree<L, Self>::operator=(BasicDotTree&&) noexcept
 
 template <typename L, typename Self>
 BasicDotTree<L, Self>::BasicDotTree(const BasicDotTree& other) {
-  for (const Node& e : other.nodes_) nodes_.push_back(e.copy());
+  nodes_.reserve(other.nodes_.size());
+  for (const auto& e : other.nodes_) nodes_.push_back(std::make_unique<Node>(e->copy()));
 }
 
 template <typename L, typename Self>
@@ -91,15 +92,16 @@ Self& BasicDotTree<L, Self>::node(std::string_view key) {
 
 template <typename L, typename Self>
 void BasicDotTree<L, Self>::update(const Self& other, Overwrite overwrite) {
-  for (const Node& e : other.nodes_) {
-    require(overwrite == Overwrite::kYes || local(e.key) == nullptr,
-            "tree: key '{}' exists already", e.key);
+  for (const auto& e : other.nodes_) {
+    require(overwrite == Overwrite::kYes || local(e->key) == nullptr,
+            "tree: key '{}' exists already", e->key);
   }
-  for (const Node& e : other.nodes_) {
+  for (size_t i = 0, count = other.nodes_.size(); i < count; ++i) {
+    const Node& e = *other.nodes_[i];
     if (Node* old = local(e.key)) {
       *old = e.copy();
     } else {
-      nodes_.push_back(e.copy());
+      nodes_.push_back(std::make_unique<Node>(e.copy()));
     }
   }
 }
@@ -132,8 +134,8 @@ Self BasicDotTree<L, Self>::pop_tree(std::string_view key) {
 
 template <typename L, typename Self>
 void BasicDotTree<L, Self>::clear() {
-  std::erase_if(nodes_, [](const Node& e) { return e.leaf.has_value(); });
-  for (Node& e : nodes_) e.subtree->clear();
+  std::erase_if(nodes_, [](const auto& e) { return e->leaf.has_value(); });
+  for (const auto& e : nodes_) e->subtree->clear();
 }
 
 template <typename L, typename Self>
@@ -169,7 +171,7 @@ bool BasicDotTree<L, Self>::empty() const {
 template <typename L, typename Self>
 std::vector<std::string> BasicDotTree<L, Self>::keys() const {
   std::vector<std::string> result;
-  for (const Node& e : nodes_) result.push_back(e.key);
+  for (const auto& e : nodes_) result.push_back(e->key);
   return result;
 }
 
@@ -240,8 +242,8 @@ template <typename L, typename Self>
 const typename BasicDotTree<L, Self>::Node* BasicDotTree<L, Self>::local(
     std::string_view key) const {
   const auto found =
-      std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& e) { return e.key == key; });
-  return found == nodes_.end() ? nullptr : &*found;
+      std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& e) { return e->key == key; });
+  return found == nodes_.end() ? nullptr : found->get();
 }
 
 template <typename L, typename Self>
@@ -282,8 +284,9 @@ template <typename L, typename Self>
 std::string BasicDotTree<L, Self>::numeric_key(int64_t index) const {
   if (index >= 0) return internal::index_key(index);
   int64_t largest = -1;
-  for (const Node& e : nodes_) {
-    if (e.key[0] >= '0' && e.key[0] <= '9') largest = std::max<int64_t>(largest, std::stoll(e.key));
+  for (const auto& e : nodes_) {
+    if (e->key[0] >= '0' && e->key[0] <= '9')
+      largest = std::max<int64_t>(largest, std::stoll(e->key));
   }
   if (largest + 1 + index < 0) {
     fail(ErrorKind::kUsage, "tree: there is no key '{}'; keys are {}", index,
@@ -332,8 +335,8 @@ typename BasicDotTree<L, Self>::Node& BasicDotTree<L, Self>::place_checked(std::
   const auto [head, rest] = internal::split_key(key);
   Node* e = local(head);
   if (e == nullptr) {
-    nodes_.push_back({std::string(head), {}, nullptr});
-    e = &nodes_.back();
+    nodes_.push_back(std::make_unique<Node>(Node{std::string(head), {}, nullptr}));
+    e = nodes_.back().get();
   }
   if (rest.empty()) {
     e->leaf = std::move(node.leaf);
@@ -349,12 +352,13 @@ template <typename L, typename Self>
 void BasicDotTree<L, Self>::erase(std::string_view key) {
   const auto [head, rest] = internal::split_key(key);
   if (!rest.empty()) return local(head)->subtree->erase(rest);
-  std::erase_if(nodes_, [head = head](const Node& e) { return e.key == head; });
+  std::erase_if(nodes_, [head = head](const auto& e) { return e->key == head; });
 }
 
 template <typename L, typename Self>
 void BasicDotTree<L, Self>::visit(const std::string& prefix, Visitor call, void* object) const {
-  for (const Node& e : nodes_) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& e = *nodes_[i];
     const std::string key = prefix.empty() ? e.key : prefix + "." + e.key;
     if (e.leaf) {
       call(object, key, *e.leaf);

@@ -36,6 +36,18 @@ TEST(DotTree, DotsNest) {
   EXPECT_FALSE(tree.has_leaf("fc1"));
 }
 
+TEST(DotTree, ReferencesStayValidWhileTheTreeGrows) {
+  Tree tree = sample();
+  const std::string& leaf = tree["fc1.bias"];
+  const Tree& node = tree.tree("fc1");
+  for (int i = 0; i < 100; ++i) tree.insert(fmt::format("more{}", i), std::string("more"));
+  tree.merge("fc1.more", "more");
+  tree.pop("fc1.weight");
+  EXPECT_EQ(&tree["fc1.bias"], &leaf);
+  EXPECT_EQ(&tree.tree("fc1"), &node);
+  EXPECT_EQ(leaf, "b1");
+}
+
 TEST(DotTree, InsertRefusesWhatExists) {
   Tree tree;
   tree.insert("a.b", std::string("1"));

@@ -31,7 +31,7 @@ LayerNorm::LayerNorm(int64_t axes, double epsilon) : axes_(axes), epsilon_(epsil
 Tensor LayerNorm::build(Builder& b, Tensor x) const {
   require(x.rank() >= axes_, "LayerNorm: x must have at least {} axes, got '{}' {}", axes_,
           x.name(), to_string(x.spec()));
-  const Shape all = x.shape();  // A new variable may move the graph's shapes.
+  const Shape& all = x.shape();
   const Shape last(std::vector<int64_t>(all.end() - axes_, all.end()));
   const Affine a(b, last, x.dtype());
   if (axes_ == 1) return ops::layer_norm(x, a.weight, a.bias, {.epsilon = epsilon_});

@@ -62,8 +62,8 @@ std::string options(const OpDef& def) {
 }
 
 std::string gradient(const OpDef& def) {
-  if (def.grad != nullptr) return "yes";
-  return def.has(Trait::kNoGradient) ? "none: it blocks gradients" : "none";
+  if (def.grad != nullptr || def.formula != nullptr) return "yes";
+  return def.has(Trait::kZeroGradient) ? "0 by definition" : "none: autodiff refuses the operator";
 }
 
 void print(const OpDef& def) {
@@ -91,6 +91,14 @@ void print_all() {
       "the error that refuses an "
       "operand.\n\n");
   for (const OpDef* def : all) fmt::print("[{}](#{}) ", def->name, def->name);
+  fmt::print(
+      "\n\nAutodiff differentiates operators and their gradients, any number of times. A gradient "
+      "that is 0 by definition ends there. A gradient that would pass another operator without one "
+      "is an error that names the operator. These have none:");
+  for (const OpDef* def : all) {
+    const bool floating = def->grad == nullptr && def->formula == nullptr;
+    if (floating && !def->has(Trait::kZeroGradient)) fmt::print(" [{}](#{})", def->name, def->name);
+  }
   fmt::print("\n\n");
   for (const OpDef* def : all) print(*def);
 }

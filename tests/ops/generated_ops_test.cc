@@ -7,55 +7,13 @@
 #include <cstring>
 #include <set>
 
-#include "sluice/base/rng.h"
+#include "sample_inputs.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/ops/op.h"
 
 namespace sluice {
 namespace {
-
-const Attrs& options_of(const OpDef& def, const Attrs& given) {
-  return given.items.empty() ? def.options : given;
-}
-
-/// Returns a uniform number for element `i` of draw `draw`.
-double uniform(uint64_t draw, int64_t i, double low, double high) {
-  return low + (high - low) * random_unit(fold(Seed{7, 11}, draw), static_cast<uint64_t>(i));
-}
-
-/// Returns input `i` of a sample in its declared dtype: the given value, or one drawn from the
-/// domain.
-HostTensor draw_input(const Sample& sample, size_t i) {
-  if (i < sample.values.size() && sample.values[i].has_value()) return *sample.values[i];
-  const TensorSpec& spec = sample.inputs[i];
-  const auto [low, high] = sample.domain;
-  std::vector<double> values(static_cast<size_t>(spec.elements()));
-  for (size_t e = 0; e < values.size(); ++e) {
-    const auto at = static_cast<int64_t>(e);
-    if (is_float(spec.dtype)) {
-      values[e] = uniform(i, at, low, high);
-    } else if (spec.dtype == boolean) {
-      values[e] = uniform(i, at, 0, 1) < 0.5;
-    } else {
-      const double least = spec.dtype == i32 ? std::ceil(low) : std::max(0.0, std::ceil(low));
-      values[e] = std::floor(uniform(i, at, least, std::max(least, std::floor(high)) + 1));
-    }
-  }
-  return HostTensor::of<double>(spec.shape, f64, values).cast(spec.dtype);
-}
-
-std::vector<HostTensor> draw_inputs(const Sample& sample) {
-  std::vector<HostTensor> inputs;
-  for (size_t i = 0; i < sample.inputs.size(); ++i) inputs.push_back(draw_input(sample, i));
-  return inputs;
-}
-
-std::string describe(const OpDef& def, const Sample& sample) {
-  std::string text = def.name;
-  for (const TensorSpec& s : sample.inputs) text += " " + to_string(s);
-  return text + " {" + to_string(options_of(def, sample.options)) + "}";
-}
 
 /// Lists "(C1)", "(C2)", … as they occur in a documentation text.
 std::vector<std::string> constraints_of(const std::string& doc) {
@@ -379,7 +337,10 @@ TEST_P(OperatorTest, GradientAgreesWithCentralDifferences) {
       if (!is_float(sample.inputs[i].dtype)) continue;
       SCOPED_TRACE("input " + std::to_string(i));
       const auto gradient = TestGradContext(def(), sample, static_cast<int>(i)).run(inputs, seeds);
-      if (!gradient.has_value()) continue;
+      if (!gradient.has_value()) {
+        EXPECT_TRUE(def().zero_gradient(static_cast<int>(i))) << "there is no gradient";
+        continue;
+      }
       checked = true;
       const HostTensor direction = random_like(inputs[i].shape(), 200 + i);
       auto ahead = inputs;
@@ -391,8 +352,34 @@ TEST_P(OperatorTest, GradientAgreesWithCentralDifferences) {
       EXPECT_NEAR(actual, expected, 1e-6 * std::max(1.0, std::fabs(expected)));
     }
   }
-  EXPECT_TRUE(checked || def().has(Trait::kNoGradient))
+  EXPECT_TRUE(checked || def().has(Trait::kZeroGradient))
       << def().name << ": no sample checks the gradient";
+}
+
+TEST_P(OperatorTest, FormulaComputesTheOp) {
+  if (def().formula == nullptr) return;
+  for (const Sample& sample : def().samples) {
+    SCOPED_TRACE(describe(def(), sample));
+    const Attrs& attrs = options_of(def(), sample.options);
+    std::vector<HostTensor> inputs;
+    for (const HostTensor& t : draw_inputs(sample))
+      inputs.push_back(to_working(t, Precision::kDouble));
+    Ir ir;
+    Graph& graph = ir.create_empty_graph("formula");
+    Tensors operands;
+    for (const TensorSpec& s : sample.inputs) operands.push_back(graph.input(s));
+    const auto specs = def().infer(OpView(def(), attrs, sample.inputs));
+    graph.set_outputs(def().formula(OpView(def(), attrs, sample.inputs, specs), operands));
+    const auto expected = run_op(def(), attrs, sample.inputs, inputs, Precision::kDouble);
+    const auto actual = Interpreter(ir, Precision::kDouble).evaluate(graph, inputs);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      SCOPED_TRACE("output " + std::to_string(i));
+      EXPECT_EQ(graph.outputs()[i].spec(), specs[i]);
+      // The constants of a formula are rounded to the dtype.
+      expect_near(actual[i], expected[i], 1e-6 + 4 * rounding(specs[i].dtype));
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OperatorTest, testing::ValuesIn(ops::all_ops()),

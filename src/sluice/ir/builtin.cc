@@ -21,12 +21,19 @@ OpDef structural(const char* type, const char* name, const char* doc) {
   return def;
 }
 
+// A transfer between a graph and its environment. Gradients stay in the graph.
+OpDef transfer(const char* type, const char* name, const char* doc) {
+  OpDef def = structural(type, name, doc);
+  def.traits |= Trait::kZeroGradient;
+  return def;
+}
+
 }  // namespace
 
 const OpDef& init() {
   static const OpDef def = [] {
-    OpDef d = structural("Init", "init",
-                         "A tensor filled with `value`, or with whatever is there if undefined.");
+    OpDef d = transfer("Init", "init",
+                       "A tensor filled with `value`, or with whatever is there if undefined.");
     d.outputs = {"y"};
     d.options = to_attrs(InitOptions{});
     d.infer = infer_init;
@@ -37,8 +44,8 @@ const OpDef& init() {
 
 const OpDef& host_load() {
   static const OpDef def = [] {
-    OpDef d = structural("HostLoad", "host_load",
-                         "The next entry of a host stream, written over its operand.");
+    OpDef d = transfer("HostLoad", "host_load",
+                       "The next entry of a host stream, written over its operand.");
     d.inputs = {{"x", Mode::kWrite}};
     d.outputs = {"y"};
     d.aliases = {{0, 0}};
@@ -50,8 +57,8 @@ const OpDef& host_load() {
 
 const OpDef& host_store() {
   static const OpDef def = [] {
-    OpDef d = structural("HostStore", "host_store",
-                         "Emits its operand as the next entry of a host stream.");
+    OpDef d = transfer("HostStore", "host_store",
+                       "Emits its operand as the next entry of a host stream.");
     d.inputs = {{"x"}};
     return d;
   }();
@@ -60,9 +67,9 @@ const OpDef& host_store() {
 
 const OpDef& remote_load() {
   static const OpDef def = [] {
-    OpDef d = structural("RemoteLoad", "remote_load",
-                         "An entry of a remote buffer, written over its first operand; the second, "
-                         "if any, is the entry.");
+    OpDef d = transfer("RemoteLoad", "remote_load",
+                       "An entry of a remote buffer, written over its first operand; the second, "
+                       "if any, is the entry.");
     d.inputs = {{"x", Mode::kWrite}, {"entry"}};
     d.variadic = true;
     d.outputs = {"y"};
@@ -75,9 +82,9 @@ const OpDef& remote_load() {
 
 const OpDef& remote_store() {
   static const OpDef def = [] {
-    OpDef d = structural("RemoteStore", "remote_store",
-                         "Writes its first operand to an entry of a remote buffer; the second, if "
-                         "any, is the entry.");
+    OpDef d = transfer("RemoteStore", "remote_store",
+                       "Writes its first operand to an entry of a remote buffer; the second, if "
+                       "any, is the entry.");
     d.inputs = {{"x"}, {"entry"}};
     d.variadic = true;
     return d;

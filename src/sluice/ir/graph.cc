@@ -39,6 +39,10 @@ Mode OpDef::input_mode(int i) const {
   return inputs[std::min(static_cast<size_t>(i), inputs.size() - 1)].mode;
 }
 
+bool OpDef::zero_gradient(int i) const {
+  return has(Trait::kZeroGradient) || input_mode(i) == Mode::kWrite;
+}
+
 Ir Graph::ir() const { return Ir(ir_->shared_from_this()); }
 
 Tensor Graph::handle(TensorId id) const {
@@ -140,6 +144,7 @@ void check_groups(const TensorSpec& spec, const VariableInfo& info, const Ir& ir
 
 Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string name) {
   require(entry_, "variable '{}': variables live in entry graphs, not in {}", name, name_);
+  require(!name.empty(), "variable: the name must not be empty; it is the key in checkpoints");
   check_groups(spec, info, ir(), name);
   require_device_dtype(spec, fmt::format("variable '{}'", name));
   const TensorId id = add_root(std::move(name), spec, TensorKind::kVariable);

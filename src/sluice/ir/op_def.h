@@ -130,7 +130,9 @@ enum Trait : uint32_t {
   kElementwise = 1,  ///< Output element i depends on input elements i (after broadcasting) only.
   kView = 2,         ///< The output has the bytes of the input in the same order; may share them.
   kStructural = 4,   ///< Built into the IR (calls, loads, stores); lowered by the compiler itself.
-  kNoGradient = 8,   ///< Blocks gradients without an error (detach, random, integer results).
+  /// The gradients of all inputs are 0 by definition (comparison, argmax, random numbers, detach).
+  /// An operator without this trait and without a gradient rule is refused by autodiff.
+  kZeroGradient = 8,
   kCommutative = 16,
   kCollective = 32,  ///< The replicas of a group run it together, on the operands of all of them.
 };
@@ -192,6 +194,7 @@ using OpStage = OpStageOf<const OpDef*>;
 
 using InferFn = std::vector<TensorSpec> (*)(const OpView& op);
 using GradFn = Tensors (*)(GradContext& g);
+using FormulaFn = Tensors (*)(const OpView& op, const Tensors& inputs);
 using ReferenceFn = void (*)(const KernelArgs& k);
 
 /// Everything about an operator, as data.
@@ -214,9 +217,15 @@ struct OpDef {
   /// Null, or an empty list, if there is no replacement.
   std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
-  /// Returns one gradient per input, an empty handle for an input without one. Null if the operator
-  /// has no gradient.
+  /// Returns one gradient per input; an empty handle for an input that needs none, that is not
+  /// floating point, or whose gradient is 0 by definition or not defined. Null if the operator has
+  /// no gradient rule. Autodiff refuses to pass a gradient through an operator, or to an input,
+  /// without one; the error names both.
   GradFn grad = nullptr;
+  /// Adds the formula of the op, made of other ops, to the graph of `inputs`; returns the outputs.
+  /// Autodiff differentiates the formula of an operator without a gradient rule. It reads
+  /// floating-point inputs as the op does, but may round differently. Null if there is no formula.
+  FormulaFn formula = nullptr;
   ReferenceFn reference_float = nullptr;
   ReferenceFn reference_double = nullptr;
   double flops_per_element = 0;  ///< Floating-point operations per element of output 0.
@@ -226,6 +235,9 @@ struct OpDef {
 
   bool has(Trait t) const { return (traits & t) != 0; }
   Mode input_mode(int i) const;
+  /// Whether the gradient of input `i` is 0 by definition: because of kZeroGradient, or because the
+  /// op overwrites the input.
+  bool zero_gradient(int i) const;
 };
 
 /// Specs without a meta_shape, for samples: f32_spec({2, 3}).

@@ -41,6 +41,49 @@ constexpr auto kSigmoidGrad = [](double y, double g) { return g * y * (1 - y); }
 constexpr auto kTanh = [](double x) { return std::tanh(x); };
 constexpr auto kTanhGrad = [](double y, double g) { return g * (1 - y * y); };
 
+// --- formulas, as graphs of other ops ---
+
+Tensor gelu_gate_of(const Tensor& x) { return sigmoid((x + x * x * x * 0.044715) * (2 * kRoot)); }
+Tensor gelu_slope_of(const Tensor& x, const Tensor& s) {
+  return s + x * s * (1.0 - s) * (x * x * (3 * 0.044715) + 1.0) * (2 * kRoot);
+}
+Tensor gaussian_of(const Tensor& x) {
+  return exp(x * x * -0.5) * (1 / std::sqrt(2 * std::numbers::pi));
+}
+Tensor gelu_erf_slope_of(const Tensor& x, const Tensor& e) {
+  return (e + 1.0) * 0.5 + x * gaussian_of(x);
+}
+Tensor swish_slope_of(const Tensor& x, const Tensor& s) { return s + x * s * (1.0 - s); }
+
+Tensors gelu_gate_formula(const OpView&, const Tensors& in) { return {gelu_gate_of(in[0])}; }
+Tensors gelu_slope_formula(const OpView&, const Tensors& in) {
+  return {gelu_slope_of(in[0], in[1])};
+}
+Tensors gelu_grad_formula(const OpView&, const Tensors& in) {
+  return {gelu_slope_of(in[0], gelu_gate_of(in[0])) * in[1]};
+}
+Tensors gelu_erf_value_formula(const OpView&, const Tensors& in) {
+  return {in[0] * 0.5 * (in[1] + 1.0)};
+}
+Tensors gelu_erf_slope_formula(const OpView&, const Tensors& in) {
+  return {gelu_erf_slope_of(in[0], in[1])};
+}
+Tensors swish_slope_formula(const OpView&, const Tensors& in) {
+  return {swish_slope_of(in[0], in[1])};
+}
+Tensors swish_grad_formula(const OpView&, const Tensors& in) {
+  return {swish_slope_of(in[0], sigmoid(in[0])) * in[1]};
+}
+Tensors sigmoid_grad_formula(const OpView&, const Tensors& in) {
+  return {in[1] * in[0] * (1.0 - in[0])};
+}
+Tensors tanh_grad_formula(const OpView&, const Tensors& in) {
+  return {in[1] * (1.0 - in[0] * in[0])};
+}
+
+// d/dx erf(x/√2) = 2φ(x).
+Tensors gelu_erf_gate_grad(GradContext& g) { return {g.grad(0) * gaussian_of(g.input(0)) * 2.0}; }
+
 template <typename Functor, auto formula>
 OpDef activation(const char* name, const char* doc, GradFn grad, double flops,
                  std::pair<double, double> domain = {-3, 3}) {
@@ -56,9 +99,10 @@ OpDef activation(const char* name, const char* doc, GradFn grad, double flops,
 /// work (see SharedWork). Its operands are floating point and have one dtype and one shape.
 template <typename Functor, auto formula, int N>
 OpDef shared(const char* name, const char* doc, std::array<const char*, N> inputs, double flops,
-             std::pair<double, double> gate = {0, 1}) {
+             FormulaFn graph, std::pair<double, double> gate = {0, 1}) {
   OpDef d = define<Functor, formula, N>(name, doc, inputs, infer_float, nullptr);
   d.doc += " (C1) Floating point.";
+  d.formula = graph;
   d.flops_per_element = flops;
   d.must_fail = {{"(C1)", std::vector<TensorSpec>(N, i32_spec({2})), {}}};
   if constexpr (N == 1) {
@@ -69,55 +113,69 @@ OpDef shared(const char* name, const char* doc, std::array<const char*, N> input
     d.must_fail.push_back({"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}});
     d.must_fail.push_back({"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}});
   }
-  for (Sample& s : d.samples) s.gradient = false;
   return d;
 }
 
 const OpDef& gelu_gate_def() {
   static const OpDef def = shared<functor::GeluGate, kGeluGate, 1>(
-      "gelu_gate", "σ(2√(2/π)·(x + 0.044715·x³)): gelu is x times this.", {"x"}, 17);
+      "gelu_gate", "σ(2√(2/π)·(x + 0.044715·x³)): gelu is x times this.", {"x"}, 17,
+      gelu_gate_formula);
   return def;
 }
 const OpDef& gelu_slope_def() {
   static const OpDef def = shared<functor::GeluSlope, kGeluSlope, 2>(
-      "gelu_slope", "The derivative of gelu at x, from s = gelu_gate(x).", {"x", "s"}, 9);
+      "gelu_slope", "The derivative of gelu at x, from s = gelu_gate(x).", {"x", "s"}, 9,
+      gelu_slope_formula);
   return def;
 }
 const OpDef& gelu_erf_gate_def() {
-  static const OpDef def =
-      shared<functor::GeluErfGate, kGeluErfGate, 1>("gelu_erf_gate", "erf(x/√2).", {"x"}, 28);
+  static const OpDef def = [] {
+    OpDef d = shared<functor::GeluErfGate, kGeluErfGate, 1>("gelu_erf_gate", "erf(x/√2).", {"x"},
+                                                            28, nullptr);
+    d.grad = gelu_erf_gate_grad;
+    // The rule has constants, which float16 and bfloat16 round.
+    for (Sample& s : d.samples) s.gradient = s.inputs[0].dtype == f32;
+    return d;
+  }();
   return def;
 }
 const OpDef& gelu_erf_value_def() {
   static const OpDef def = shared<functor::GeluErfValue, kGeluErfValue, 2>(
-      "gelu_erf_value", "x/2·(1 + e): gelu_erf from e = gelu_erf_gate(x).", {"x", "e"}, 3, {-1, 1});
+      "gelu_erf_value", "x/2·(1 + e): gelu_erf from e = gelu_erf_gate(x).", {"x", "e"}, 3,
+      gelu_erf_value_formula, {-1, 1});
   return def;
 }
 const OpDef& gelu_erf_slope_def() {
   static const OpDef def = shared<functor::GeluErfSlope, kGeluErfSlope, 2>(
       "gelu_erf_slope", "The derivative of gelu_erf at x, from e = gelu_erf_gate(x).", {"x", "e"},
-      18, {-1, 1});
+      18, gelu_erf_slope_formula, {-1, 1});
   return def;
 }
 const OpDef& swish_slope_def() {
   static const OpDef def = shared<functor::SwishSlope, kSwishSlope, 2>(
-      "swish_slope", "The derivative of swish at x, from s = σ(x).", {"x", "s"}, 5);
+      "swish_slope", "The derivative of swish at x, from s = σ(x).", {"x", "s"}, 5,
+      swish_slope_formula);
   return def;
+}
+
+Tensors gelu_erf_grad_formula(const OpView&, const Tensors& in) {
+  return {gelu_erf_slope_of(in[0], emit_one(gelu_erf_gate_def(), {in[0]})) * in[1]};
 }
 
 /// Defines the gradient operator of an activation. Its operands are `what` (the operand x or the
 /// result y of the activation) and g, the gradient of the result.
 template <typename Functor, auto formula>
-OpDef gradient(const char* name, const char* what, double flops, std::pair<double, double> domain) {
+OpDef gradient(const char* name, const char* what, double flops, std::pair<double, double> domain,
+               FormulaFn graph) {
   const std::string doc =
       fmt::format("The gradient of {}'s operand from its {} and g.",
                   std::string_view(name).substr(0, std::string_view(name).rfind('_')),
                   *what == 'x' ? "operand x" : "result y");
   OpDef d = define<Functor, formula, 2>(name, doc.c_str(), {what, "g"}, infer_float, nullptr);
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
+  d.formula = graph;
   d.flops_per_element = flops;
   d.samples = pair_samples(domain);
-  for (Sample& s : d.samples) s.gradient = false;
   d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
                  {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},
                  {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
@@ -125,30 +183,33 @@ OpDef gradient(const char* name, const char* what, double flops, std::pair<doubl
 }
 
 const OpDef& relu_grad_def() {
-  static const OpDef def = gradient<functor::ReluGrad, kReluGrad>("relu_grad", "y", 1, {0.1, 2});
+  static const OpDef def =
+      gradient<functor::ReluGrad, kReluGrad>("relu_grad", "y", 1, {0.1, 2}, times_gradient);
   return def;
 }
 const OpDef& gelu_grad_def() {
-  static const OpDef def = gradient<functor::GeluGrad, kGeluGrad>("gelu_grad", "x", 26, {-3, 3});
+  static const OpDef def =
+      gradient<functor::GeluGrad, kGeluGrad>("gelu_grad", "x", 26, {-3, 3}, gelu_grad_formula);
   return def;
 }
 const OpDef& gelu_erf_grad_def() {
-  static const OpDef def =
-      gradient<functor::GeluErfGrad, kGeluErfGrad>("gelu_erf_grad", "x", 40, {-3, 3});
+  static const OpDef def = gradient<functor::GeluErfGrad, kGeluErfGrad>(
+      "gelu_erf_grad", "x", 40, {-3, 3}, gelu_erf_grad_formula);
   return def;
 }
 const OpDef& swish_grad_def() {
-  static const OpDef def = gradient<functor::SwishGrad, kSwishGrad>("swish_grad", "x", 20, {-3, 3});
+  static const OpDef def =
+      gradient<functor::SwishGrad, kSwishGrad>("swish_grad", "x", 20, {-3, 3}, swish_grad_formula);
   return def;
 }
 const OpDef& sigmoid_grad_def() {
-  static const OpDef def =
-      gradient<functor::SigmoidGrad, kSigmoidGrad>("sigmoid_grad", "y", 3, {0.05, 0.95});
+  static const OpDef def = gradient<functor::SigmoidGrad, kSigmoidGrad>(
+      "sigmoid_grad", "y", 3, {0.05, 0.95}, sigmoid_grad_formula);
   return def;
 }
 const OpDef& tanh_grad_def() {
   static const OpDef def =
-      gradient<functor::TanhGrad, kTanhGrad>("tanh_grad", "y", 3, {-0.95, 0.95});
+      gradient<functor::TanhGrad, kTanhGrad>("tanh_grad", "y", 3, {-0.95, 0.95}, tanh_grad_formula);
   return def;
 }
 

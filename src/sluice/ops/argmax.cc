@@ -76,7 +76,7 @@ OpDef search(const char* type, const char* name, const char* doc) {
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(ArgOptions{});
-  d.traits = Trait::kNoGradient;
+  d.traits = Trait::kZeroGradient;
   d.infer = infer_argmax;
   d.reference_float = reference_argmax<kind, float>;
   d.reference_double = reference_argmax<kind, double>;

@@ -95,11 +95,11 @@ OpDef unary(OpDef d, std::pair<double, double> domain, double flops = 1) {
 
 /// Completes the definition of an operator that only gradients use. It has two operands of one
 /// shape.
-OpDef helper(OpDef d, std::pair<double, double> domain, double flops = 2) {
+OpDef helper(OpDef d, std::pair<double, double> domain, FormulaFn formula, double flops = 2) {
+  d.formula = formula;
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
   d.flops_per_element = flops;
   d.samples = pair_samples(domain);
-  for (Sample& s : d.samples) s.gradient = false;
   d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
                  {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},
                  {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
@@ -305,13 +305,13 @@ OpDef define_pick(const char* type, const char* name) {
   d.traits = kElementwise;
   d.may_coincide = {{0, 0}};
   d.infer = infer_pick;
+  d.formula = times_gradient;
   d.reference_float = pick_reference<float, formula>;
   d.reference_double = pick_reference<double, formula>;
   d.flops_per_element = 2;
   for (const int64_t index : {0, 1}) {
     d.samples.push_back({.inputs = {f32_spec({3, 5}), f32_spec({5}), f32_spec({3, 5})},
-                         .options = to_attrs(PickOptions{index}),
-                         .gradient = false});
+                         .options = to_attrs(PickOptions{index})});
   }
   d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, d.options},
                  {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, d.options},
@@ -334,15 +334,17 @@ const OpDef& minimum_grad_def() {
 const OpDef& abs_grad_def() {
   static const OpDef def = helper(define<functor::AbsGrad, kAbsGrad, 2>(
                                       "abs_grad", "g·sign(x).", {"x", "g"}, infer_float, nullptr),
-                                  {-2, 2});
+                                  {-2, 2}, times_gradient);
   return def;
 }
+
+Tensors sqrt_grad_formula(const OpView&, const Tensors& in) { return {in[1] / (in[0] * 2.0)}; }
 
 const OpDef& sqrt_grad_def() {
   static const OpDef def =
       helper(define<functor::SqrtGrad, [](double y, double g) { return g / (2 * y); }, 2>(
                  "sqrt_grad", "g / 2y.", {"y", "g"}, infer_float, nullptr),
-             {0.1, 2});
+             {0.1, 2}, sqrt_grad_formula);
   return def;
 }
 

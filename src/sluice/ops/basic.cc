@@ -41,15 +41,15 @@ OpDef define_identity(const char* type, const char* name, const char* doc, uint3
   for (const DType dtype : {f16, i32, boolean})
     d.samples.push_back({.inputs = {{Shape{7}, dtype, {}}}});
   for (Sample& s : d.samples)
-    s.gradient = (traits & kNoGradient) == 0 && is_float(s.inputs[0].dtype);
+    s.gradient = (traits & kZeroGradient) == 0 && is_float(s.inputs[0].dtype);
   d.must_fail = {{"(C1)", {{Shape{2}, i64, {}}}, {}}};
   return d;
 }
 
 const OpDef& detach_in_place_def() {
   static const OpDef def = [] {
-    OpDef d =
-        define_identity("DetachInplace", "detach_", "x's storage; blocks gradients.", kNoGradient);
+    OpDef d = define_identity("DetachInplace", "detach_", "x's storage; blocks gradients.",
+                              kZeroGradient);
     d.aliases = {{0, 0}};
     return d;
   }();
@@ -80,7 +80,8 @@ const OpDef& identity_def() {
 }
 
 const OpDef& detach_def() {
-  static const OpDef def = define_identity("Detach", "detach", "x; blocks gradients.", kNoGradient);
+  static const OpDef def =
+      define_identity("Detach", "detach", "x; blocks gradients.", kZeroGradient);
   return def;
 }
 

@@ -2,6 +2,7 @@
 
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/norms.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
 
 namespace sluice::ops {
@@ -157,6 +158,30 @@ Tensor along_channels(const Tensor& t, const Shape& shape) {
   return reshape(t, Shape(dims));
 }
 
+Tensors batch_norm_scale_formula(const OpView& op, const Tensors& in) {
+  return {in[1] / sqrt(in[0] + op.options<BatchNormOptions>().epsilon)};
+}
+
+/// The formula of batch_norm_grad, as a graph of other ops.
+Tensors batch_norm_grad_formula(const OpView& op, const Tensors& in) {
+  const auto o = op.options<BatchNormGradOptions>();
+  const Shape shape = op.input(0).shape;
+  const auto count = static_cast<double>(divisor_of_mean(Planes(shape).values()));
+  ReduceOptions channels{.axes = {0}};
+  for (int a = 2; a < shape.rank(); ++a) channels.axes.push_back(a);
+  const Tensor centred = in[1] - along_channels(in[2], shape);
+  const Tensor inverse = 1.0 / sqrt(in[3] + o.epsilon);
+  const Tensor grads = sum(in[0], channels);
+  const Tensor products = sum(in[0] * centred, channels);
+  const Tensor scale = in.size() > 4 ? inverse * in[4] : inverse;
+  Tensor dx = in[0] * along_channels(scale, shape);
+  if (o.training) {
+    const Tensor slope = scale * inverse * inverse * products / count;
+    dx = dx - centred * along_channels(slope, shape) - along_channels(scale * grads / count, shape);
+  }
+  return {dx, products * inverse, grads};
+}
+
 Tensors grad_of(GradContext& g, const BatchNormGradOptions& o, const Tensor& mean,
                 const Tensor& variance, int weight) {
   std::vector<TensorArg> inputs{g.grad(0), g.input(0), mean, variance};
@@ -288,6 +313,7 @@ OpDef scale() {
   d.outputs = {"scale"};
   d.options = to_attrs(BatchNormOptions{});
   d.infer = infer_scale;
+  d.formula = batch_norm_scale_formula;
   d.reference_float = reference_scale<float>;
   d.reference_double = reference_scale<double>;
   d.flops_per_element = 4;
@@ -315,6 +341,7 @@ OpDef backward() {
   d.outputs = {"dx", "dweight", "dbias"};
   d.options = to_attrs(BatchNormGradOptions{});
   d.infer = infer_batch_norm_grad;
+  d.formula = batch_norm_grad_formula;
   d.reference_float = reference_batch_norm_grad<float>;
   d.reference_double = reference_batch_norm_grad<double>;
   d.flops_per_element = 9;

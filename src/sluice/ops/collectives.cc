@@ -160,7 +160,7 @@ Options grouped(const GroupOptions& group, Options o) {
   return o;
 }
 
-Tensor gather(const Tensor& t, const GroupOptions& group, int64_t axis, const Shape& shape) {
+Tensor gather_chunks(const Tensor& t, const GroupOptions& group, int64_t axis, const Shape& shape) {
   AllGatherOptions o;
   o.axis = axis;
   o.shape = shape;
@@ -178,7 +178,7 @@ Tensors grad_reduce_scatter(GradContext& g) {
   const auto o = g.options<ReduceScatterOptions>();
   const TensorSpec& x = g.op().input(0);
   if ((o.op != "add" && o.op != "mean" && o.op != "local") || !x.meta_shape.empty()) return {{}};
-  const Tensor whole = gather(g.grad(0), o, 0, x.shape);
+  const Tensor whole = gather_chunks(g.grad(0), o, 0, x.shape);
   if (o.op != "mean") return {whole};
   return {div(whole, scalar_like(whole, static_cast<double>(o.size)))};
 }
@@ -206,7 +206,7 @@ Tensors grad_all_gather(GradContext& g) {
 
 Tensors grad_replica_slice(GradContext& g) {
   const auto o = g.options<ReplicatedSliceOptions>();
-  return {gather(g.grad(0), o, o.axis, g.op().input(0).shape)};
+  return {gather_chunks(g.grad(0), o, o.axis, g.op().input(0).shape)};
 }
 
 template <typename Options>
@@ -290,7 +290,6 @@ const OpDef& replicated_all_reduce_def() {
   static const OpDef def = [] {
     OpDef d = all_reduce_like("ReplicatedAllReduce", "replicated_all_reduce",
                               "x combined over the replicas of the group, in ascending order.");
-    d.traits |= kNoGradient;
     for (Sample& s : d.samples) s.gradient = false;
     d.samples.push_back({.inputs = {f32_spec({0, 3})},
                          .options = of(1, reducing("square_add")),
@@ -306,7 +305,6 @@ const OpDef& replicated_all_reduce_in_place_def() {
                               "replicated_all_reduce into x's storage.");
     d.inputs = {{"x", Mode::kUpdate}};
     d.aliases = {{0, 0}};
-    d.traits |= kNoGradient;
     for (Sample& s : d.samples) s.gradient = false;
     return d;
   }();
@@ -345,7 +343,8 @@ const OpDef& replicated_reduce_scatter_def() {
     d.name = "replicated_reduce_scatter";
     d.doc = std::string(
                 "This replica's chunk of x combined over the group in ascending order: x flat, in "
-                "chunks of ceil(n / size), zeros behind the end. Op local: of its own x.") +
+                "chunks of ceil(n / size), zeros behind the end. Op local: of its own x. Autodiff "
+                "refuses ops other than add, mean and local, and sharded operands.") +
             kGroupDoc +
             "(C2) op is add, mean, mul, min, max, and, or, square_add or local. (C3) and, or take "
             "integers and bool, mean floating point, local all, the rest all but bool. (C4) A "

@@ -71,7 +71,7 @@ OpDef define_predicate(const char* type, const char* name, const char* doc, Infe
   d.doc = doc;
   d.inputs = N == 1 ? std::vector<InputDef>{{"x"}} : std::vector<InputDef>{{"lhs"}, {"rhs"}};
   d.outputs = {"y"};
-  d.traits = kElementwise | kNoGradient;
+  d.traits = kElementwise | kZeroGradient;
   d.infer = infer;
   d.reference_float = predicate_reference<float, N, predicate>;
   d.reference_double = predicate_reference<double, N, predicate>;
@@ -229,12 +229,10 @@ const OpDef& clip_grad_def() {
         "broadcast. (C4) min "
         "is not above max.",
         {"y", "g"}, infer_clip, nullptr);
+    d.formula = times_gradient;
     d.options = to_attrs(ClipOptions{});
     d.samples = pair_samples({-2, 2});
-    for (Sample& s : d.samples) {
-      s.gradient = false;
-      s.options = to_attrs(ClipOptions{-1, 0.5});
-    }
+    for (Sample& s : d.samples) s.options = to_attrs(ClipOptions{-1, 0.5});
     d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, d.options},
                    {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, d.options},
                    {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, d.options},

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sluice/base/rng.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/basic.h"
 
 namespace sluice::ops::elementwise {
 namespace {
@@ -68,6 +70,13 @@ std::vector<TensorSpec> infer_float(const OpView& op) {
   for (int i = 0; i < op.inputs(); ++i) require_float(op.input(i), operand(op, i, "(C1)"));
   require_one_dtype(op);
   return checked_alias(op, broadcast_operands(op));
+}
+
+Tensors times_gradient(const OpView& op, const Tensors& inputs) {
+  std::vector<TensorArg> operands;
+  for (size_t i = 0; i + 1 < inputs.size(); ++i) operands.emplace_back(detach(inputs[i]));
+  operands.emplace_back(scalar_like(inputs.back(), 1));
+  return {mul(emit(op.def(), operands, op.attrs())[0], inputs.back())};
 }
 
 OpDef in_place(const OpDef& base, const char* type, const char* name) {

@@ -104,6 +104,10 @@ OpDef define(const char* name, const char* doc, std::array<const char*, N> input
   return d;
 }
 
+/// The formula of an op on floating-point operands, whose last operand g is a gradient: the op's
+/// result for g = 1, which does not depend differentiably on the other operands, times g.
+Tensors times_gradient(const OpView& op, const Tensors& inputs);
+
 /// Returns the in-place form of `base`: the result overwrites the first operand and must have its
 /// shape (C4).
 OpDef in_place(const OpDef& base, const char* type, const char* name);

@@ -51,6 +51,12 @@ Tensors grad_gather(GradContext& g) {
   return {gather_grad(g.grad(0), g.input(1), {.axis = axis, .size = x[axis]}), {}};
 }
 
+// Slices of grad outside the axis were dropped, so their gradient is 0.
+Tensors grad_gather_grad(GradContext& g) {
+  const int64_t axis = g.options<GatherGradOptions>().axis;
+  return {gather(g.grad(0), g.input(1), {.axis = axis, .zero_out_of_range = true}), {}};
+}
+
 template <typename T>
 void reference_gather(const KernelArgs& k) {
   const auto o = k.options<GatherOptions>();
@@ -224,6 +230,7 @@ const OpDef& gather_grad_def() {
     d.outputs = {"dx"};
     d.options = to_attrs(GatherGradOptions{});
     d.infer = infer_gather_grad;
+    d.grad = grad_gather_grad;
     d.reference_float = reference_gather_grad<float>;
     d.reference_double = reference_gather_grad<double>;
     d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
@@ -301,6 +308,9 @@ const OpDef& onehot_grad_def() {
     d.outputs = {"dvalues"};
     d.options = to_attrs(OnehotOptions{});
     d.infer = infer_onehot_grad;
+    d.grad = [](GradContext& g) {
+      return Tensors{onehot(g.input(1), g.grad(0), g.options<OnehotOptions>()), {}};
+    };
     d.reference_float = reference_onehot_grad<float>;
     d.reference_double = reference_onehot_grad<double>;
     d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };

@@ -70,7 +70,7 @@ const OpDef& increment_mod_def() {
     d.inputs = {{"t"}};
     d.outputs = {"y"};
     d.options = to_attrs(IncrementModOptions{});
-    d.traits = kElementwise | kNoGradient;
+    d.traits = kElementwise | kZeroGradient;
     d.may_coincide = {{0, 0}};
     d.infer = infer_increment_mod;
     d.reference_float = reference_increment_mod<float>;

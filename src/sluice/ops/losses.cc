@@ -1,6 +1,9 @@
 #include "sluice/ops/losses.h"
 
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/loss_rows.h"
+#include "sluice/ops/reductions.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/softmax.h"
 
@@ -168,6 +171,48 @@ Tensors grad_nll(GradContext& g) {
   return {emit_one(nll_grad_def(), inputs, options), {}};
 }
 
+// --- formulas, as graphs of other ops: an op is linear in an operand if it is applied to constants
+// and the result is multiplied by the operand. Labels have no gradient. ---
+
+Tensor filled_like(const Tensor& t, double value) {
+  return broadcast_to(scalar_like(t, value), t.shape());
+}
+
+// -onehot(labels)/divisor·grad/p, where the op gives the first factor for grad = 1 without probs.
+Tensors nll_grad_formula(const OpView& op, const Tensors& in) {
+  const Tensor at_labels = emit(nll_grad_def(), {filled_like(in[0], 1), in[1]}, op.attrs())[0];
+  const bool each = op.options<NllGradOptions>().reduction == LossReduction::kNone;
+  const Tensor dx = at_labels * (each ? unsqueeze(in[0], -1) : in[0]);
+  if (in.size() < 3) return {dx};
+  const double least = in[2].dtype() == f16 ? 0x1p-24 : std::numeric_limits<float>::min();
+  return {dx / maximum(in[2], least)};
+}
+
+// The op is linear in probs, plus a constant.
+Tensor softmax_grad_of(const OpView& op, const Tensors& in) {
+  const auto of_constant = [&](double value) {
+    return emit(nll_softmax_grad_def(), {filled_like(in[0], value), in[1]}, op.attrs())[0];
+  };
+  const Tensor at_zero = of_constant(0);
+  return in[0] * (of_constant(1) - at_zero) + at_zero;
+}
+
+Tensors nll_softmax_grad_formula(const OpView& op, const Tensors& in) {
+  return {softmax_grad_of(op, in)};
+}
+
+Tensors loss_with_grad_formula(const OpView& op, const Tensors& in) {
+  const auto o = op.options<NllSoftmaxGradOptions>();
+  return {nll_loss(in[0], in[1], {o.reduction, o.has_ignore_index, o.ignore_index}),
+          softmax_grad_of(op, in)};
+}
+
+// The divisor is the number of samples divided by the op's result for losses of 1.
+Tensors nll_total_formula(const OpView& op, const Tensors& in) {
+  const Tensor of_ones = emit(nll_total_def(), {filled_like(in[0], 1), in[1]}, op.attrs())[0];
+  return {mean(in[0]) * of_ones};
+}
+
 HostTensor labels_of(Shape shape, const std::vector<int32_t>& values) {
   return HostTensor::of<int32_t>(std::move(shape), i32, values);
 }
@@ -270,6 +315,7 @@ const OpDef& nll_grad_def() {
     d.outputs = {"dx"};
     d.options = to_attrs(NllGradOptions{});
     d.infer = infer_nll_grad;
+    d.formula = nll_grad_formula;
     d.reference_float = reference_nll_grad<float>;
     d.reference_double = reference_nll_grad<double>;
     d.flops_per_element = 1;
@@ -314,6 +360,7 @@ const OpDef& nll_loss_with_softmax_grad_def() {
     d.may_coincide = {{0, 1}};
     d.parts = parts_of_nll_with_grad;
     d.infer = infer_with_grad;
+    d.formula = loss_with_grad_formula;
     d.reference_float = reference_with_grad<float>;
     d.reference_double = reference_with_grad<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(0).elements()); };
@@ -336,6 +383,7 @@ const OpDef& nll_total_def() {
     d.outputs = {"loss"};
     d.options = to_attrs(NllTotalOptions{});
     d.infer = infer_total;
+    d.formula = nll_total_formula;
     d.reference_float = reference_total<float>;
     d.reference_double = reference_total<double>;
     d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
@@ -372,6 +420,7 @@ const OpDef& nll_softmax_grad_def() {
     d.options = to_attrs(NllSoftmaxGradOptions{});
     d.may_coincide = {{0, 0}};
     d.infer = infer_nll_softmax_grad;
+    d.formula = nll_softmax_grad_formula;
     d.reference_float = reference_nll_softmax_grad<float>;
     d.reference_double = reference_nll_softmax_grad<double>;
     d.flops_per_element = 1;

@@ -1,7 +1,10 @@
 #include "sluice/ops/normalization.h"
 
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/gather.h"
 #include "sluice/ops/norms.h"
 #include "sluice/ops/reductions.h"
+#include "sluice/ops/reshape.h"
 
 namespace sluice::ops {
 namespace {
@@ -83,6 +86,39 @@ void reference_layer_grad(const KernelArgs& k) {
       dx[i] = ((h(i) - mean) - normal(i) * slope) * m.inverse;
     }
   }
+}
+
+/// The deviations of the rows of x from their means, over the deviation; and its inverse.
+struct Normalized {
+  Normalized(const Tensor& x, double epsilon) {
+    const ReduceOptions rows{.axes = {-1}, .keepdims = true};
+    const Tensor centred = x - mean(x, rows);
+    inverse = 1.0 / sqrt(mean(centred * centred, rows) + epsilon);
+    values = centred * inverse;
+  }
+  /// Returns the gradient of x from that of the values.
+  Tensor gradient(const Tensor& h) const {
+    const ReduceOptions rows{.axes = {-1}, .keepdims = true};
+    return (h - mean(h, rows) - values * mean(h * values, rows)) * inverse;
+  }
+  Tensor inverse;
+  Tensor values;
+};
+
+/// The formula of layer_norm_grad, as a graph of other ops.
+Tensors layer_grad_formula(const OpView& op, const Tensors& in) {
+  const RowParts parts(op.input(0).shape);
+  const Normalized n(in[1], op.options<LayerNormOptions>().epsilon);
+  std::vector<int32_t> part_of(static_cast<size_t>(parts.rows));
+  for (size_t row = 0; row < part_of.size(); ++row)
+    part_of[row] = static_cast<int32_t>(static_cast<int64_t>(row) / parts.size);
+  const Tensor indices =
+      in[0].graph().constant(HostTensor::of<int32_t>({parts.rows}, i32, part_of));
+  const auto sums = [&](const Tensor& t) {
+    return gather_grad(reshape(t, {parts.rows, parts.cols}), indices,
+                       {.axis = 0, .size = parts.count});
+  };
+  return {n.gradient(in.size() > 2 ? in[0] * in[2] : in[0]), sums(in[0] * n.values), sums(in[0])};
 }
 
 /// The gradients of x and of the parameters. The sums of `all` over axis 0 are those of the
@@ -207,6 +243,20 @@ void reference_group_grad(const KernelArgs& k) {
   }
 }
 
+/// The formula of group_norm_grad, as a graph of other ops.
+Tensors group_grad_formula(const OpView& op, const Tensors& in) {
+  const auto o = op.options<GroupNormOptions>();
+  const Shape shape = op.input(0).shape;
+  const Groups g(shape, o.groups);
+  const Shape planes{g.planes.batch, g.planes.channels, g.planes.size};
+  const Shape groups{g.planes.batch, g.per_sample, g.extent};
+  const Tensor grad = reshape(in[0], planes);
+  const Normalized n(reshape(in[1], groups), o.epsilon);
+  const Tensor h = in.size() > 2 ? grad * reshape(in[2], {g.planes.channels, 1}) : grad;
+  return {reshape(n.gradient(reshape(h, groups)), shape),
+          sum(grad * reshape(n.values, planes), {.axes = {2}}), sum(grad, {.axes = {2}})};
+}
+
 Tensors gradient_group(GradContext& g) {
   std::vector<TensorArg> operands{g.grad(0), g.input(0)};
   if (g.op().inputs() > 1) operands.emplace_back(g.input(1));
@@ -268,6 +318,7 @@ OpDef make_layer_norm_grad() {
   d.options = to_attrs(LayerNormOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
   d.infer = infer_layer_grad;
+  d.formula = layer_grad_formula;
   d.reference_float = reference_layer_grad<float>;
   d.reference_double = reference_layer_grad<double>;
   d.flops_per_element = 18;
@@ -334,6 +385,7 @@ OpDef make_group_norm_grad() {
   d.outputs = {"dx", "dweights", "dbiases"};
   d.options = to_attrs(GroupNormOptions{});
   d.infer = infer_group_grad;
+  d.formula = group_grad_formula;
   d.reference_float = reference_group_grad<float>;
   d.reference_double = reference_group_grad<double>;
   d.flops_per_element = 15;

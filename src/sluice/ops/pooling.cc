@@ -325,7 +325,7 @@ const OpDef& max_pool_taps_def() {
                         "the last NaN. Its dtype is uint8 for windows of up to 256 elements, else "
                         "int32.",
                         "taps");
-    d.traits = kNoGradient;
+    d.traits = kZeroGradient;
     d.reference_float = reference_taps<float>;
     d.reference_double = reference_taps<double>;
     d.samples.push_back({.inputs = {f32_spec({1, 1, 17, 18})},

@@ -104,7 +104,7 @@ OpDef define_random(const char* type, const char* name, const char* doc, const O
   d.inputs = {{"seed"}};
   d.outputs = {"y"};
   d.options = to_attrs(Options{});
-  d.traits = kNoGradient;
+  d.traits = kZeroGradient;
   d.infer = infer_random<Options>;
   d.reference_float = random_reference<float, Options>;
   d.reference_double = random_reference<double, Options>;
@@ -223,7 +223,7 @@ const OpDef& fold_seed_def() {
     d.variadic = true;
     d.outputs = {"y"};
     d.options = to_attrs(FoldSeedOptions{});
-    d.traits = kNoGradient;
+    d.traits = kZeroGradient;
     d.infer = infer_fold;
     d.reference_float = fold_reference;
     d.reference_double = fold_reference;

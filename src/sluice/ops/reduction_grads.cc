@@ -2,7 +2,11 @@
 
 #include <cmath>
 
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/basic.h"
+#include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/scalar_math.h"
 
@@ -100,6 +104,29 @@ void reference_reduction_grad(const KernelArgs& k) {
 }
 
 template <ReduceGradOp kind>
+Tensors reduction_grad_formula(const OpView& op, const Tensors& in) {
+  const Reduction r = reduction_of(op);
+  const Shape shape = op.options<ReduceGradOptions>().shape;
+  const auto spread = [&](const Tensor& t) {
+    return broadcast_to(t.shape() == r.kept ? t : reshape(t, r.kept), shape);
+  };
+  const Tensor grad = spread(in[0]);
+  if constexpr (kind == ReduceGradOp::kMean) return {grad / static_cast<double>(r.extent)};
+  if constexpr (kind == ReduceGradOp::kLogSum) return {grad * exp(-spread(in[1]))};
+  if constexpr (kind == ReduceGradOp::kLogSumExp) return {grad * exp(in[1] - spread(in[2]))};
+  if constexpr (kind == ReduceGradOp::kSumSquare) return {grad * in[1] * 2.0};
+  if constexpr (kind == ReduceGradOp::kL2) {
+    const Tensor y = spread(in[2]);
+    const Tensor flat = equal(y, 0.0);
+    return {where(flat, 0.0, grad * in[1] / where(flat, 1.0, y))};
+  }
+  // The op is linear in grad, and its factors do not depend differentiably on x and y.
+  std::vector<TensorArg> operands{broadcast_to(scalar_like(in[0], 1), in[0].shape())};
+  for (size_t i = 1; i < in.size(); ++i) operands.emplace_back(detach(in[i]));
+  return {grad * emit(op.def(), operands, op.attrs())[0]};
+}
+
+template <ReduceGradOp kind>
 OpDef gradient(const char* type, const char* name, const char* formula) {
   OpDef d;
   d.type = type;
@@ -114,6 +141,8 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   d.outputs = {"dx"};
   d.options = to_attrs(ReduceGradOptions{});
   d.infer = infer_reduction_grad<kind>;
+  // A derivative of the product of all other elements needs products of all but two elements.
+  if constexpr (kind != ReduceGradOp::kProd) d.formula = reduction_grad_formula<kind>;
   d.reference_float = reference_reduction_grad<kind, float>;
   d.reference_double = reference_reduction_grad<kind, double>;
   d.flops_per_element = 2;
@@ -138,6 +167,7 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
         {2}, f32, largest ? std::vector<float>{3, 5} : std::vector<float>{1, 1});
     Sample s = sample({2, 3}, {1}, false);
     s.values = {std::nullopt, x, y};
+    s.gradient = false;  // Central differences would break the ties.
     d.samples = {s};
   }
   const auto options = [](std::vector<int64_t> axes) {

@@ -3,7 +3,9 @@
 #include <limits>
 
 #include "sluice/base/reduce.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/scalar_math.h"
 
@@ -78,6 +80,17 @@ void reference_softmax_grad(const KernelArgs& k) {
       for (int64_t i = 0; i < s.extent; ++i) dx[at(i)] = grad[at(i)] - math::exp(y[at(i)]) * total;
     }
   }
+}
+
+template <SoftmaxOp kind>
+Tensors softmax_grad_formula(const OpView& op, const Tensors& in) {
+  const Tensor& grad = in[0];
+  const Tensor& y = in[1];
+  const auto total = [&](const Tensor& t) {
+    return sum(t, {.axes = {op.options<AxisOptions>().axis}, .keepdims = true});
+  };
+  if constexpr (kind == SoftmaxOp::kSoftmax) return {y * (grad - total(grad * y))};
+  return {grad - exp(y) * total(grad)};
 }
 
 Attrs along(int64_t axis) { return to_attrs(AxisOptions{axis}); }
@@ -167,6 +180,7 @@ const OpDef& softmax_grad_def() {
   static const OpDef def = [] {
     OpDef d =
         backward("SoftmaxGrad", "softmax_grad", "y·(grad - Σ grad·y), the sum along an axis.");
+    d.formula = softmax_grad_formula<SoftmaxOp::kSoftmax>;
     d.reference_float = reference_softmax_grad<SoftmaxOp::kSoftmax, float>;
     d.reference_double = reference_softmax_grad<SoftmaxOp::kSoftmax, double>;
     return d;
@@ -178,6 +192,7 @@ const OpDef& log_softmax_grad_def() {
   static const OpDef def = [] {
     OpDef d =
         backward("LogSoftmaxGrad", "log_softmax_grad", "grad - eʸ·Σ grad, the sum along an axis.");
+    d.formula = softmax_grad_formula<SoftmaxOp::kLogSoftmax>;
     d.reference_float = reference_softmax_grad<SoftmaxOp::kLogSoftmax, float>;
     d.reference_double = reference_softmax_grad<SoftmaxOp::kLogSoftmax, double>;
     return d;

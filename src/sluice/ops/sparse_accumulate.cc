@@ -3,7 +3,11 @@
 #include <algorithm>
 
 #include "sluice/base/simd.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/ops/rules.h"
 
 namespace sluice::ops {
@@ -56,13 +60,33 @@ void reference_sparse_accumulate(const KernelArgs& k) {
   }
 }
 
+// With g the slices of the gradient at the indices: t has the gradient itself, x has f·g, and f has
+// Σ g·x.
+Tensors grad_sparse_accumulate(GradContext& g) {
+  const auto o = g.options<SparseAccumulateOptions>();
+  Tensors result(static_cast<size_t>(g.op().inputs()));
+  result[0] = g.grad(0);
+  const auto hypers = hypers_of(g.op());
+  const int f = hypers[0].operand;
+  if (!g.needs(1) && (f < 0 || !g.needs(f))) return result;
+  const Tensor slices = gather(g.grad(0), g.input(2), {.axis = o.axis, .zero_out_of_range = true});
+  if (g.needs(1)) {
+    const Tensor dx = f < 0 ? slices * o.f : slices * cast(g.input(f), slices.dtype());
+    result[1] = cast(dx, g.op().input(1).dtype);
+  }
+  if (f >= 0 && g.needs(f)) {
+    const Tensor df = sum(slices * cast(g.input(1), slices.dtype()));
+    result[static_cast<size_t>(f)] = cast(df, g.op().input(f).dtype);
+  }
+  return result;
+}
+
 Sample sample(const Shape& t, DType x, const std::vector<int32_t>& indices, const Shape& at,
               const SparseAccumulateOptions& options = {}) {
   const int axis = normalize_axis(options.axis, t.rank(), "sample");
   return {.inputs = {f32_spec(t), {replace_axis(t, axis, at), x, {}}, i32_spec(at)},
           .options = to_attrs(options),
-          .values = {std::nullopt, std::nullopt, HostTensor::of<int32_t>(at, i32, indices)},
-          .gradient = false};
+          .values = {std::nullopt, std::nullopt, HostTensor::of<int32_t>(at, i32, indices)}};
 }
 
 }  // namespace
@@ -84,6 +108,7 @@ const OpDef& sparse_accumulate_def() {
     d.aliases = {{0, 0}};
     d.options = to_attrs(SparseAccumulateOptions{});
     d.infer = infer_sparse_accumulate;
+    d.grad = grad_sparse_accumulate;
     d.reference_float = reference_sparse_accumulate<float>;
     d.reference_double = reference_sparse_accumulate<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(1).elements()); };

@@ -20,7 +20,7 @@ const OpDef& sparse_accumulate_def();
 /// a gradient of t's size. `x` has the shape of t with the axis replaced by the shape of `indices`
 /// (int32 or uint32, any shape). x may have another floating-point dtype than t. Slices are added
 /// in the order of `indices`; indices outside the axis add nothing. Writes t and returns a new
-/// handle to its storage. There is no gradient.
+/// handle to its storage.
 Tensor sparse_accumulate_(TensorArg t, TensorArg x, TensorArg indices, int64_t axis = 0,
                           const HyperArg& f = 1.0);
 

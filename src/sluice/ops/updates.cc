@@ -6,6 +6,7 @@
 #include <array>
 
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/elementwise.h"
 #include "sluice/ops/update_functors.h"
 
@@ -349,10 +350,11 @@ const OpDef& copy_var_update_def() {
     d.may_coincide = {{1, 0}};
     d.traits = kElementwise;
     d.infer = infer_copy;
+    d.grad = [](GradContext& g) { return Tensors{{}, cast(g.grad(0), g.op().input(1).dtype)}; };
     d.reference_float = copy_reference<float>;
     d.reference_double = copy_reference<double>;
     for (const DType x : {f32, f16}) {
-      d.samples.push_back({.inputs = {f32_spec({3, 5}), {Shape{3, 5}, x, {}}}, .gradient = false});
+      d.samples.push_back({.inputs = {f32_spec({3, 5}), {Shape{3, 5}, x, {}}}});
     }
     d.samples.push_back({.inputs = {i32_spec({}), i32_spec({})}, .gradient = false});
     d.samples.push_back(

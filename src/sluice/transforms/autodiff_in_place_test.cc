@@ -199,7 +199,7 @@ TEST(AutodiffInPlace, OverwrittenValueIsAnErrorAndChangesNothing) {
                   random_inputs(forward));
 }
 
-TEST(AutodiffInPlace, UpdatesWithoutGradientBlock) {
+TEST(AutodiffInPlace, CopiesPassTheGradientToTheirSource) {
   Ir ir;
   Graph& forward = ir.create_graph(
       "f",
@@ -209,9 +209,27 @@ TEST(AutodiffInPlace, UpdatesWithoutGradientBlock) {
         return y * x;
       },
       f32_spec({3}), f32_spec({3}));
-  const GradGraphInfo info = autodiff(forward, {.grads_required = Tensors{forward.inputs()[0]}});
-  check_gradients(info, random_inputs(forward));
-  EXPECT_NE(usage_error([&] { autodiff(forward); }).find("no gradient reaches 'x1'"),
+  check_gradients(autodiff(forward), random_inputs(forward));
+}
+
+// An update without a gradient is refused, but only if a gradient would pass it.
+TEST(AutodiffInPlace, UpdatesWithoutAGradientAreRefused) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = ops::identity(x);
+        const Tensor average = ops::identity(x);
+        ops::scaled_add_(average, w, 0.5, 0.5);
+        const Tensors outputs{x * w, ops::scaled_add_(y, w, 0.5, 0.5)};
+        return outputs;
+      },
+      f32_spec({3}), f32_spec({3}));
+  check_gradients(autodiff(forward, {.grads_provided = Tensors{forward.outputs()[0]}}),
+                  random_inputs(forward));
+  EXPECT_NE(usage_error([&] { autodiff(forward); })
+                .find("has no gradient with respect to its operand x, and that of 'identity_100' "
+                      "would pass it"),
             std::string::npos);
 }
 

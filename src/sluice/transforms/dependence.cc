@@ -46,13 +46,13 @@ std::vector<Edge> Dependence::edges(const Graph& graph, const Op& op) {
         if (op.inputs[k].new_version >= 0) add(i, written(k));
       }
     }
-  } else if (has_gradient(*op.def)) {
+  } else {
     for (size_t j = 0; j < op.outputs.size(); ++j) {
       const Value made = value_made(graph, op, j);
       for (size_t i = 0; i < op.inputs.size(); ++i) {
         // A view that shares storage is the same value as its operand.
         if (value_read(graph, op.inputs[i]) == made) continue;
-        add(i, made);
+        if (!op.def->zero_gradient(static_cast<int>(i))) add(i, made);
       }
     }
   }

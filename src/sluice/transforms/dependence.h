@@ -26,8 +26,9 @@ class IndexSet {
   std::vector<uint64_t> words_;
 };
 
-/// The inputs on which a graph's results depend through differentiable ops. A repeat counts as
-/// differentiable here; Sweep::check_repeat() reports an error if its gradient is needed.
+/// The inputs on which a graph's results depend, except through ops whose gradient is 0 by
+/// definition. Ops without a gradient, such as repeat, count here: Sweep reports an error if their
+/// gradient is needed.
 struct GraphDependence {
   std::vector<IndexSet> outputs;       ///< For each output: the inputs that it depends on.
   std::vector<IndexSet> final_inputs;  ///< For each input: the inputs that its storage depends on

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 
@@ -24,6 +25,16 @@ std::string gradient_graph_name(const Graph& forward) {
   std::string name = base;
   for (int i = 1; taken(name); ++i) name = fmt::format("{}_{}", base, i);
   return name;
+}
+
+// Reports that an op does not pass the gradient that its operand `i` needs.
+[[noreturn]] void refuse(const Graph& graph, const Op& op, size_t i) {
+  const std::string operand = op.def->inputs[std::min(i, op.def->inputs.size() - 1)].name;
+  fail(ErrorKind::kUsage,
+       "autodiff of graph {}: {} ({}, {}) has no gradient with respect to its operand {}, and that "
+       "of '{}' would pass it; use other operators, or detach('{}') if its gradient must be 0",
+       graph.name(), op.def->name, op.label(), op.where, operand,
+       graph.info(op.inputs[i].tensor).name, graph.info(op.inputs[i].tensor).name);
 }
 
 std::vector<Value> values_of(const std::vector<GradRequest::Place>& places) {
@@ -71,8 +82,9 @@ void Sweep::contribute(TensorId handle, const Value& value, Tensor gradient) {
        step = alias_step(forward_, handle)) {
     const Op view = *step.op;
     if (!step.writes) {
-      if (!has_gradient(*view.def)) return;
+      if (view.def->zero_gradient(static_cast<int>(step.input))) return;
       if (!view.def->has(Trait::kView)) {
+        if (view.def->grad == nullptr) refuse(forward_, view, step.input);
         Tensors grads(view.outputs.size());
         grads[step.output] = in_shape(gradient, forward_.spec(handle).shape);
         OpGradients context(*this, view, std::move(grads));
@@ -120,16 +132,16 @@ void Sweep::visit(const Op& op) {
     any |= o.new_version >= 0 &&
            gradients_.at({forward_.info(o.tensor).storage, o.new_version}).valid();
   }
-  if (!any ||
-      std::none_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) { return needs(o); }))
-    return;
+  bool needed = false;
+  for (size_t i = 0; i < op.inputs.size(); ++i) needed |= needs(op, i);
+  if (!any || !needed) return;
   GraphEditor::Guise guise(gradient_, op);
   check_partial_writes(op);
   if (op.def == &builtin::loop()) return check_repeat(op);
   pass_references(op);
   if (op.def == &builtin::call()) return differentiate_call(op);
   if (op.def == &builtin::branch()) return differentiate_branch(op);
-  if (has_gradient(*op.def)) differentiate_op(op);
+  differentiate_op(op);
 }
 
 void Sweep::differentiate_op(const Op& op) {
@@ -140,17 +152,59 @@ void Sweep::differentiate_op(const Op& op) {
     grads.push_back(gradient_of(op, j));
   }
   if (std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.valid(); })) return;
+  if (op.def->grad == nullptr) return differentiate_formula(op, grads);
   OpGradients context(*this, op, std::move(grads));
   const Tensors result = op.def->grad(context);
   SLUICE_CHECK(result.size() == op.inputs.size());
   for (size_t i = 0; i < result.size(); ++i) {
-    if (!result[i].valid() || !needs(op.inputs[i])) continue;
+    if (!needs(op, i)) continue;
+    if (!result[i].valid()) refuse(forward_, op, i);
     const TensorSpec& want = forward_.spec(op.inputs[i].tensor);
     if (result[i].shape() != want.shape || result[i].dtype() != want.dtype) {
       fail(ErrorKind::kInternal, "gradient of {}: the gradient of operand {} must be {}, got {}",
            op.label(), i, to_string(want), to_string(result[i].spec()));
     }
     contribute(op.inputs[i].tensor, value_read(forward_, op.inputs[i]), result[i]);
+  }
+}
+
+void Sweep::differentiate_formula(const Op& op, const Tensors& grads) {
+  if (op.def->formula == nullptr) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (needs(op, i)) refuse(forward_, op, i);
+    }
+  }
+  const OpGradients context(*this, op, {});
+  const OpView view = context.op();
+  Ir ir = forward_.ir();
+  const GraphEditor::Mark mark = GraphEditor::mark(ir);
+  Graph& formula = ir.create_empty_graph(op.def->name);
+  Tensors inputs;
+  for (int i = 0; i < view.inputs(); ++i) inputs.push_back(formula.input(view.input(i)));
+  formula.set_outputs(op.def->formula(view, inputs));
+  GradRequest request;
+  request.missing = GradRequest::Missing::kOmit;
+  Tensors provided;
+  for (size_t j = 0; j < grads.size(); ++j) {
+    if (!grads[j].valid()) continue;
+    const TensorId t = formula.output_ids()[j];
+    request.provided.push_back({t, value_of_output(formula, t)});
+    provided.push_back(grads[j]);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorId t = inputs[i].id();
+    if (needs(op, i)) request.required.push_back({t, value_of_handle(formula, t)});
+  }
+  Dependence dependence;
+  const GradGraphInfo info = differentiate(formula, request, {}, {}, dependence);
+  if (info.expected_outputs().empty()) return GraphEditor::roll_back(ir, mark);  // All are 0.
+  Tensors kept;
+  for (const Operand& o : op.inputs) kept.push_back(kept_.get(o.tensor, o.version, op));
+  const CallSiteInfo call = ops::call_with_info(gradient_, formula, kept);
+  const Tensors result = ops::call(gradient_, info.graph(), provided, info.inputs_dict(call));
+  for (size_t k = 0; k < result.size(); ++k) {
+    const size_t i = position(formula.input_ids(), info.expected_outputs()[k].fwd_tensor);
+    contribute(op.inputs[i].tensor, value_read(forward_, op.inputs[i]), result[k]);
   }
 }
 
@@ -174,8 +228,8 @@ std::vector<ExpectedConnection> Sweep::make_outputs() {
     } else {
       require(request_.missing == GradRequest::Missing::kZeros,
               "autodiff of graph {}: no gradient reaches '{}': no output whose gradient is given "
-              "depends on it through "
-              "operators that have a gradient",
+              "depends on it through operators that pass gradients; to freeze it, leave it out of "
+              "grads_required instead of using detach()",
               forward_.name(), forward_.info(handle).name);
       g = zeros(gradient_, spec, name);
     }

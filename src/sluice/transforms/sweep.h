@@ -35,7 +35,13 @@ class Sweep {
   void check_repeat(const Op& op) const;
   void check_partial_writes(const Op& op);
   void pass_references(const Op& op);
+  /// Whether the rule of an op must give a gradient of operand `i`.
+  bool needs(const Op& op, size_t i) const {
+    return needs(op.inputs[i]) && !op.def->zero_gradient(static_cast<int>(i));
+  }
   void differentiate_op(const Op& op);
+  /// Differentiates OpDef::formula of an op, in a graph of its own.
+  void differentiate_formula(const Op& op, const Tensors& grads);
   void differentiate_call(const Op& op);
   void differentiate_branch(const Op& op);
   /// Returns the arguments of a call of `info`'s gradient graph. The forward graph's operands begin
@@ -80,7 +86,7 @@ class OpGradients : public GradContext {
     return grads_[j];
   }
   bool has_grad(int i) const override { return grads_[static_cast<size_t>(i)].valid(); }
-  bool needs(int i) const override { return sweep_.needs(op_.inputs[static_cast<size_t>(i)]); }
+  bool needs(int i) const override { return sweep_.needs(op_, static_cast<size_t>(i)); }
   Tensor forward(const KeptValues::Function& f) override { return sweep_.kept_.compute(op_, f); }
 
  private:

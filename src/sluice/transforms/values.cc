@@ -55,13 +55,11 @@ Layout layout_of(const Graph& graph, TensorId handle) {
 bool is_detached(const Graph& graph, TensorId handle) {
   for (AliasStep step = alias_step(graph, handle); step.op != nullptr;
        step = alias_step(graph, handle)) {
-    if (!step.writes && !has_gradient(*step.op->def)) return true;
+    if (!step.writes && step.op->def->zero_gradient(static_cast<int>(step.input))) return true;
     handle = step.op->inputs[step.input].tensor;
   }
   return false;
 }
-
-bool has_gradient(const OpDef& def) { return def.grad != nullptr && !def.has(Trait::kNoGradient); }
 
 std::string base_name(const std::string& graph_name) {
   constexpr std::string_view kNumber = "_subgraph(";

@@ -38,11 +38,9 @@ enum class Layout {
 };
 Layout layout_of(const Graph& graph, TensorId handle);
 
-/// Whether a handle passes no gradient, because a view without a gradient (`detach_`) is between it
-/// and its root.
+/// Whether a handle passes no gradient, because a view whose gradient is 0 (`detach_`) is between
+/// it and its root.
 bool is_detached(const Graph& graph, TensorId handle);
-
-bool has_gradient(const OpDef& def);
 
 /// Whether a call of `graph` changes the tensor passed by reference for its input `i`.
 bool writes_input(const Graph& graph, size_t i);

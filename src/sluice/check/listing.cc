@@ -22,9 +22,12 @@ class LiveBuffers {
   }
 
   void go_to(int64_t step) {
-    for (; !coming_.empty() && coming_.back()->begin <= step; coming_.pop_back())
-      live_.emplace(coming_.back()->offset, coming_.back());
-    std::erase_if(live_, [&](const auto& b) { return b.second->end <= step; });
+    for (; !coming_.empty() && coming_.back()->begin <= step; coming_.pop_back()) {
+      const exe::FrameBuffer* const b = coming_.back();
+      ends_.emplace(b->end, live_.emplace(b->offset, b));
+    }
+    for (; !ends_.empty() && ends_.begin()->first <= step; ends_.erase(ends_.begin()))
+      live_.erase(ends_.begin()->second);
   }
 
   /// Returns whether one live buffer contains all of [begin, end).
@@ -38,9 +41,12 @@ class LiveBuffers {
   }
 
  private:
+  using ByOffset = std::multimap<int64_t, const exe::FrameBuffer*>;
+
   /// Buffers that begin later; the next one is last.
   std::vector<const exe::FrameBuffer*> coming_;
-  std::multimap<int64_t, const exe::FrameBuffer*> live_;  ///< By offset.
+  ByOffset live_;
+  std::multimap<int64_t, ByOffset::iterator> ends_;  ///< The live buffers by their last step.
 };
 
 /// Returns a description of the first fault in the list of a function's buffers, if any.

@@ -311,6 +311,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   op.attrs = std::move(attrs);
   op.effects = std::move(options.effects);
   op.callees = std::move(options.callees);
+  for (const GraphId callee : op.callees) ir_->callers[callee].insert(id_);
   op.device = device_;
   op.module_path = scope_;
   op.block = block_;

@@ -34,25 +34,68 @@ bool calls_any(const Op& op, const std::set<GraphId>& graphs) {
 
 }  // namespace
 
-GraphEditor::Mark GraphEditor::mark(const Ir& ir) {
-  const IrState& state = *ir.graph(0).ir_;
-  Mark mark{state.next_op, state.next_graph_number, state.next_tensor_suffix, {}};
-  for (const auto& g : state.graphs) {
-    mark.graphs.push_back({g->tensors_.size(), g->storages_.size(), g->inputs_.size(),
-                           g->outputs_.size(), g->appended_outputs_.size()});
+OpId GraphEditor::next_op(const Ir& ir) { return ir.graph(0).ir_->next_op; }
+
+GraphEditor::Growth GraphEditor::growth() const {
+  const IrState& state = *graph_.ir_;
+  Growth growth{{graph_.id_}, {}};
+  std::vector<GraphId> rest{graph_.id_};
+  while (!rest.empty()) {
+    const auto callers = state.callers.find(rest.back());
+    rest.pop_back();
+    if (callers == state.callers.end()) continue;
+    for (const GraphId caller : callers->second) {
+      for (const Op& op : state.graphs[static_cast<size_t>(caller)]->ops_) {
+        if (op.callees.empty() || !calls_any(op, growth.graphs)) continue;
+        growth.callers.insert(caller);
+        for (const GraphId callee : op.callees) {
+          if (growth.graphs.insert(callee).second) rest.push_back(callee);
+        }
+      }
+    }
+  }
+  return growth;
+}
+
+GraphEditor::Mark GraphEditor::mark() const {
+  const IrState& state = *graph_.ir_;
+  Mark mark{
+      state.next_op, state.next_graph_number, state.next_tensor_suffix, state.graphs.size(), {}};
+  const auto add = [&](GraphId id) {
+    const Graph& g = *state.graphs[static_cast<size_t>(id)];
+    mark.graphs.insert({id,
+                        {g.tensors_.size(), g.storages_.size(), g.inputs_.size(), g.outputs_.size(),
+                         g.appended_outputs_.size()}});
+  };
+  std::set<GraphId> called{graph_.id_};
+  std::vector<GraphId> rest{graph_.id_};
+  while (!rest.empty()) {
+    Graph& g = *state.graphs[static_cast<size_t>(rest.back())];
+    rest.pop_back();
+    const Growth growth = GraphEditor(g).growth();
+    for (const GraphId id : growth.graphs) add(id);
+    for (const GraphId id : growth.callers) add(id);
+    for (const Op& op : g.ops_) {
+      for (const GraphId callee : op.callees) {
+        if (called.insert(callee).second) rest.push_back(callee);
+      }
+    }
   }
   return mark;
 }
 
 void GraphEditor::roll_back(const Ir& ir, const Mark& mark) {
   IrState& state = *ir.graph(0).ir_;
-  state.graphs.resize(mark.graphs.size());
+  state.graphs.resize(mark.graph_count);
   state.next_op = mark.next_op;
   state.next_graph_number = mark.next_graph_number;
   state.next_tensor_suffix = mark.next_tensor_suffix;
-  for (size_t i = 0; i < mark.graphs.size(); ++i) {
-    Graph& g = *state.graphs[i];
-    const Mark::Counts& counts = mark.graphs[i];
+  const auto removed = static_cast<GraphId>(mark.graph_count);
+  state.callers.erase(state.callers.lower_bound(removed), state.callers.end());
+  for (auto& [callee, callers] : state.callers)
+    callers.erase(callers.lower_bound(removed), callers.end());
+  for (const auto& [id, counts] : mark.graphs) {
+    Graph& g = *state.graphs[static_cast<size_t>(id)];
     if (g.tensors_.size() == counts.tensors && g.outputs_.size() == counts.outputs) continue;
     g.ops_.erase_if([&](const Op& op) { return op.id >= mark.next_op; });
     for (size_t k = 0; k < g.ops_.size(); ++k) {
@@ -77,17 +120,14 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
   auto& graphs = graph_.ir_->graphs;
 
   // Both branches of a conditional must have the same outputs, so outputs are appended to both.
-  std::set<GraphId> growing{graph_.id_};
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const auto& g : graphs) {
-      for (const Op& op : g->ops_) {
-        if (op.callees.empty() || !calls_any(op, growing)) continue;
-        require(op.def != &builtin::loop(),
-                "graph {} is the body of {} in graph {}: it cannot get further outputs",
-                g->ir_->graphs[static_cast<size_t>(op.callees[0])]->name_, op.label(), g->name_);
-        for (const GraphId callee : op.callees) changed |= growing.insert(callee).second;
-      }
+  const auto [growing, callers] = growth();
+  for (const GraphId caller : callers) {
+    for (const Op& op : graphs[static_cast<size_t>(caller)]->ops_) {
+      if (op.def != &builtin::loop() || !calls_any(op, growing)) continue;
+      fail(ErrorKind::kUsage,
+           "graph {} is the body of {} in graph {}: it cannot get further outputs",
+           graphs[static_cast<size_t>(op.callees[0])]->name_, op.label(),
+           graphs[static_cast<size_t>(caller)]->name_);
     }
   }
   const auto append = [](Graph& g, TensorId t) {
@@ -104,7 +144,8 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
              other.emit(builtin::init(), {}, to_attrs(zeros), {.name = "no_activation"})[0].id());
     }
   }
-  for (const auto& g : graphs) {
+  for (const GraphId caller : callers) {
+    Graph* const g = graphs[static_cast<size_t>(caller)].get();
     for (size_t k = 0; k < g->ops_.size(); ++k) {
       Op& op = g->ops_[k];
       if (op.callees.empty() || !calls_any(op, growing)) continue;

@@ -1,4 +1,6 @@
 #pragma once
+#include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,19 +16,25 @@ class GraphEditor {
  public:
   explicit GraphEditor(Graph& graph) : graph_(graph) {}
 
-  /// Sizes and counters of an Ir at one time; see roll_back().
+  /// Counters of an Ir at one time, and sizes of the graphs that grow with a graph (roll_back()).
   struct Mark {
     struct Counts {
       size_t tensors, storages, inputs, outputs, appended_outputs;
     };
     OpId next_op;
     int64_t next_graph_number, next_tensor_suffix;
-    std::vector<Counts> graphs;
+    size_t graph_count;
+    std::map<GraphId, Counts> graphs;
   };
-  static Mark mark(const Ir& ir);
-  /// Removes all graphs, ops, tensors, inputs and outputs added to an Ir since `mark`. Since then,
-  /// the Ir may only have grown, by emitting pure ops or by this class.
+  /// Marks the graph, all graphs that it calls, directly or not, and those that append_outputs()
+  /// of one of these changes.
+  Mark mark() const;
+  /// Removes all graphs, and from the marked graphs all ops, tensors, inputs and outputs, that were
+  /// added since `mark`. Since then, only new graphs and the marked ones may have changed, by
+  /// emitting pure ops or by this class.
   static void roll_back(const Ir& ir, const Mark& mark);
+  /// The id of the next op of an Ir.
+  static OpId next_op(const Ir& ir);
 
   /// Appends outputs to the graph. Every op that calls the graph gets new results named
   /// "autodiff_output__t<k>". In a conditional, the other branch returns zeros for them.
@@ -82,6 +90,13 @@ class GraphEditor {
   };
 
  private:
+  /// Graphs that get outputs together: a graph, and the other branches of conditionals that call
+  /// one of them.
+  struct Growth {
+    std::set<GraphId> graphs;
+    std::set<GraphId> callers;  ///< Graphs that call one of them.
+  };
+  Growth growth() const;
   /// Recomputes versions in program order, and the index of ops.
   void renumber();
 

@@ -144,7 +144,7 @@ TEST(GraphEditor, RollsBackToAMark) {
   Graph& user = ir.create_graph(
       "user", [&](Graph& g, Tensor x) { return ops::call(g, f, {x}); }, f32_spec({2}));
   const std::string before = print_schedule(f) + print_schedule(user);
-  const GraphEditor::Mark mark = GraphEditor::mark(ir);
+  const GraphEditor::Mark mark = GraphEditor(f).mark();
   const Tensor t = emit(copy(), f.inputs()[0]);
   GraphEditor(f).place({{t.graph().info(t).producer, 100, Side::kBefore}});
   GraphEditor(f).append_outputs({t});

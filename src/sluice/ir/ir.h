@@ -2,6 +2,7 @@
 #include <concepts>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -43,6 +44,7 @@ struct IrState : std::enable_shared_from_this<IrState> {
   StableList<FeedInfo> feeds;
   StableList<RemoteBufferInfo> remote_buffers;
   std::map<std::string, GraphId> entries;
+  std::map<GraphId, std::set<GraphId>> callers;  ///< Graphs with an op that called a graph.
   OpId next_op = 100;
   int64_t next_graph_number = 0;
   int64_t next_tensor_suffix = 0;

@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -148,7 +150,11 @@ class BasicDotTree {
   void erase(std::string_view key);
   void visit(const std::string& prefix, Visitor call, void* object) const;
 
+  /// Adds a node without checks.
+  Node& append(std::unique_ptr<Node> node);
+
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::map<std::string, Node*, std::less<>> index_;  ///< Nodes by key, in trees of many nodes.
 };
 
 /// Returns the tree as the reference documents print it: "{'layer1.bias': <leaf>, …}". Leaves are

@@ -47,7 +47,7 @@ BasicDotTree<L, Self>& BasicDotTree<L, Self>::operator=(BasicDotTree&&) noexcept
 template <typename L, typename Self>
 BasicDotTree<L, Self>::BasicDotTree(const BasicDotTree& other) {
   nodes_.reserve(other.nodes_.size());
-  for (const auto& e : other.nodes_) nodes_.push_back(std::make_unique<Node>(e->copy()));
+  for (const auto& e : other.nodes_) append(std::make_unique<Node>(e->copy()));
 }
 
 template <typename L, typename Self>
@@ -101,7 +101,7 @@ void BasicDotTree<L, Self>::update(const Self& other, Overwrite overwrite) {
     if (Node* old = local(e.key)) {
       *old = e.copy();
     } else {
-      nodes_.push_back(std::make_unique<Node>(e.copy()));
+      append(std::make_unique<Node>(e.copy()));
     }
   }
 }
@@ -134,6 +134,7 @@ Self BasicDotTree<L, Self>::pop_tree(std::string_view key) {
 
 template <typename L, typename Self>
 void BasicDotTree<L, Self>::clear() {
+  std::erase_if(index_, [](const auto& e) { return e.second->leaf.has_value(); });
   std::erase_if(nodes_, [](const auto& e) { return e->leaf.has_value(); });
   for (const auto& e : nodes_) e->subtree->clear();
 }
@@ -241,6 +242,10 @@ const L* BasicDotTree<L, Self>::find_leaf(std::string_view key) const {
 template <typename L, typename Self>
 const typename BasicDotTree<L, Self>::Node* BasicDotTree<L, Self>::local(
     std::string_view key) const {
+  if (!index_.empty()) {
+    const auto known = index_.find(key);
+    return known == index_.end() ? nullptr : known->second;
+  }
   const auto found =
       std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& e) { return e->key == key; });
   return found == nodes_.end() ? nullptr : found->get();
@@ -335,8 +340,7 @@ typename BasicDotTree<L, Self>::Node& BasicDotTree<L, Self>::place_checked(std::
   const auto [head, rest] = internal::split_key(key);
   Node* e = local(head);
   if (e == nullptr) {
-    nodes_.push_back(std::make_unique<Node>(Node{std::string(head), {}, nullptr}));
-    e = nodes_.back().get();
+    e = &append(std::make_unique<Node>(Node{std::string(head), {}, nullptr}));
   }
   if (rest.empty()) {
     e->leaf = std::move(node.leaf);
@@ -352,7 +356,21 @@ template <typename L, typename Self>
 void BasicDotTree<L, Self>::erase(std::string_view key) {
   const auto [head, rest] = internal::split_key(key);
   if (!rest.empty()) return local(head)->subtree->erase(rest);
+  if (const auto known = index_.find(head); known != index_.end()) index_.erase(known);
   std::erase_if(nodes_, [head = head](const auto& e) { return e->key == head; });
+}
+
+template <typename L, typename Self>
+typename BasicDotTree<L, Self>::Node& BasicDotTree<L, Self>::append(std::unique_ptr<Node> node) {
+  constexpr size_t kFew = 16;  // A scan of fewer nodes is faster than a map.
+  nodes_.push_back(std::move(node));
+  Node& added = *nodes_.back();
+  if (!index_.empty()) {
+    index_.emplace(added.key, &added);
+  } else if (nodes_.size() > kFew) {
+    for (const auto& e : nodes_) index_.emplace(e->key, e.get());
+  }
+  return added;
 }
 
 template <typename L, typename Self>

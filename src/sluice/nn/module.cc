@@ -47,11 +47,9 @@ void declare(NamedVariableFactories& factories, const Declarations& declarations
 
 void add_child(Module& parent, const std::string& name, const Module& child) {
   check_key(name);
-  auto& children = parent.declarations()->children;
-  for (const auto& [taken, declarations] : children) {
-    require(taken != name, "module: a submodule '{}' is declared already", name);
-  }
-  children.emplace_back(name, child.declarations());
+  const auto& own = parent.declarations();
+  require(own->names.insert(name).second, "module: a submodule '{}' is declared already", name);
+  own->children.emplace_back(name, child.declarations());
 }
 
 std::string input_name(size_t position) {

@@ -28,6 +28,7 @@ struct RunningRule {
 /// The submodules that a module declares. Copies of the module share them.
 struct Declarations {
   std::vector<std::pair<std::string, std::shared_ptr<const Declarations>>> children;
+  std::set<std::string> names;  ///< Names of `children`.
 };
 
 /// Base class of layers and models. A module has variables and builds graphs. It must define

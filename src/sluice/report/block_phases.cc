@@ -62,15 +62,14 @@ void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
     const std::vector<exe::Step>& steps = e_.functions[static_cast<size_t>(f)].steps;
     for (size_t s = 0; s < steps.size(); ++s) {
       exe::for_each_call(steps[s], [&](const exe::Call& c) {
-        std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
-        for (const BlockPhase& p : block_phases_[static_cast<size_t>(c.function)])
-          if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(p);
+        for (const BlockPhase& p : block_phases_[static_cast<size_t>(c.function)].order)
+          block_phases_[static_cast<size_t>(f)].add(p);
       });
       if (std::holds_alternative<exe::Kernel>(steps[s].body)) add_block_phases(f, s);
     }
     // A backward function may compute forward ops again, but it runs the backward part alone.
     const auto own = block_phase_of(e_.functions[static_cast<size_t>(f)].name);
-    if (own && own->backward) block_phases_[static_cast<size_t>(f)] = {*own};
+    if (own && own->backward) block_phases_[static_cast<size_t>(f)] = {{*own}, {*own}};
   }
 }
 
@@ -115,9 +114,8 @@ std::vector<Places::BlockPhase> Places::block_phases_of(const exe::Step& step) c
 
 void Places::add_block_phases(int32_t f, size_t s) {
   const exe::Step& step = e_.functions[static_cast<size_t>(f)].steps[s];
-  std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
   for (const BlockPhase& phase : block_phases_of(step)) {
-    if (std::find(all.begin(), all.end(), phase) == all.end()) all.push_back(phase);
+    block_phases_[static_cast<size_t>(f)].add(phase);
     for (const exe::Operand& read : std::get<exe::Kernel>(step.body).operands) {
       const Content* content = at(f, s, read.at);
       if (content != nullptr) add_rows(phase, *content);
@@ -151,12 +149,13 @@ std::string Places::text_of(const BlockPhase& phase) const {
 // Returns a text such as "fc.1 … fc.3 bwd" or "fc.4 fwd, fc.4 bwd".
 std::string Places::block_phases_text(int32_t f) const {
   std::vector<std::string> texts;
-  for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)]) texts.push_back(text_of(p));
+  for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)].order)
+    texts.push_back(text_of(p));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string Places::part_of_function(int32_t function) const {
-  const bool one = block_phases_[static_cast<size_t>(function)].size() == 1;
+  const bool one = block_phases_[static_cast<size_t>(function)].order.size() == 1;
   return one ? block_phases_text(function) : "";
 }
 
@@ -171,7 +170,7 @@ std::vector<std::string> Places::parts_of_step(int32_t function, size_t step) co
   const auto* loop = std::get_if<exe::Loop>(&s.body);
   if (call == nullptr && loop == nullptr) return {};
   const int32_t callee = call != nullptr ? call->function : loop->body.function;
-  const std::vector<BlockPhase>& phases = block_phases_[static_cast<size_t>(callee)];
+  const std::vector<BlockPhase>& phases = block_phases_[static_cast<size_t>(callee)].order;
   if (phases.empty()) return {};
   for (const BlockPhase& p : phases)
     if (p.block != phases.front().block) return {};
@@ -198,7 +197,7 @@ std::vector<std::string> Places::blocks_of_program(int32_t program) const {
   for (const exe::Start& start : e_.programs[static_cast<size_t>(program)].starts) {
     const auto f = static_cast<size_t>(start.function);
     if (!phases_[f].backward) continue;
-    for (const BlockPhase& p : block_phases_[f]) {
+    for (const BlockPhase& p : block_phases_[f].order) {
       const std::string text = text_of(p);
       if (std::find(phases.begin(), phases.end(), text) == phases.end()) phases.push_back(text);
     }

@@ -556,7 +556,7 @@ std::string Places::of_function(int32_t function) const {
   }
   const Phases& phases = phases_[f];
   std::string text;
-  if (serialised_ && !block_phases_[f].empty() && phase_of(function, false) == "forward") {
+  if (serialised_ && !block_phases_[f].order.empty() && phase_of(function, false) == "forward") {
     text = block_phases_text(function);
     if (phases.update) append(text, "update");
     if (trips_[f] > 0) append(text, turn_of(function));

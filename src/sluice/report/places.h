@@ -91,7 +91,7 @@ class Places {
   struct BlockPhase {
     std::string block;  ///< The first one.
     bool backward = false;
-    bool operator==(const BlockPhase&) const = default;
+    auto operator<=>(const BlockPhase&) const = default;
   };
   struct BlockRows {
     Names names;      ///< The blocks that variables are named after.
@@ -146,8 +146,16 @@ class Places {
   bool serialised_ = false;
   std::map<std::string, BlockRows> blocks_;  ///< By name of the first block of a row.
   std::map<std::string, std::string> blocks_of_modules_;
-  std::vector<std::vector<BlockPhase>> block_phases_;  ///< By function, in order.
-  std::vector<std::set<int32_t>> programs_;            ///< Programs that run a function.
+  /// The different parts that a function runs, in the order in which it begins them.
+  struct BlockPhases {
+    std::vector<BlockPhase> order;
+    std::set<BlockPhase> known;
+    void add(const BlockPhase& phase) {
+      if (known.insert(phase).second) order.push_back(phase);
+    }
+  };
+  std::vector<BlockPhases> block_phases_;    ///< By function.
+  std::vector<std::set<int32_t>> programs_;  ///< Programs that run a function.
   std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.
 };
 

@@ -166,7 +166,7 @@ GradGraphInfo Descent::run(Graph& top, const GradRequest& request) {
     Graph& graph = ir_.graph(id);
     const GradRequest wanted = request_of(graph);
     if (wanted.required.empty()) continue;
-    const GraphEditor::Mark mark = GraphEditor::mark(ir_);
+    const GraphEditor::Mark mark = GraphEditor(graph).mark();
     GradGraphInfo info = differentiate(graph, wanted, infos_, given_, dependence);
     if (info.expected_outputs().empty()) {
       GraphEditor::roll_back(ir_, mark);
@@ -191,7 +191,7 @@ void check_given(const Graph& graph, const GradGraphs& given) {
 GradGraphInfo autodiff_sharing(Graph& graph, const AutodiffOptions& options, size_t shared_from) {
   const GradRequest request = request_of(graph, options, shared_from);
   check_given(graph, options.called_graphs);
-  const GraphEditor::Mark mark = GraphEditor::mark(graph.ir());
+  const GraphEditor::Mark mark = GraphEditor(graph).mark();
   try {
     GradGraphInfo info = Descent(graph, options.called_graphs).run(graph, request);
     verify_transformed(graph);

@@ -177,7 +177,7 @@ void Sweep::differentiate_formula(const Op& op, const Tensors& grads) {
   const OpGradients context(*this, op, {});
   const OpView view = context.op();
   Ir ir = forward_.ir();
-  const GraphEditor::Mark mark = GraphEditor::mark(ir);
+  const GraphEditor::Mark mark = GraphEditor(forward_).mark();
   Graph& formula = ir.create_empty_graph(op.def->name);
   Tensors inputs;
   for (int i = 0; i < view.inputs(); ++i) inputs.push_back(formula.input(view.input(i)));

@@ -36,7 +36,7 @@ Tensor in_shape(const Tensor& t, const Shape& shape) {
 KeptValues::KeptValues(Graph& forward, Graph& gradient)
     : forward_(forward),
       gradient_(gradient),
-      first_op_(GraphEditor::mark(forward.ir()).next_op),
+      first_op_(GraphEditor::next_op(forward.ir())),
       first_tensor_(static_cast<TensorId>(forward.tensor_count())) {
   for (const Tensor& t : forward.original_outputs()) outputs_.insert(t.id());
 }

@@ -120,12 +120,18 @@ std::vector<BufferHistory> new_histories(const exe::Executable& e) {
 class RemoteWalk {
  public:
   RemoteWalk(const exe::Executable& e, const std::vector<std::vector<int32_t>>& before_calls)
-      : e_(e), order_(e.functions.size()), moves_(e.functions.size()) {
-    for (const int32_t f : exe::callees_first(e))
+      : e_(e), order_(e.functions.size()), moves_(e.functions.size()), counts_(e.functions.size()) {
+    for (const int32_t f : exe::callees_first(e)) {
       sort(static_cast<size_t>(f), before_calls[static_cast<size_t>(f)]);
+      count(static_cast<size_t>(f));
+    }
   }
 
   std::vector<exe::RemoteTrace> trace(const exe::Program& program) {
+    int64_t steps = 0;
+    for (const exe::Start& start : program.starts)
+      steps = std::min(steps + counts_[static_cast<size_t>(start.function)], kMostSteps);
+    if (steps >= kMostSteps) return {};  // It would be walked to the limit in vain.
     buffers_ = new_histories(e_);
     left_ = kMostSteps;
     for (const exe::Start& start : program.starts)
@@ -160,6 +166,21 @@ class RemoteWalk {
       });
     }
     order_[f].insert(order_[f].end(), next, transfers.end());
+  }
+
+  // Counts the steps that walk() visits in a function and its callees, up to kMostSteps.
+  void count(size_t f) {
+    if (!moves_[f]) return;
+    int64_t sum = 0;
+    for (const exe::Step* step : order_[f]) {
+      ++sum;
+      const auto* const loop = std::get_if<exe::Loop>(&step->body);
+      const int64_t trips = std::min(loop == nullptr ? 1 : loop->trips, kMostSteps);
+      exe::for_each_call(*step, [&](const exe::Call& c) {
+        sum = std::min(sum + trips * counts_[static_cast<size_t>(c.function)], kMostSteps);
+      });
+    }
+    counts_[f] = sum;
   }
 
   void walk(int32_t f, const std::vector<int64_t>& params, uint64_t self) {
@@ -211,6 +232,7 @@ class RemoteWalk {
   const exe::Executable& e_;
   std::vector<std::vector<const exe::Step*>> order_;  // Its steps, by function.
   std::vector<bool> moves_;                           // By function: it or a callee has transfers.
+  std::vector<int64_t> counts_;                       // By function: steps of a walk.
   std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;
 };

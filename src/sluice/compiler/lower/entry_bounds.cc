@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "sluice/base/error.h"
@@ -20,15 +21,88 @@ bool is_remote(const exe::Step& step) {
           issue->kind == exe::TransferKind::kRemoteStore);
 }
 
+/// Bounds of an index: minimum and maximum.
+struct Range {
+  int64_t low = 0;
+  int64_t high = 0;
+  auto operator<=>(const Range&) const = default;
+};
+
+// Returns bounds of an expression for parameters and an iteration within theirs: the exact ones if
+// each of them occurs once. Empty if an intermediate result may overflow or a divisor is not a
+// positive constant.
+std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params,
+                            const Range& iteration) {
+  using Kind = IndexExpr::Kind;
+  std::vector<Range> stack;
+  for (const IndexExpr::Node& n : x.nodes()) {
+    switch (n.kind) {
+      case Kind::kConstant:
+        stack.push_back({n.value, n.value});
+        continue;
+      case Kind::kIteration:
+        stack.push_back(iteration);
+        continue;
+      case Kind::kReplica:
+        stack.push_back({});
+        continue;
+      case Kind::kParam:
+        stack.push_back(params[static_cast<size_t>(n.value)]);
+        continue;
+      default:
+        break;
+    }
+    const Range b = stack.back();
+    stack.pop_back();
+    Range& a = stack.back();
+    const bool divides = n.kind == Kind::kDiv || n.kind == Kind::kMod;
+    if (divides && (b.low != b.high || b.low <= 0)) return std::nullopt;
+    if (n.kind == Kind::kMod) {
+      const auto quotient = [&](int64_t v) { return v / b.low - (v % b.low < 0); };
+      const int64_t first = quotient(a.low);
+      a = first == quotient(a.high) ? Range{a.low - first * b.low, a.high - first * b.low}
+                                    : Range{0, b.low - 1};
+      continue;
+    }
+    Range result{INT64_MAX, INT64_MIN};
+    for (const int64_t p : {a.low, a.high}) {
+      for (const int64_t q : {b.low, b.high}) {
+        int64_t v = 0;
+        const bool overflow = n.kind == Kind::kAdd   ? __builtin_add_overflow(p, q, &v)
+                              : n.kind == Kind::kSub ? __builtin_sub_overflow(p, q, &v)
+                              : n.kind == Kind::kMul ? __builtin_mul_overflow(p, q, &v)
+                                                     : (v = p / q - (p % q < 0), false);
+        if (overflow) return std::nullopt;
+        result = {std::min(result.low, v), std::max(result.high, v)};
+      }
+    }
+    a = result;
+  }
+  return stack.back();
+}
+
+// Finds the entries that each remote transfer moves. `Exact::kNo`: bounds of them, by one visit of
+// each loop. `Exact::kYes`: their minimum and maximum, by a visit of each iteration.
+enum class Exact { kNo, kYes };
+
 class EntryWalk {
  public:
-  explicit EntryWalk(const exe::Executable& e) : e_(e), needs_(e.functions.size()) {}
+  EntryWalk(const exe::Executable& e, Exact exact)
+      : e_(e), exact_(exact), needs_(e.functions.size()) {}
 
-  void run() {
+  /// Returns whether all entries are within their buffers.
+  bool fits() {
     for (const int32_t f : exe::callees_first(e_)) find_needs(f);
     for (const exe::Program& program : e_.programs) {
       for (const exe::Start& start : program.starts) walk(start.function, {});
     }
+    return known_ && std::all_of(seen_.begin(), seen_.end(), [&](const auto& seen) {
+             return seen.second.low >= 0 && seen.second.high < buffer_of(*seen.first).entries;
+           });
+  }
+
+  /// Error{kUsage} for the first step, in the order of the functions, whose entries are outside.
+  void check() const {
     for (const exe::Function& f : e_.functions) {
       for (const exe::Step& step : f.steps) {
         if (const auto seen = seen_.find(&step); seen != seen_.end()) check(step, seen->second);
@@ -37,11 +111,12 @@ class EntryWalk {
   }
 
  private:
-  using Range = std::pair<int64_t, int64_t>;
+  const exe::RemoteBufferPlan& buffer_of(const exe::Step& step) const {
+    return e_.remote_buffers[static_cast<size_t>(std::get<exe::Issue>(step.body).object)];
+  }
 
   void check(const exe::Step& step, const Range& entries) const {
-    const auto& issue = std::get<exe::Issue>(step.body);
-    const exe::RemoteBufferPlan& buffer = e_.remote_buffers[static_cast<size_t>(issue.object)];
+    const exe::RemoteBufferPlan& buffer = buffer_of(step);
     const auto& [low, high] = entries;
     require(low >= 0 && high < buffer.entries,
             "remote buffer {}: entry must be 0 to {}, got {} (made at {})", buffer.name,
@@ -81,47 +156,77 @@ class EntryWalk {
     }
   }
 
+  // The bounds of an expression; in an exact walk, whose ranges have one value each, its value.
+  Range range_of(const IndexExpr& x, const std::vector<Range>& params, const Range& iteration) {
+    if (const auto range = bounds(x, params, iteration)) return *range;
+    if (exact_ == Exact::kNo) {
+      known_ = false;
+      return {};
+    }
+    std::vector<int64_t> values;
+    for (const Range& p : params) values.push_back(p.low);
+    const int64_t value = x.evaluate({values, iteration.low, 0});
+    return {value, value};
+  }
+
   // Records the entries that function `f` moves. `params`: its index parameters, with 0 for those
   // on which no entry depends, so that equal activations are visited once.
-  void walk(int32_t f, const std::vector<int64_t>& params) {
+  void walk(int32_t f, const std::vector<Range>& params) {
     if (!needs_[static_cast<size_t>(f)].remote || !walked_.insert({f, params}).second) return;
     for (const exe::Step& step : e_.functions[static_cast<size_t>(f)].steps) {
       if (is_remote(step)) {
-        const int64_t entry = std::get<exe::Issue>(step.body).entry.evaluate({params, 0, 0});
-        auto& [low, high] = seen_.try_emplace(&step, entry, entry).first->second;
-        low = std::min(low, entry);
-        high = std::max(high, entry);
+        const Range entry = range_of(std::get<exe::Issue>(step.body).entry, params, {});
+        auto& [low, high] = seen_.try_emplace(&step, entry).first->second;
+        low = std::min(low, entry.low);
+        high = std::max(high, entry.high);
       }
       const auto* loop = std::get_if<exe::Loop>(&step.body);
+      const int64_t trips = loop == nullptr ? 1 : loop->trips;
       exe::for_each_call(step, [&](const exe::Call& c) {
-        const Needs& callee = needs_[static_cast<size_t>(c.function)];
-        bool counts = false;
-        for (size_t i = 0; i < c.index_args.size(); ++i)
-          counts |= callee.params[i] && c.index_args[i].uses(IndexExpr::Kind::kIteration);
-        const int64_t turns = loop == nullptr ? 1
-                              : counts        ? loop->trips
-                                              : std::min<int64_t>(loop->trips, 1);
-        for (int64_t it = 0; callee.remote && it < turns; ++it) {
-          std::vector<int64_t> args(c.index_args.size(), 0);
-          for (size_t i = 0; i < args.size(); ++i) {
-            if (callee.params[i]) args[i] = c.index_args[i].evaluate({params, it, 0});
-          }
-          walk(c.function, args);
+        if (trips == 0 || !needs_[static_cast<size_t>(c.function)].remote) return;
+        if (exact_ == Exact::kNo || !counts(c)) {
+          call(c, params, {0, exact_ == Exact::kNo ? trips - 1 : 0});
+        } else {
+          for (int64_t it = 0; it < trips; ++it) call(c, params, {it, it});
         }
       });
     }
   }
 
+  // Whether the entries that a call moves depend on the iteration of its loop.
+  bool counts(const exe::Call& c) const {
+    const Needs& callee = needs_[static_cast<size_t>(c.function)];
+    for (size_t i = 0; i < c.index_args.size(); ++i) {
+      if (callee.params[i] && c.index_args[i].uses(IndexExpr::Kind::kIteration)) return true;
+    }
+    return false;
+  }
+
+  void call(const exe::Call& c, const std::vector<Range>& params, const Range& iteration) {
+    const Needs& callee = needs_[static_cast<size_t>(c.function)];
+    std::vector<Range> args(c.index_args.size());
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (callee.params[i]) args[i] = range_of(c.index_args[i], params, iteration);
+    }
+    walk(c.function, args);
+  }
+
   const exe::Executable& e_;
+  Exact exact_;
   std::vector<Needs> needs_;
-  std::set<std::pair<int32_t, std::vector<int64_t>>> walked_;
+  std::set<std::pair<int32_t, std::vector<Range>>> walked_;
   std::map<const exe::Step*, Range> seen_;
+  bool known_ = true;  ///< Each expression has bounds.
 };
 
 }  // namespace
 
+// Bounds suffice for nearly all plans, and their cost does not depend on the trips of loops.
 void check_entries(const exe::Executable& executable) {
-  if (!executable.remote_buffers.empty()) EntryWalk(executable).run();
+  if (executable.remote_buffers.empty()) return;
+  if (EntryWalk(executable, Exact::kNo).fits()) return;
+  EntryWalk exact(executable, Exact::kYes);
+  if (!exact.fits()) exact.check();
 }
 
 }  // namespace sluice::compiler

@@ -208,7 +208,7 @@ TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
             key);
     std::sort(own.begin(), own.end(),
               [](const WeightUse* a, const WeightUse* b) { return a->use < b->use; });
-    result.emplace_back(key, std::move(own));
+    result.emplace(key, std::move(own));
   }
   return result;
 }
@@ -216,12 +216,12 @@ TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
 Tensor sum_of_uses(const TrainedWeights& weights, const std::string& key,
                    const std::function<Tensor(const std::string& use)>& gradient) {
   Tensor sum;
-  for (const auto& [own, uses] : weights) {
-    if (own != key) continue;
-    for (size_t u = uses.size(); u-- > 0;) {
-      const Tensor next = gradient(uses[u]->name());
-      sum = sum.valid() ? ops::add(sum, next) : next;
-    }
+  const auto found = weights.find(key);
+  if (found == weights.end()) return sum;
+  const std::vector<const WeightUse*>& uses = found->second;
+  for (size_t u = uses.size(); u-- > 0;) {
+    const Tensor next = gradient(uses[u]->name());
+    sum = sum.valid() ? ops::add(sum, next) : next;
   }
   return sum;
 }

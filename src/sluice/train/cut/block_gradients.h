@@ -56,9 +56,9 @@ std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& netw
 void recompute(const Cut& cut, const Recompute& blocks,
                std::vector<std::optional<BlockGradient>>& gradients);
 
-/// The uses of each trained weight that have a gradient, ascending, in alphabetical order of
-/// weights. The pointers refer to the cut.
-using TrainedWeights = std::vector<std::pair<std::string, std::vector<const WeightUse*>>>;
+/// The uses of each trained weight that have a gradient, ascending, by key of the weight. The
+/// pointers refer to the cut.
+using TrainedWeights = std::map<std::string, std::vector<const WeightUse*>>;
 
 /// Error{kUsage} names a trained weight that no loss depends on.
 TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,

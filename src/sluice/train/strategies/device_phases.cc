@@ -1,6 +1,7 @@
 #include "sluice/train/strategies/device_phases.h"
 
-#include <algorithm>
+#include <map>
+#include <set>
 
 #include "sluice/ir/call.h"
 #include "sluice/ops/updates.h"
@@ -26,6 +27,7 @@ class DevicePhases {
         variables_(main_, network, rules, optimizer, options, training),
         accumulators_(main_, rules, options) {
     recompute(cut_, options.recompute, gradients_);
+    for (const auto& [key, block] : first_readers()) read_first_[block].push_back(key);
   }
 
   void build() {
@@ -88,22 +90,23 @@ class DevicePhases {
       accumulators_.accumulate(main_, run, b, block, gradients_[b], weights, accumulators, counter);
     }
     if (options_.max_grad_norm) return;
-    for (const auto& [key, uses] : uses_) {
-      if (first_reader(key) != b) continue;
+    for (const std::string& key : read_first_[b]) {
       variables_.update(key, reduced(key), {});
       updated_.insert(key);
     }
   }
 
-  // The block whose gradient is the last one that reads the weight or adds to its accumulator.
-  size_t first_reader(const std::string& key) const {
+  // The block of each trained weight whose gradient is the last one that reads the weight or adds
+  // to its accumulator.
+  std::map<std::string, size_t> first_readers() const {
+    std::map<std::string, size_t> result;
     for (size_t b = 0; b < cut_.blocks.size(); ++b) {
-      const auto& weights = cut_.blocks[b].weights;
-      const bool reads = std::any_of(weights.begin(), weights.end(),
-                                     [&](const WeightUse& w) { return w.key == key; });
-      if (gradients_[b] && reads) return b;
+      if (!gradients_[b]) continue;
+      for (const WeightUse& w : cut_.blocks[b].weights) {
+        if (uses_.contains(w.key)) result.emplace(w.key, b);
+      }
     }
-    return cut_.blocks.size();
+    return result;
   }
 
   Tensor reduced(const std::string& key) const {
@@ -122,6 +125,7 @@ class DevicePhases {
   TrainedWeights uses_;
   StepVariables variables_;
   Accumulators accumulators_;
+  std::map<size_t, std::vector<std::string>> read_first_;  ///< Trained weights by first reader.
   std::set<std::string> updated_;
 };
 

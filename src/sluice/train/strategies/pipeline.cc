@@ -218,25 +218,20 @@ class Pipeline {
       for (const size_t b : stages_[s].blocks) counts = counts || gradients_[b].has_value();
       if (counts) place.counters.emplace(s, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
+    std::map<std::string, int> devices;  // By use.
+    for (const PlacedStage& stage : stages_) {
+      for (const size_t b : stage.blocks) {
+        for (const WeightUse& w : block(b).weights) devices.emplace(w.name(), stage.device);
+      }
+    }
     for (const auto& [key, uses] : uses_) {
       for (const WeightUse* use : uses) {
-        const DeviceScope on(main_, device_of(*use));
+        const DeviceScope on(main_, devices.at(use->name()));
         accumulators_.add(*use);
         if (!accumulators_.is_remote(use->name()))
           place.accumulators.emplace(use->name(), accumulators_.tensor(use->name()));
       }
     }
-  }
-
-  int device_of(const WeightUse& use) const {
-    for (const PlacedStage& stage : stages_) {
-      for (const size_t b : stage.blocks) {
-        for (const WeightUse& w : block(b).weights) {
-          if (w.key == use.key && w.use == use.use) return stage.device;
-        }
-      }
-    }
-    return kInheritDevice;
   }
 
   // Runs the tasks of an iteration that have a micro-batch. In the body of the loop, every task has
@@ -419,14 +414,12 @@ class Pipeline {
       given.emplace_back(g.input(t.spec(), name, pass), t);
       return given.back().first;
     };
-    const auto is_updated = [&](const std::string& key) {
-      return std::any_of(network_.updates.begin(), network_.updates.end(),
-                         [&](const auto& u) { return u.key == key; });
-    };
+    std::set<std::string> updated;
+    for (const nn::internal::RunningUpdate& u : network_.updates) updated.insert(u.key);
     for (const auto& [device, weights] : place.weights) {
       nn::NamedTensors& own = inside.weights[device];
       weights.for_each([&](const std::string& key, const Tensor& t) {
-        own.merge(key, add(t, key, is_updated(key) ? Pass::kByReference : Pass::kByValue));
+        own.merge(key, add(t, key, updated.contains(key) ? Pass::kByReference : Pass::kByValue));
       });
     }
     for (const auto& [device, inputs] : place.inputs) {

@@ -93,7 +93,7 @@ void choose_devices(ToolOptions& o, bool replicas_are_given) {
             *o.devices);
     o.train.replicas = *o.devices / needed;
   }
-  require(o.train.replicas <= kMostReplicas, "replicas: must be at most {}, got {}", kMostReplicas,
+  require(o.train.replicas <= kMaxReplicas, "replicas: must be at most {}, got {}", kMaxReplicas,
           o.train.replicas);
   const int64_t all = needed * o.train.replicas;
   require(!o.devices || *o.devices == all, "{}: must be {} ({} of a replica, {} replicas), got {}",

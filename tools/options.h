@@ -15,8 +15,6 @@ namespace sluice::tool {
 
 struct UserData;
 
-inline constexpr int64_t kMostReplicas = 1024;
-
 /// The network, its samples and its first values.
 struct ModelOptions {
   std::string name = "mnist";

@@ -51,6 +51,15 @@ class SessionRefusals : public testing::Test {
   std::string folder = testing::TempDir() + "sluice_session_refusals_" + std::to_string(::getpid());
 };
 
+TEST_F(SessionRefusals, Devices) {
+  expect_refused({
+      {"planned bytes", [this] { (void)session.planned_bytes(-1); },
+       "session: device must be in [0, 1), got -1"},
+      {"measured bytes", [this] { (void)session.measured_bytes(100000); },
+       "session: device must be in [0, 1), got 100000"},
+  });
+}
+
 TEST_F(SessionRefusals, Options) {
   const auto open = [this](SessionOptions options) {
     return [=, this] { Session s(ir, options); };

@@ -42,7 +42,7 @@ train::Output parse_output_mode(const std::string& text) {
 }  // namespace
 
 void add_replicas(Flags& flags, const char* help, ToolOptions& o) {
-  flags.integer<int64_t, int64_t>("--replicas", o.train.replicas, 1, kMostReplicas,
+  flags.integer<int64_t, int64_t>("--replicas", o.train.replicas, 1, kMaxReplicas,
                                   help + default_of("--replicas", "1"));
 }
 

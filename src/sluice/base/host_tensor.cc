@@ -12,6 +12,26 @@ namespace sluice {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kMaxBytes = int64_t{1} << 47;  // The address space of a process.
+
+// Returns the bytes of an array. Error{kUsage} for a negative dimension.
+size_t checked_size(const TensorSpec& spec) {
+  for (const int64_t d : spec.shape)
+    require(d >= 0, "array: dimensions must be at least 0, got shape {}", to_string(spec.shape));
+  return static_cast<size_t>(spec.bytes());
+}
+
+std::byte* allocate(const TensorSpec& spec, size_t size) {
+  void* data = nullptr;
+  if (size <= kMaxBytes)
+    data = ::operator new[](std::max<size_t>(size, 1), kAlignment, std::nothrow);
+  if (data == nullptr) {
+    fail(ErrorKind::kDoesNotFit,
+         "array: {} needs {} bytes, which the system refuses; use smaller arrays", to_string(spec),
+         size);
+  }
+  return static_cast<std::byte*>(data);
+}
 
 double load(DType dtype, const std::byte* p) {
   return visit_storage(dtype, [&]<typename T>(T) -> double {
@@ -56,8 +76,7 @@ void store(DType dtype, std::byte* p, double value) {
 void HostTensor::Free::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
 
 HostTensor::HostTensor(TensorSpec spec)
-    : spec_(std::move(spec)), size_(static_cast<size_t>(spec_.bytes())) {
-  data_.reset(static_cast<std::byte*>(::operator new[](std::max<size_t>(size_, 1), kAlignment)));
+    : spec_(std::move(spec)), size_(checked_size(spec_)), data_(allocate(spec_, size_)) {
   std::memset(data_.get(), 0, size_);
 }
 

@@ -21,7 +21,7 @@ bool holds(DType dtype) {
 class HostTensor {
  public:
   HostTensor() = default;
-  /// Creates an array of zeros.
+  /// Creates zeros. Error{kUsage} for a negative dimension, Error{kDoesNotFit} without the memory.
   explicit HostTensor(TensorSpec spec);
   HostTensor(const HostTensor& other);
   HostTensor& operator=(const HostTensor& other);

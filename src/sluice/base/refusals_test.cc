@@ -74,6 +74,17 @@ TEST(BaseRefusals, HostArrays) {
          HostTensor::of<float>({2, 2}, f32, {1, 2, 3});
        },
        "array (2, 2) needs 4 values, got 3"},
+      {"a negative dimension",
+       [] {
+         HostTensor negative({{2, -1}, f32, {}});
+       },
+       "array: dimensions must be at least 0, got shape (2, -1)"},
+      {"more memory than an address space",
+       [] {
+         HostTensor large({{int64_t{1} << 50}, u8, {}});
+       },
+       "array: (1125899906842624,) uint8 needs 1125899906842624 bytes, which the system refuses",
+       ErrorKind::kDoesNotFit},
       {"another type", [] { HostTensor::of<int32_t>({1}, f32, {1}); },
        "array is float32: must be read as the C++ type that stores this dtype"},
       {"seen as", [&] { (void)t.as<int64_t>(); }, "array is float32"},

@@ -17,6 +17,7 @@
 #include <ctime>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -209,7 +210,14 @@ void sync(const File& file, const std::string& path) {
 
 std::vector<std::byte> read_file(const std::string& path) {
   const File file = open_for_read(path);
-  std::vector<std::byte> bytes(static_cast<size_t>(size(file, path)));
+  const int64_t needed = size(file, path);
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(static_cast<size_t>(needed));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::kDoesNotFit, "{}: needs {} bytes of memory, which the system refuses", path,
+         needed);
+  }
   read_exactly(file, path, 0, bytes);
   return bytes;
 }

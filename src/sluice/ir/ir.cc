@@ -5,11 +5,18 @@
 
 namespace sluice {
 namespace {
+
 std::atomic<uint64_t> next_ir_id{1};
+
+void check_replication(int replicas) {
+  require(replicas >= 1 && replicas <= kMaxReplicas, "Ir: replication must be 1 to {}, got {}",
+          kMaxReplicas, replicas);
 }
 
+}  // namespace
+
 Ir::Ir(int replication) : state_(std::make_shared<IrState>()) {
-  require(replication >= 1, "Ir: replication {} is below 1", replication);
+  check_replication(replication);
   state_->id = next_ir_id++;
   state_->replication = replication;
 }
@@ -83,7 +90,7 @@ void Ir::grow(const RemoteBuffer& buffer, int64_t entries) {
 }
 
 void Ir::set_replication(int replicas) {
-  require(replicas >= 1, "Ir: replication {} is below 1", replicas);
+  check_replication(replicas);
   require(replicas == replication() || state_->replication_user.empty(),
           "Ir: replication {} cannot become {}: {} relies on it", replication(), replicas,
           state_->replication_user);

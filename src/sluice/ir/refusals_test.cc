@@ -46,7 +46,8 @@ TEST_F(IrRefusals, Handles) {
 
 TEST_F(IrRefusals, Programs) {
   expect_refused({
-      {"replication", [] { Ir none(0); }, "Ir: replication 0 is below 1"},
+      {"replication", [] { Ir none(0); }, "Ir: replication must be 1 to 1024, got 0"},
+      {"replicas", [] { Ir many(1025); }, "Ir: replication must be 1 to 1024, got 1025"},
       {"remote entries", [&] { ir.remote_buffer(f32_spec({2}), 0); },
        "remote buffer: entries must be a positive integer, got 0"},
       {"growing to nothing", [&] { ir.grow(ir.remote_buffer(f32_spec({2})), 0); },
@@ -91,7 +92,10 @@ TEST_F(IrRefusals, Programs) {
          Ir(4).replica_grouping_from_assignments({0, 0});
        },
        "2 replicas are assigned, the program has 4"},
-      {"no replication", [] { Ir().set_replication(0); }, "Ir: replication 0 is below 1"},
+      {"a variable without a name", [] { Ir().main_graph().variable(HostTensor::scalar(1), ""); },
+       "variable: the name must not be empty"},
+      {"no replication", [] { Ir().set_replication(0); },
+       "Ir: replication must be 1 to 1024, got 0"},
       {"replication that is relied on",
        [] {
          Ir late(2);

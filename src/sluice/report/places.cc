@@ -148,7 +148,8 @@ Places::Content Places::content_of_variable(const std::string& path) const {
   if (path.starts_with(kAccumulator) && variables_.contains(path.substr(kAccumulator.size()))) {
     c.kind = Holding::kAccumulator;
     base = path.substr(kAccumulator.size());
-  } else if (const std::string owner = module_of(path); variables_.contains(owner)) {
+  } else if (const std::string owner = module_of(path);
+             !owner.empty() && variables_.contains(owner)) {
     c.kind = Holding::kState;
     base = owner;
     c.what = path.substr(owner.size() + 1);

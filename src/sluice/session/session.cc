@@ -344,10 +344,23 @@ int64_t Session::event_bytes() const {
   return bytes;
 }
 
+namespace {
+
+void require_device(const exe::Executable& executable, int device) {
+  require(device >= 0 && static_cast<size_t>(device) < executable.devices.size(),
+          "session: device must be in [0, {}), got {}", executable.devices.size(), device);
+}
+
+}  // namespace
+
 int64_t Session::planned_bytes(int device) const {
+  require_device(executable(), device);
   return exe::planned_bytes(executable(), device, exe::Space::kDevice);
 }
-int64_t Session::measured_bytes(int device) const { return measured_[static_cast<size_t>(device)]; }
+int64_t Session::measured_bytes(int device) const {
+  require_device(executable(), device);
+  return measured_[static_cast<size_t>(device)];
+}
 
 // A device of a replica may have memory in its own process and in processes that send to it. Sum
 // the bytes of all processes.

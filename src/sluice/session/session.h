@@ -182,7 +182,7 @@ class Session {
   /// Returns the compiler's record: passes and times (compiler/compile.h).
   const Compiled& compiled() const { return *compiled_; }
   /// Return the arena bytes of a device in one replica, as planned and as allocated. They are
-  /// always equal.
+  /// always equal. Error{kUsage} for a device that the program does not have.
   int64_t planned_bytes(int device = 0) const;
   int64_t measured_bytes(int device = 0) const;
   /// Returns the bytes of host memory that receive operands of collectives from other processes.

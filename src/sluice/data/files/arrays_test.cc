@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "sluice/base/safetensors.h"
@@ -104,6 +107,25 @@ TEST(Npy, RefusesOtherArrays) {
       bad("open", head("{'descr': '<f4"), "must end with a quote"),
   });
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The file is sparse, and the process may not take the memory for its bytes.
+TEST(Npy, RefusesAFileThatMemoryCannotHold) {
+  const TestFile file("large.npy", npy("<f4", "(268435456,)", ""));
+  std::filesystem::resize_file(file.path(), int64_t{1} << 30);
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  struct rlimit limit = before;
+  limit.rlim_cur = static_cast<rlim_t>(pages * 4096 + (int64_t{64} << 20));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  expect_refused({{"large", [&] { from_npy(file.path()); },
+                   "large.npy: needs 1073741824 bytes of memory, which the system refuses",
+                   ErrorKind::kDoesNotFit}});
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+}
+#endif
 
 TEST(Npy, WideArraysBecomeNarrow) {
   const TestFile doubles("f8.npy", npy("<f8", "(2, 1)", bytes_of<double>({0.5, 1e300 / 1e299})));

@@ -4,10 +4,13 @@
 using namespace sluice;
 class Net : public nn::Module {
  public:
-  Tensor build(nn::Builder& b, Tensor x) const { return fc2_(b, ops::relu(fc1_(b, x))); }
+  Tensor build(nn::Builder& b, Tensor x) const {
+    return fc2_(b, drop_(b, ops::relu(fc1_(b, x))));  // Evaluation drops nothing.
+  }
 
  private:
   nn::Child<nn::Linear> fc1_{*this, "fc1", 32};
+  nn::Child<nn::Dropout> drop_{*this, "drop", 0.1};
   nn::Child<nn::Linear> fc2_{*this, "fc2", 3};
 };
 

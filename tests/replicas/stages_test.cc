@@ -31,7 +31,7 @@ struct Blocks : nn::Module {
       const nn::Block block(b, fmt::format("B{}", k));
       const bool ends = k == 0 || k + 1 == kBlocks;
       x = ends ? ops::matmul(x, tied) : b.inlined(fmt::format("fc{}", k), nn::Linear(kWidth), x);
-      if (!in.seed().empty() && k == 1) x = b.inlined("drop", nn::Dropout(0.25), x, in.seed()[0]);
+      if (k == 1) x = b.inlined("drop", nn::Dropout(0.25), x);
       x = k + 1 == kBlocks ? x + first : ops::tanh(x);
       if (k == 0) first = x;
       if (k + 1 < kBlocks) continue;

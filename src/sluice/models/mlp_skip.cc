@@ -16,10 +16,10 @@ constexpr double kAsideWeight = 0.3;
 class Hidden : public nn::Module {
  public:
   Hidden(int64_t width, double dropout) : width_(width), dropout_(dropout) {}
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+  Tensor build(nn::Builder& b, Tensor x) const {
     if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
     x = ops::relu(nn::Linear(width_, nn::Bias::kAdd, nn::WeightInit::kHe).build(b, x));
-    return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
+    return b.inlined("dropout", nn::Dropout(dropout_), x);
   }
 
  private:
@@ -31,9 +31,7 @@ class Hidden : public nn::Module {
 class ScaledResidual : public nn::Module {
  public:
   ScaledResidual(const Hidden& hidden, double scale) : hidden_(hidden), scale_(scale) {}
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
-    return x + hidden_.build(b, x, seed) * scale_;
-  }
+  Tensor build(nn::Builder& b, Tensor x) const { return x + hidden_.build(b, x) * scale_; }
 
  private:
   Hidden hidden_;
@@ -71,7 +69,7 @@ class SkipPerceptron : public nn::Module {
     const double deviation = 1 / std::sqrt(static_cast<double>(width_));
     const Tensor classes = b.add_variable_input("classes", nn::normal(0, deviation),
                                                 {width_, data::kMnistClasses}, f32);
-    const Tensor first = first_(b, in["input"], in.seed());
+    const Tensor first = first_(b, in["input"]);
     const bool trains = in.mode() == nn::RunMode::kTrain;
     train::Results results;
     Tensor x = first;
@@ -82,7 +80,7 @@ class SkipPerceptron : public nn::Module {
                                   .value = ops::cross_entropy(scores, in["labels"]),
                                   .weight = kAsideWeight});
       }
-      if (i < residuals_.size()) x = residuals_[i](b, x, in.seed());
+      if (i < residuals_.size()) x = residuals_[i](b, x);
     }
     const Tensor logits = last_(b, x, first, classes);
     if (trains)

@@ -39,8 +39,7 @@ class ConvNet : public nn::Module {
     }
     {
       const nn::Block block(b, "B3");
-      x = ops::relu(layer3_(b, ops::flatten(x, 1)));
-      if (!in.seed().empty()) x = dropout_(b, x, in.seed()[0]);
+      x = dropout_(b, ops::relu(layer3_(b, ops::flatten(x, 1))));
     }
     x = layer4_(b, x);
     train::Results results{.predictions = {{"logits", x}}};

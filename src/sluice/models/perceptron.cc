@@ -18,14 +18,14 @@ class Layer : public nn::Module {
   Layer(int64_t features, Activation activation, bool last, double dropout)
       : features_(features), activation_(activation), last_(last), dropout_(dropout) {}
 
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+  Tensor build(nn::Builder& b, Tensor x) const {
     if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
     const bool relu = activation_ == Activation::kRelu;
     const auto init = relu ? nn::WeightInit::kHe : nn::WeightInit::kNormal;
     x = nn::Linear(features_, nn::Bias::kAdd, init).build(b, x);
     if (last_) return x;
     x = relu ? ops::relu(x) : ops::gelu(x);
-    return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
+    return b.inlined("dropout", nn::Dropout(dropout_), x);
   }
 
  private:
@@ -43,8 +43,8 @@ class Perceptron : public nn::Module {
       layers_.add(last ? s.classes : s.width, activation, last, s.dropout);
     }
   }
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
-    for (const auto& layer : layers_) x = layer(b, x, seed);
+  Tensor build(nn::Builder& b, Tensor x) const {
+    for (const auto& layer : layers_) x = layer(b, x);
     return x;
   }
 
@@ -57,7 +57,7 @@ class Regressor : public Perceptron {
  public:
   using Perceptron::Perceptron;
   train::Results build(nn::Builder& b, const train::Inputs& in) const {
-    const Tensor y = Perceptron::build(b, in["input"], in.seed());
+    const Tensor y = Perceptron::build(b, in["input"]);
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"prediction", y}}};
     return {.losses = {train::mean_squared_error(y, in["target"])}};
   }

@@ -215,19 +215,23 @@ class Flatten : public Module {
 /// at "fc2" or as a graph that is called with fold_seed(seed, "fc2").
 Tensor fold_seed(const Tensor& seed, std::string_view path);
 
-/// Sets each element to zero with probability p and scales all other elements by 1 / (1 - p). With
-/// RunMode::kEvaluate it is the identity. The mask depends on the seed, the module's path in the
-/// graph and the element's index. A graph that is called several times needs a different seed for
-/// each call: fold_seed(seed, "fc2").
+/// Sets each element to zero with probability p and scales all other elements by 1 / (1 - p). In
+/// evaluation (Builder::mode), or with RunMode::kEvaluate, it is the identity. The mask depends on
+/// the seed, the module's path in the graph and the element's index. A graph that is called several
+/// times needs a different seed for each call: fold_seed(seed, "fc2").
 class Dropout : public Module {
  public:
   /// Error{kUsage} unless 0 <= p < 1.
   explicit Dropout(double p, RunMode mode = RunMode::kTrain);
-  /// `seed` is a uint32[2] tensor.
+  /// Takes the seed from the builder (Builder::seed).
+  Tensor build(Builder& b, Tensor x) const;
+  /// `seed` is a uint32[2] tensor. In evaluation it is not used.
   Tensor build(Builder& b, Tensor x, Tensor seed) const;
   std::string cache_key() const;
 
  private:
+  bool draws(const Builder& b) const;
+
   double p_;
   RunMode mode_;
 };

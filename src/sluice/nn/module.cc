@@ -66,6 +66,16 @@ Builder::Builder(Builder& parent, const std::string& name)
   if (parent.path_.empty()) state_.submodules.push_back(name);
 }
 
+const Tensor& Builder::seed() const {
+  require(mode() == RunMode::kTrain,
+          "module '{}': a seed exists in training only; ask Builder::mode() first", path_);
+  require(state_.seed.valid(),
+          "module '{}': graph {} must have a seed, got none; a train::Network has one, and other "
+          "graphs pass it as an argument: dropout(b, x, seed)",
+          path_, graph().name());
+  return state_.seed;
+}
+
 Tensor Builder::add_variable_input(const std::string& name, Initializer initializer, Shape shape,
                                    DType dtype, Pass pass) {
   return add_variable_input(

@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -72,6 +73,7 @@ struct BuildState {
   std::optional<std::vector<RunningUpdate>> updates = {};
   std::vector<std::string> submodules = {};  ///< Names of the outermost module's, as built.
   std::set<std::string> updated = {};        ///< Keys of running variables with an update.
+  Tensor seed = {};                          ///< Builder::seed(); empty: none.
 };
 
 /// Returns the name of the class without namespaces and template arguments.
@@ -99,6 +101,10 @@ class Builder {
   /// Dotted path of this module in the graph; empty for the outermost module.
   const std::string& path() const { return path_; }
   RunMode mode() const { return state_.mode; }
+  /// Returns the seed of a network in training, a uint32[2] tensor with a value of its own in each
+  /// micro-batch. Layers fold it with their path (fold_seed()). Error{kUsage} in evaluation, where
+  /// layers do not draw, and in a graph of create_graph(), whose caller passes a seed.
+  const Tensor& seed() const;
 
   /// Adds a variable of the module: a graph input, and the factory that later creates the variable.
   /// Returns the input. Error{kUsage} if the name exists already. This happens if one module builds
@@ -219,7 +225,7 @@ class Children {
  private:
   std::string name_;
   Module list_;
-  std::vector<Item> items_;
+  std::deque<Item> items_;  ///< References to items stay valid when items are added.
 };
 
 namespace internal {

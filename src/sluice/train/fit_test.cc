@@ -25,9 +25,9 @@ namespace {
 // A layer that draws random numbers in training, and a layer after it.
 class FitNet : public nn::Module {
  public:
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+  Tensor build(nn::Builder& b, Tensor x) const {
     x = ops::gelu(hidden_(b, x));
-    if (!seed.empty()) x = b.inlined("dropout", nn::Dropout(0.25), x, seed[0]);
+    x = b.inlined("dropout", nn::Dropout(0.25), x);
     return out_(b, x);
   }
 
@@ -40,7 +40,7 @@ class FitNet : public nn::Module {
 class Scored : public FitNet {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
-    const Tensor x = FitNet::build(b, in["input"], in.seed());
+    const Tensor x = FitNet::build(b, in["input"]);
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
     return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
   }

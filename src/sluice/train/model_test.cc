@@ -23,7 +23,7 @@ class ModelNet : public nn::Module {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
     Tensor x = ops::gelu(hidden_(b, in["input"]));
-    if (!in.seed().empty()) x = b.inlined("dropout", nn::Dropout(0.25), x, in.seed()[0]);
+    x = b.inlined("dropout", nn::Dropout(0.25), x);
     x = out_(b, x);
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
     return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};

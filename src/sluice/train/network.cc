@@ -197,6 +197,15 @@ void check_running(const NetworkGraph& n) {
 
 }  // namespace
 
+void internal::check_fields(const std::vector<Field>& fields) {
+  std::set<std::string> names;
+  for (const Field& f : fields) {
+    require(!f.name.empty() && names.insert(f.name).second,
+            "network: fields must have different names, got '{}'{}", f.name,
+            f.name.empty() ? "" : " twice");
+  }
+}
+
 const Tensor& Inputs::operator[](std::string_view field) const {
   std::vector<std::string> names;
   for (const auto& [name, t] : fields_) {
@@ -262,7 +271,8 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
   Tensors seed;
   if (mode == nn::RunMode::kTrain) seed.push_back(state.graph.input(kSeed, "seed"));
   nn::Builder b(state);
-  Results results = build_(b, Inputs(std::move(all), seed, mode));
+  if (!seed.empty()) state.seed = seed[0];
+  Results results = build_(b, Inputs(std::move(all), Seeds(state.seed), mode));
   check_results(state.graph, results, mode);
   NetworkGraph n{.graph = nn::GraphWithNamedArgs(state.graph, std::move(state.args)),
                  .factories = std::move(state.factories),

@@ -20,22 +20,42 @@ struct Field {
   bool once = false;  ///< The stream has one entry for all micro-batches of a run.
 };
 
+/// The seed of a network: one tensor in training, none in evaluation.
+class Seeds {
+ public:
+  Seeds() = default;
+  explicit Seeds(Tensor seed) : seed_(std::move(seed)) {}
+  bool empty() const { return !seed_.valid(); }
+  /// Error{kUsage} in evaluation, and unless `i` is 0.
+  const Tensor& operator[](size_t i) const {
+    require(!empty() && i == 0,
+            "network: there is one seed in training and none in evaluation, got an access to seed "
+            "{} of {}; nn::Dropout takes it from the builder: dropout(b, x)",
+            i, empty() ? 0 : 1);
+    return seed_;
+  }
+
+ private:
+  Tensor seed_;
+};
+
 /// The tensors that a module's build() gets from the network that it is part of.
 class Inputs {
  public:
-  Inputs(std::vector<std::pair<std::string, Tensor>> fields, Tensors seed, nn::RunMode mode)
+  Inputs(std::vector<std::pair<std::string, Tensor>> fields, Seeds seed, nn::RunMode mode)
       : fields_(std::move(fields)), seed_(std::move(seed)), mode_(mode) {}
 
   /// Returns the tensor of a field. Error{kUsage}, which lists the fields, if there is none.
   const Tensor& operator[](std::string_view field) const;
-  /// Returns one uint32[2] tensor in training. Returns nothing in evaluation, where layers do not
-  /// draw. Layers fold it with their path (nn::Dropout).
-  const Tensors& seed() const { return seed_; }
+  /// Returns one uint32[2] tensor in training, for modules that draw themselves. Returns none in
+  /// evaluation, where layers do not draw. Layers such as nn::Dropout take it from the builder
+  /// (nn::Builder::seed).
+  const Seeds& seed() const { return seed_; }
   nn::RunMode mode() const { return mode_; }
 
  private:
   std::vector<std::pair<std::string, Tensor>> fields_;
-  Tensors seed_;
+  Seeds seed_;
   nn::RunMode mode_;
 };
 
@@ -121,7 +141,14 @@ struct NetworkGraph {
   std::vector<std::pair<OpId, OpId>> added = {};
 };
 
-/// A module and the inputs of a micro-batch. The module must define
+namespace internal {
+
+/// Error{kUsage} unless the fields have different names.
+void check_fields(const std::vector<Field>& fields);
+
+}  // namespace internal
+
+/// A module and the inputs of a micro-batch, whose names differ. The module must define
 ///
 ///     train::Results build(nn::Builder& b, const train::Inputs& in) const;
 class Network {
@@ -129,6 +156,7 @@ class Network {
   template <typename M>
   Network(M module, std::vector<Field> fields)
       : fields_(std::move(fields)), name_(nn::internal::class_name(typeid(M))) {
+    internal::check_fields(fields_);
     if constexpr (std::is_base_of_v<nn::Module, M>) declarations_ = module.declarations();
     build_ = [m = std::make_shared<const M>(std::move(module))](
                  nn::Builder& b, const Inputs& in) -> Results { return m->build(b, in); };
@@ -162,12 +190,10 @@ class Classifier : public M {
  public:
   explicit Classifier(M module) : M(std::move(module)) {}
   Results build(nn::Builder& b, const Inputs& in) const {
-    Tensor logits;
-    if constexpr (requires { M::build(b, in["input"], in.seed()); }) {
-      logits = M::build(b, in["input"], in.seed());
-    } else {
-      logits = M::build(b, in["input"]);
-    }
+    static_assert(
+        requires { M::build(b, in["input"]); },
+        "the module must define build(b, x); nn::Dropout takes its seed from b");
+    const Tensor logits = M::build(b, in["input"]);
     if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
     return {.losses = {cross_entropy(logits, in["labels"])}};
   }
@@ -177,10 +203,9 @@ class Classifier : public M {
 
 /// A network that maps "input" to logits and has the cross entropy to "labels" (int32, one for each
 /// sample) as its loss. `input` is the spec of a micro-batch; its first axis has the samples. The
-/// module defines one of
+/// module defines
 ///
 ///     Tensor build(nn::Builder& b, Tensor x) const;
-///     Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const;
 template <typename M>
 Network classifier(M module, const TensorSpec& input, const ClassifierOptions& options = {}) {
   return Network(internal::Classifier<M>(std::move(module)),

@@ -31,8 +31,8 @@ Session session_of(const Ir& ir, const Training& t) {
 Tensor first_layer(nn::Builder& b, const Tensor& rate, const Tensor& x) {
   return ops::gelu(linear(b, "a", x)) * rate;
 }
-Tensor second_layer(nn::Builder& b, const Tensor& x, const Inputs& in) {
-  return drop(b, "drop", ops::relu(linear(b, "b", x)), in);
+Tensor second_layer(nn::Builder& b, const Tensor& x, const Inputs&) {
+  return drop(b, "drop", ops::relu(linear(b, "b", x)));
 }
 Tensor last_layer(nn::Builder& b, const Tensor& x, const Tensor& first, const Inputs& in) {
   return linear(b, "c", (x + first) * in["scale"], 3);

@@ -21,12 +21,23 @@
 namespace sluice::train {
 namespace {
 
+// A classifier whose logits are the result of a function.
+struct LogitsOf : nn::Module {
+  explicit LogitsOf(std::function<Tensor(nn::Builder&, const Inputs&)> f) : logits(std::move(f)) {}
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor y = logits(b, in);
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", y}}};
+    return {.losses = {cross_entropy(y, in["labels"])}};
+  }
+  std::function<Tensor(nn::Builder&, const Inputs&)> logits;
+};
+
 class StepLayer : public nn::Module {
  public:
   StepLayer(int64_t width, double dropout) : width_(width), dropout_(dropout) {}
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+  Tensor build(nn::Builder& b, Tensor x) const {
     const Tensor y = ops::gelu(nn::Linear(width_).build(b, x));
-    return seed.empty() ? y : b.inlined("dropout", nn::Dropout(dropout_), y, seed[0]);
+    return b.inlined("dropout", nn::Dropout(dropout_), y);
   }
 
  private:
@@ -39,8 +50,8 @@ class Net : public nn::Module {
   Net(const std::vector<int64_t>& widths, double dropout) {
     for (const int64_t width : widths) layers_.add(width, dropout);
   }
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
-    for (const auto& layer : layers_) x = layer(b, x, seed);
+  Tensor build(nn::Builder& b, Tensor x) const {
+    for (const auto& layer : layers_) x = layer(b, x);
     return last_(b, x);
   }
 

@@ -52,9 +52,14 @@ Dropout::Dropout(double p, RunMode mode) : p_(p), mode_(mode) {
   require(p >= 0 && p < 1, "Dropout: p must be in [0, 1), got {}", p);
 }
 
+bool Dropout::draws(const Builder& b) const {
+  return mode_ == RunMode::kTrain && b.mode() == RunMode::kTrain && p_ > 0;
+}
+
+Tensor Dropout::build(Builder& b, Tensor x) const { return draws(b) ? build(b, x, b.seed()) : x; }
+
 Tensor Dropout::build(Builder& b, Tensor x, Tensor seed) const {
-  if (mode_ == RunMode::kEvaluate || p_ == 0) return x;
-  return ops::dropout(x, fold_seed(seed, b.path()), p_);
+  return draws(b) ? ops::dropout(x, fold_seed(seed, b.path()), p_) : x;
 }
 
 std::string Dropout::cache_key() const { return fmt::format("{} {}", p_, static_cast<int>(mode_)); }

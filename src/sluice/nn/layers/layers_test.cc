@@ -156,6 +156,27 @@ TEST(Dropout, IsTheIdentityWhenEvaluating) {
   usage_error([] { Dropout(-0.1); });
 }
 
+struct Drop : Module {
+  Tensor build(Builder& b, Tensor x) const { return drop_(b, x); }
+  Child<Dropout> drop_{*this, "drop", 0.5};
+};
+
+TEST(Dropout, TakesItsSeedFromTheBuilder) {
+  Ir ir;
+  const auto [factories, graph] = create_eval_graph(ir, Drop(), f32_spec({4}));
+  EXPECT_TRUE(graph.graph().ops().empty());
+  EXPECT_NE(usage_error([&] { create_graph(ir, Drop(), f32_spec({4})); })
+                .find("module 'drop': graph Drop_subgraph(1) must have a seed, got none; a "
+                      "train::Network has one, and other graphs pass it as an argument"),
+            std::string::npos);
+  internal::BuildState state{ir.create_empty_graph("f"), {}, {}, RunMode::kEvaluate};
+  EXPECT_NE(usage_error([&] { (void)Builder(state).seed(); }).find("exists in training only"),
+            std::string::npos);
+  const auto [none, drawn] =
+      create_eval_graph(ir, Inlined(), f32_spec({4}), TensorSpec{{2}, u32, {}});
+  EXPECT_TRUE(drawn.graph().ops().empty());
+}
+
 TEST(Losses, SquaredError) {
   Ir ir;
   Interpreter interpreter(ir);

@@ -20,7 +20,7 @@ Network with_skips() {
     const Tensor a = ops::gelu(linear(b, "in", in["x"] * in["scale"]));
     Tensor x = a;
     for (const char* name : {"l0", "l1", "l2", "l3"})
-      x = drop(b, fmt::format("{}_drop", name), x + ops::relu(linear(b, name, x)), in);
+      x = drop(b, fmt::format("{}_drop", name), x + ops::relu(linear(b, name, x)));
     const Tensor late = linear(b, "late", x * in["scale"] + a);
     return results(in, linear(b, "out", late + x + a, 3));
   });
@@ -105,7 +105,7 @@ TEST(Cut, TheSeedOfTheNetworkReachesBlocks) {
       return in.seed().empty() ? x : ops::dropout(x, in.seed()[0], 0.25);
     };
     const Tensor x = draw(linear(b, "a", in["x"]));
-    return results(in, linear(b, "out", draw(drop(b, "drop", linear(b, "b", x), in)), 3));
+    return results(in, linear(b, "out", draw(drop(b, "drop", linear(b, "b", x))), 3));
   }));
 }
 
@@ -122,7 +122,7 @@ TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
 // A result that only the seed decides.
 TEST(Cut, ASeedMayBeAResult) {
   expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
-    const Tensor x = drop(b, "drop", linear(b, "a", in["x"]), in);
+    const Tensor x = drop(b, "drop", linear(b, "a", in["x"]));
     Results all = results(in, linear(b, "b", x, 3));
     if (!in.seed().empty())
       all.predictions.push_back({"seed", nn::fold_seed(in.seed()[0], "drop")});

@@ -43,8 +43,8 @@ inline Tensor linear(nn::Builder& b, const std::string& name, const Tensor& x,
   return b.inlined(name, nn::Linear(out), x);
 }
 
-inline Tensor drop(nn::Builder& b, const std::string& name, const Tensor& x, const Inputs& in) {
-  return in.seed().empty() ? x : b.inlined(name, nn::Dropout(0.25), x, in.seed()[0]);
+inline Tensor drop(nn::Builder& b, const std::string& name, const Tensor& x) {
+  return b.inlined(name, nn::Dropout(0.25), x);
 }
 
 inline Results results(const Inputs& in, const Tensor& logits, std::vector<Loss> more = {}) {

@@ -23,7 +23,7 @@ Network chain() {
     {
       const nn::Block block(b, "B");
       tied = b.add_variable_input("tied", nn::normal(0, 0.5), {kWidth, kWidth});
-      x = drop(b, "drop", ops::relu(ops::matmul(a, tied)), in);
+      x = drop(b, "drop", ops::relu(ops::matmul(a, tied)));
     }
     {
       const nn::Block block(b, "C");

@@ -16,6 +16,7 @@ Element::Element(std::initializer_list<NamedArray> fields) {
     arrays.push_back(field.array);
     names.push_back(field.name);
   }
+  if (!names.empty()) internal::check_names(arrays.size(), names, "element");
 }
 
 const HostTensor& Element::operator[](size_t place) const {

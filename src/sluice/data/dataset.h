@@ -30,6 +30,7 @@ struct Element {
 
   Element() = default;
   Element(std::vector<HostTensor> tuple) : arrays(std::move(tuple)) {}  // NOLINT: implicit
+  /// Error{kUsage} if two fields have one name.
   Element(std::initializer_list<NamedArray> fields);
   template <typename... More>
   requires(std::same_as<std::remove_cvref_t<More>, HostTensor>&&...)

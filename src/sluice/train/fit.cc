@@ -183,6 +183,10 @@ class Fit {
                               : kReservedLosses;
     result_.losses.reserve(std::min(kReservedLosses, reserved));
     if (options_.show == Show::kAll) show_header();
+    if (options_.show != Show::kNo && !training_.frozen.empty()) {
+      sys::print_stderr("Frozen, because they are in no parameter group: {}\n",
+                        fmt::join(training_.frozen, ", "));
+    }
     open_log();
     const auto begin = Clock::now();
     const int64_t epochs =

@@ -80,6 +80,26 @@ TEST(Fit, ASecondCallContinuesTheFirst) {
   EXPECT_EQ(losses, all.losses);
 }
 
+TEST(Fit, ListsFrozenWeightsOnce) {
+  const Options options = on_one_thread();
+  const auto text = [&](const nn::Optimizer& optimizer, Show show) {
+    TrainingModel model = training_model(scored(), options, optimizer);
+    DataLoader data = loader(options, 8);
+    testing::internal::CaptureStderr();
+    fit(model, data, {.epochs = 2, .show = show});
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto grouped =
+      nn::Optimizer::grouped({{nn::keys_unlike({"hidden.*"}), nn::Optimizer::sgd()}});
+  const std::string line =
+      "Frozen, because they are in no parameter group: hidden.weight, hidden.bias\n";
+  const std::string shown = text(grouped, Show::kProgress);
+  EXPECT_NE(shown.find(line), std::string::npos) << shown;
+  EXPECT_EQ(shown.find(line), shown.rfind(line)) << shown;
+  EXPECT_EQ(text(grouped, Show::kNo), "");
+  EXPECT_EQ(text(nn::Optimizer::sgd(), Show::kProgress).find("Frozen"), std::string::npos);
+}
+
 TEST(Fit, UpdatesHaveTheSameBitsInCallsOfAnyLength) {
   const auto run = [](int64_t iterations) {
     const Options options = on_one_thread({.accumulate = 3,

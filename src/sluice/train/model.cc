@@ -141,10 +141,14 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
 const HostTensor* ModelCalls::find(const data::Element& samples, const Field& field) {
   if (samples.names.empty())
     return field.place < samples.arrays.size() ? &samples.arrays[field.place] : nullptr;
+  const HostTensor* found = nullptr;
   for (size_t i = 0; i < samples.names.size(); ++i) {
-    if (samples.names[i] == field.name) return &samples.arrays[i];
+    if (samples.names[i] != field.name) continue;
+    require(found == nullptr, "samples: the fields must have different names, got '{}' twice",
+            field.name);
+    found = &samples.arrays[i];
   }
-  return nullptr;
+  return found;
 }
 
 // Accepts any shape with the samples as first axis and the elements of the field.

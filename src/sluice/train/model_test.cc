@@ -266,7 +266,11 @@ TEST(TrainingModel, RefusesOtherSamples) {
   TrainingModel model =
       training_model(model_network(), on_two_devices({.accumulate = 3, .device_iterations = 2}));
   const data::Element good = samples(12);
+  data::Element twice = good;
+  twice.arrays.push_back(good["input"]);
+  twice.names.push_back("input");
   const std::vector<std::pair<data::Element, const char*>> cases = {
+      {twice, "samples: the fields must have different names, got 'input' twice"},
       {samples(11),
        "train: the field 'input' must be (12, 6) float32 for 2 x 2 x 3 = 12 samples a call, got "
        "(11, 6) float32"},

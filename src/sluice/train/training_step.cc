@@ -256,6 +256,10 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   for (const auto& [key, rule] : rules)
     t.reductions.accumulators.emplace(key, rule.gradient.accumulator);
   t.torch_weights = torch_weights(graph.factories);
+  const nn::NamedTensors weights = graph.factories.select(graph.graph.args(), nn::Role::kWeight);
+  for (const std::string& key : weights.keys_flat()) {
+    if (!rules.contains(key)) t.frozen.push_back(key);
+  }
   t.accumulate = options.accumulate;
   t.device_iterations = options.device_iterations;
   t.eval_iterations = inference.device_iterations;

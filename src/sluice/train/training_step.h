@@ -59,9 +59,10 @@ struct Training {
                                             ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
   std::vector<TorchWeight> torch_weights;   ///< One for each weight.
-  int64_t accumulate = 1;                   ///< Micro-batches of an update.
-  int64_t device_iterations = 1;            ///< Updates in a run of "train".
-  int64_t eval_iterations = 1;              ///< Micro-batches in a run of "eval".
+  std::vector<std::string> frozen;  ///< Paths of the weights that are in no parameter group.
+  int64_t accumulate = 1;           ///< Micro-batches of an update.
+  int64_t device_iterations = 1;    ///< Updates in a run of "train".
+  int64_t eval_iterations = 1;      ///< Micro-batches in a run of "eval".
   int replicas = 1;
   int devices = 1;                               ///< Devices of a replica that the stages need.
   std::shared_ptr<const PipelinePlan> pipeline;  ///< Null unless it is sharded or pipelined.
@@ -74,10 +75,10 @@ struct Training {
 /// optimizer updates every weight. Running variables (nn::Builder::update_running) are updated
 /// after each micro-batch and averaged over replicas after the last one. Fixes the number of
 /// replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
-/// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, and if no
-/// loss depends on a weight that the optimizer trains. Error{kUsage} for an accumulator's dtype
-/// that is not f32, f16 or bf16, and for a hook's result of another shape or graph, with the
-/// weight.
+/// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, if a
+/// parameter group has none, and if no loss depends on a weight that the optimizer trains.
+/// Error{kUsage} for an accumulator's dtype that is not f32, f16 or bf16, and for a hook's result
+/// of another shape or graph, with the weight.
 ///
 /// `inference` has the options of "eval": `device_iterations` micro-batches a run, `output`, and a
 /// `strategy` on the stages of the training. Its feeds and its options of gradients and updates

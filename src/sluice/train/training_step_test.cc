@@ -518,6 +518,54 @@ struct TwoShapes : nn::Module {
   }
 };
 
+Network network_of(std::function<Tensor(nn::Builder&, const Inputs&)> logits) {
+  return {LogitsOf{std::move(logits)}, {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}};
+}
+
+TEST(TrainingStep, ListsFrozenWeights) {
+  const Network m = model({8}, 0);
+  const auto frozen = [&](const nn::Optimizer& optimizer) {
+    return build_training(Ir(), m, optimizer, {}).frozen;
+  };
+  EXPECT_EQ(frozen(nn::Optimizer::sgd()), std::vector<std::string>{});
+  const auto biases = nn::keys_like({"*.bias"});
+  EXPECT_EQ(frozen(nn::Optimizer::grouped({{biases, nn::Optimizer::sgd()}})),
+            (std::vector<std::string>{"fc.0.weight", "last.weight"}));
+}
+
+TEST(TrainingStep, RefusalsOfNetworks) {
+  const auto train = [](const Network& m, const nn::Optimizer& optimizer) {
+    return [=] { build_training(Ir(), m, optimizer, {}); };
+  };
+  const auto sgd = nn::Optimizer::sgd();
+  expect_refused({
+      {"a group without weights",
+       train(model({8}, 0), nn::Optimizer::grouped({{nn::keys_like({"*.bais"}), sgd}})),
+       "optimizer: parameter group 0, keys_like(*.bais), must match a variable, got none; "
+       "variables are fc.0.weight, fc.0.bias, last.weight, last.bias"},
+      {"a detached weight",
+       train(network_of([](nn::Builder& b, const Inputs& in) {
+               const Tensor x = ops::detach(b.inlined("a", nn::Linear(4), in["input"]));
+               return b.inlined("b", nn::Linear(3), x);
+             }),
+             sgd),
+       "none depends on 'a.bias'; to freeze a weight, leave it out of all parameter groups "
+       "(nn::Optimizer::grouped) instead of using detach()"},
+      {"a seed in evaluation",
+       train(network_of([](nn::Builder& b, const Inputs& in) {
+               return b.inlined("b", nn::Linear(3), ops::dropout(in["input"], in.seed()[0], 0.5));
+             }),
+             sgd),
+       "network: there is one seed in training and none in evaluation, got an access to seed 0 of "
+       "0; nn::Dropout takes it from the builder: dropout(b, x)"},
+      {"two fields of one name",
+       [] {
+         Network(TwoShapes(), {{"x", f32_spec({2, 6})}, {"x", i32_spec({2})}});
+       },
+       "network: fields must have different names, got 'x' twice"},
+  });
+}
+
 TEST(TrainingStep, Refusals) {
   const auto build = [](const Network& m, const Options& o) {
     return [=] { build_training(Ir(), m, nn::Optimizer::sgd(), o); };

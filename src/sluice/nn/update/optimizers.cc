@@ -94,15 +94,19 @@ std::vector<Target> targets_of(const Optimizer& optimizer, Graph& main,
 }  // namespace
 
 KeyMatch keys_like(std::vector<std::string> patterns) {
-  return [patterns = std::move(patterns)](std::string_view key) {
-    return any_describes(patterns, key);
-  };
+  std::string text = fmt::format("keys_like({})", internal::join_keys(patterns));
+  return {[patterns = std::move(patterns)](std::string_view key) {
+            return any_describes(patterns, key);
+          },
+          std::move(text)};
 }
 
 KeyMatch keys_unlike(std::vector<std::string> patterns) {
-  return [patterns = std::move(patterns)](std::string_view key) {
-    return !any_describes(patterns, key);
-  };
+  std::string text = fmt::format("keys_unlike({})", internal::join_keys(patterns));
+  return {[patterns = std::move(patterns)](std::string_view key) {
+            return !any_describes(patterns, key);
+          },
+          std::move(text)};
 }
 
 Optimizer::Optimizer(UpdateRule rule) {
@@ -137,6 +141,16 @@ std::optional<size_t> Optimizer::group_of(std::string_view key) const {
     found = i;
   }
   return found;
+}
+
+void Optimizer::check_groups(const std::vector<std::string>& keys) const {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const KeyMatch& match = groups_[i].match;
+    if (match == nullptr || std::any_of(keys.begin(), keys.end(), match)) continue;
+    fail(ErrorKind::kUsage,
+         "optimizer: parameter group {}, {}, must match a variable, got none; variables are {}", i,
+         match.text(), internal::join_keys(keys));
+  }
 }
 
 const Optimizer::Group& Optimizer::group_at(std::optional<size_t> index) const {
@@ -199,6 +213,7 @@ std::string Optimizer::rules() const {
 NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                               const ops::HyperArg& learning_rate, const UpdateOptions& options) {
   const std::vector<Target> targets = targets_of(*this, main, variables, grads);
+  check_groups(variables.keys_flat());
   NamedTensors states;
   if (targets.empty()) return states;
 

@@ -1,5 +1,7 @@
 #pragma once
 #include <cmath>
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -181,8 +183,26 @@ Tensor clip_factor(const Tensor& norm, double max_norm);
 /// global_norm().
 Tensor squared_norm(const Tensor& t, const ops::Group& group = {});
 
-/// Returns whether a parameter group has the variable with this key.
-using KeyMatch = std::function<bool(std::string_view key)>;
+/// Tells by its key whether a variable belongs to a parameter group: any function of the key.
+class KeyMatch {
+ public:
+  KeyMatch() = default;
+  KeyMatch(std::nullptr_t) {}  // NOLINT: implicit
+  /// `text` describes the function in errors.
+  template <typename F>
+  requires std::predicate<const F&, std::string_view> &&
+      (!std::same_as<F, KeyMatch>)KeyMatch(F function,
+                                           std::string text = "a function")  // NOLINT: implicit
+      : function_(std::move(function)), text_(std::move(text)) {}
+
+  bool operator()(std::string_view key) const { return function_(key); }
+  bool operator==(std::nullptr_t) const { return function_ == nullptr; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::function<bool(std::string_view key)> function_;
+  std::string text_;
+};
 
 /// Return a match of the keys that at least one pattern describes (keys_like), or that no pattern
 /// describes (keys_unlike). A pattern describes whole keys; `*` stands for any characters, dots
@@ -240,7 +260,7 @@ class Optimizer {
   ///
   /// Returns the state under "<key of the variable>.<state>"; it is empty for plain SGD.
   /// Error{kUsage} if a variable has no gradient or a gradient of another shape, or is in two
-  /// parameter groups.
+  /// parameter groups, and if a group has no variable.
   NamedTensors apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
   /// Adds the updates with gradients by variable, as returned by
@@ -257,6 +277,10 @@ class Optimizer {
   /// an update graph must have their variables in the same groups. Returns 0 for every key if the
   /// optimizer was made without groups. Error{kUsage} names a variable in two groups.
   std::optional<size_t> group_of(std::string_view key) const;
+
+  /// Requires that each parameter group has a variable among all variables of the model, `keys`.
+  /// Error{kUsage} names a group without one. apply() and train::build_training() call it.
+  void check_groups(const std::vector<std::string>& keys) const;
 
   /// Returns the graph that updates a variable of this spec in parameter group `parameter_group`
   /// (SgdStep, AdamStep, RmspropStep) and the factories of its state. There is one graph for each

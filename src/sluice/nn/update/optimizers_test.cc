@@ -407,6 +407,24 @@ TEST(ParameterGroups, OthersAreNotUpdatedAndHaveNoState) {
   EXPECT_EQ(Optimizer::adam().group_of("b"), std::optional<size_t>(0));
 }
 
+TEST(ParameterGroups, MustMatchAVariable) {
+  Three p;
+  const auto message = [&](KeyMatch match) {
+    return usage_error([&] {
+      Optimizer::grouped({{keys_like({"a"}), Optimizer::sgd()}, {match, Optimizer::sgd()}})
+          .apply(p.ir.main_graph(), p.variables, p.grads, 0.5);
+    });
+  };
+  EXPECT_EQ(
+      message(keys_like({"*.bais", "d"}))
+          .find("optimizer: parameter group 1, keys_like(*.bais, d), must match a variable, got "
+                "none; variables are a, b, c"),
+      0u);
+  EXPECT_NE(message(keys_unlike({"*"})).find("group 1, keys_unlike(*), must"), std::string::npos);
+  EXPECT_NE(message([](std::string_view) { return false; }).find("group 1, a function, must"),
+            std::string::npos);
+}
+
 TEST(ParameterGroups, NormIsOfUpdatedVariables) {
   Three p;
   Optimizer::grouped({{keys_unlike({"b"}), Optimizer::sgd()}})

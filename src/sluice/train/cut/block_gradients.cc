@@ -204,8 +204,12 @@ TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
   TrainedWeights result;
   for (const auto& [key, rule] : rules) {
     std::vector<const WeightUse*>& own = uses[key];
-    require(!own.empty(), "training: a loss must depend on each weight, but none depends on '{}'",
-            key);
+    require(
+        !own.empty(),
+        "training: a loss must depend on each weight, but none depends on '{}'; to freeze a "
+        "weight, leave it out of all parameter groups (nn::Optimizer::grouped) instead of using "
+        "detach()",
+        key);
     std::sort(own.begin(), own.end(),
               [](const WeightUse* a, const WeightUse* b) { return a->use < b->use; });
     result.emplace(key, std::move(own));

@@ -104,7 +104,9 @@ WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer
           "a total_weight, got a sum; leave total_weight out to add the gradients");
   const nn::NamedTensors weights =
       network.factories.select(network.graph.args(), nn::Role::kWeight);
-  for (const std::string& key : weights.keys_flat()) {
+  const std::vector<std::string> keys = weights.keys_flat();
+  optimizer.check_groups(keys);
+  for (const std::string& key : keys) {
     const auto group = optimizer.group_of(key);
     if (!group) continue;
     const TensorSpec& spec = weights[key].spec();

@@ -117,7 +117,11 @@ class Unroller {
 
   Place place(const Address& at, int64_t bytes, const Scope& s) const {
     int64_t begin = at.offset;
-    if (at.depth > 0) begin += ((number(at.slot, s) % at.depth) + at.depth) % at.depth * at.stride;
+    if (at.depth > 0) {
+      const int64_t slot = number(at.slot, s);
+      if (slot < 0) fail(ErrorKind::kUsage, "a slot is below 0");
+      begin += slot % at.depth * at.stride;
+    }
     Place whole{
         at.index, 0,
         at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};

@@ -54,8 +54,8 @@ struct Arena {
   bool operator==(const Arena&) const = default;
 };
 
-/// The address base + offset + (slot mod depth) * stride. If depth is 0, it is base + offset. The
-/// base kFrame is the frame of the running activation.
+/// The address base + offset + (slot mod depth) * stride, or base + offset if depth is 0. Slots are
+/// at least 0 (negative_slots). The base kFrame is the frame of the running activation.
 struct Address {
   enum class Base : uint8_t { kArena, kFrame, kParam };
   Base base = Base::kFrame;

@@ -4,6 +4,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/exe/overloaded.h"
+#include "sluice/exe/ring_slots.h"
 
 namespace sluice::exe {
 namespace {
@@ -471,6 +472,9 @@ std::string_view word(Place::Part part) {
   return words[static_cast<size_t>(part)];
 }
 
-std::vector<Problem> validate(const Executable& executable) { return Validator(executable).run(); }
+std::vector<Problem> validate(const Executable& executable) {
+  std::vector<Problem> problems = Validator(executable).run();
+  return problems.empty() ? negative_slots(executable) : problems;
+}
 
 }  // namespace sluice::exe

@@ -43,10 +43,10 @@ inline constexpr int64_t kMaxSize = int64_t{1} << 60;
 /// Largest number of index parameters of one function.
 inline constexpr int32_t kMaxIndexParams = 4096;
 
-/// Checks the properties that must hold before any index is followed: every index is in range,
-/// sizes are in [0, kMaxSize], calls have one argument per parameter, no function calls itself,
-/// tokens are unique, and only loops use `it`. Returns the problems, or an empty list if all checks
-/// pass. The checker, not this function, decides whether the plan is correct.
+/// Checks what must hold before any index is followed: indices in range, sizes in [0, kMaxSize],
+/// calls have one argument per parameter, no function calls itself, tokens are unique, only loops
+/// use `it`, and ring slots are at least 0 (negative_slots). Returns the problems, or an empty list
+/// if all checks pass. The checker, not this function, decides whether the plan is correct.
 std::vector<Problem> validate(const Executable& executable);
 
 }  // namespace sluice::exe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/exe/ring_slots.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/runtime/queued/meeting.h"
 
@@ -141,6 +142,13 @@ std::vector<std::string> refused_steps(const exe::Executable& executable,
 }
 
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
+  // A walk computes addresses without a check of its own.
+  if (const std::vector<exe::Problem> slots = exe::negative_slots(executable); !slots.empty()) {
+    const exe::Place& place = slots.front().place;
+    fail(ErrorKind::kBadFile, "executable: function '{}' step {}: {}",
+         executable.functions[static_cast<size_t>(place.index)].name, place.step,
+         slots.front().message);
+  }
   LoadedProgram program;
   for (const exe::Function& function : executable.functions) {
     LoadedFunction loaded;

@@ -119,6 +119,7 @@ class Walk final : public Strand {
     return ended_ = true;
   }
   Address address(const exe::Address& at, int64_t iteration) const;
+  /// Loading has refused slots below 0, whose remainder would be negative.
   Address slot_of_ring(Address base, const exe::Address& at, int64_t iteration) const {
     return at.depth > 0 ? base + evaluate(at.slot, iteration) % at.depth * at.stride : base;
   }

@@ -106,6 +106,8 @@ const Kind kKinds[] = {
      {"value", "overlap", "final", "sync", "channel", "deadlock", "stream", "collective"},
      step_repeated},
     {"ring one slot short", {"value", "overlap", "race", "bounds"}, ring_short},
+    {"ring slot ignored", {"value", "overlap", "race"}, ring_slot_ignored},
+    {"ring slot below 0", {"index"}, ring_slot_below_0},
     {"exchange dropped", {"value", "channel", "final", "race", "deadlock"}, exchange_dropped},
     {"exchange repeated", {"value", "channel", "deadlock"}, exchange_repeated},
     {"row of another block", {"remote", "race", "value"}, row_of_other_block},

@@ -89,6 +89,8 @@ std::vector<Candidate> updated_before_drain(const Executable& e);
 std::vector<Candidate> ramp_step_moved(const Executable& e);
 std::vector<Candidate> step_repeated(const Executable& e);
 std::vector<Candidate> ring_short(const Executable& e);
+std::vector<Candidate> ring_slot_ignored(const Executable& e);
+std::vector<Candidate> ring_slot_below_0(const Executable& e);
 std::vector<Candidate> exchange_dropped(const Executable& e);
 std::vector<Candidate> exchange_repeated(const Executable& e);
 

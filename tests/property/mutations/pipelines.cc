@@ -105,6 +105,24 @@ std::vector<Candidate> whole_messages(const Executable& e, int64_t by,
   return out;
 }
 
+/// Changes the address of one operand that reads from a ring of several slots.
+std::vector<Candidate> ring_reads(const Executable& e, void (*change)(Address&)) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    size_t n = 0;
+    every_operand(step, [&](const Operand& o) {
+      if (o.access == Access::kRead && o.at.depth > 1 && o.bytes > 0) {
+        out.push_back({place(e, f, s), [f, s, n, change](Executable& m) {
+                         change(operand_at(step_of(m, f, s), n)->at);
+                         return std::string();
+                       }});
+      }
+      ++n;
+    });
+  });
+  return out;
+}
+
 void erase_at(Function& f, size_t s) {
   // The barrier stays at its position.
   if (s + 1 < f.steps.size()) f.steps[s + 1].sync |= f.steps[s].sync;
@@ -198,6 +216,17 @@ std::vector<Candidate> ring_short(const Executable& e) {
     }
   });
   return out;
+}
+
+/// An argument reads the first slot of its ring in every iteration.
+std::vector<Candidate> ring_slot_ignored(const Executable& e) {
+  return ring_reads(e, [](Address& at) { at.depth = at.stride = 0, at.slot = IndexExpr(0); });
+}
+
+/// An argument reads from `depth` slots before its slot. Modulo the depth that is the right slot,
+/// but it is below 0 in some iterations.
+std::vector<Candidate> ring_slot_below_0(const Executable& e) {
+  return ring_reads(e, [](Address& at) { at.slot = at.slot - IndexExpr(at.depth); });
 }
 
 /// Both ends of a message after the loop are removed: the reader finds what was there before, such

@@ -238,8 +238,12 @@ bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Ra
   if (at.depth > 0) {
     int64_t slot = 0;
     if (!evaluate(d, at.slot, slot)) return false;
-    slot %= at.depth;
-    begin += (slot < 0 ? slot + at.depth : slot) * at.stride;
+    if (slot < 0) {
+      bad(d, "bounds", "ring slot {} must be at least 0, got {}", to_string(at.slot), slot);
+      stop_ = true;
+      return false;
+    }
+    begin += slot % at.depth * at.stride;
   }
   Range whole;
   switch (at.base) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <numeric>
 
 #include "sluice/check/checker.h"
@@ -10,6 +11,7 @@
 #include "sluice/report/summary.h"
 #include "sluice/runtime/executor.h"
 #include "sluice/session/async_state.h"
+#include "sluice/session/call_queue.h"
 #include "sluice/session/checkpoint.h"
 #include "sluice/session/profile.h"
 #include "sluice/session/variables.h"
@@ -43,7 +45,8 @@ Compiled compile_for(const Ir& ir, const SessionOptions& options, const CompileO
 Session::Session(const Ir& ir, const SessionOptions& options)
     : ir_(ir),
       agreement_(std::make_unique<runtime::Agreement>(options.group)),
-      report_(SessionReport::open(options)) {
+      report_(SessionReport::open(options)),
+      calls_(std::make_unique<CallQueue>()) {
   const CompileOptions plan = compile_options(options);
   std::vector<std::shared_ptr<runtime::Device>> devices;
   devices.push_back(options.device.device);
@@ -82,13 +85,10 @@ Session::~Session() {
   async_->session_lives = false;
 }
 
-/// Marks the session as running.
+/// Marks the session as running, for run_async().
 class Session::Busy {
  public:
-  explicit Busy(std::atomic<bool>& busy) : busy_(busy) {
-    require(!busy_.exchange(true),
-            "run: the session must have no run in progress, got one; wait for its end or stop it");
-  }
+  explicit Busy(std::atomic<bool>& busy) : busy_(busy) { busy_ = true; }
   ~Busy() { busy_ = false; }
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
@@ -97,11 +97,20 @@ class Session::Busy {
   std::atomic<bool>& busy_;
 };
 
-void Session::require_idle(const char* call) const {
-  require(!busy_.load(),
-          "{}: the session must have no run in progress, got one; wait for its end or stop it",
-          call);
-}
+/// A call in progress. It waits until the calls before it have ended. A source or sink of a feed is
+/// refused instead: the run may wait for it.
+class Session::Call {
+ public:
+  Call(const Session& session, const char* name) : turn_(*session.calls_, std::defer_lock) {
+    if (!runtime::on_feed_thread()) turn_.lock();
+    require((turn_.owns_lock() || turn_.try_lock()) && !session.busy_.load(),
+            "{}: the session must have no run in progress, got one; wait for its end or stop it",
+            name);
+  }
+
+ private:
+  std::unique_lock<CallQueue> turn_;
+};
 
 Binding Session::bind(const std::vector<StreamInput>& inputs,
                       const std::vector<StreamOutput>& outputs, const std::string& program) const {
@@ -148,6 +157,7 @@ AsyncRun Session::run_async(const std::vector<StreamInput>& inputs, const std::s
 
 AsyncRun Session::run_async(Binding binding) {
   check_binding(binding);
+  const Call call(*this, "run");
   const auto state = std::make_shared<AsyncRun::State>();
   state->busy = std::make_shared<Busy>(busy_);
   if (async_ != nullptr) async_->join();
@@ -160,7 +170,6 @@ AsyncRun Session::run_async(Binding binding) {
 }
 
 int32_t Session::feed_index(uint64_t ir, int32_t id, const std::string& name) const {
-  require_idle("bind_feed");
   require(ir == ir_.id(), "bind_feed: feed '{}' belongs to another Ir", name);
   const auto feeds = static_cast<int64_t>(executable().feeds.size());
   require(id >= 0 && id < feeds,
@@ -169,6 +178,7 @@ int32_t Session::feed_index(uint64_t ir, int32_t id, const std::string& name) co
 }
 
 void Session::bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source) {
+  const Call call(*this, "bind_feed");
   const int32_t index = feed_index(feed.ir, feed.id, feed.name);
   require(source != nullptr, "bind_feed: feed '{}' must get a source, got a null pointer",
           feed.name);
@@ -176,6 +186,7 @@ void Session::bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source) 
 }
 
 void Session::bind_feed(const Outfeed& feed, std::shared_ptr<FeedSink> sink) {
+  const Call call(*this, "bind_feed");
   const int32_t index = feed_index(feed.ir, feed.id, feed.name);
   require(sink != nullptr, "bind_feed: feed '{}' must get a sink, got a null pointer", feed.name);
   executor_->bind_feed(index, std::move(sink));
@@ -208,13 +219,13 @@ void Session::run_bound(const Binding& binding) {
 
 void Session::run_into(Binding& binding) {
   check_binding(binding);
-  const Busy busy(busy_);
+  const Call call(*this, "run");
   run_bound(binding);
 }
 
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
-  const Busy busy(busy_);
+  const Call call(*this, "run");
   if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
   if (report_ != nullptr) report_->end_run();
@@ -223,18 +234,18 @@ void Session::run_interleaved(Binding& binding, uint64_t seed) {
 bool Session::stop() { return executor_->stop(); }
 
 HostTensor Session::read(const Tensor& variable) const {
-  require_idle("read");
+  const Call call(*this, "read");
   return variables_->value(variables_->index_of(variable));
 }
 
 void Session::write(const Tensor& variable, const ConstArrayView& value) {
-  require_idle("write");
+  const Call call(*this, "write");
   variables_->write(variables_->index_of(variable, value), 0,
                     {value.data, static_cast<size_t>(value.spec.bytes())});
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
-  require_idle("write");
+  const Call call(*this, "write");
   // Check all values before the first one is written.
   for (const auto& [variable, value] : values) variables_->index_of(variable, value);
   for (const auto& [variable, value] : values) write(variable, value);
@@ -242,7 +253,7 @@ void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
 
 void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
                          std::span<std::byte> out) const {
-  require_idle("read_chunk");
+  const Call call(*this, "read_chunk");
   const size_t v = variables_->index_of(variable);
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
@@ -256,7 +267,7 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
-  require_idle("write_chunk");
+  const Call call(*this, "write_chunk");
   const size_t v = variables_->index_of(variable);
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
@@ -268,12 +279,12 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
 }
 
 void Session::each_variable(const VariableVisitor& visit) const {
-  require_idle("each_variable");
+  const Call call(*this, "each_variable");
   for (const size_t v : by_path(*variables_)) visit(variables_->path(v), variables_->value(v));
 }
 
 std::optional<ReplicaDifference> Session::find_replica_difference() const {
-  require_idle("find_replica_difference");
+  const Call call(*this, "find_replica_difference");
   const auto replicas = static_cast<size_t>(executable().replicas);
   const std::vector<std::string> hashes = variables_->copy_hashes();
   for (const size_t v : by_path(*variables_)) {
@@ -290,17 +301,17 @@ std::optional<ReplicaDifference> Session::find_replica_difference() const {
 }
 
 void Session::restore(const std::vector<NamedArray>& values) {
-  require_idle("restore");
+  const Call call(*this, "restore");
   restore_variables(*variables_, values);
 }
 
 void Session::save(const std::string& path) const {
-  require_idle("save");
+  const Call call(*this, "save");
   save_variables(*variables_, *agreement_, path);
 }
 
 std::vector<std::string> Session::load(const std::string& path) {
-  require_idle("load");
+  const Call call(*this, "load");
   return load_variables(*variables_, *agreement_, path);
 }
 

@@ -18,6 +18,7 @@
 
 namespace sluice {
 
+class CallQueue;
 struct Compiled;
 class Variables;
 namespace report {
@@ -72,6 +73,13 @@ class AsyncRun {
 
 /// A compiled program with its memory. A session compiles, proves the plan, allocates, and holds
 /// the variables from run to run.
+///
+/// Several threads may call one session. Runs and accesses to variables queue: they run one at a
+/// time, in the order of their calls, and each uses all workers of the session. A call waits for
+/// those before it, so n threads get together the calls per second of one. Waiting allocates
+/// nothing. Only run_async() does not hold the queue while its run is in progress: until its end,
+/// other calls are refused. So are calls of a source or sink of a feed during a run. In a group of
+/// processes, all must make their calls in one order, so one thread of each should call.
 class Session {
  public:
   /// Compiles and proves the plan, allocates its memory and initialises the variables.
@@ -209,8 +217,8 @@ class Session {
  private:
   friend class AsyncRun;
   class Busy;
+  class Call;
   void check_binding(const Binding& binding) const;
-  void require_idle(const char* call) const;
   void run_bound(const Binding& binding);
   HostTensors new_outputs(const std::string& program) const;
   int32_t feed_index(uint64_t ir, int32_t id, const std::string& name) const;
@@ -223,7 +231,8 @@ class Session {
   std::unique_ptr<Variables> variables_;
   std::unique_ptr<SessionReport> report_;   ///< Null unless the session writes one.
   std::vector<int64_t> measured_;           ///< By device.
-  std::atomic<bool> busy_{false};           ///< A run is in progress.
+  std::unique_ptr<CallQueue> calls_;        ///< The call in progress holds it.
+  std::atomic<bool> busy_{false};           ///< A run of run_async() is in progress.
   std::shared_ptr<AsyncRun::State> async_;  ///< State of the last run_async().
 };
 

@@ -289,7 +289,9 @@ class Fit {
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
   }
 
+  // Other threads may call the model between two calls, not while the results are read.
   void call(const data::Element& item) {
+    const auto turn = state_.next_call();
     const int64_t update = state_.updates();
     if (options_.schedule) state_.set_learning_rate(options_.schedule->at(update));
     state_.train(item);
@@ -449,8 +451,10 @@ class Fit {
 };
 
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options) {
+  internal::ModelState& state = internal::ModelAccess::state(model);
+  const auto turn = state.next_fit();
   compile(model, model.is_compiled(), options.show);
-  return Fit(internal::ModelAccess::state(model), model, data, options).run();
+  return Fit(state, model, data, options).run();
 }
 
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options) {
@@ -509,7 +513,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
   std::vector<size_t> places;  // Places of the predictions with a row for each sample.
   int64_t first = 0;
   each_item(loader, batch, "Prediction", show, [&](const data::Element& item, int64_t rows) {
-    const data::Element part = state.infer(item).results();
+    const data::Element part = state.infer(item);
     for (size_t i = 0; first == 0 && i < part.arrays.size(); ++i) {
       const TensorSpec& spec = part.arrays[i].spec();
       if (spec.shape.rank() == 0 || spec.shape[0] != batch) continue;
@@ -553,7 +557,7 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
   int64_t right = 0;
   const int64_t batch = calls.size().samples();
   each_item(data, batch, "Evaluation", show, [&](const data::Element& item, int64_t rows) {
-    const data::Element results = state.infer(item).results();
+    const data::Element results = state.infer(item);
     if (!scores || !labels) {
       result.samples += rows;
       return;

@@ -276,7 +276,23 @@ void ModelState::open(std::unique_ptr<ModelPrograms> programs) {
   infer_.emplace(*programs_, network_, ModelCalls::Use::kInfer, inference_options());
 }
 
+bool ModelState::is_compiled() const {
+  const auto turn = next_call();
+  return programs_ != nullptr;
+}
+
+int64_t ModelState::updates() const {
+  const auto turn = next_call();
+  return updates_;
+}
+
+std::optional<double> ModelState::rate() const {
+  const auto turn = next_call();
+  return rate_;
+}
+
 void ModelState::compile() {
+  const auto turn = next_call();
   if (programs_) return;
   std::optional<Options> inference;
   if (trains_) inference = inference_;
@@ -284,16 +300,19 @@ void ModelState::compile() {
 }
 
 ModelPrograms& ModelState::programs() {
+  const auto turn = next_call();
   compile();
   return *programs_;
 }
 
 ModelCalls& ModelState::calls(ModelCalls::Use use) {
+  const auto turn = next_call();
   compile();
   return use == ModelCalls::Use::kTrain ? *train_ : *infer_;
 }
 
 const ModelCalls& ModelState::train(const data::Element& samples) {
+  const auto turn = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
   require(rate_.has_value(),
           "train: a model with a StreamedRate must have a rate; call set_learning_rate() before "
@@ -303,13 +322,16 @@ const ModelCalls& ModelState::train(const data::Element& samples) {
   return calls;
 }
 
-const ModelCalls& ModelState::infer(const data::Element& samples) {
+data::Element ModelState::infer(const data::Element& samples) {
+  const auto turn = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);
   calls.run(samples, 0, 0);
-  return calls;
+  return calls.results();
 }
 
 void ModelState::add_inference(const Options& options) {
+  const auto fits = next_fit();
+  const auto turn = next_call();
   require(!has_inference_,
           "inference_model: a training model must have one inference model with options, got a "
           "second one; use the first");
@@ -340,6 +362,7 @@ void ModelState::add_inference(const Options& options) {
 }
 
 void ModelState::set_learning_rate(double rate) {
+  const auto turn = next_call();
   require(std::isfinite(rate) && rate >= 0,
           "set_learning_rate: the rate must be finite and at least 0, got {}", rate);
   require(!programs_ || programs_->training.learning_rate,
@@ -371,6 +394,7 @@ std::string to_string(const CallSize& size) {
 }
 
 data::Element TrainingModel::operator()(const data::Element& samples) {
+  const auto turn = state_->next_call();  // Until the results are copied.
   return state_->train(samples).results();
 }
 void TrainingModel::compile() { state_->compile(); }
@@ -398,7 +422,7 @@ const Training& TrainingModel::programs() { return state_->programs().training; 
 Session& TrainingModel::session() { return state_->programs().session; }
 
 data::Element InferenceModel::operator()(const data::Element& samples) {
-  return state_->infer(samples).results();
+  return state_->infer(samples);
 }
 void InferenceModel::compile() { state_->compile(); }
 const Options& InferenceModel::options() const { return state_->inference_options(); }

@@ -15,6 +15,15 @@
 
 /// Models: a network with its options, which is called with arrays of samples.
 ///
+/// Several threads may call one model, through one handle or through copies. Their calls queue:
+/// they run one at a time, in the order in which they came, each on all workers of the session. So
+/// n threads get together the calls per second of one, and a call takes as long as those before it
+/// and itself. The queue allocates nothing. fit() and evaluate() queue call by call: calls of other
+/// threads, such as those that serve an InferenceModel, run between theirs. Two fits of one model
+/// run one after the other. For calls at the same time, make several models: each has its own
+/// variables and workers (SessionOptions). References that programs(), session() and options()
+/// return are valid until inference_model() adds an inference model with options.
+///
 ///     train::Options options{.accumulate = 10, .device_iterations = 10};
 ///     auto model = train::training_model(network, options, nn::Optimizer::adamw());
 ///     data::Element results = model({{"input", images}, {"labels", labels}});

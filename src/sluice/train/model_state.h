@@ -1,11 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sluice/session/call_queue.h"
 #include "sluice/train/model.h"
 
 namespace sluice::train::internal {
@@ -86,9 +88,14 @@ class ModelCalls {
   std::vector<std::pair<std::vector<const std::byte*>, Binding>> bindings_;
 };
 
-/// The state that all handles of a model share.
+/// The state that all handles of a model share. Each function but the getters of options holds the
+/// queue of calls.
 class ModelState {
  public:
+  /// Hold the queue of calls, or that of fits. A thread that locks both locks that of fits first.
+  std::unique_lock<CallQueue> next_call() const { return std::unique_lock(calls_); }
+  std::unique_lock<CallQueue> next_fit() const { return std::unique_lock(fits_); }
+
   /// Without an optimizer, the model infers alone.
   ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
   /// Opens a session on programs that exist.
@@ -96,17 +103,18 @@ class ModelState {
              Training programs);
 
   void compile();
-  bool is_compiled() const { return programs_ != nullptr; }
+  bool is_compiled() const;
   ModelPrograms& programs();
   ModelCalls& calls(ModelCalls::Use use);
-  /// Runs a call that trains.
+  /// Runs a call that trains. The results may be read while the caller holds the queue.
   const ModelCalls& train(const data::Element& samples);
-  const ModelCalls& infer(const data::Element& samples);
+  /// Returns copies of the results of a call.
+  data::Element infer(const data::Element& samples);
 
   const Options& options() const { return options_; }
   const Options& inference_options() const { return trains_ ? inference_ : options_; }
-  int64_t updates() const { return updates_; }
-  std::optional<double> rate() const { return rate_; }
+  int64_t updates() const;
+  std::optional<double> rate() const;
   void add_inference(const Options& options);
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
@@ -114,6 +122,8 @@ class ModelState {
  private:
   void open(std::unique_ptr<ModelPrograms> programs);
 
+  mutable CallQueue fits_;
+  mutable CallQueue calls_;
   const Network network_;
   const Options options_;
   const bool trains_;

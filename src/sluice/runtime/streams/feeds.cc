@@ -10,12 +10,15 @@ namespace sluice::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kTurn{1000};
+thread_local bool is_feed_thread = false;
 
 std::string name_of_stream(const exe::Executable& e, const exe::FeedRing& ring) {
   return e.streams[static_cast<size_t>(ring.stream)].name;
 }
 
 }  // namespace
+
+bool on_feed_thread() { return is_feed_thread; }
 
 void FeedEvents::notify() {
   count_.fetch_add(1);
@@ -245,6 +248,7 @@ void Feed::keep_error() {
 }
 
 void Feed::serve() {
+  is_feed_thread = true;
   for (;;) {
     const uint32_t seen = signal_.load();
     if (quits_) return;

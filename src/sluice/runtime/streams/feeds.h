@@ -71,6 +71,9 @@ class FeedPort {
   std::vector<std::atomic<int64_t>> occupancy_;  ///< As in FeedCounters; empty: not counted.
 };
 
+/// Whether the calling thread is one that a feed made to call its source or sink.
+bool on_feed_thread();
+
 /// The part of a feed that this process has: a thread of its own moves elements between the source
 /// or sink and the rings. All counts are in groups of one element for each replica.
 class Feed {

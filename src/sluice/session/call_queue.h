@@ -1,0 +1,27 @@
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+namespace sluice {
+
+/// A mutex that threads get in the order in which they asked for it. The thread that holds it may
+/// lock it again. Allocates nothing.
+class CallQueue {
+ public:
+  void lock();
+  /// Locks the queue if no other thread holds it or waits for it. Returns whether it did.
+  bool try_lock();
+  void unlock();
+
+ private:
+  std::mutex guard_;  ///< Guards the members below.
+  std::condition_variable turn_;
+  std::thread::id holder_;
+  int depth_ = 0;        ///< How often the holder has locked the queue.
+  uint64_t next_ = 0;    ///< Number that the next thread gets.
+  uint64_t served_ = 0;  ///< Number of the thread whose turn it is.
+};
+
+}  // namespace sluice

@@ -2,11 +2,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <thread>
 
 #include "bench/figure.h"
 #include "bench/program.h"
 #include "bench/steps.h"
+#include "sluice/base/sys.h"
 
 namespace sluice::bench {
 namespace {
@@ -101,6 +104,58 @@ Case bytes_case(const Step& s) {
           }};
 }
 
+/// Keeps every core busy while it exists, as other processes do.
+class BusyCores {
+ public:
+  BusyCores() {
+    for (int i = 0; i < sys::usable_cores(); ++i) {
+      threads_.emplace_back([this] {
+        while (!quit_.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+  }
+  ~BusyCores() {
+    quit_ = true;
+    for (std::thread& t : threads_) t.join();
+  }
+  BusyCores(const BusyCores&) = delete;
+  BusyCores& operator=(const BusyCores&) = delete;
+
+ private:
+  std::atomic<bool> quit_{false};
+  std::vector<std::thread> threads_;
+};
+
+// Compares the mean time of a step on busy cores with that of one thread on the same busy cores, in
+// turns of `steps` steps.
+Case busy_case(const Step& s) {
+  return {.group = "step",
+          .name = fmt::format("{}, busy cores", s.name),
+          .threads = s.threads,
+          .goals = {{Goal::Of::kPart, 0.5}},
+          .start = [s]() -> std::function<Round()> {
+            Step alone = s;
+            alone.threads = 1;
+            auto one = std::make_shared<RunningStep>(alone);
+            auto several = std::make_shared<RunningStep>(s);
+            return [s, one, several] {
+              const BusyCores busy;
+              const auto seconds_a_step = [&](RunningStep& running) {
+                const double begin = seconds_now();
+                for (int64_t i = 0; i < s.steps; ++i) running.session.run_into(running.binding);
+                return (seconds_now() - begin) / static_cast<double>(s.steps);
+              };
+              std::vector<double> own, limit;
+              for (int turn = 0; turn < 5; ++turn) {
+                limit.push_back(seconds_a_step(*one));
+                own.push_back(seconds_a_step(*several));
+              }
+              return Round{median(own), median(limit)};
+            };
+          }};
+}
+
 }  // namespace
 
 std::vector<Case> step_cases(Machine& machine) {
@@ -109,6 +164,9 @@ std::vector<Case> step_cases(Machine& machine) {
     cases.push_back(step_case(machine, s));
     if (s.update == Update::kAdam && s.sizes.front() == 2048) cases.push_back(bytes_case(s));
   }
+  const std::vector<int64_t> mlp{784, 512, 512, 512, 10}, tiny(9, 8);
+  cases.push_back(busy_case({"batch 8, SGD", mlp, 8, Update::kSgd, 2, 100, {}}));
+  cases.push_back(busy_case({"8 layers of 8x8, batch 8, SGD", tiny, 8, Update::kSgd, 2, 2000, {}}));
   return cases;
 }
 

@@ -14,6 +14,7 @@
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/runtime/executor.h"
+#include "thread_start.h"
 
 namespace sluice::test {
 namespace {
@@ -36,6 +37,20 @@ TEST(Interleavings, OfAnMlpGiveTheSameBits) {
     }
     EXPECT_EQ(all_bytes(session), all_bytes(reference)) << "seed " << seed;
   }
+}
+
+// Threads without a core hold up no run: the thread that calls goes on with their strands. Their
+// start is delayed here. That a run has not waited for them shows in a count.
+TEST(LateWorkers, TheCallerGoesOnWithTheirStrands) {
+  const MlpProgram p({.layers = 2, .width = 160, .style = Layers::kOutlined});
+  Session reference(p.ir, {.device = cpu_device({.threads = 1})});
+  const std::vector<float> want = train(reference, p, 3);
+  EXPECT_EQ(reference.counters().moved, 0);
+  const DelayedThreadStarts delays(400'000, 1);
+  Session session(p.ir, {.device = cpu_device({.threads = 4})});
+  EXPECT_EQ(train(session, p, 3), want);
+  EXPECT_GE(session.counters().moved, 1);
+  EXPECT_EQ(all_bytes(session), all_bytes(reference));
 }
 
 // Device 0 computes y, device 1 uses y, and device 0 uses the result.

@@ -12,7 +12,6 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kSpins = 4000;  // About 50 µs: longer than a barrier, shorter than waking a thread.
 constexpr size_t kIoQueueLength = 256;
 constexpr std::chrono::microseconds kFeedTurn{200};
 
@@ -93,14 +92,20 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
   feeds_.finish_replicas();
   const int teams = options_.threads / workers;
-  work_.resize(static_cast<size_t>(options_.threads));
+  for (int w = 0; w < options_.threads; ++w) work_.emplace_back();
+  // MPI may require that one thread sends and receives all messages.
+  work_[0].is_movable = options_.group == nullptr;
   for (const auto& replica : replicas_) {
-    for (const auto& s : replica->queued) work_.push_back({s.get()});
+    for (const auto& s : replica->queued) {
+      work_.emplace_back().strands.push_back(s.get());
+      work_.back().is_movable = false;
+    }
   }
+  seen_beats_.assign(work_.size(), std::vector<uint32_t>(work_.size()));
   for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {
-      auto& own = work_[static_cast<size_t>(r % teams * workers + w)];
+      auto& own = work_[static_cast<size_t>(r % teams * workers + w)].strands;
       for (const auto& s : strands[static_cast<size_t>(w)]) own.push_back(s.get());
     }
   }
@@ -207,6 +212,7 @@ EventRing* Executor::add_lane(int replica, size_t device, size_t queue, int work
 
 Executor::~Executor() {
   feeds_.close();  // A source may still call stop().
+  pool_.reset();   // A worker may still be leaving the last run.
   io_quit_ = true;
   for (const auto& io : io_threads_) {
     if (!io->thread.joinable()) continue;
@@ -246,8 +252,8 @@ void Executor::prepare(const exe::Program& program, HostStreams& streams, bool h
       c.received = 0;
     }
   }
-  for (const auto& own : work_) {
-    for (Strand* s : own) s->start(program);
+  for (const Work& work : work_) {
+    for (Strand* s : work.strands) s->start(program);
   }
 }
 
@@ -326,49 +332,6 @@ bool Executor::poll_or_fail() {
   return true;
 }
 
-void Executor::drive(int worker) {
-  const std::vector<Strand*>& own = work_[static_cast<size_t>(worker)];
-  const FlushToZero flush;
-  int idle = 0;
-  for (;;) {
-    const uint32_t feed_events = feeds_.events().count();
-    bool progress = false;
-    bool finished = true;
-    for (Strand* s : own) {
-      if (s->finished()) continue;
-      progress = advance_or_fail(*s) || progress;
-      finished = finished && s->finished();
-    }
-    check_sinks_or_fail();
-    if (worker == 0) {
-      progress = poll_or_fail() || progress;
-      // Only this worker advances messages, also those of collectives that others still begin.
-      finished =
-          finished && (!communicator_->has_messages() ||
-                       (driving_.load(std::memory_order_acquire) == 1 && communicator_->is_over()));
-    }
-    if (finished || stop_.load(std::memory_order_relaxed)) break;
-    if (progress) {
-      idle = 0;
-    } else if (may_spin() && ++idle < kSpins) {
-      spin_pause();
-    } else {
-      park(own, feed_events);
-    }
-  }
-  driving_.fetch_sub(1, std::memory_order_release);
-}
-
-// Parks a worker that waits for a transfer or while a strand waits for a feed, so that it leaves
-// its core to workers that compute and to the threads of feeds. A feed may need another strand of
-// this worker. So the worker looks at its strands again after a short time.
-void Executor::park(const std::vector<Strand*>& own, uint32_t feed_events) {
-  if (feeds_.waiting()) return feeds_.events().await(feed_events, kFeedTurn);
-  const auto waits =
-      std::find_if(own.begin(), own.end(), [](const Strand* s) { return !s->finished(); });
-  if (waits == own.end() || !(*waits)->park()) std::this_thread::yield();
-}
-
 void Executor::IoThread::await_idle() const {
   for (uint32_t seen; (seen = idle.load()) != issued.load();) idle.wait(seen);
 }
@@ -411,8 +374,9 @@ void Executor::run_with(const exe::Program& program, HostStreams& streams, bool 
 
 void Executor::run(const exe::Program& program, HostStreams& streams) {
   run_with(program, streams, true, [&] {
-    driving_ = static_cast<int>(work_.size());
-    pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
+    open_works();
+    pool_->lead([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
+    close_works();
   });
 }
 
@@ -420,8 +384,8 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
 // of devices have run all commands.
 void Executor::settle() {
   for (const auto& io : io_threads_) io->await_idle();
-  for (const auto& own : work_) {
-    for (Strand* s : own) s->settle();
+  for (const Work& work : work_) {
+    for (Strand* s : work.strands) s->settle();
   }
   if (!stop_.load()) return;
   const auto end =
@@ -497,7 +461,8 @@ void Executor::end_run() {
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
   std::vector<Strand*> strands;
-  for (const auto& own : work_) strands.insert(strands.end(), own.begin(), own.end());
+  for (const Work& work : work_)
+    strands.insert(strands.end(), work.strands.begin(), work.strands.end());
   run_with(program, streams, false, [&] { drive_interleaved(program, strands, seed); });
 }
 
@@ -541,9 +506,10 @@ int64_t Executor::measured_bytes(int replica, int32_t device, exe::Space space) 
 
 Counters Executor::counters() const {
   Counters sum;
-  for (const auto& own : work_) {
-    for (const Strand* s : own) sum += s->counters();
+  for (const Work& work : work_) {
+    for (const Strand* s : work.strands) sum += s->counters();
   }
+  sum.moved = moved_.load();
   return sum;
 }
 

@@ -134,6 +134,31 @@ class Executor {
   void share_outputs(const exe::Program& program, HostStreams& streams);
   void end_run();
   bool may_spin() const { return options_.usable_cores >= static_cast<int>(work_.size()); }
+  /// The strands of one worker, of all replicas. One thread at a time advances them. That is the
+  /// worker's thread, its home, or another thread while the home has no core.
+  struct Work {
+    std::vector<Strand*> strands;
+    bool is_movable = true;  ///< Other threads may advance the strands.
+    /// A thread advances the strands. Between runs the thread that runs programs holds all works.
+    alignas(64) std::atomic<bool> is_held{true};
+    std::atomic<bool> finished{false};
+    /// Worker whose thread advances the strands; kNobody before the first one.
+    alignas(64) std::atomic<int> driver{kNobody};
+    alignas(64) std::atomic<uint32_t> beats{0};  ///< Passes of the home's thread.
+  };
+  static constexpr int kNobody = -1;
+  // drive.cc: threads that advance strands.
+  void open_works();
+  void close_works();
+  bool all_finished() const;
+  static bool hold(Work& work) {
+    return !work.is_held.load(std::memory_order_relaxed) &&
+           !work.is_held.exchange(true, std::memory_order_acquire);
+  }
+  static void release(Work& work) { work.is_held.store(false, std::memory_order_release); }
+  bool advance(Work& work);
+  bool advance_moved(int worker);
+  void adopt(int worker, int idle, std::vector<uint32_t>& beats);
   void drive(int worker);
   void drive_interleaved(const exe::Program& program, const std::vector<Strand*>& strands,
                          uint64_t seed);
@@ -151,7 +176,8 @@ class Executor {
     void await_idle() const;
   };
   void serve_io(IoThread& io);
-  void park(const std::vector<Strand*>& own, uint32_t feed_events);
+  void park(int worker, int idle, uint32_t feed_events);
+  bool park(Work& work);
   void fail_run(std::exception_ptr error);
   void stop_strands();
   /// Adds the op and its source line to the error being handled, and returns that error.
@@ -173,12 +199,14 @@ class Executor {
   std::deque<Lane> lanes_;  ///< Strands and io queues add to them, so they end later.
   std::vector<std::unique_ptr<Replica>> replicas_;
   Feeds feeds_;  ///< Its threads use memory of the replicas.
-  /// By worker of the pool: its strands, of all replicas. Each strand of a device with queues has a
-  /// worker of its own behind the others, which its files and full queues may hold up.
-  std::vector<std::vector<Strand*>> work_;
+  /// By worker of the pool. Each strand of a device with queues has a worker of its own behind the
+  /// others, which its files and full queues may hold up.
+  std::deque<Work> work_;
+  std::vector<std::vector<uint32_t>> seen_beats_;  ///< By worker: beats of all works.
+  std::atomic<bool> over_{true};                   ///< No run is in progress.
+  std::atomic<int64_t> moved_{0};                  ///< See Counters::moved.
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> driving_{0};  ///< Workers with strands that have not finished the run.
   std::unique_ptr<Pool> pool_;
   std::mutex state_lock_;      ///< Guards the next three.
   bool running_ = false;       ///< A run is in progress.

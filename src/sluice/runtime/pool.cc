@@ -59,4 +59,15 @@ void Pool::run(void (*job)(void*, int), void* argument) {
     done = wait_while(finished_, done);
 }
 
+void Pool::lead(void (*job)(void*, int), void* argument) {
+  if (job_ == nullptr) {
+    job_ = job;
+    argument_ = argument;
+  }
+  SLUICE_CHECK(job_ == job && argument_ == argument);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  job(argument, 0);
+}
+
 }  // namespace sluice::runtime

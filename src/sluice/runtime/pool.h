@@ -27,6 +27,10 @@ class Pool {
   /// Calls job(argument, worker) on every worker and returns when all calls have returned. The job
   /// must not throw.
   void run(void (*job)(void*, int), void* argument);
+  /// As run(), but returns as soon as the call on this thread, of worker 0, has returned. Calls on
+  /// other workers may begin and end later, so a pool that leads gets the same job and argument in
+  /// all calls, and the job must tell whether it comes too late.
+  void lead(void (*job)(void*, int), void* argument);
 
  private:
   void serve(int worker);

@@ -23,12 +23,15 @@ struct Counters {
   double flops = 0;
   int64_t barriers = 0;
   int64_t waits = 0;  ///< Number of times that a strand could not start a step.
+  /// Number of times that a thread went on with the strands of a worker that had no core.
+  int64_t moved = 0;
   Counters& operator+=(const Counters& other) {
     kernels += other.kernels;
     bytes += other.bytes;
     flops += other.flops;
     barriers += other.barriers;
     waits += other.waits;
+    moved += other.moved;
     return *this;
   }
 };

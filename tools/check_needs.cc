@@ -26,7 +26,7 @@ void allow_only(const CLI::App& command, const std::string& form,
                 const std::vector<std::string>& allowed) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    require(option->count() == 0 || name == form ||
+    require(option->count() == 0 || name == form || name == kSingleProcess ||
                 std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
             "{} cannot be combined with {}", name, form);
   }
@@ -175,7 +175,7 @@ bool bench_needs_suite(const CLI::App& app) {
     const std::string name = option->get_name();
     const bool of_suite =
         std::find(std::begin(kSuiteFlags), std::end(kSuiteFlags), name) != std::end(kSuiteFlags);
-    const bool of_both = name == "--json" || name == "--threads";
+    const bool of_both = name == "--json" || name == "--threads" || name == kSingleProcess;
     require(of_both || of_suite == suite, "{} {}", name,
             suite ? "requires a model (sluice bench mnist)" : "cannot be combined with a model");
   }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/base/sys.h"
@@ -126,6 +127,13 @@ void add_suite(Flags flags, ToolOptions& o) {
              [&o](const std::vector<std::string>& texts) { o.bench.python = texts; });
 }
 
+void add_processes(Flags flags) {
+  flags.group(kProcessGroup, Common::kNo)
+      .flag(kSingleProcess,
+            "Run each process by itself, although a launcher started several (default: join them)",
+            [] {});  // is_single_process() reads it before the process joins a group.
+}
+
 // The commands and their flags.
 struct CommandLine {
   explicit CommandLine(ToolOptions& o);
@@ -235,6 +243,8 @@ CommandLine::CommandLine(ToolOptions& o) {
       .group(kModelGroup)
       .text("--measure", "FILE", o.measure,
             "Write the measured rates of this machine to FILE, for --machine; checks nothing");
+  for (CLI::App* const command : {train, eval, predict, plan, bench, inspect, doctor})
+    add_processes(Flags(*command));
 }
 
 // Sets flags that the command line does not have to the model's own defaults. Does not set several
@@ -349,6 +359,10 @@ SweepFigures plan_of(const std::vector<std::string>& words,
 }
 
 }  // namespace
+
+bool is_single_process(int argc, char** argv) {
+  return std::find(argv, argv + argc, std::string_view(kSingleProcess)) != argv + argc;
+}
 
 int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;

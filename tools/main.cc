@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   try {
     sluice::sys::open_standard_descriptors();
     std::signal(SIGXFSZ, SIG_IGN);  // A file at its size limit is an error of the write, EFBIG.
-    group = sluice::comm::join_mpi();
+    if (!sluice::tool::is_single_process(argc, argv)) group = sluice::comm::join_mpi();
     const int code = sluice::tool::run_command_line(argc, argv, group);
     // Flush here so that a full disk is reported as an error.
     if (std::fflush(stdout) != 0)

@@ -69,7 +69,7 @@ _sluice() {
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
       --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
-      --digest --profile --profile-dir --help --help-all" ;;
+      --digest --profile --profile-dir --single-process --help --help-all" ;;
     eval) options="--layers --width --dropout --dataset --loss --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
@@ -77,13 +77,13 @@ _sluice() {
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
-      --profile --profile-dir --help --help-all" ;;
+      --profile --profile-dir --single-process --help --help-all" ;;
     predict) options="--layers --width --dataset --loss --input --target --weights
       --torch-weights --to --replicas --test-batch --test-iterations --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --stages --schedule --devices --device-ids --map --io-mode
-      --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir --help
-      --help-all" ;;
+      --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir
+      --single-process --help --help-all" ;;
     plan) options="--layers --width --dropout --dataset --loss --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
       --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule
@@ -92,7 +92,8 @@ _sluice() {
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --machine --disable --verify --print-after --profile
       --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --sweep --sort --problem --capacity --check --nodes --help --help-all" ;;
+      --dot --sweep --sort --problem --capacity --check --nodes --single-process --help
+      --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
@@ -100,9 +101,9 @@ _sluice() {
       --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
       --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify
       --profile --profile-dir --json --only --rounds --dataset --epochs --elements --repeat
-      --python --help --help-all" ;;
-    inspect) options="--help --help-all" ;;
-    doctor) options="--data --measure --help --help-all" ;;
+      --python --single-process --help --help-all" ;;
+    inspect) options="--single-process --help --help-all" ;;
+    doctor) options="--data --measure --single-process --help --help-all" ;;
     *) return ;;
   esac
   case ${COMP_WORDS[1]}:$word in

@@ -21,6 +21,10 @@ inline constexpr const char* kStrategyGroup = "Strategy";
 inline constexpr const char* kOutputGroup = "Output";
 inline constexpr const char* kCompilerGroup = "Compiler";
 inline constexpr const char* kSuiteGroup = "Without a model";
+inline constexpr const char* kProcessGroup = "Processes";
+
+/// Option of every command that main() reads, see is_single_process().
+inline constexpr const char* kSingleProcess = "--single-process";
 
 /// The largest number of an option without another limit.
 inline constexpr int64_t kMost = std::numeric_limits<int64_t>::max();

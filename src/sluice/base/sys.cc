@@ -22,6 +22,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/failpoint.h"
+#include "sluice/base/system/cgroup.h"
 
 namespace sluice::sys {
 namespace {
@@ -395,15 +396,8 @@ int usable_cores() {
   cpu_set_t set;
   int cores = 1;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  if (FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
-    long long quota = 0;
-    long long period = 0;
-    if (std::fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
-      cores = std::min<int>(cores, static_cast<int>(std::max(1LL, (quota + period - 1) / period)));
-    }
-    std::fclose(f);
-  }
-  return cores;
+  const int quota = cgroup_limits().cores;
+  return quota == 0 ? cores : std::min(cores, quota);
 }
 
 void prefer_large_pages(void* memory, int64_t bytes) {

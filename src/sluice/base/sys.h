@@ -96,8 +96,8 @@ void check_folder(const std::string& path);
 /// Creates a folder unless `path` exists. Error{kIo} if it cannot be created.
 void make_folder(const std::string& path);
 
-/// Number of cores that this process may use: the smaller of its affinity and its cgroup quota, at
-/// least 1.
+/// Number of cores that this process may use: the smaller of its affinity and the quota of its
+/// cgroups (cgroup_limits), at least 1.
 int usable_cores();
 
 /// Bytes of a large page.

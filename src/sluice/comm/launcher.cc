@@ -1,16 +1,28 @@
 #include "sluice/comm/launcher.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
-#include <initializer_list>
 
 namespace sluice::comm {
 
-int launched_processes() {
-  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const char* const value = std::getenv(name);
-    if (value != nullptr && std::atoi(value) > 0) return std::atoi(value);
+Launch launch() {
+  struct Variable {
+    const char* name;
+    bool is_exact;
+    int more;  ///< Processes beside those of the number.
+  };
+  constexpr Variable kVariables[] = {{"OMPI_COMM_WORLD_SIZE", true, 0},
+                                     {"PMI_SIZE", true, 0},
+                                     {"PMIX_SIZE", true, 0},
+                                     {"SLURM_STEP_NUM_TASKS", false, 0},
+                                     {"PMIX_RANK", false, 1}};
+  for (const Variable& v : kVariables) {
+    const char* const text = std::getenv(v.name);
+    const int processes = text == nullptr ? 0 : std::atoi(text) + v.more;
+    if (processes > 0) return {processes, v.is_exact, fmt::format("{}={}", v.name, text)};
   }
-  return 1;
+  return {};
 }
 
 }  // namespace sluice::comm

@@ -400,7 +400,8 @@ std::string mpi_version() {
 }
 
 std::shared_ptr<runtime::ProcessGroup> join_mpi() {
-  if (launched_processes() == 1) return nullptr;
+  const Launch launched = launch();
+  if (launched.processes == 1) return nullptr;
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   require(provided == MPI_THREAD_MULTIPLE,
@@ -409,12 +410,12 @@ std::shared_ptr<runtime::ProcessGroup> join_mpi() {
           mpi_version());
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (size != launched_processes()) {
+  if (launched.is_exact ? size != launched.processes : size == 1) {
     MPI_Finalize();
-    fail(
-        ErrorKind::kUsage,
-        "the launcher started {} processes but {} sees {}; start the program with the mpirun of {}",
-        launched_processes(), mpi_version(), size, mpi_version());
+    fail(ErrorKind::kUsage,
+         "the launcher started {} processes but {} sees {}; start the program with the mpirun of "
+         "{}, or run each process by itself with --single-process ({})",
+         launched.processes, mpi_version(), size, mpi_version(), launched.variable);
   }
   return std::make_shared<MpiGroup>();
 }

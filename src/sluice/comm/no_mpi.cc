@@ -7,10 +7,12 @@ namespace sluice::comm {
 std::string mpi_version() { return "none"; }
 
 std::shared_ptr<runtime::ProcessGroup> join_mpi() {
-  require(launched_processes() == 1,
-          "mpirun started {} processes but this build has no MPI; install libopenmpi-dev or "
-          "libmpich-dev and build with -DSLUICE_WITH_MPI=ON",
-          launched_processes());
+  const Launch launched = launch();
+  require(launched.processes == 1,
+          "the launcher started {} processes but this build has no MPI; install libopenmpi-dev or "
+          "libmpich-dev and build with -DSLUICE_WITH_MPI=ON, or run each process by itself with "
+          "--single-process ({})",
+          launched.processes, launched.variable);
   return nullptr;
 }
 

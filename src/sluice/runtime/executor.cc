@@ -71,6 +71,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
             "executable: device {} must be of kind '{}', got '{}'", d, executable_.devices[d].kind,
             devices_[d]->kind());
   }
+  check_host_memory();
   const exe::ReplicaRange here = placement_.here();
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (size_t d = 0; d < devices_.size(); ++d) {
@@ -132,6 +133,30 @@ std::vector<std::vector<OpenDevice*>> Executor::open_devices() {
     }
   }
   return opened;
+}
+
+// The system would end a process beyond its limit without a message, once it touches the memory.
+void Executor::check_host_memory() const {
+  if (options_.host_memory < 0) return;
+  const exe::ReplicaRange here = placement_.here();
+  int64_t devices = 0, host = 0;
+  for (int r = 0; r < here.count; ++r) {
+    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+      const exe::Arena& arena = executable_.arenas[a];
+      const bool on_device = arena.space == exe::Space::kDevice;
+      if (arena.space == exe::Space::kFile ||
+          (on_device && exe::is_queued(executable_, arena.device)))
+        continue;
+      int64_t& sum = on_device ? devices : host;
+      sum = checked_add(sum, placement_.bytes_of(here.first + r, static_cast<int32_t>(a)));
+    }
+  }
+  if (checked_add(devices, host) <= options_.host_memory) return;
+  fail(ErrorKind::kDoesNotFit,
+       "memory: must be at most {} bytes, which the control group leaves to this process, got {}: "
+       "{} of devices and {} of the host; use a smaller micro-batch, remote memory in "
+       "\"file:FOLDER\", or a higher limit",
+       options_.host_memory, devices + host, devices, host);
 }
 
 // The slots of a channel to another process are in memory of the device that sends.

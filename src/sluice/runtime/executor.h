@@ -21,6 +21,9 @@ struct ExecutorOptions {
   int threads = 1;       ///< Workers for the devices of the host.
   int usable_cores = 1;  ///< Workers spin only if this is at least their number.
   std::string folder;    ///< Folder for the files of the file tier.
+  /// Largest number of bytes of host memory, with that of CPUs, that this process may allocate; -1:
+  /// no limit.
+  int64_t host_memory = -1;
   /// Largest rate of remote memory in bytes per second; -1: no limit.
   int64_t remote_bandwidth = -1;
   /// Processes that share the devices of all replicas; null: this process runs them all.
@@ -46,7 +49,8 @@ struct FreeMemory {
 /// make recordings of launches.
 class Executor {
  public:
-  /// Allocates memory and binds kernels. Error{kUsage} if the executable was planned for other
+  /// Allocates memory and binds kernels. Error{kDoesNotFit} beyond ExecutorOptions::host_memory.
+  /// Error{kUsage} if the executable was planned for other
   /// devices or workers, or if the processes cannot share them as `options` say.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
@@ -120,6 +124,7 @@ class Executor {
     return *replicas_[static_cast<size_t>(number - placement_.here().first)];
   }
   std::vector<std::vector<OpenDevice*>> open_devices();
+  void check_host_memory() const;
   void allocate_arenas(Replica& replica, int number);
   void prepare(Replica& replica, int number, int workers);
   /// Adds a lane for events if they are recorded; null otherwise.

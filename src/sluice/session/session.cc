@@ -5,6 +5,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "sluice/base/system/cgroup.h"
 #include "sluice/check/checker.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
@@ -61,6 +62,7 @@ Session::Session(const Ir& ir, const SessionOptions& options)
           .threads = plan.devices[0].threads,
           .usable_cores = usable_cores(options),
           .folder = remote_folder(options.remote),
+          .host_memory = sys::available_memory(),
           .remote_bandwidth = options.remote_bandwidth,
           .group = options.group,
           .map = options.map,

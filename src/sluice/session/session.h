@@ -83,7 +83,8 @@ class AsyncRun {
 class Session {
  public:
   /// Compiles and proves the plan, allocates its memory and initialises the variables.
-  /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the proof of the plan fails.
+  /// Error{kDoesNotFit} if a budget cannot be met, or if this process's control groups leave too
+  /// little memory; Error{kInternal} if the proof of the plan fails.
   Session(const Ir& ir, const SessionOptions& options = {});
   /// Stops a run in progress. Cancels the sources and sinks of feeds, and waits until they return.
   ~Session();

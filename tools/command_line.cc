@@ -262,6 +262,9 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
 // Checks the options of the command, which has a model, and completes them.
 void complete(CLI::App& command, bool predicts, ToolOptions& o) {
   o.trains = !predicts;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0) o.given.push_back(option->get_name());
+  }
   set_defaults(command, o);
   check_needs(command, o);
   if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);

@@ -123,7 +123,8 @@ struct ToolOptions {
                                    ///< need.
   std::vector<int> device_ids;     ///< Ids of the devices of all replicas; empty: 0, 1, ….
   std::string opaque;  ///< Ids of opaque test devices between commas, or "all"; empty: none.
-  std::vector<std::string> map;  ///< Processes of these devices, or "devices"; empty: default.
+  std::vector<std::string> map;    ///< Processes of these devices, or "devices"; empty: default.
+  std::vector<std::string> given;  ///< Flags of the command line, without defaults of the model.
   OutputOptions output;
   ProfileOptions profile;
   PlanOptions plan;

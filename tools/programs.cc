@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <string_view>
 
@@ -222,22 +223,48 @@ std::string savings(const ToolOptions& o, TensorLocations locations,
 
 Choice choose(const ToolOptions& o);
 
-// Names the phased program that fits; empty if there is none.
+// These options with --strategy phased, without flags of the command line that phases refuse.
+struct PhasedVariant {
+  ToolOptions options;
+  std::string without;  // " without --stages"; empty if all flags stay.
+};
+
+PhasedVariant phased_variant(const ToolOptions& o) {
+  PhasedVariant v{silent(o), ""};
+  const train::Options usual;
+  v.options.execution = Execution::kPhased;
+  v.options.session.more_devices.clear();
+  v.options.step.rates = usual.rates;
+  v.options.step.device_iterations = usual.device_iterations;
+  v.options.step.locations.min_elements_off_device = usual.locations.min_elements_off_device;
+  std::vector<std::string_view> dropped = {"--device-iterations", "--offload-threshold"};
+  if (v.options.step.output.value_or(train::Output::all()).period > 1) {
+    v.options.step.output = train::Output::all();
+    dropped.push_back("--output-mode");
+  }
+  if (o.staged()) dropped.insert(dropped.end(), {"--stages", "--schedule", "--machine"});
+  if (!o.session.more_devices.empty())
+    dropped.insert(dropped.end(), {"--devices", "--device-ids", "--opaque"});
+  std::erase_if(dropped, [&](std::string_view flag) {
+    return std::find(o.given.begin(), o.given.end(), flag) == o.given.end();
+  });
+  if (!dropped.empty()) v.without = fmt::format(" without {}", fmt::join(dropped, ", "));
+  return v;
+}
+
+// Names the phased program that fits; empty if there is none. Every failure to find one is an
+// absent advice: the refusal that it completes must reach the user.
 std::string phased_instead(const ToolOptions& o) {
   if (o.phased()) return "";
-  ToolOptions phased = o;
-  phased.execution = Execution::kPhased;
-  phased.session.more_devices.clear();
-  phased.step.device_iterations = 1;
   try {
-    const Choice choice = choose(phased);
+    const PhasedVariant phased = phased_variant(o);
+    const Choice choice = choose(phased.options);
     const std::string one = o.session.more_devices.empty()
                                 ? ""
                                 : fmt::format(" with --memory {}", o.session.device.memory);
-    return fmt::format("\n  --strategy phased --offload {}{} fits", offload_words(choice.locations),
-                       one);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kDoesNotFit) throw;
+    return fmt::format("\n  --strategy phased --offload {}{}{} fits",
+                       offload_words(choice.locations), one, phased.without);
+  } catch (const std::exception&) {
     return "";
   }
 }

@@ -68,6 +68,35 @@ class Memory(CliTest):
         # The state may stay even if no other tensor may.
         self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
 
+    def test_a_failed_advice_does_not_replace_a_refusal(self):
+        # Phases refuse these flags, so the variant that the advice tries must do without them.
+        model = ["mlp", "--layers", 12, "--width", 64]
+        threshold, outputs = ["--offload-threshold", 5], ["--output-mode", "every:2",
+                                                          "--device-iterations", 4]
+        budget = self.record("plan", *model, "--strategy", "phased")["planned_bytes"]
+        for flags, dropped in (
+            (threshold, threshold[:1]),
+            (outputs, ["--device-iterations", "--output-mode"]),
+            ([*outputs, *threshold], ["--device-iterations", "--offload-threshold",
+                                      "--output-mode"]),
+        ):
+            with self.subTest(flags=flags):
+                self.expect_does_not_fit(1000, "train", *DIGITS, *model, *flags, "--memory", 1000)
+                said = self.expect_does_not_fit(budget, "plan", *model, *flags, "--memory", budget)
+                self.assertRegex(
+                    said, rf"--strategy phased --offload \S+ without {', '.join(dropped)} fits")
+        stages = ["--strategy", "pipelined", "--stages", 2, "--schedule", "interleaved"]
+        self.expect_does_not_fit(1000, "plan", *model, *stages, "--memory", 1000)
+        with tempfile.TemporaryDirectory() as folder:
+            self.expect_does_not_fit(1000, "train", *model, *threshold, *DIGITS, "--memory", 1000,
+                                     f"--profile={folder}")
+
+    def expect_does_not_fit(self, budget, *arguments):
+        said = self.expect_code(4, *arguments).stderr
+        self.assertIn("error (does not fit): ", said)
+        self.assertRegex(said, rf"needs \d+ bytes, its budget is {budget}\b")
+        return said
+
     def test_auto_offload_adds_kinds_until_the_plan_fits(self):
         model = ["mlp", "--layers", 8, "--width", 64, "--micro-batch", 256, "--accumulate", 2]
         kinds, words = ["optimizer", "accumulators", "activations"], []

@@ -323,6 +323,12 @@ class Mpi(CliTest):
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertEqual(result.stderr.count(part), 1, result.stderr)
 
+    def test_a_failed_advice_does_not_replace_a_refusal(self):
+        run = ["train", "mlp", *DIGITS, "--layers", "4", "--width", "32", *STAGES]
+        result = self.finish(mpi(2, *run, "--memory", "1000"))
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.assertEqual(result.stderr.count("its budget is 1000"), 1, result.stderr)
+
     def test_processes_that_are_asked_for_different_things_refuse(self):
         run = ["train", "mnist", *SHORT, "--replicas", "2"]
         result = self.finish([*mpi(1, *run), ":", *mpi(1, *run, "--lr", "0.1")[1:]])

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 
 #include "sluice/compiler/compile.h"
@@ -95,14 +96,14 @@ bool is_smaller(const report::Suggestion& a, const report::Suggestion& b) {
          (a.device_bytes <= b.device_bytes && saves(a.tier_bytes, b.tier_bytes));
 }
 
-// Returns nothing if the options do not make a program of this model.
+// Returns nothing if the options do not make a program of this model. No error of a candidate may
+// replace the plan or the refusal that it completes.
 std::optional<report::Suggestion> compiled(const Candidate& c) {
   try {
     const Programs programs = build_programs(c.options);
     const Compiled plan = compile(programs.ir, compile_options(session_options(c.options)));
     return needs_of(c.option, exe::memory_needs(plan.executable, 0));
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kUsage && e.kind() != ErrorKind::kDoesNotFit) throw;
+  } catch (const std::exception&) {
     return std::nullopt;
   }
 }

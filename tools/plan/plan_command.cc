@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <set>
 
 #include "sluice/base/sys.h"
@@ -235,13 +236,18 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
   fmt::print("{}", report::summary(plan.report, outlook));
 }
 
-// Prints the plan that would be made without budgets, beside the budgets that it exceeds.
-void print_refused(const ToolOptions& o, const MachineRates& machine) {
-  const ToolOptions unlimited = without_budgets(o);
-  Plan plan(unlimited, machine.rates);
-  set_budgets(o.session, plan.compiled.executable);
-  plan.report = report_of(plan.compiled, o);
-  print_plan(plan, unlimited, machine.text, true);
+// Prints the plan that would be made without budgets, beside the budgets that it exceeds. Prints
+// nothing if there is no such plan: the caller throws the refusal.
+void print_refused(const ToolOptions& o, const MachineRates& machine) noexcept {
+  try {
+    const ToolOptions unlimited = without_budgets(o);
+    Plan plan(unlimited, machine.rates);
+    set_budgets(o.session, plan.compiled.executable);
+    plan.report = report_of(plan.compiled, o);
+    print_plan(plan, unlimited, machine.text, true);
+  } catch (const std::exception&) {
+    return;
+  }
 }
 
 // The plan; prints one before it throws the error of a budget that is too small.

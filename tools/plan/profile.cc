@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -74,14 +75,19 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
   }
 }
 
-// The report of the plan that would be made without budgets, beside the budgets that it exceeds.
-void write_refused(const ToolOptions& o, const Error& refusal) {
-  ToolOptions unlimited = without_budgets(o);
-  unlimited.output.log_level = LogLevel::kError;
-  const Programs programs = build_programs(unlimited);
-  Compiled compiled = compile_programs(programs, unlimited);
-  set_budgets(o.session, compiled.executable);
-  write_report(o, programs, compiled.executable, {.refusal = refusal.what()});
+// Writes the report of the plan that would be made without budgets, beside the budgets that it
+// exceeds. Warns if it cannot: the caller throws the refusal.
+void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
+  try {
+    ToolOptions unlimited = without_budgets(o);
+    unlimited.output.log_level = LogLevel::kError;
+    const Programs programs = build_programs(unlimited);
+    Compiled compiled = compile_programs(programs, unlimited);
+    set_budgets(o.session, compiled.executable);
+    write_report(o, programs, compiled.executable, {.refusal = refusal.what()});
+  } catch (const std::exception& e) {
+    sys::print_stderr("--profile: {}; the report is not written\n", e.what());
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"
@@ -57,6 +58,26 @@ void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& w
   compare(Interpreter(ir, Precision::kFloat).run(arrays), "float");
   compare(Interpreter(ir, Precision::kDouble).run(arrays), "double");
   compare(Session(ir, {.device = cpu_device({.threads = 1})}).run(arrays), "compiled");
+}
+
+// A sum of squares overflows float32 where its root does not.
+TEST(EdgeValues, NormsInExtendedRange) {
+  const auto norm = [](const Tensors& t) -> Tensors {
+    const Tensor total =
+        ops::add_extended(ops::sumsquare_extended(t[0]), ops::sumsquare_extended(t[1]));
+    return {ops::sqrt_extended(total)};
+  };
+  const double most = std::numeric_limits<float>::max();
+  const std::tuple<Doubles, Doubles, double> rows[] = {{{3, 4}, {12}, 13},
+                                                       {{3e30, 4e30}, {12e30}, 13e30},
+                                                       {{3e30, 4e30}, {1e-30}, 5e30},
+                                                       {{0, 0}, {1e25, -1e25, 1e25, 1e25}, 2e25},
+                                                       {{1.5e19, 1.5e19}, {1.5e19, 1.5e19}, 3e19},
+                                                       {{3e38, -3e38}, {3e38}, most},
+                                                       {{1e30, kInf}, {1e30}, kInf},
+                                                       {{1e30, kInf}, {kNan}, kNan},
+                                                       {{kNan, 1}, {1e30}, kNan}};
+  for (const auto& [x, y, want] : rows) expect({array(f32, x), array(f32, y)}, {{want}}, norm);
 }
 
 /// Returns the gradients of Σ f(inputs) with respect to the floating-point inputs.

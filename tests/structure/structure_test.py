@@ -209,13 +209,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 3930)
+        self.assertLess(self.lines(own), 3960)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 7450)
+        self.assertLess(self.lines(own), 7500)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -230,9 +230,9 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit says why.
         usual = 3200
-        limits = {"sluice/sluice.h": 7450, "sluice/train/fit.h": 6200, "sluice/train/model.h": 5900,
+        limits = {"sluice/sluice.h": 7500, "sluice/train/fit.h": 6200, "sluice/train/model.h": 5900,
                   "sluice/train/pipeline.h": 5200, "sluice/train/training_step.h": 5000,
-                  "sluice/core.h": 3930, "sluice/train/network.h": 3650,
+                  "sluice/core.h": 3960, "sluice/train/network.h": 3650,
                   "sluice/nn/layers.h": 3500, "sluice/ops/ops.h": 3450,
                   "sluice/nn/update/optimizers.h": 3350}
         for header in check_includes.installed_headers(ROOT):

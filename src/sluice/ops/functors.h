@@ -1,6 +1,7 @@
 #pragma once
 #include <tuple>
 
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/simd_math.h"
 
 /// The float formulas of all elementwise operators, each written once over the vector type V of
@@ -20,6 +21,24 @@ struct Add {
   template <typename V>
   V operator()(V a, V b) const {
     return a + b;
+  }
+};
+
+/// The sum of two numbers in extended range.
+struct AddExtended {
+  static constexpr const char* kType = "AddExtended";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return simd::add_extended(a, b);
+  }
+};
+
+/// The square root of a number in extended range.
+struct SqrtExtended {
+  static constexpr const char* kType = "SqrtExtended";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::sqrt_extended(x);
   }
 };
 
@@ -309,6 +328,6 @@ using ElementwiseFunctors =
     std::tuple<Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log, Relu,
                ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate, GeluErfValue,
                GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid, SigmoidGrad, Tanh,
-               TanhGrad, Clip, ClipGrad>;
+               TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended>;
 
 }  // namespace sluice::ops::functor

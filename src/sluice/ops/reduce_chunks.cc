@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/reduce.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/scalar_math.h"
@@ -12,9 +13,9 @@ namespace sluice::ops {
 namespace {
 
 void check_combination(Combination to, std::string_view name) {
-  require(to >= Combination::kSum && to <= Combination::kProd,
+  require(to >= Combination::kSum && to <= Combination::kSumExtended,
           "{} (C2): combination must be in [0, {}], got {}", name,
-          static_cast<int>(Combination::kProd), static_cast<int>(to));
+          static_cast<int>(Combination::kSumExtended), static_cast<int>(to));
 }
 
 std::vector<TensorSpec> infer_chunks(const OpView& op) {
@@ -52,6 +53,11 @@ T combine(Combination to, int64_t n, Load load) {
       return canonical_reduce(n, kInfinity, load, math::min<T>);
     case Combination::kProd:
       return canonical_reduce(n, T{1}, load, [](T a, T b) { return a * b; });
+    case Combination::kSumSquareExtended:
+      return canonical_reduce(
+          n, T{}, [&](int64_t i) { return square_extended(load(i)); }, add_extended<T>);
+    case Combination::kSumExtended:
+      return canonical_reduce(n, T{}, load, add_extended<T>);
   }
   return canonical_sum<T>(n, load);
 }
@@ -99,7 +105,8 @@ const OpDef& reduce_chunks_def() {
     d.doc =
         "The results for each 65,536 elements of x, in row-major order, each in the canonical "
         "order: the sum (0), the sum of squares (1) or of magnitudes (2), the largest (3) or "
-        "smallest (4), or the product (5). (C1) x is floating point. (C2) The combination is one "
+        "smallest (4), the product (5), or, in extended range, the sum of squares (6) or the sum "
+        "(7). (C1) x is floating point. (C2) The combination is one "
         "of these.";
     d.inputs = {{"x"}};
     d.outputs = {"chunks"};
@@ -110,7 +117,8 @@ const OpDef& reduce_chunks_def() {
     d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
     const auto to = [](Combination c) { return to_attrs(ReduceChunksOptions{c}); };
     for (const auto c : {Combination::kSum, Combination::kSumSquare, Combination::kSumMagnitude,
-                         Combination::kMax, Combination::kMin, Combination::kProd})
+                         Combination::kMax, Combination::kMin, Combination::kProd,
+                         Combination::kSumSquareExtended, Combination::kSumExtended})
       d.samples.push_back({.inputs = {f32_spec({3, 5})}, .options = to(c), .domain = {0.5, 1.5}});
     d.samples.push_back({.inputs = {f32_spec({2, 70000})}, .domain = {0.5, 1.5}});
     d.must_fail = {{"(C1)", {i32_spec({4})}, {}},
@@ -148,7 +156,10 @@ const OpDef& reduce_total_def() {
         {.inputs = {f32_spec({21})}, .options = with(Combination::kSum, Finish::kDivide, 0)},
         {.inputs = {f32_spec({4})}, .options = with(Combination::kMin, Finish::kKeep, 1)},
         {.inputs = {f32_spec({4})}, .options = with(Combination::kMax, Finish::kKeep, 0)},
-        {.inputs = {f32_spec({4})}, .options = with(Combination::kProd, Finish::kKeep, 0)}};
+        {.inputs = {f32_spec({4})}, .options = with(Combination::kProd, Finish::kKeep, 0)},
+        {.inputs = {f32_spec({4})},
+         .options = with(Combination::kSumSquareExtended, Finish::kKeep, 0),
+         .domain = {0.5, 1.5}}};
     d.must_fail = {{"(C1)", {i32_spec({4})}, {}},
                    {"(C2)", {f32_spec({4})}, with(static_cast<Combination>(9), Finish::kKeep, 0)},
                    {"(C2)", {f32_spec({4})}, with(Combination::kSum, static_cast<Finish>(9), 0)},

@@ -6,7 +6,16 @@
 namespace sluice::ops {
 
 /// How a reduction combines its elements.
-enum class Combination : int32_t { kSum, kSumSquare, kSumMagnitude, kMax, kMin, kProd };
+enum class Combination : int32_t {
+  kSum,
+  kSumSquare,
+  kSumMagnitude,
+  kMax,
+  kMin,
+  kProd,
+  kSumSquareExtended,  ///< Sum of squares in extended range (extended.h).
+  kSumExtended,        ///< Sum of numbers in extended range.
+};
 /// Last step of a reduction, after all elements are combined.
 enum class Finish : int32_t {
   kKeep,
@@ -37,6 +46,7 @@ const OpDef& reduce_total_def();
 
 /// How the results of chunks are combined: sums of squares or magnitudes are added.
 inline Combination combination_of_chunks(Combination to) {
+  if (to == Combination::kSumSquareExtended) return Combination::kSumExtended;
   const bool adds = to == Combination::kSumSquare || to == Combination::kSumMagnitude;
   return adds ? Combination::kSum : to;
 }

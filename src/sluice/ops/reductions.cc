@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/reduce.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reduce_chunks.h"
@@ -13,7 +14,19 @@
 namespace sluice::ops {
 namespace {
 
-enum class ReduceOp { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+enum class ReduceOp {
+  kSum,
+  kMean,
+  kMax,
+  kMin,
+  kProd,
+  kL1,
+  kL2,
+  kLogSum,
+  kLogSumExp,
+  kSumSquare,
+  kSumSquareExtended
+};
 
 constexpr bool takes_integers(ReduceOp kind) {
   return kind == ReduceOp::kSum || kind == ReduceOp::kMax || kind == ReduceOp::kMin ||
@@ -69,6 +82,10 @@ T reduce(int64_t n, Load load) {
   if constexpr (kind == ReduceOp::kL2) return std::sqrt(sum_of(square));
   if constexpr (kind == ReduceOp::kLogSum) return math::log(sum_of(load));
   if constexpr (kind == ReduceOp::kSumSquare) return sum_of(square);
+  if constexpr (kind == ReduceOp::kSumSquareExtended) {
+    return canonical_reduce(
+        n, T{}, [&](int64_t i) { return square_extended(load(i)); }, add_extended<T>);
+  }
   if constexpr (kind == ReduceOp::kLogSumExp) {
     const T top = canonical_reduce(n, lowest<T>(), load, math::max<T>);
     if (std::isinf(top)) return top;
@@ -104,6 +121,9 @@ std::vector<TensorSpec> infer_reduction(const OpView& op) {
     require(x.dtype == i32 || x.dtype == u32 || (is_float(x.dtype) && x.dtype != f64),
             "{} (C1): x must be int32, uint32, float32, float16 or bfloat16, got {}; cast it first",
             name, to_string(x));
+  } else if constexpr (kind == ReduceOp::kSumSquareExtended) {
+    require(x.dtype == f32, "{} (C1): x must be float32, got {}; cast it first", name,
+            to_string(x));
   } else {
     require_float(x, name + " (C1): x");
   }
@@ -149,13 +169,14 @@ Tensors grad_reduction(GradContext& g) {
 /// Empty for other reductions.
 template <ReduceOp kind>
 std::vector<OpStage> parts(const OpView& op) {
-  static constexpr auto kTo = kind == ReduceOp::kMax    ? Combination::kMax
-                              : kind == ReduceOp::kMin  ? Combination::kMin
-                              : kind == ReduceOp::kProd ? Combination::kProd
-                              : kind == ReduceOp::kL1   ? Combination::kSumMagnitude
-                              : kind == ReduceOp::kSumSquare || kind == ReduceOp::kL2
-                                  ? Combination::kSumSquare
-                                  : Combination::kSum;
+  static constexpr auto kTo =
+      kind == ReduceOp::kMax                                  ? Combination::kMax
+      : kind == ReduceOp::kMin                                ? Combination::kMin
+      : kind == ReduceOp::kProd                               ? Combination::kProd
+      : kind == ReduceOp::kL1                                 ? Combination::kSumMagnitude
+      : kind == ReduceOp::kSumSquare || kind == ReduceOp::kL2 ? Combination::kSumSquare
+      : kind == ReduceOp::kSumSquareExtended                  ? Combination::kSumSquareExtended
+                                                              : Combination::kSum;
   const int64_t count = op.input(0).elements();
   const Shape& result = op.output(0).shape;
   if (result.elements() != 1 || count <= kReduceChunk || op.input(0).dtype != f32) return {};
@@ -171,6 +192,7 @@ std::vector<OpStage> parts(const OpView& op) {
 
 template <ReduceOp kind>
 OpDef reduction(const char* type, const char* name, const char* formula) {
+  constexpr bool extended = kind == ReduceOp::kSumSquareExtended;
   OpDef d;
   d.type = type;
   d.name = name;
@@ -178,6 +200,7 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
           " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
           "then a fixed tree. More than 65,536 elements are reduced in chunks first. (C1) x is " +
           (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
+           : extended           ? "float32"
                                 : "floating point") +
           ". (C2) Axes are in range and distinct.";
   if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
@@ -197,16 +220,20 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
       kind == ReduceOp::kLogSum || kind == ReduceOp::kProd || kind == ReduceOp::kL1
           ? std::pair{0.5, 1.5}
           : std::pair{-2.0, 2.0};
-  d.samples = {
-      {.inputs = {f32_spec({37})}, .domain = domain},
-      {.inputs = {f32_spec({})}, .domain = {0.5, 1.5}},
-      {.inputs = {f32_spec({})}, .options = over({-1}), .domain = {0.5, 1.5}},
-      {.inputs = {f32_spec({5, 3})}, .options = over({0}), .domain = domain},
-      {.inputs = {f32_spec({5, 3})}, .options = over({-1}, true), .domain = domain},
-      {.inputs = {f32_spec({3, 4, 5})}, .options = over({2, 0}), .domain = domain},
-      {.inputs = {f32_spec({2, 3, 2})}, .options = over({}, true), .domain = domain},
-      {.inputs = {f32_spec({0, 3})}, .options = over({1}), .gradient = false},
-      {.inputs = {{{5, 4}, bf16, {}}}, .options = over({0}), .domain = domain, .gradient = false}};
+  d.samples = {{.inputs = {f32_spec({37})}, .domain = domain},
+               {.inputs = {f32_spec({})}, .domain = {0.5, 1.5}},
+               {.inputs = {f32_spec({})}, .options = over({-1}), .domain = {0.5, 1.5}},
+               {.inputs = {f32_spec({5, 3})}, .options = over({0}), .domain = domain},
+               {.inputs = {f32_spec({5, 3})}, .options = over({-1}, true), .domain = domain},
+               {.inputs = {f32_spec({3, 4, 5})}, .options = over({2, 0}), .domain = domain},
+               {.inputs = {f32_spec({2, 3, 2})}, .options = over({}, true), .domain = domain},
+               {.inputs = {f32_spec({0, 3})}, .options = over({1}), .gradient = false}};
+  if (!extended) {
+    d.samples.push_back({.inputs = {{{5, 4}, bf16, {}}},
+                         .options = over({0}),
+                         .domain = domain,
+                         .gradient = false});
+  }
   if (takes_integers(kind)) {
     d.samples.push_back({.inputs = {i32_spec({4, 6})}, .options = over({1}), .gradient = false});
     d.must_fail.push_back({"(C1)", {{{4}, u8, {}}}, {}});
@@ -293,6 +320,13 @@ const OpDef& reduce_sum_square_def() {
   return def;
 }
 
+const OpDef& reduce_sum_square_extended_def() {
+  static const OpDef def = reduction<ReduceOp::kSumSquareExtended>(
+      "ReduceSumSquareExtended", "sumsquare_extended",
+      "Σx², stored as -Σx²·2^-160 if it overflows float32,");
+  return def;
+}
+
 Tensor sum(TensorArg t, const ReduceOptions& options) {
   return emit_one(reduce_sum_def(), {t}, options);
 }
@@ -323,6 +357,9 @@ Tensor logsumexp(TensorArg t, const ReduceOptions& options) {
 Tensor sumsquare(TensorArg t, const ReduceOptions& options) {
   return emit_one(reduce_sum_square_def(), {t}, options);
 }
+Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_sum_square_extended_def(), {t}, options);
+}
 
 Tensor reduce_to(const Tensor& t, const Shape& shape) {
   if (t.shape() == shape) return t;
@@ -348,10 +385,17 @@ Tensor reduce_to(const Tensor& t, const Shape& shape) {
 }
 
 std::vector<const OpDef*> reductions_ops() {
-  return {&reduce_sum_def(),       &reduce_mean_def(),    &reduce_max_def(),
-          &reduce_min_def(),       &reduce_prod_def(),    &reduce_l1_def(),
-          &reduce_l2_def(),        &reduce_log_sum_def(), &reduce_log_sum_exp_def(),
-          &reduce_sum_square_def()};
+  return {&reduce_sum_def(),
+          &reduce_mean_def(),
+          &reduce_max_def(),
+          &reduce_min_def(),
+          &reduce_prod_def(),
+          &reduce_l1_def(),
+          &reduce_l2_def(),
+          &reduce_log_sum_def(),
+          &reduce_log_sum_exp_def(),
+          &reduce_sum_square_def(),
+          &reduce_sum_square_extended_def()};
 }
 
 }  // namespace sluice::ops

@@ -35,6 +35,7 @@ const OpDef& reduce_l2_def();
 const OpDef& reduce_log_sum_def();
 const OpDef& reduce_log_sum_exp_def();
 const OpDef& reduce_sum_square_def();
+const OpDef& reduce_sum_square_extended_def();
 
 /// Reductions over some or all axes, in the canonical order of base/reduce.h. Integers wrap around.
 /// A maximum or minimum of elements with a NaN is NaN. A scalar has one axis, 0 or -1. Without
@@ -54,6 +55,8 @@ Tensor logsum(TensorArg t, const ReduceOptions& options = {});
 Tensor logsumexp(TensorArg t, const ReduceOptions& options = {});
 /// Σx².
 Tensor sumsquare(TensorArg t, const ReduceOptions& options = {});
+/// Σx² of a float32 tensor, in the extended range of extended.h if it overflows float32.
+Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options = {});
 
 struct ArgOptions {
   int64_t axis = 0;       ///< Axis to search; negative counts from the end.

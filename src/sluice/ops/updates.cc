@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/elementwise.h"
@@ -16,6 +17,14 @@ namespace functor {
 namespace {
 
 float narrow(double x) { return static_cast<float>(x); }
+
+// The norm whose square x is in extended range.
+double root(double x) { return std::sqrt(from_extended(x)); }
+
+// The factor of LAMB's step: min(‖w‖, largest) / ‖u‖, or 1 if a norm is 0.
+double lamb_ratio(const double* h) {
+  return h[0] == 0 || h[1] == 0 ? 1 : std::min(root(h[0]), h[3]) / root(h[1]);
+}
 
 float bias_correction(double beta, double time_step) {
   return time_step == 0 ? 1 : narrow(1 / (1 - std::pow(beta, time_step)));
@@ -46,11 +55,7 @@ AdamaxUpdater AdamaxUpdater::make(const double* h) {
   return {bias_correction(h[1], h[0]), narrow(h[3])};
 }
 
-AdamVarUpdate AdamVarUpdate::make(const double* h) {
-  const double ratio =
-      h[0] == 0 || h[1] == 0 ? 1 : std::min(std::sqrt(h[0]), h[3]) / std::sqrt(h[1]);
-  return {narrow(h[2] * ratio)};
-}
+AdamVarUpdate AdamVarUpdate::make(const double* h) { return {narrow(h[2] * lamb_ratio(h))}; }
 
 }  // namespace functor
 
@@ -77,9 +82,7 @@ constexpr auto kAdamaxUpdaterDecay = [](const double* h, double m, double v, dou
   return kAdamaxUpdater(h, m, v) + h[4] * w;
 };
 constexpr auto kAdamVarUpdate = [](const double* h, double t, double x) {
-  const double ratio =
-      h[0] == 0 || h[1] == 0 ? 1 : std::min(std::sqrt(h[0]), h[3]) / std::sqrt(h[1]);
-  return t - h[2] * ratio * x;
+  return t - h[2] * functor::lamb_ratio(h) * x;
 };
 constexpr auto kAccumulateAdd = [](const double* h, double t, double x) { return t + h[0] * x; };
 constexpr auto kSquare = [](const double* h, double t, double x) { return t + h[0] * x * x; };

@@ -78,8 +78,8 @@ struct AdamUpdaterDecayOptions {
 };
 
 struct AdamVarUpdateOptions {
-  double r1 = 0;                      ///< Squared norm of the weight.
-  double r2 = 0;                      ///< Squared norm of the update.
+  double r1 = 0;                      ///< Squared norm of the weight, in extended range.
+  double r2 = 0;                      ///< Squared norm of the update, in extended range.
   double learning_rate = 1;           ///< Step size.
   double max_weight_norm = HUGE_VAL;  ///< Upper bound of the weight's norm in the ratio.
   std::string operands = {};          ///< Names of the hyperparameters that are operands.
@@ -150,7 +150,7 @@ Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
 Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args);
 
 /// t −= learning_rate·ratio·x with ratio = min(√r1, max_weight_norm)/√r2, or 1 where r1 or r2 is 0.
-/// r1 and r2 are *squared* norms.
+/// r1 and r2 are *squared* norms in extended range (ops::sumsquare_extended()).
 Tensor adam_var_update(TensorArg t, TensorArg x, TensorArg r1, TensorArg r2,
                        const HyperArg& learning_rate = 1.0,
                        const HyperArg& max_weight_norm = HUGE_VAL);

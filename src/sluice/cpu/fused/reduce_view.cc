@@ -15,7 +15,8 @@ std::optional<ReduceOp> reduce_op(const OpDef& def) {
       {&ops::reduce_prod_def(), ReduceOp::kProd},
       {&ops::reduce_l1_def(), ReduceOp::kL1},
       {&ops::reduce_l2_def(), ReduceOp::kL2},
-      {&ops::reduce_sum_square_def(), ReduceOp::kSumSquare}};
+      {&ops::reduce_sum_square_def(), ReduceOp::kSumSquare},
+      {&ops::reduce_sum_square_extended_def(), ReduceOp::kSumSquareExtended}};
   for (const auto& [d, op] : table) {
     if (d == &def) return op;
   }

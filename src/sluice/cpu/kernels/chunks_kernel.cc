@@ -27,8 +27,14 @@ struct Chunks {
   }
 
   static ReduceOp reduce_op(ops::Combination to) {
-    static constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSumSquare, ReduceOp::kL1,
-                                        ReduceOp::kMax, ReduceOp::kMin,       ReduceOp::kProd};
+    static constexpr ReduceOp kOps[] = {ReduceOp::kSum,
+                                        ReduceOp::kSumSquare,
+                                        ReduceOp::kL1,
+                                        ReduceOp::kMax,
+                                        ReduceOp::kMin,
+                                        ReduceOp::kProd,
+                                        ReduceOp::kSumSquareExtended,
+                                        ReduceOp::kSumExtended};
     return kOps[static_cast<size_t>(to)];
   }
 

@@ -25,9 +25,21 @@ struct FloatArray {
 };
 
 /// The kind of a reduction. kL1 sums |x|; kL2 and kSumSquare sum x²; kL2 then takes the square
-/// root. kMean divides the sum by the number of elements. The result is NaN if an element is NaN.
+/// root. kMean divides the sum by the number of elements. kSumSquareExtended and kSumExtended sum
+/// x² and x in extended range (numbers/extended_range.h). The result is NaN if an element is NaN.
 /// Without elements it is 0 for sums, 1 for kProd, -inf for kMax, inf for kMin, and NaN for kMean.
-enum class ReduceOp { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare };
+enum class ReduceOp {
+  kSum,
+  kMean,
+  kMax,
+  kMin,
+  kProd,
+  kL1,
+  kL2,
+  kSumSquare,
+  kSumSquareExtended,
+  kSumExtended
+};
 
 /// Computes y[r] = reduction of x[r·row_stride + i] over i < n, for r < rows.
 void reduce_rows(ReduceOp op, FloatArray x, int64_t rows, int64_t n, int64_t row_stride, float* y,

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/simd_math.h"
 #include "sluice/cpu/simd/divide.h"
 #include "sluice/cpu/simd/stored_elements.h"
@@ -33,11 +34,19 @@ struct Smaller {
   V operator()(V a, V b) const { return min_or_nan(a, b); }
 };
 
+struct AddExtended {
+  static constexpr float kIdentity = 0;
+  V operator()(V a, V b) const { return simd::add_extended(a, b); }
+};
+
 struct Itself {
   V operator()(V x) const { return x; }
 };
 struct Square {
   V operator()(V x) const { return x * x; }
+};
+struct SquareExtended {
+  V operator()(V x) const { return simd::square_extended(x); }
 };
 struct Magnitude {
   V operator()(V x) const { return abs(x); }
@@ -178,6 +187,10 @@ void with_op(ReduceOp op, int64_t n, F f) {
       return f(Add{}, Square{}, [](V v) { return sqrt(v); });
     case ReduceOp::kSumSquare:
       return f(Add{}, Square{}, keep);
+    case ReduceOp::kSumSquareExtended:
+      return f(AddExtended{}, SquareExtended{}, keep);
+    case ReduceOp::kSumExtended:
+      return f(AddExtended{}, Itself{}, keep);
   }
 }
 

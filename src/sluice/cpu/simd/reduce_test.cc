@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/reduce.h"
 #include "sluice/base/simd_math.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
@@ -14,9 +15,11 @@ namespace {
 
 using Buffer = GuardedBuffer<float>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMean,     ReduceOp::kMax,
-                             ReduceOp::kMin, ReduceOp::kProd,     ReduceOp::kL1,
-                             ReduceOp::kL2,  ReduceOp::kSumSquare};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum,         ReduceOp::kMean,
+                             ReduceOp::kMax,         ReduceOp::kMin,
+                             ReduceOp::kProd,        ReduceOp::kL1,
+                             ReduceOp::kL2,          ReduceOp::kSumSquare,
+                             ReduceOp::kSumExtended, ReduceOp::kSumSquareExtended};
 
 float larger(float a, float b) { return max_or_nan(simd::F1(a), simd::F1(b)).v; }
 float smaller(float a, float b) { return min_or_nan(simd::F1(a), simd::F1(b)).v; }
@@ -42,6 +45,11 @@ float expected(ReduceOp op, const float* x, int64_t n, int64_t stride) {
       return std::sqrt(canonical_sum<float>(n, square));
     case ReduceOp::kSumSquare:
       break;
+    case ReduceOp::kSumExtended:
+      return canonical_reduce(n, 0.0f, at, add_extended<float>);
+    case ReduceOp::kSumSquareExtended:
+      return canonical_reduce(
+          n, 0.0f, [&](int64_t i) { return square_extended(at(i)); }, add_extended<float>);
   }
   return canonical_sum<float>(n, square);
 }

@@ -2,9 +2,11 @@
 #include <cmath>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/number_text.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
+#include "sluice/ops/extended.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
@@ -22,18 +24,19 @@ Tensors squares_of_chunks(const Tensor& t, const ops::Group& group) {
   require(!shard || t.elements() == size,
           "norm: '{}', a shard of {} over {} replicas, must have {} elements, got {}", t.name(),
           to_string(t.meta_shape()), count, size, t.elements());
-  if (count == 1) return {ops::sumsquare(flat)};
+  if (count == 1) return {ops::sumsquare_extended(flat)};
   Tensors result;
   Tensor shares;
   if (shard)
-    shares = ops::replicated_all_gather(ops::sumsquare(flat), 0, group, ops::Gather::kNewAxis);
+    shares =
+        ops::replicated_all_gather(ops::sumsquare_extended(flat), 0, group, ops::Gather::kNewAxis);
   for (int64_t begin = 0; begin < elements; begin += size) {
     const auto chunk = static_cast<int64_t>(result.size());
-    result.push_back(
-        shard ? ops::reshape(ops::slice(shares, {chunk}, {chunk + 1}), {})
-              : ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, elements)})));
+    result.push_back(shard ? ops::reshape(ops::slice(shares, {chunk}, {chunk + 1}), {})
+                           : ops::sumsquare_extended(
+                                 ops::slice(flat, {begin}, {std::min(begin + size, elements)})));
   }
-  return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
+  return result.empty() ? Tensors{ops::sumsquare_extended(flat)} : result;
 }
 
 namespace {
@@ -53,7 +56,8 @@ class ChunkSquares : public Module {
 Tensor squared_norm(const Tensor& t, const ops::Group& group) {
   const Tensors squares = squares_of_chunks(t, group);
   Tensor total = squares[0];
-  for (size_t chunk = 1; chunk < squares.size(); ++chunk) total = total + squares[chunk];
+  for (size_t chunk = 1; chunk < squares.size(); ++chunk)
+    total = ops::add_extended(total, squares[chunk]);
   return total;
 }
 
@@ -78,16 +82,16 @@ Tensor norm_of_chunks(const std::vector<Tensors>& squares) {
   Tensor total;
   for (size_t chunk = 0; chunk < most; ++chunk) {
     for (const Tensors& s : squares) {
-      if (chunk < s.size()) total = total.valid() ? total + s[chunk] : s[chunk];
+      if (chunk < s.size()) total = total.valid() ? ops::add_extended(total, s[chunk]) : s[chunk];
     }
   }
-  return ops::sqrt(total);
+  return ops::sqrt_extended(total);
 }
 
 Tensor clip_factor(const Tensor& norm, double max_norm) {
   const auto most = static_cast<float>(max_norm);
   require(most > 0 && std::isfinite(most),
-          "clip_factor: the largest norm must be a float32 above 0, got {}", max_norm);
+          "clip_factor: the largest norm must be a float32 above 0, got {}", number_text(max_norm));
   return max_norm / ops::maximum(norm, ops::scalar_like(norm, max_norm));
 }
 

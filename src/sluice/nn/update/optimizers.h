@@ -157,6 +157,7 @@ struct UpdateOptions {
 };
 
 /// Returns the square root of the sum of squares of all tensors, a float32 scalar in their graph.
+/// The sum may overflow float32 (ops/extended.h); a norm that overflows is the largest float32.
 ///
 /// Whole and sharded tensors give the same bits. The flattened elements of a tensor are cut into
 /// equal chunks (the last may be shorter), one for each member of its group. `groups` has the group
@@ -169,8 +170,8 @@ Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups = {});
 
 /// global_norm() in two steps, for tensors that do not exist at the same time. squares_of_chunks()
-/// returns the sums of squares of a tensor's chunks, float32 scalars. norm_of_chunks() combines
-/// those of all tensors, in the tensors' order.
+/// returns the sums of squares of a tensor's chunks, float32 scalars in extended range
+/// (ops/extended.h). norm_of_chunks() combines those of all tensors, in the tensors' order.
 Tensors squares_of_chunks(const Tensor& t, const ops::Group& group = {});
 Tensors squares_of_chunks(const Tensor& t, GraphCache& cache, const ops::Group& group = {});
 Tensor norm_of_chunks(const std::vector<Tensors>& squares);
@@ -179,8 +180,8 @@ Tensor norm_of_chunks(const std::vector<Tensors>& squares);
 /// Error{kUsage} unless max_norm is a finite float32 above 0.
 Tensor clip_factor(const Tensor& norm, double max_norm);
 
-/// Returns ‖t‖² of the whole tensor, a float32 scalar in t's graph. The order of the sum is that of
-/// global_norm().
+/// Returns ‖t‖² of the whole tensor, a float32 scalar in extended range (ops/extended.h) in t's
+/// graph. The order of the sum is that of global_norm().
 Tensor squared_norm(const Tensor& t, const ops::Group& group = {});
 
 /// Tells by its key whether a variable belongs to a parameter group: any function of the key.
@@ -249,8 +250,8 @@ class Optimizer {
 
   /// Adds the updates of all variables to entry graph `main`, in alphabetical order of keys. Adds
   /// the state variables "<path of the variable>.<state>" (zeros), and calls the update graph with
-  /// each variable and the gradient under its key. The learning rate is a number or a float32
-  /// scalar in `main`, for example from a stream.
+  /// each variable and the gradient under its key. The learning rate is a finite number or a
+  /// float32 scalar in `main`, for example from a stream.
   ///
   /// If a gradient is a shard of its variable (nn/rts.h), each replica updates its shard of the
   /// variable and holds only the state of that shard. Then the updated shards are gathered.

@@ -249,13 +249,26 @@ TEST(Lamb, FollowsTheFormula) {
   }
 }
 
+// ‖w‖ = 1e30 and ‖u‖ is about 1, so that w -= lr·1e30·u.
+TEST(Lamb, ANormWhoseSquareOverflowsHasItsRatio) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(HostTensor::of<float>({1}, f32, {1e30F}), "w");
+  const Tensor g = main.variable(HostTensor::of<float>({1}, f32, {1.0F}), "g");
+  Optimizer::lamb({.weight_decay = 0.0})
+      .apply(main, NamedTensors::from_dict({{"w", w}}), NamedTensors::from_dict({{"w", g}}), 0.25);
+  Interpreter run(ir);
+  run.run();
+  EXPECT_NEAR(run.read(w).to_doubles()[0] / 1e30, 0.75, 1e-5);
+}
+
 TEST(Lamb, NormsAreSummedByReplicaChunks) {
   for (const int replicas : {1, 3}) {
     Ir ir(replicas);
     Optimizer optimizer = Optimizer::lamb();
     const auto& [factories, step] = optimizer.step_graph(ir, f32_spec({2, 5}), f32_spec({2, 5}));
     int sums = 0;
-    for (const Op& op : step.graph().ops()) sums += op.def->type == "ReduceSumSquare";
+    for (const Op& op : step.graph().ops()) sums += op.def->type == "ReduceSumSquareExtended";
     EXPECT_EQ(sums, 2 * replicas);
     // The other inputs are the variable, its gradient and the step size.
     EXPECT_EQ(step.graph().inputs().size(), 3u + factories.size_flat());
@@ -269,6 +282,26 @@ TEST(Clipping, ScalesOnlyAboveTheNorm) {
   double w = 1;
   for (const double g : kGrads) want.push_back(w -= 0.1 * g / std::max(1.0, std::abs(g)));
   expect_near(walk.run(kGrads), want);
+}
+
+// The sum of squares overflows float32, the gradients and their norm do not.
+TEST(Clipping, ANormWhoseSquareOverflowsScalesToTheLimit) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  GraphCache cache;
+  const auto norm_of = [&](const std::vector<float>& values) {
+    const Tensor t = main.variable(
+        HostTensor::of<float>({static_cast<int64_t>(values.size())}, f32, values), "t");
+    const Tensor norm = global_norm({t}, cache);
+    return main.host_store(t * clip_factor(norm, 1.0), "clipped");
+  };
+  const D2hStream large = norm_of({3e30F, -4e30F}), small = norm_of({0.3F, 0.4F});
+  Interpreter run(ir);
+  const Collected got = run.run();
+  const Vector clipped = got[large].to_doubles();
+  EXPECT_NEAR(clipped[0], 0.6, 1e-6);
+  EXPECT_NEAR(clipped[1], -0.8, 1e-6);
+  EXPECT_EQ(got[small].to_doubles(), (Vector{0.3F, 0.4F}));
 }
 
 TEST(Clipping, NormIsOfAllTensors) {
@@ -299,7 +332,7 @@ TEST(Clipping, NormIsSummedByReplicaChunks) {
   int adds = 0;
   for (const Op& op : main.ops()) {
     if (op.def->type == "Call") outputs.push_back(op.outputs.size());
-    adds += op.def->type == "Add";
+    adds += op.def->type == "AddExtended";
   }
   EXPECT_EQ(outputs, (std::vector<size_t>{2, 2, 1}));
   EXPECT_EQ(adds, 4);

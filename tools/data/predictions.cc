@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/argmax.h"
 
 namespace sluice::tool {
 data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
@@ -22,8 +23,7 @@ HostTensor classes_of(const HostTensor& scores) {
   const auto columns = static_cast<size_t>(scores.shape()[1]);
   for (size_t i = 0; i < classes.as<int32_t>().size(); ++i) {
     const auto row = all.subspan(i * columns, columns);
-    classes.as<int32_t>()[i] =
-        static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+    classes.as<int32_t>()[i] = static_cast<int32_t>(argmax(row));
   }
   return classes;
 }

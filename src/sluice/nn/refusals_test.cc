@@ -199,7 +199,7 @@ TEST_F(NnRefusals, Optimizers) {
       {"momentum", [] { Optimizer::sgd({.momentum = 1}); },
        "optimizer: momentum must be in [0, 1), got 1"},
       {"decay", [] { Optimizer::sgd({.weight_decay = -1}); },
-       "optimizer: weight_decay must be at least 0, got -1"},
+       "optimizer: weight_decay must be finite and at least 0, got -1"},
       {"dampening above 1", [] { Optimizer::sgd({.momentum = 0.9, .dampening = 1.5}); },
        "optimizer: dampening must be in [0, 1], got 1.5"},
       {"dampening without momentum", [] { Optimizer::sgd({.dampening = 0.5}); },
@@ -216,9 +216,9 @@ TEST_F(NnRefusals, Optimizers) {
       {"alpha", [] { Optimizer::rmsprop({.alpha = 1}); },
        "optimizer: alpha must be in [0, 1), got 1"},
       {"RMSprop's epsilon", [] { Optimizer::rmsprop({.epsilon = 0}); },
-       "optimizer: epsilon must be above 0, got 0"},
+       "optimizer: epsilon must be finite and above 0, got 0"},
       {"RMSprop's decay", [] { Optimizer::rmsprop({.weight_decay = -1}); },
-       "optimizer: weight_decay must be at least 0, got -1"},
+       "optimizer: weight_decay must be finite and at least 0, got -1"},
       {"RMSprop's momentum", [] { Optimizer::rmsprop({.momentum = std::nan("")}); },
        "optimizer: momentum must be in [0, 1), got nan"},
       {"a hyperparameter with a dimension", [&] { Optimizer::adam({.beta1 = w}); },
@@ -230,7 +230,8 @@ TEST_F(NnRefusals, Optimizers) {
        "belongs to graph other_subgraph"},
       {"beta1", [] { Optimizer::adam({.beta1 = -0.1}); }, "beta1 must be in [0, 1), got -0.1"},
       {"beta2", [] { Optimizer::adam({.beta2 = 1}); }, "beta2 must be in [0, 1), got 1"},
-      {"epsilon", [] { Optimizer::adam({.epsilon = 0}); }, "epsilon must be above 0, got 0"},
+      {"epsilon", [] { Optimizer::adam({.epsilon = 0}); },
+       "epsilon must be finite and above 0, got 0"},
       {"LAMB's norm", [] { Optimizer::lamb({.max_weight_norm = 0}); },
        "optimizer: max_weight_norm must be above 0, got 0"},
       {"Adamax without steps", [] { Optimizer::adamax({.bias_correction = BiasCorrection::kOff}); },
@@ -282,7 +283,7 @@ TEST_F(NnRefusals, ParameterGroups) {
        [&] {
          Optimizer::grouped({{all, sgd, -1}});
        },
-       "optimizer: rate_factor must be at least 0, got -1"},
+       "optimizer: rate_factor must be finite and at least 0, got -1"},
       {"a factor with a dimension",
        [&] {
          Optimizer::grouped({{all, sgd, w}});

@@ -11,9 +11,12 @@
 #include <variant>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/argmax.h"
+#include "sluice/base/numbers/number_text.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/model_state.h"
+#include "sluice/train/run/finite.h"
 #include "sluice/train/run/progress.h"
 #include "sluice/train/run/training_log.h"
 
@@ -94,7 +97,7 @@ int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels, i
   int64_t right = 0;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     const auto row = scores.as<float>().subspan(i * classes, classes);
-    right += std::max_element(row.begin(), row.end()) - row.begin() == labels[i];
+    right += static_cast<int64_t>(argmax(row)) == labels[i];
   }
   return right;
 }
@@ -197,6 +200,8 @@ class Fit {
       run_epoch();
     }
     result_.seconds = seconds_since(begin);
+    // The losses tell nothing about the last update.
+    if (result_.updates > 0) check_finite(state_.programs().session, training_, state_.updates());
     return std::move(result_);
   }
 
@@ -300,7 +305,7 @@ class Fit {
     result_.updates += iterations_;
     report_.call = result_.calls;
     report_.losses = std::span(result_.losses).last(values_);
-    report_.loss = result_.loss = mean_loss(update);
+    report_.loss = result_.loss = mean_loss(item, update);
     if (options_.check_replicas && result_.updates % *options_.check_replicas < iterations_)
       compare_replicas();
     if (scores_ && labels_) report_.accuracy = result_.accuracy = accuracy_of(item);
@@ -403,12 +408,13 @@ class Fit {
     return mean;
   }
 
-  double mean_loss(int64_t update) const {
+  double mean_loss(const data::Element& item, int64_t update) const {
     for (size_t i = 0; i < values_; ++i) {
-      const float loss = report_.losses[i];
-      if (!std::isfinite(loss))
-        fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
-             update + update_of(i), loss);
+      const double loss = report_.losses[i];
+      if (std::isfinite(loss)) continue;
+      const int64_t step = update + update_of(i);
+      fail(ErrorKind::kDiverged, "the loss of step {} is {}{}", step, number_text(loss),
+           reason_of_loss(state_.programs().ir, data_, item, labels_, step));
     }
     return mean(report_.losses);
   }
@@ -524,6 +530,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
       result.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), spec.dtype, {}});
     }
     for (size_t r = 0; r < places.size(); ++r) {
+      check_scores(result.names[r], part.arrays[places[r]], rows, first, item, 0);
       const auto from = part.arrays[places[r]].bytes();
       const size_t row = from.size() / static_cast<size_t>(batch);
       std::memcpy(result.arrays[r].bytes().data() + static_cast<size_t>(first) * row, from.data(),
@@ -554,7 +561,7 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
   require(items != data::kForever, "evaluate: data must have an end, got none; use take(n)");
   Evaluation result;
   const auto begin = Clock::now();
-  int64_t right = 0;
+  int64_t right = 0, read = 0;
   const int64_t batch = calls.size().samples();
   each_item(data, batch, "Evaluation", show, [&](const data::Element& item, int64_t rows) {
     const data::Element results = state.infer(item);
@@ -566,6 +573,8 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
     const auto truth = item.arrays[*labels].as<int32_t>();
     // The first sample with a prediction, and the end of those that count.
     const int64_t first = batch - scored.shape()[0], end = std::max(first, rows);
+    check_scores(calls.names()[*scores], scored, end - first, read + first, item, first);
+    read += rows;
     right += count_right(scored, truth.subspan(static_cast<size_t>(first)), end - first);
     result.samples += end - first;
   });

@@ -121,11 +121,11 @@ struct FitResult {
 /// TrainingModel::updates(). The labels are the field with one int32 for each sample. The scores
 /// are the first f32 prediction of shape (samples, classes).
 ///
-/// Error{kDiverged} if a loss is not finite, or if replicas hold different copies of a variable
-/// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if
-/// an option is out of range, or if a loss that is returned is not f32. Error{kIo} if `log_dir`
-/// cannot be written at first; if that fails later, one warning is printed and the training goes
-/// on.
+/// Error{kDiverged} if a loss is not finite, if a variable is not finite after the last update or
+/// before a save, or if replicas hold different copies of a variable (`check_replicas`).
+/// Error{kUsage} if the loader's items are not those of the model's calls, if an option is out of
+/// range, or if a loss that is returned is not f32. Error{kIo} if `log_dir` cannot be written at
+/// first; if that fails later, one warning is printed and the training goes on.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
 /// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
@@ -133,14 +133,15 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
 /// Compares the predictions for all items of an epoch with their labels. A smaller last item
 /// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
 /// returns the last micro-batch only, only the samples of that micro-batch count. Labels and scores
-/// are chosen as by fit().
+/// are chosen as by fit(). Error{kDiverged} for a score that is NaN, with its row.
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
 /// As above, on all samples of a dataset.
 Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 /// Returns the predictions for all samples of a dataset, in its order: by name, arrays with a row
-/// for each sample. Predictions without such rows are left out. Error{kUsage} if all are left out,
-/// if the model does not return each micro-batch (Output::all()), or if the dataset does not end.
+/// for each sample. Predictions without such rows are left out. Error{kDiverged} for an element of
+/// a row that is NaN, with the row. Error{kUsage} if all are left out, if the model does not return
+/// each micro-batch (Output::all()), or if the dataset does not end.
 data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 /// Speed of a program.

@@ -7,11 +7,13 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/argmax.h"
 #include "sluice/data/feed_queues.h"
 #include "sluice/report/summary.h"
 #include "sluice/train/devices.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/pipeline/pipeline_report.h"
+#include "sluice/train/run/finite.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::train {
@@ -406,7 +408,10 @@ void TrainingModel::set_learning_rate(double rate) { state_->set_learning_rate(r
 void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learning_rate) {
   state_->set_optimizer(optimizer, learning_rate);
 }
-void TrainingModel::save(const std::string& path) { session().save(path); }
+void TrainingModel::save(const std::string& path) {
+  check_finite(session(), programs(), updates());
+  session().save(path);
+}
 std::vector<std::string> TrainingModel::load(const std::string& path) {
   return session().load(path);
 }
@@ -484,7 +489,7 @@ double accuracy(const HostTensor& predictions, const HostTensor& labels) {
   size_t right = 0;
   for (size_t i = 0; i < rows; ++i) {
     const auto row = scores.subspan(i * classes, classes);
-    right += std::max_element(row.begin(), row.end()) - row.begin() == last[i];
+    right += static_cast<int64_t>(argmax(row)) == last[i];
   }
   return 100.0 * static_cast<double>(right) / static_cast<double>(rows);
 }

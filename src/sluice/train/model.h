@@ -90,6 +90,7 @@ class TrainingModel {
   void set_optimizer(const nn::Optimizer& optimizer, double learning_rate);
 
   /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
+  /// Error{kDiverged} for values that are not finite; then no file is written.
   void save(const std::string& path);
   std::vector<std::string> load(const std::string& path);
   /// Returns a weight or running variable by its path. Error{kUsage}, which lists the paths, if the
@@ -160,8 +161,9 @@ InferenceModel inference_model(const Network& network, const Options& options, c
                                const Training& programs);
 
 /// Returns the percentage of rows of `predictions` (n, classes) whose largest score is at their
-/// label. The labels are the last n of `labels`, so that results of the last micro-batch may be
-/// compared with the labels of a whole call. Error{kUsage} for other shapes, or with fewer labels.
+/// label. The first NaN of a row counts as its largest score, as in ops::argmax(). The labels are
+/// the last n of `labels`, so that results of the last micro-batch may be compared with the labels
+/// of a whole call. Error{kUsage} for other shapes, or with fewer labels.
 double accuracy(const HostTensor& predictions, const HostTensor& labels);
 
 }  // namespace sluice::train

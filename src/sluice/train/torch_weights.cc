@@ -5,6 +5,7 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
+#include "sluice/train/run/finite.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -74,6 +75,7 @@ std::vector<std::string> load_torch_weights(Session& session, const Training& tr
 }
 
 void save_torch_weights(Session& session, const Training& training, const std::string& path) {
+  check_finite(session, training);
   std::vector<NamedArray> arrays;
   for (const TorchWeight& weight : training.torch_weights) {
     HostTensor value = session.read(training.variables[weight.path]);

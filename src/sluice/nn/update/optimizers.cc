@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/number_text.h"
 #include "sluice/nn/remote.h"
 #include "sluice/nn/update/rules.h"
 #include "sluice/ops/arithmetic.h"
@@ -183,6 +185,11 @@ const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
 Tensor Optimizer::step_size(Graph& graph, const ops::HyperArg& learning_rate,
                             std::optional<size_t> parameter_group) const {
   const ops::HyperArg& factor = group_at(parameter_group).rate_factor;
+  if (learning_rate.tensor() == nullptr) {
+    const double rate = learning_rate.number();
+    require(std::isfinite(static_cast<float>(rate)),
+            "optimizer: the learning rate must be a finite float32, got {}", number_text(rate));
+  }
   if (learning_rate.tensor() == nullptr && factor.tensor() == nullptr)
     return graph.scalar(-(learning_rate.number() * factor.number()), f32, "step_size");
   if (learning_rate.tensor() == nullptr) return *factor.tensor() * -learning_rate.number();

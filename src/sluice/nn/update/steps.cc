@@ -1,6 +1,8 @@
+#include <cmath>
 #include <type_traits>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/number_text.h"
 #include "sluice/nn/update/rules.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
@@ -99,7 +101,7 @@ AdamOptions with_defaults(AdamOptions o) {
 }
 
 void check(bool good, std::string_view name, double value, std::string_view range) {
-  require(good, "optimizer: {} must be {}, got {}", name, range, value);
+  require(good, "optimizer: {} must be {}, got {}", name, range, number_text(value));
 }
 
 void check_form(const SgdOptions& o) {
@@ -136,9 +138,9 @@ void check_hyper(std::string_view name, const ops::HyperArg& h) {
   }
   const double value = h.number();
   if (name == "epsilon") {
-    check(value > 0, name, value, "above 0");
+    check(value > 0 && std::isfinite(value), name, value, "finite and above 0");
   } else if (name == "weight_decay" || name == "rate_factor") {
-    check(value >= 0, name, value, "at least 0");
+    check(value >= 0 && std::isfinite(value), name, value, "finite and at least 0");
   } else if (name == "dampening") {
     check(value >= 0 && value <= 1, name, value, "in [0, 1]");
   } else {

@@ -22,23 +22,20 @@ namespace {
 struct NamedOptimizer {
   std::string_view name;
   nn::Optimizer (*make)();
-  double rate;        // The learning rate unless --lr is given.
   bool state = true;  // Whether it keeps state.
 };
 
-// With momentum 0.9, each gradient acts ten times as much in the end. Adamax has the rate of its
-// authors. LAMB diverges in deep networks from 0.003 on.
 constexpr NamedOptimizer kOptimizers[] = {
-    {"sgd", [] { return nn::Optimizer::sgd(); }, 0.05, false},
-    {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }, 0.005},
+    {"sgd", [] { return nn::Optimizer::sgd(); }, false},
+    {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }},
     {"nesterov",
-     [] { return nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}); }, 0.005},
-    {"adam", [] { return nn::Optimizer::adam(); }, 0.001},
-    {"adam-f16", [] { return nn::Optimizer::adam_f16(); }, 0.001},
-    {"adamw", [] { return nn::Optimizer::adamw(); }, 0.001},
-    {"adamax", [] { return nn::Optimizer::adamax(); }, 0.002},
-    {"lamb", [] { return nn::Optimizer::lamb(); }, 0.002},
-    {"rmsprop", [] { return nn::Optimizer::rmsprop(); }, 0.001},
+     [] { return nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}); }},
+    {"adam", [] { return nn::Optimizer::adam(); }},
+    {"adam-f16", [] { return nn::Optimizer::adam_f16(); }},
+    {"adamw", [] { return nn::Optimizer::adamw(); }},
+    {"adamax", [] { return nn::Optimizer::adamax(); }},
+    {"lamb", [] { return nn::Optimizer::lamb(); }},
+    {"rmsprop", [] { return nn::Optimizer::rmsprop(); }},
 };
 
 const NamedOptimizer& optimizer_of(const ToolOptions& o) {
@@ -149,8 +146,8 @@ Programs build(const ToolOptions& o, const TensorLocations& locations) {
   const NamedOptimizer& optimizer = optimizer_of(o);
   if (o.train.lr_schedule) {
     step.learning_rate = train::StreamedRate{};
-  } else {
-    step.learning_rate = o.train.lr.value_or(optimizer.rate);
+  } else if (o.train.lr) {
+    step.learning_rate = *o.train.lr;
   }
   p.training = train::build_training_for(step.session, p.ir, network_of(o), optimizer.make(), step,
                                          {.device_iterations = o.train.test_iterations});
@@ -333,7 +330,8 @@ bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).state; }
 std::string default_rates() {
   std::string text;
   for (const NamedOptimizer& row : kOptimizers)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name, row.rate);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name,
+                        row.make().default_learning_rate());
   return text;
 }
 
@@ -421,7 +419,7 @@ SessionOptions session_options(const ToolOptions& o) {
 
 train::LearningRateSchedule schedule_of(const ToolOptions& o, int64_t steps) {
   return {.decay = o.train.lr_schedule.value_or(train::Decay::kConstant),
-          .peak = o.train.lr.value_or(optimizer_of(o).rate),
+          .peak = o.train.lr.value_or(optimizer_of(o).make().default_learning_rate()),
           .warmup_steps = o.train.warmup_steps,
           .steps = steps};
 }

@@ -86,6 +86,14 @@ class Stages(CliTest):
                       ["--device-iterations", 2, "--strategy", "pipelined", "--stages", 2]):
             with self.subTest(flags=flags):
                 self.assertEqual(self.digest(*run, *flags), single)
+        run += ["--lr-schedule", "linear", "--warmup-steps", 3]
+        scheduled = self.digest(*run)
+        self.assertNotEqual(scheduled, single)
+        for flags in (["--device-iterations", 3],
+                      ["--device-iterations", 6, "--strategy", "sharded", "--stages", 2],
+                      ["--device-iterations", 2, "--strategy", "pipelined", "--stages", 2]):
+            with self.subTest(flags=flags):
+                self.assertEqual(self.digest(*run, *flags), scheduled)
         said = self.expect_code(0, "train", *run, "--device-iterations", 3, "--replicas", 2).stderr
         self.assertIn("4 x 6 x 3 x 2 = 144 samples a call, 7 calls an epoch, 16 samples dropped",
                       said)

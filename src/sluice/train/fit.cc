@@ -298,8 +298,7 @@ class Fit {
   void call(const data::Element& item) {
     const auto turn = state_.next_call();
     const int64_t update = state_.updates();
-    if (options_.schedule) state_.set_learning_rate(options_.schedule->at(update));
-    state_.train(item);
+    state_.train(item, options_.schedule ? &*options_.schedule : nullptr);
     append_losses();
     ++result_.calls;
     result_.updates += iterations_;
@@ -337,13 +336,6 @@ class Fit {
     fail(ErrorKind::kIo, "fit: the first process cannot write to {}", options_.log_dir);
   }
 
-  // Returns the learning rate of a call: a constant of programs without a stream for it.
-  std::optional<double> rate() const {
-    if (training_.learning_rate) return state_.rate();
-    const auto* const constant = std::get_if<double>(&state_.options().learning_rate);
-    return constant == nullptr ? std::nullopt : std::optional(*constant);
-  }
-
   void log_call() {
     const int64_t step = state_.updates(), every = options_.log_histograms;
     if (log_) {
@@ -352,7 +344,7 @@ class Fit {
                              .loss = report_.loss,
                              .accuracy = report_.accuracy,
                              .samples_per_second = samples / std::max(seconds_since(logged_), 1e-9),
-                             .learning_rate = rate(),
+                             .learning_rate = state_.rate(),
                              .losses = {}};
       for (const std::vector<float>& part : result_.parts)
         call.losses.push_back(mean(std::span(part).last(values_)));

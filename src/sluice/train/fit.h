@@ -80,7 +80,7 @@ enum class Show : uint8_t {
 struct FitOptions {
   int64_t epochs = 1;
   std::optional<int64_t> calls = {};  ///< Calls in all, instead of `epochs`.
-  /// Rates of the updates; a call has the rate of its first one. Absent: the model's own rate.
+  /// Rates of the updates. Absent: the model's own rate.
   std::optional<LearningRateSchedule> schedule = {};
   /// Model and data with which each epoch ends.
   InferenceModel* validation_model = nullptr;

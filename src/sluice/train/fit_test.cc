@@ -127,6 +127,61 @@ TEST(Fit, UpdatesHaveTheSameBitsInCallsOfAnyLength) {
   EXPECT_EQ(run(4), expected);
 }
 
+// Twelve updates of a schedule, in calls of 1, 2, 3 or 6.
+TEST(Fit, EachUpdateOfACallHasItsOwnRate) {
+  const auto run = [](const Strategy& strategy, int64_t iterations,
+                      const std::optional<LearningRateSchedule>& schedule) {
+    const Options options = on_one_thread({.strategy = strategy,
+                                           .accumulate = 2,
+                                           .device_iterations = iterations,
+                                           .replicas = 2,
+                                           .output = Output::all(),
+                                           .learning_rate = 0.5,
+                                           .seed = 3});
+    TrainingModel model = training_model(scored(), options);
+    DataLoader data = loader(options, 48);
+    const FitResult result = fit(model, data, {.calls = 12 / iterations, .schedule = schedule});
+    EXPECT_EQ(result.updates, 12);
+    return std::pair(result.losses, model.weight("out.weight").to_doubles());
+  };
+  const LearningRateSchedule schedule{Decay::kLinear, 0.5, 4, 12};
+  const auto want = run(resident(), 1, schedule);
+  EXPECT_NE(run(resident(), 1, {}), want);
+  for (const Strategy& strategy :
+       {Strategy(resident()), Strategy(sharded()), Strategy(pipelined())}) {
+    for (const int64_t iterations : {2, 3, 6}) EXPECT_EQ(run(strategy, iterations, schedule), want);
+  }
+  EXPECT_EQ(run(phased(), 1, schedule), want);
+}
+
+// The command line has the same rates (--help).
+TEST(Fit, AnOptimizerHasADefaultRate) {
+  const std::pair<nn::Optimizer, double> rows[] = {
+      {nn::Optimizer::sgd(), 0.05},     {nn::Optimizer::sgd({.momentum = 0.9}), 0.005},
+      {nn::Optimizer::adam(), 0.001},   {nn::Optimizer::adamw(), 0.001},
+      {nn::Optimizer::adamax(), 0.002}, {nn::Optimizer::lamb(), 0.002},
+      {nn::Optimizer::rmsprop(), 0.001}};
+  const auto run = [](const nn::Optimizer& optimizer, const LearningRate& rate) {
+    const Options options = on_one_thread({.learning_rate = rate});
+    TrainingModel model = training_model(scored(), options, optimizer);
+    DataLoader data = loader(options, 8);
+    fit(model, data);
+    Ir ir;
+    EXPECT_EQ(build_training(ir, scored(), optimizer, options).constant_rate,
+              optimizer.default_learning_rate());
+    return model.weight("out.weight").to_doubles();
+  };
+  for (const auto& [optimizer, rate] : rows) {
+    EXPECT_EQ(optimizer.default_learning_rate(), rate);
+    EXPECT_EQ(run(optimizer, {}), run(optimizer, rate)) << rate;
+  }
+  const auto grouped =
+      nn::Optimizer::grouped({{nn::keys_like({"*.bias"}), nn::Optimizer::sgd()},
+                              {nn::keys_unlike({"*.bias"}), nn::Optimizer::adam()}});
+  expect_refused({{"groups", [&] { training_model(scored(), on_one_thread(), grouped); },
+                   "parameter groups must have one default learning rate, got 0.05 and 0.001"}});
+}
+
 TEST(Fit, EpochsEndWithTheirValidation) {
   const Options options = on_one_thread({.learning_rate = 0.1});
   TrainingModel model = training_model(scored(), options);

@@ -1,10 +1,17 @@
-#include "sluice/train/options.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "sluice/base/checked.h"
+#include "sluice/base/numbers/number_text.h"
+#include "sluice/train/options.h"
+
 namespace sluice::train {
+
+void check_learning_rate(std::string_view what, double rate) {
+  require(std::isfinite(static_cast<float>(rate)) && rate >= 0,
+          "{} must be a finite float32 of at least 0, got {}", what, number_text(rate));
+}
 
 double LearningRateSchedule::at(int64_t step) const {
   if (step < warmup_steps)

@@ -24,7 +24,8 @@ constexpr size_t kMostBindings = 16;  // More than a loader has items in memory.
 
 // The options of the training program. Its rate is a stream, so that it can change.
 Options for_training(Options options) {
-  if (std::holds_alternative<double>(options.learning_rate)) options.learning_rate = StreamedRate{};
+  if (!std::holds_alternative<StreamedRate>(options.learning_rate))
+    options.learning_rate = StreamedRate{};
   options.output = options.output.value_or(Output::final());
   return options;
 }
@@ -122,7 +123,8 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
     }
     const int64_t micro_batches = checked_mul(size_.device_iterations, size_.accumulate);
     if (t.seed) seeds_ = HostTensor({entries_shape({2}, micro_batches, t.replicas), u32, {}});
-    if (t.learning_rate) rate_ = HostTensor({entries_shape({}, 1, t.replicas), f32, {}});
+    if (t.learning_rate)
+      rates_ = HostTensor({entries_shape({}, t.rates_of_run, t.replicas), f32, {}});
   } else if (returns) {
     // Results of training keep their names.
     std::vector<std::string> trained;
@@ -184,7 +186,7 @@ void ModelCalls::check_fed(const data::Element& samples) const {
           fmt::join(fed_, ", "), to_string(specs_of(samples)));
 }
 
-void ModelCalls::run(const data::Element& samples, double rate, int64_t update) {
+void ModelCalls::run(const data::Element& samples, std::span<const double> rates, int64_t update) {
   const Training& t = programs_.training;
   if (!fed_.empty()) check_fed(samples);
   std::vector<ConstArrayView> views;
@@ -198,7 +200,7 @@ void ModelCalls::run(const data::Element& samples, double rate, int64_t update) 
   if (found == bindings_.end()) {
     std::vector<StreamInput> inputs;
     for (size_t i = 0; i < fields_.size(); ++i) inputs.push_back({fields_[i].stream, views[i]});
-    if (use_ == Use::kTrain && t.learning_rate) inputs.push_back({*t.learning_rate, rate_});
+    if (use_ == Use::kTrain && t.learning_rate) inputs.push_back({*t.learning_rate, rates_});
     if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
     std::vector<StreamOutput> outputs;
     for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
@@ -208,7 +210,7 @@ void ModelCalls::run(const data::Element& samples, double rate, int64_t update) 
   }
   if (use_ == Use::kTrain) {
     if (t.seed) fill_seeds(seeds_, seed_, update, size_.device_iterations);
-    for (float& r : rate_.as<float>()) r = static_cast<float>(rate);
+    if (t.learning_rate) fill_rates(rates_, rates);
   }
   try {
     programs_.session.run_into(found->second);
@@ -253,7 +255,12 @@ ModelState::ModelState(Network network, Options options, std::optional<nn::Optim
       options_(std::move(options)),
       trains_(optimizer.has_value()),
       optimizer_(std::move(optimizer)) {
-  if (const auto* rate = std::get_if<double>(&options_.learning_rate)) rate_ = *rate;
+  if (const auto* rate = std::get_if<double>(&options_.learning_rate)) {
+    check_learning_rate("training_model: learning_rate", *rate);
+    rate_ = *rate;
+  } else if (optimizer_ && options_.learning_rate.index() == 0) {
+    rate_ = optimizer_->default_learning_rate();
+  }
 }
 
 ModelState::ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
@@ -263,7 +270,7 @@ ModelState::ModelState(ModelCalls::Use use, Network network, Options options, co
       trains_(use == ModelCalls::Use::kTrain) {
   inference_.device_iterations = programs.eval_iterations;
   inference_.replicas = programs.replicas;
-  if (!programs.learning_rate) rate_ = 0;  // It is a constant of the programs.
+  if (!programs.learning_rate) rate_ = programs.constant_rate;
   open(std::make_unique<ModelPrograms>(ir, std::move(programs), options_.session));
 }
 
@@ -313,13 +320,28 @@ ModelCalls& ModelState::calls(ModelCalls::Use use) {
   return use == ModelCalls::Use::kTrain ? *train_ : *infer_;
 }
 
-const ModelCalls& ModelState::train(const data::Element& samples) {
+const ModelCalls& ModelState::train(const data::Element& samples,
+                                    const LearningRateSchedule* schedule) {
   const auto turn = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
+  rates_.resize(static_cast<size_t>(options_.device_iterations));
+  for (size_t u = 0; schedule != nullptr && u < rates_.size(); ++u) {
+    set_learning_rate(schedule->at(updates_ + static_cast<int64_t>(u)));
+    rates_[u] = *rate_;
+  }
   require(rate_.has_value(),
           "train: a model with a StreamedRate must have a rate; call set_learning_rate() before "
           "the first call");
-  calls.run(samples, *rate_, updates_);
+  if (schedule == nullptr) std::fill(rates_.begin(), rates_.end(), *rate_);
+  const Training& t = programs_->training;
+  if (t.learning_rate && t.rates_of_run == 1) {
+    require(std::count(rates_.begin(), rates_.end(), rates_[0]) == options_.device_iterations,
+            "train: a rate that is the field '{}' must be the same for all {} updates of a call, "
+            "got a schedule; use StreamedRate{{}} without a field, or device_iterations 1",
+            t.learning_rate->name, options_.device_iterations);
+    rates_.resize(1);
+  }
+  calls.run(samples, rates_, updates_);
   updates_ += options_.device_iterations;
   return calls;
 }
@@ -327,7 +349,7 @@ const ModelCalls& ModelState::train(const data::Element& samples) {
 data::Element ModelState::infer(const data::Element& samples) {
   const auto turn = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);
-  calls.run(samples, 0, 0);
+  calls.run(samples, {}, 0);
   return calls.results();
 }
 
@@ -365,8 +387,7 @@ void ModelState::add_inference(const Options& options) {
 
 void ModelState::set_learning_rate(double rate) {
   const auto turn = next_call();
-  require(std::isfinite(rate) && rate >= 0,
-          "set_learning_rate: the rate must be finite and at least 0, got {}", rate);
+  check_learning_rate("set_learning_rate: the rate", rate);
   require(!programs_ || programs_->training.learning_rate,
           "set_learning_rate: the rate is a constant of the programs; build them with "
           "StreamedRate{{}}");

@@ -82,8 +82,8 @@ class TrainingModel {
   /// Number of updates so far.
   int64_t updates() const;
 
-  /// The learning rate of the next calls. It is that of Options::learning_rate at first; with a
-  /// StreamedRate, set it before the first call.
+  /// Sets the learning rate of the next calls, a finite float32 of at least 0. It is that of
+  /// Options::learning_rate at first; with a StreamedRate, set it before the first call.
   void set_learning_rate(double rate);
   /// Changes the learning rate without compiling. Error{kUsage} if `optimizer` has other update
   /// rules than the model's, which are compiled into the programs.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,9 @@ class ModelCalls {
   /// `options` are those of this use.
   ModelCalls(ModelPrograms& programs, const Network& network, Use use, const Options& options);
 
-  /// Runs the program on samples. A run of training begins with update `update`.
-  void run(const data::Element& samples, double rate, int64_t update);
+  /// Runs the program on samples. A run of training begins with update `update` and has a learning
+  /// rate for each of its updates.
+  void run(const data::Element& samples, std::span<const double> rates, int64_t update);
   /// Returns copies of the results that `options.output` names.
   data::Element results() const;
   /// Returns the arrays of all results as the program writes them: entries, replicas, and the axes
@@ -83,7 +85,7 @@ class ModelCalls {
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
   HostTensor seeds_;
-  HostTensor rate_;
+  HostTensor rates_;
   /// Bindings of earlier calls by the addresses of their samples, the newest last.
   std::vector<std::pair<std::vector<const std::byte*>, Binding>> bindings_;
 };
@@ -106,8 +108,11 @@ class ModelState {
   bool is_compiled() const;
   ModelPrograms& programs();
   ModelCalls& calls(ModelCalls::Use use);
-  /// Runs a call that trains. The results may be read while the caller holds the queue.
-  const ModelCalls& train(const data::Element& samples);
+  /// Runs a call that trains. The updates have the rates of `schedule`, or all the rate() of the
+  /// model if it is null. rate() is then that of the last update. The results may be read while the
+  /// caller holds the queue.
+  const ModelCalls& train(const data::Element& samples,
+                          const LearningRateSchedule* schedule = nullptr);
   /// Returns copies of the results of a call.
   data::Element infer(const data::Element& samples);
 
@@ -131,6 +136,7 @@ class ModelState {
   Options inference_;                       ///< Options of inference beside the training.
   bool has_inference_ = false;              ///< add_inference() was called.
   std::optional<double> rate_;
+  std::vector<double> rates_;  ///< By update of a call.
   int64_t updates_ = 0;
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;

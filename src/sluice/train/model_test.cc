@@ -229,7 +229,7 @@ TEST(TrainingModel, OptimizersChangeTheirRateAlone) {
     refused("set_optimizer: the update rules must be those of the model",
             [&] { model.set_optimizer(other, 0.1); });
   }
-  refused("set_learning_rate: the rate must be finite and at least 0, got -1",
+  refused("set_learning_rate: the rate must be a finite float32 of at least 0, got -1",
           [&] { model.set_learning_rate(-1); });
   TrainingModel streamed =
       training_model(model_network(), on_two_devices({.learning_rate = StreamedRate{}}));

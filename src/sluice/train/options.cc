@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "sluice/base/numbers/number_text.h"
 #include "sluice/base/sys.h"
 #include "sluice/train/pipeline/schedule.h"
 #include "sluice/train/pipeline/stages.h"
@@ -185,7 +186,8 @@ void read_recompute(Options& o, const json& j) {
 }
 
 std::string show_rate(const Options& o) {
-  if (const double* rate = std::get_if<double>(&o.learning_rate)) return fmt::format("{}", *rate);
+  if (o.learning_rate.index() == 0) return "default";
+  if (const double* rate = std::get_if<double>(&o.learning_rate)) return number_text(*rate);
   const std::string& field = std::get<StreamedRate>(o.learning_rate).field;
   return field.empty() ? "streamed" : "streamed from " + field;
 }
@@ -193,6 +195,10 @@ std::string show_rate(const Options& o) {
 void read_rate(Options& o, const json& j) {
   if (j == "streamed") {
     o.learning_rate = StreamedRate{};
+    return;
+  }
+  if (j == "default") {
+    o.learning_rate = LearningRate();
     return;
   }
   double rate = 0;

@@ -116,13 +116,18 @@ struct DeviceRates {
   bool operator==(const DeviceRates&) const = default;
 };
 
-/// A learning rate that the training program reads from a stream in every run, so that one compiled
-/// program serves a schedule (learning_rate.h).
+/// A learning rate that the training program reads from a stream, so that one compiled program
+/// serves a schedule (LearningRateSchedule). The stream has an entry for each update of a run.
 struct StreamedRate {
   /// Name of a field of the network (Field::once) that is the rate, so that its ops may read it,
-  /// too. Empty: the rate has a stream of its own, `learning_rate`.
+  /// too. It has one entry for all updates of a run. Empty: the rate has a stream of its own,
+  /// `learning_rate`.
   std::string field = {};
 };
+
+/// The learning rate of a training: a constant, a finite float32 of at least 0; or a stream.
+/// Absent: the constant nn::Optimizer::default_learning_rate().
+using LearningRate = std::variant<std::monostate, double, StreamedRate>;
 
 /// How a learning rate falls after the warm-up, with p = (step − warmup) / (steps − warmup).
 enum class Decay {
@@ -256,7 +261,7 @@ struct Options {
   IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all
                                  ///< transfers of phases.
   Recompute recompute = {};
-  std::variant<double, StreamedRate> learning_rate = 0.05;
+  LearningRate learning_rate = {};
   Accumulation accumulation_reduction = Accumulation::kRunningMean;
   ReplicaReduction replica_reduction = ReplicaReduction::kMean;
   /// Dtype of the accumulators of gradients: f32, f16 or bf16. A gradient is rounded to it before
@@ -274,6 +279,9 @@ struct Options {
   /// The session that a model opens: devices and their memory, threads, remote memory, io queues.
   SessionOptions session = {};
 };
+
+/// Error{kUsage} "<what> must be …" for a learning rate that is not a finite float32 of at least 0.
+void check_learning_rate(std::string_view what, double rate);
 
 /// "sum" or "mean".
 std::string_view to_string(ReplicaReduction reduction);

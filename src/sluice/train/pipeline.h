@@ -134,7 +134,7 @@ struct PipelineOptions {
   std::optional<OutputSums> accumulate_outputs = {};
   /// Absent: the pipeline does not train. Options of gradients and updates are then refused.
   std::optional<nn::Optimizer> optimizer = {};
-  std::variant<double, StreamedRate> learning_rate = 0.05;  ///< StreamedRate may name an input.
+  LearningRate learning_rate = {};                ///< StreamedRate may name an input.
   std::vector<StageDevices> device_mapping = {};  ///< Device of each stage. Default: 0, 1, 2, …
   Schedule schedule = Schedule::kGrouped;
   std::shared_ptr<data::InfeedQueue> infeed = nullptr;    ///< Gives `fields`.

@@ -75,7 +75,8 @@ Weights expected(int64_t accumulate, int replicas, int64_t batch, const Options&
     Weights gradient{{0, 0, 0}, {0, 0, 0}};
     for (int64_t m = 0; m < accumulate * replicas; ++m)
       add_gradient(weights, m * batch, batch, scale, gradient);
-    const double rate = std::get<double>(options.learning_rate);
+    const double* const given = std::get_if<double>(&options.learning_rate);
+    const double rate = given == nullptr ? nn::Optimizer::sgd().default_learning_rate() : *given;
     for (size_t k = 0; k < kInputs; ++k) {
       weights.a[k] -= rate * gradient.a[k];
       weights.w[k] -= rate * gradient.w[k];

@@ -29,7 +29,8 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
     for (const D2hStream& s : t.predictions) predictions.push_back(result(s));
   }
   if (t.learning_rate)
-    learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
+    learning_rate =
+        HostTensor({entries_shape({}, t.rates_of_run, t.replicas), t.learning_rate->spec.dtype});
 }
 
 void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates) {
@@ -60,6 +61,13 @@ void StepArrays::seed(uint64_t run_seed, int64_t update) {
 
 void StepArrays::set_learning_rate(double rate) {
   for (float& entry : learning_rate.as<float>()) entry = static_cast<float>(rate);
+}
+
+void fill_rates(HostTensor& rates, std::span<const double> updates) {
+  const auto entries = rates.as<float>();
+  const size_t replicas = entries.size() / updates.size();
+  for (size_t i = 0; i < entries.size(); ++i)
+    entries[i] = static_cast<float>(updates[i / replicas]);
 }
 
 std::vector<StreamInput> StepArrays::inputs(const Training& t) const {

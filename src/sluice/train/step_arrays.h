@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
@@ -13,7 +14,10 @@ namespace sluice::train {
 /// micro-batch of each replica. The seeds of an update do not depend on the run that it is in.
 void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates);
 
-/// Host arrays for a run of the program "train": an entry for each micro-batch, or for the run,
+/// Sets the learning rates of a run: one for each update, the same for all replicas.
+void fill_rates(HostTensor& rates, std::span<const double> updates);
+
+/// Host arrays for a run of the program "train": an entry for each micro-batch, update or run,
 /// with a row for each replica. Streams of feeds do not have arrays.
 struct StepArrays {
   explicit StepArrays(const Training& training);
@@ -22,7 +26,7 @@ struct StepArrays {
   void fill(const data::Element& samples);
   /// Calls fill_seeds().
   void seed(uint64_t run_seed, int64_t update);
-  /// Sets the learning rate of the next run, if the program streams it.
+  /// Sets the learning rate of all updates of the next run, if the program streams it.
   void set_learning_rate(double rate);
   /// Returns the input streams of the program with their arrays.
   std::vector<StreamInput> inputs(const Training& training) const;

@@ -27,6 +27,14 @@ std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const Optio
   return ir.h2d_stream(spec, rate->field);
 }
 
+// Returns options with the number of the optimizer in place of an absent learning rate.
+Options with_rate(Options options, const nn::Optimizer& optimizer) {
+  if (options.learning_rate.index() == 0) options.learning_rate = optimizer.default_learning_rate();
+  if (const double* rate = std::get_if<double>(&options.learning_rate))
+    check_learning_rate("training: learning_rate", *rate);
+  return options;
+}
+
 // Adds streams for the fields of micro-batches: those of a feed, or their own.
 std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Options& options,
                                   Training& t) {
@@ -137,9 +145,7 @@ void check_inference(const Options& options) {
     require(!given, "inference: {} requires an optimizer; leave it out", option);
   };
   const Options usual;
-  refuse(options.learning_rate.index() != 0 ||
-             std::get<double>(options.learning_rate) != std::get<double>(usual.learning_rate),
-         "learning_rate");
+  refuse(options.learning_rate.index() != 0, "learning_rate");
   refuse(options.max_grad_norm.has_value(), "max_grad_norm");
   refuse(options.accumulation_reduction != usual.accumulation_reduction, "accumulation_reduction");
   refuse(options.replica_reduction != usual.replica_reduction, "replica_reduction");
@@ -206,7 +212,8 @@ void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
 }  // namespace
 
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
-                        const Options& options, const Options& inference) {
+                        const Options& given, const Options& inference) {
+  const Options options = with_rate(given, optimizer);
   check_counts(options);
   check_counts(inference);
   check_replicas(options, ir);
@@ -242,6 +249,11 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
       "strategy");
   Training t;
   t.learning_rate = rate_stream(ir, network, options);
+  if (const auto* rate = std::get_if<StreamedRate>(&options.learning_rate)) {
+    if (rate->field.empty()) t.rates_of_run = options.device_iterations;
+  } else {
+    t.constant_rate = std::get<double>(options.learning_rate);
+  }
   add_streams(ir, graph, eval, options, inference, t);
   if (is_phased) {
     check_rates(options, phased());

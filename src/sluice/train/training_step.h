@@ -46,9 +46,11 @@ struct Training {
   std::vector<H2dStream> inputs;       ///< Fields with Field::once, which have one entry for each
                                        ///< run, except that of the learning rate.
   std::optional<H2dStream> seed;       ///< uint32[2], if the network draws.
-  /// Learning rate: float32, one entry for each run, if Options::learning_rate is a
-  /// StreamedRate.
+  /// Learning rate: float32, if Options::learning_rate is a StreamedRate.
   std::optional<H2dStream> learning_rate;
+  int64_t rates_of_run = 1;            ///< Entries of that stream in a run: one for each update, or
+                                       ///< 1 if it is a field of the network.
+  double constant_rate = 0;            ///< Learning rate without that stream.
   std::vector<D2hStream> losses;       ///< Written ones, in the order of Results::losses.
   std::vector<double> loss_weights;    ///< Loss::weight of each.
   std::vector<D2hStream> predictions;  ///< Written ones of Results::predictions.

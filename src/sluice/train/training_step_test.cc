@@ -218,7 +218,7 @@ TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
   for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     for (const int replicas : {1, 2}) {
       StepWay way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
-      way.step = {.strategy = strategy, .accumulate = 2};
+      way.step = {.strategy = strategy, .accumulate = 2, .learning_rate = 0.05};
       const Result constant = train(m, nn::Optimizer::adam(), way);
       way.step.learning_rate = StreamedRate{};
       EXPECT_EQ(train(m, nn::Optimizer::adam(), way).digest, constant.digest);

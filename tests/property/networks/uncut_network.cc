@@ -106,7 +106,9 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
                                                              {.threshold = nn::kNeverShard}));
     });
   }
-  t.state = optimizer.apply(main, weights, gradients, std::get<double>(options.learning_rate),
+  const double* const rate = std::get_if<double>(&options.learning_rate);
+  t.state = optimizer.apply(main, weights, gradients,
+                            rate == nullptr ? optimizer.default_learning_rate() : *rate,
                             {.max_grad_norm = options.max_grad_norm});
   t.accumulate = options.accumulate;
   t.replicas = ir.replication();

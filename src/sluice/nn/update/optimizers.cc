@@ -198,6 +198,18 @@ Tensor Optimizer::step_size(Graph& graph, const ops::HyperArg& learning_rate,
   return factor.number() == 1 ? rate : rate * factor.number();
 }
 
+double Optimizer::default_learning_rate() const {
+  const double rate = internal::default_learning_rate(groups_[0].rule);
+  for (const Group& group : groups_) {
+    const double other = internal::default_learning_rate(group.rule);
+    require(other == rate,
+            "optimizer: parameter groups must have one default learning rate, got {} and {}; set "
+            "the learning rate, and rate_factor of the groups",
+            rate, other);
+  }
+  return rate;
+}
+
 Tensors Optimizer::hypers(std::optional<size_t> parameter_group) const {
   return internal::hyper_tensors(group_at(parameter_group).rule);
 }

@@ -301,6 +301,10 @@ class Optimizer {
   /// Returns the hyperparameters of a parameter group that are tensors, in the order of inputs of
   /// its update graph.
   Tensors hypers(std::optional<size_t> parameter_group = {}) const;
+  /// Returns the learning rate of an optimizer that is trained without one: 0.05 for SGD, 0.005
+  /// with momentum, 0.002 for Adamax and LAMB, 0.001 for other forms of Adam and for RMSprop.
+  /// Error{kUsage} if parameter groups differ.
+  double default_learning_rate() const;
   /// Formats the update rules of all parameter groups. Optimizers with equal texts compute equal
   /// updates of variables in equal groups.
   std::string rules() const;

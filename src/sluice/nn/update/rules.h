@@ -13,6 +13,8 @@ void check_hyper(std::string_view name, const ops::HyperArg& h);
 /// Returns the rule with numbers for the defaults that depend on the form. Error{kUsage} if a value
 /// is out of range or options exclude each other.
 UpdateRule checked(UpdateRule rule);
+/// Returns the learning rate of a rule that is trained without one.
+double default_learning_rate(const UpdateRule& rule);
 /// Returns the inputs of an update graph for the hyperparameters that are tensors.
 std::vector<NamedInput> hyper_inputs(const UpdateRule& rule);
 /// Returns the hyperparameters that are tensors, in the same order.

@@ -159,6 +159,15 @@ UpdateRule checked(UpdateRule rule) {
   return rule;
 }
 
+// With momentum 0.9, each gradient acts ten times as much in the end. Adamax has the rate of its
+// authors. LAMB diverges in deep networks from 0.003 on.
+double default_learning_rate(const UpdateRule& rule) {
+  if (const auto* sgd = std::get_if<SgdOptions>(&rule))
+    return is_zero(sgd->momentum) ? 0.05 : 0.005;
+  const auto* adam = std::get_if<AdamOptions>(&rule);
+  return adam == nullptr || adam->form == AdamForm::kAdam ? 0.001 : 0.002;
+}
+
 std::vector<NamedInput> hyper_inputs(const UpdateRule& rule) {
   std::vector<NamedInput> inputs;
   const auto add = [&](const char* name, const ops::HyperArg& h) {

@@ -293,7 +293,7 @@ TEST(TrainingFeeds, PipelinesFromFunctionsTakeThem) {
                               })),
       .outfeed = std::make_shared<data::OutfeedQueue>()};
   for (const bool trains : {true, false}) {
-    options.learning_rate = trains ? 0.0 : std::get<double>(Options().learning_rate);
+    options.learning_rate = trains ? LearningRate(0.0) : LearningRate();
     if (!trains) options.optimizer.reset();
     if (!trains) options.outputs = {"loss"};
     Ir ir;

@@ -157,6 +157,39 @@ TEST(Finite, EvaluateAndPredictStopAtANanWithItsRow) {
   }
 }
 
+TEST(Finite, RatesMustBeFinite) {
+  const auto refused = [](double rate, const char* found) {
+    const std::string rest = std::string(" must be a finite float32 of at least 0, got ") + found;
+    expect_refused(
+        {{"a model", [&] { training_model(finite_layer(), on_a_thread({.learning_rate = rate})); },
+          "learning_rate" + rest},
+         {"programs",
+          [&] {
+            build_training(Ir(), finite_layer(), nn::Optimizer::sgd(), {.learning_rate = rate});
+          },
+          "learning_rate" + rest},
+         {"a later rate",
+          [&] { training_model(finite_layer(), on_a_thread()).set_learning_rate(rate); }, rest},
+         {"a schedule",
+          [&] {
+            TrainingModel model = training_model(finite_layer(), on_a_thread());
+            fit(model, test::dataset(12), {.schedule = LearningRateSchedule{.peak = rate}});
+          },
+          rest}});
+  };
+  refused(kNan, "nan");
+  refused(-kNan, "nan");
+  refused(kInf, "inf");
+  refused(1e39, "1e+39");
+  refused(-0.5, "-0.5");
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(HostTensor::of<float>({1}, f32, {1}), "w");
+  const nn::NamedTensors all = nn::NamedTensors::from_dict({{"w", w}});
+  expect_refused({{"the optimizer", [&] { nn::Optimizer::sgd().apply(main, all, all, -kNan); },
+                   "optimizer: the learning rate must be a finite float32, got nan"}});
+}
+
 // As PyTorch: a NaN is the largest element, and the first of several wins.
 TEST(Finite, ArgmaxOfTheHostIsThatOfTheOperator) {
   const std::vector<std::vector<float>> rows{

@@ -188,14 +188,11 @@ class Phases {
 };
 
 UpdateArguments Phases::step_sizes() {
-  const ops::HyperArg rate = training_.learning_rate
-                                 ? ops::HyperArg(main_.host_load(*training_.learning_rate))
-                                 : ops::HyperArg(std::get<double>(options_.learning_rate));
+  StepSizes sizes(main_, optimizer_, training_);
   UpdateArguments arguments;
   for (const auto& [key, rule] : weight_rules_) {
     if (rule.group >= arguments.step_sizes.size()) arguments.step_sizes.resize(rule.group + 1);
-    Tensor& step = arguments.step_sizes[rule.group];
-    if (!step.valid()) step = optimizer_.step_size(main_, rate, rule.group);
+    arguments.step_sizes[rule.group] = sizes.of(rule.group);
   }
   return arguments;
 }

@@ -171,7 +171,7 @@ class Pipeline {
     for (const auto& [name, whole] : network_.inputs) {
       const bool is_rate = rate && rate->name == name;
       Tensor loaded;
-      if (is_rate) variables_.set_learning_rate(loaded = main_.host_load(*rate));
+      if (is_rate) loaded = variables_.step_sizes().load();
       for (const PlacedStage& stage : stages_) {
         if (std::none_of(stage.blocks.begin(), stage.blocks.end(),
                          [&](size_t b) { return block(b).input(whole).valid(); }))
@@ -184,8 +184,10 @@ class Pipeline {
       }
       if (!is_rate) ++next;
     }
-    if (rate && options_.device_iterations > 1 && !variables_.has_learning_rate())
-      variables_.set_learning_rate(main_.host_load(*rate));
+    // Before the loop over updates. A rate with an entry for each of them is loaded in it.
+    StepSizes& sizes = variables_.step_sizes();
+    if (rate && options_.device_iterations > 1 && training_.rates_of_run == 1 && !sizes.is_loaded())
+      sizes.load();
     return result;
   }
 

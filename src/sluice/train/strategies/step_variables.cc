@@ -77,6 +77,16 @@ void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const Blo
   for (const auto& [use, t] : loaded) graph.remote_store(there_.at(use), 0, t);
 }
 
+const Tensor& StepSizes::load() { return rate_ = main_.host_load(*training_.learning_rate); }
+
+const Tensor& StepSizes::of(size_t group) {
+  if (training_.learning_rate && !rate_.valid()) load();
+  Tensor& size = sizes_[group];
+  if (size.valid()) return size;
+  return size = rate_.valid() ? optimizer_.step_size(main_, rate_, group)
+                              : optimizer_.step_size(main_, training_.constant_rate, group);
+}
+
 StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
                              nn::Optimizer& optimizer, const Options& options, Training& training)
     : main_(main),
@@ -85,6 +95,7 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
       optimizer_(optimizer),
       options_(options),
       training_(training),
+      step_sizes_(main, optimizer, training),
       made_(main.ir()) {
   nn::NamedVariableFactories remote;
   nn::NamedVariableFactories running;  // Whole: replicas update them apart.
@@ -116,6 +127,7 @@ StepVariables::StepVariables(Graph& main, const StepVariables& trained)
       training_(trained.training_),
       devices_(trained.devices_),
       weights_(trained.weights_),
+      step_sizes_(main, trained.optimizer_, trained.training_),
       made_(main.ir()) {}
 
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
@@ -187,20 +199,10 @@ Tensors StepVariables::scale(const Gradient& gradient) const {
   return {nn::clip_factor(nn::norm_of_chunks(squares), *options_.max_grad_norm)};
 }
 
-const Tensor& StepVariables::step_size(size_t group) {
-  if (!rate_) {
-    rate_ = training_.learning_rate ? ops::HyperArg(main_.host_load(*training_.learning_rate))
-                                    : ops::HyperArg(std::get<double>(options_.learning_rate));
-  }
-  Tensor& step = step_sizes_[group];
-  if (!step.valid()) step = optimizer_.step_size(main_, *rate_, group);
-  return step;
-}
-
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale) {
   const Tensor& variable = training_.variables[key];
   const size_t group = rules_.at(key).group;
-  const Tensor& step_size = this->step_size(group);
+  const Tensor& step_size = step_sizes_.of(group);
   const DeviceScope on(main_, device(key));
   VariableInfo info = *main_.info(variable).variable;
   const bool shard = !gradient.meta_shape().empty() && variable.meta_shape().empty();

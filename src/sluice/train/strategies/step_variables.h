@@ -12,6 +12,28 @@
 
 namespace sluice::train {
 
+/// The learning rate of a program on its way to the updates: a stream or a constant. The step size
+/// of a parameter group is minus the rate times the group's factor. All strategies use this class.
+class StepSizes {
+ public:
+  StepSizes(Graph& main, const nn::Optimizer& optimizer, const Training& training)
+      : main_(main), optimizer_(optimizer), training_(training) {}
+
+  /// Loads the next entry of the rate's stream to a tensor of the entry graph.
+  const Tensor& load();
+  bool is_loaded() const { return rate_.valid(); }
+  /// Returns the step size of a parameter group in the entry graph. Its first call in the program
+  /// loads the rate, unless load() did.
+  const Tensor& of(size_t group);
+
+ private:
+  Graph& main_;
+  const nn::Optimizer& optimizer_;
+  const Training& training_;
+  Tensor rate_;                     ///< Invalid before it is loaded, and if the rate is a constant.
+  std::map<size_t, Tensor> sizes_;  ///< By parameter group.
+};
+
 /// The weights, running variables and optimizer state of a step without rows, on the device or in
 /// remote memory.
 class StepVariables {
@@ -27,9 +49,7 @@ class StepVariables {
   /// the caller.
   void place(std::map<std::string, int> keys) { devices_ = std::move(keys); }
   const std::map<std::string, int>& devices() const { return devices_; }
-  /// Sets the learning rate to a tensor of the entry graph. Otherwise update() loads or makes it.
-  void set_learning_rate(const Tensor& rate) { rate_ = rate; }
-  bool has_learning_rate() const { return rate_.has_value(); }
+  StepSizes& step_sizes() { return step_sizes_; }
   bool is_remote(const std::string& key) const { return weights_.contains(key); }
   /// Returns the whole weight in `graph`, which loads it if it is remote. A weight of the device is
   /// shared with the entry graph `graph`.
@@ -60,7 +80,6 @@ class StepVariables {
   void update(const std::string& key, const Tensor& reduced_gradient, const Tensors& scale);
 
  private:
-  const Tensor& step_size(size_t group);
   Tensor divisor(const std::string& key) const;
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
 
@@ -78,8 +97,7 @@ class StepVariables {
   std::map<std::string, int> devices_;
   nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
-  std::optional<ops::HyperArg> rate_;
-  std::map<size_t, Tensor> step_sizes_;     ///< By parameter group.
+  StepSizes step_sizes_;
   Tensor divisor_;                          ///< Divisor of gradients; empty without a total weight.
   mutable std::map<int, Tensor> divisors_;  ///< Copies of it, by device.
   nn::internal::PathCounts made_;           ///< Variables of the program by path.

@@ -8,9 +8,11 @@
 #include "sluice/interp/interpreter.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/concat.h"
+#include "sluice/ops/conv.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/matmul.h"
+#include "sluice/ops/pooling.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
@@ -390,6 +392,28 @@ TEST_F(Operators, FunctionsOfVectorsNameTheCallersLine) {
   for (const auto& call : calls) {
     expect_refused("at operator_semantics_test.cc:", call);
   }
+}
+
+// A list of one number holds for all spatial axes, as in the options of layers.
+TEST_F(Operators, OneNumberIsForAllAxesOfAWindow) {
+  const Tensor x = constant(count({1, 2, 7, 6})), w = constant(count({3, 2, 2, 3}));
+  const auto same = [&](const Tensor& one, const Tensor& each) {
+    const HostTensor first = run(one);
+    EXPECT_TRUE(first.same_bits(run(each))) << to_string(first.spec());
+  };
+  same(ops::conv(x, w, {.stride = {2}, .padding = {1}, .dilation = {2}}),
+       ops::conv(x, w, {.stride = {2, 2}, .padding = {1, 1, 1, 1}, .dilation = {2, 2}}));
+  const Tensor back = constant(count({2, 3, 2, 2}));
+  same(ops::conv_transpose(x, back, {.stride = {3}, .padding = {1}, .output_padding = {2}}),
+       ops::conv_transpose(x, back,
+                           {.stride = {3, 3}, .padding = {1, 1}, .output_padding = {2, 2}}));
+  same(ops::max_pool(x, {.kernel = {3}, .stride = {2}, .padding = {1}}),
+       ops::max_pool(x, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1, 1, 1}}));
+  same(ops::average_pool(x, {.kernel = {2}}), ops::average_pool(x, {.kernel = {2, 2}}));
+  EXPECT_NE(refusal([&] {
+              ops::conv(x, w, {.stride = {1, 1, 1}});
+            }).find("or one for all"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ std::vector<int64_t> padding_of(const ConvWindow& w) {
 
 /// Cuts off the end of a result's gradient if output_padding is so long that a conv() over it would
 /// have more positions than x: first from the padding, then from `grad`.
-Tensor reached(Tensor grad, const std::vector<int64_t>& output_padding, ConvWindow& w) {
-  for (size_t a = 0; a < output_padding.size(); ++a) {
-    const int64_t unreached = output_padding[a] / w.stride[a] * w.stride[a];
+Tensor reached(Tensor grad, ConvWindow& w) {
+  for (size_t a = 0; a < w.output_padding.size(); ++a) {
+    const int64_t unreached = w.output_padding[a] / w.stride[a] * w.stride[a];
     const int64_t rest = unreached - std::min(unreached, w.end[a]);
     const int axis = static_cast<int>(a) + 2;
     w.end[a] -= unreached - rest;
@@ -72,7 +72,7 @@ Tensors grad_conv_transpose(GradContext& g) {
   const auto o = g.options<ConvTransposeOptions>();
   const OpView op = g.op();
   ConvWindow w = conv_window(op, o);
-  const Tensor grad = reached(g.grad(0), o.output_padding, w);
+  const Tensor grad = reached(g.grad(0), w);
   Tensors result(2);
   if (g.needs(0)) result[0] = conv(grad, g.input(1), conv_options(w, o.groups));
   if (g.needs(1)) result[1] = conv_weight_grad(grad, g.input(0), weight_grad_options(w, o.groups));
@@ -258,8 +258,9 @@ OpDef define_conv() {
       "multiply-adds from zero, in ascending (taps, channel of the group); positions outside x "
       "take part as zeros. (C1) x and w have the same floating dtype. (C2) Both have a batch or "
       "output channels, channels and 1 to 3 spatial axes. (C3) stride, dilation and padding have "
-      "an entry for each spatial axis, padding perhaps two; stride and dilation are at least 1, "
-      "padding at least 0. (C4) Beside a pad_type, padding is empty. (C5) groups divides the "
+      "one entry for all spatial axes or one for each, padding perhaps two for each; stride and "
+      "dilation are at least 1, padding at least 0. (C4) Beside a pad_type, padding is empty. (C5) "
+      "groups divides the "
       "channels of x and the output channels. (C6) w has channels / groups input channels. (C7) "
       "The kernel has taps and fits into x with its padding.";
   d.inputs = {{"x"}, {"w"}};
@@ -282,6 +283,7 @@ OpDef define_conv() {
                sample({2, 3, 7}, {2, 3, 3}, options({.stride = {2}, .padding = {1}})),
                sample({1, 2, 3, 4, 3}, {2, 2, 2, 3, 2}, options({.padding = {1, 0, 1}})),
                sample({1, 2, 5, 5}, {3, 2, 5, 5}, {}),
+               sample(x, w, options({.stride = {2}, .padding = {1}, .dilation = {2}})),
                sample({2, 1, 9, 9}, {2, 1, 2, 2}, options({.stride = {4, 3}})),
                sample({0, 2, 5, 4}, w, {}, false),
                {.inputs = {{x, f16, {}}, {w, f16, {}}}, .gradient = false}};
@@ -290,7 +292,7 @@ OpDef define_conv() {
       {"(C1)", {f32_spec(x), {w, f16, {}}}},
       {"(C2)", {f32_spec({5, 4}), f32_spec({3, 2})}},
       {"(C2)", {f32_spec(x), f32_spec({3, 2, 3})}},
-      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1}})},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1, 1, 1}})},
       {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1, 0}})},
       {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, -1}})},
       {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, 1, 1}})},
@@ -317,8 +319,9 @@ OpDef define_transpose() {
       "element is one chain of fused multiply-adds from zero, in ascending (taps, channel of x in "
       "the group); taps between the strided elements of x take no part, positions outside x take "
       "part as zeros. (C1) x and w have the same floating dtype. (C2) Both have 1 to 3 spatial "
-      "axes. (C3) stride, dilation, padding and output_padding have an entry for each spatial "
-      "axis, padding perhaps two; stride and dilation are at least 1, the others at least 0. (C4) "
+      "axes. (C3) stride, dilation, padding and output_padding have one entry for all spatial axes "
+      "or one for each, padding perhaps two for each; stride and dilation are at least 1, the "
+      "others at least 0. (C4) "
       "output_padding is less than the stride or the dilation. (C5) groups divides the channels. "
       "(C6) w has the channels of x. (C7) The kernel has taps, and the result has elements.";
   d.inputs = {{"x"}, {"w"}};
@@ -337,6 +340,8 @@ OpDef define_transpose() {
       sample({2, 4, 3, 3}, {4, 3, 2, 2}, options({.stride = {3, 2}, .groups = 2})),
       sample({2, 3, 5}, {3, 2, 4}, options({.stride = {2}, .padding = {1}})),
       sample({1, 2, 2, 3, 2}, {2, 1, 2, 2, 2}, options({.stride = {2, 1, 2}})),
+      sample(x, w,
+             options({.stride = {2}, .padding = {1}, .dilation = {3}, .output_padding = {2}})),
       sample({0, 3, 3, 4}, w, {}, false)};
   d.must_fail = {{"(C1)", {i32_spec(x), i32_spec(w)}},
                  {"(C2)", {f32_spec({3, 4}), f32_spec({3, 2})}},

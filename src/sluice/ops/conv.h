@@ -13,8 +13,8 @@ enum class PadType {
   kValid,      ///< No padding.
 };
 
-/// Options of conv(). Each list has one entry for each spatial axis of the input; an empty list
-/// means the default for all of them.
+/// Options of conv(). Each list has one entry for each spatial axis of the input, or one for all of
+/// them; an empty list means the default for all of them.
 struct ConvOptions {
   std::vector<int64_t> stride = {};  ///< Elements of the input between two outputs; default 1.
   /// Zeros around the input: one number for both ends of each axis, or the starts of all axes and
@@ -50,7 +50,7 @@ struct ConvTransposeOptions {
 
 /// Options of conv_weight_grad(). The lists are as in ConvOptions.
 struct ConvWeightGradOptions {
-  std::vector<int64_t> kernel = {};    ///< Taps of the weight along each spatial axis.
+  std::vector<int64_t> kernel = {};    ///< Taps of the weight, with an entry for each spatial axis.
   std::vector<int64_t> stride = {};    ///< Elements of x between two elements of y_grad; default 1.
   std::vector<int64_t> padding = {};   ///< Zeros around x, listed as in ConvOptions.
   std::vector<int64_t> dilation = {};  ///< Elements of x between two taps; default 1.

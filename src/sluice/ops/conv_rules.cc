@@ -11,19 +11,20 @@ namespace {
 
 constexpr int kMostAxes = 3;
 
-/// Checks that a list has one entry for each of `axes` axes, at least `least`; completes an empty
-/// one with `value`.
+/// Checks that a list has one entry for each of `axes` axes, at least `least`. Completes a list of
+/// one entry, which holds for all axes, and an empty one with `value`.
 std::vector<int64_t> list_of(const OpView& op, std::string_view name,
                              const std::vector<int64_t>& given, size_t axes, int64_t least,
                              int64_t value) {
   if (given.empty()) return std::vector<int64_t>(axes, value);
-  require(given.size() == axes, "{} (C3): {} must have {} entries, one for each axis, got {}",
+  require(given.size() == axes || given.size() == 1,
+          "{} (C3): {} must have {} entries, one for each axis, or one for all, got {}",
           op.def().name, name, axes, given.size());
   for (const int64_t entry : given) {
     require(entry >= least, "{} (C3): {} must be at least {}, got {}", op.def().name, name, least,
             entry);
   }
-  return given;
+  return given.size() == axes ? given : std::vector<int64_t>(axes, given[0]);
 }
 
 ConvWindow make_window(const OpView& op, std::vector<int64_t> taps,
@@ -34,8 +35,9 @@ ConvWindow make_window(const OpView& op, std::vector<int64_t> taps,
   w.stride = list_of(op, "stride", stride, axes, 1, 1);
   w.dilation = list_of(op, "dilation", dilation, axes, 1, 1);
   const bool both = padding.size() == 2 * axes;
-  require(both || padding.empty() || padding.size() == axes,
-          "{} (C3): padding must have {} or {} entries, one or two for each axis, got {}",
+  require(both || padding.size() <= 1 || padding.size() == axes,
+          "{} (C3): padding must have {} or {} entries, one or two for each axis, or one for all, "
+          "got {}",
           op.def().name, axes, 2 * axes, padding.size());
   const std::vector<int64_t> pads = list_of(op, "padding", padding, both ? 2 * axes : axes, 0, 0);
   w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
@@ -131,8 +133,10 @@ ConvWindow conv_window(const OpView& op, const ConvOptions& o) {
 }
 
 ConvWindow conv_window(const OpView& op, const ConvTransposeOptions& o) {
-  return make_window(op, require_taps(op, taps_of(op.input(1).shape)), o.stride, o.padding,
-                     o.dilation);
+  ConvWindow w = make_window(op, require_taps(op, taps_of(op.input(1).shape)), o.stride, o.padding,
+                             o.dilation);
+  w.output_padding = list_of(op, "output_padding", o.output_padding, w.taps.size(), 0, 0);
+  return w;
 }
 
 ConvWindow conv_window(const OpView& op, const ConvWeightGradOptions& o) {
@@ -168,8 +172,7 @@ ConvInference conv_transpose_rule(const OpView& op) {
   const Shape& x = op.input(0).shape;
   const Shape& weight = op.input(1).shape;
   const ConvWindow w = conv_window(op, o);
-  const std::vector<int64_t> extra =
-      list_of(op, "output_padding", o.output_padding, w.taps.size(), 0, 0);
+  const std::vector<int64_t>& extra = w.output_padding;
   require_groups(op, o.groups, x[1], "channels of x");
   require(weight[0] == x[1], "conv_transpose (C6): w must have {} input channels like x, got {}",
           x[1], to_string(weight));

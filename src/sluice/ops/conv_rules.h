@@ -38,7 +38,8 @@ std::pair<int64_t, int64_t> same_padding(PadType type, int64_t size, int64_t tap
 /// The lists of an op's options, checked and completed: one entry for each spatial axis.
 struct ConvWindow {
   std::vector<int64_t> taps, stride, dilation;
-  std::vector<int64_t> begin, end;  ///< Padding.
+  std::vector<int64_t> begin, end;           ///< Padding.
+  std::vector<int64_t> output_padding = {};  ///< conv_transpose() only.
 };
 ConvWindow conv_window(const OpView& op, const ConvOptions& options);
 ConvWindow conv_window(const OpView& op, const ConvTransposeOptions& options);

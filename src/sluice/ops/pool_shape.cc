@@ -12,14 +12,16 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-/// Returns `given`, or `otherwise` if it is empty. Requires one number of at least 1 for each axis.
+/// Returns `given` for each axis, or `otherwise` if it is empty. Requires numbers of at least 1:
+/// one for each axis, or one for all.
 Numbers per_axis(const Numbers& given, const Numbers& otherwise, size_t axes, std::string_view name,
                  std::string_view what) {
   const Numbers& list = given.empty() ? otherwise : given;
   const bool positive = std::all_of(list.begin(), list.end(), [](int64_t n) { return n >= 1; });
-  require(list.size() == axes && positive, "{} (C3): {} must be {} numbers of at least 1, got {}",
-          name, what, axes, to_string(Shape(list)));
-  return list;
+  require((list.size() == axes || list.size() == 1) && positive,
+          "{} (C3): {} must be {} numbers of at least 1, or one for all axes, got {}", name, what,
+          axes, to_string(Shape(list)));
+  return list.size() == axes ? list : Numbers(axes, list[0]);
 }
 
 /// Elements of the input from the first to the last element of a window.
@@ -31,8 +33,9 @@ void set_padding(PoolAxis& a, const PoolOptions& o, size_t axis, size_t axes) {
     std::tie(a.padding, a.padding_end) =
         same_padding(o.pad_type, a.x, a.kernel, a.stride, a.dilation);
   } else if (!o.padding.empty()) {
-    a.padding = o.padding[axis];
-    a.padding_end = o.padding[o.padding.size() == axes ? axis : axis + axes];
+    const size_t count = o.padding.size();
+    a.padding = o.padding[count == 1 ? 0 : axis];
+    a.padding_end = o.padding[count == 1 ? 0 : count == axes ? axis : axis + axes];
   }
 }
 
@@ -43,8 +46,8 @@ void check_padding(const PoolOptions& o, size_t axes, std::string_view name) {
   require(o.padding.empty() || o.pad_type == PadType::kExplicit,
           "{} (C4): padding must be empty unless pad_type is explicit, got {}", name,
           to_string(Shape(o.padding)));
-  require(o.padding.empty() || o.padding.size() == axes || o.padding.size() == 2 * axes,
-          "{} (C4): padding must be {} or {} numbers, got {}", name, axes, 2 * axes,
+  require(o.padding.size() <= 1 || o.padding.size() == axes || o.padding.size() == 2 * axes,
+          "{} (C4): padding must be 1, {} or {} numbers, got {}", name, axes, 2 * axes,
           to_string(Shape(o.padding)));
   const bool is_same = o.pad_type == PadType::kSameUpper || o.pad_type == PadType::kSameLower;
   require(!is_same || !o.ceil_mode,

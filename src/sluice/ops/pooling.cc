@@ -13,9 +13,11 @@ namespace {
 
 constexpr std::string_view kWindowRules =
     " (C1) x is floating point. (C2) x has a batch, channels and 1 to 3 spatial axes. (C3) kernel, "
-    "stride and dilation have one number of at least 1 for each spatial axis; a window has fewer "
-    "than 2³¹ elements. (C4) padding is for each axis, or starts and then ends, from 0 to half of "
-    "a window; it is empty unless pad_type is explicit (0); with pad_type same (1, 2), ceil_mode "
+    "stride and dilation have one number of at least 1 for all spatial axes or one for each; a "
+    "window has fewer than 2³¹ elements. (C4) padding is for all axes, for each, or starts and "
+    "then "
+    "ends, from 0 to half of a window; it is empty unless pad_type is explicit (0); with pad_type "
+    "same (1, 2), ceil_mode "
     "is false. (C5) A window fits into the padded input.";
 
 /// The tap's dtype is the smaller one that holds the number of each element of a window.
@@ -219,6 +221,7 @@ std::vector<std::pair<Shape, PoolOptions>> sample_windows() {
           {{1, 2, 4, 5, 6}, {.kernel = {2, 3, 2}, .stride = {2, 1, 2}, .padding = {1, 0, 1}}},
           {{1, 1, 7, 6}, {.kernel = {3, 2}, .stride = {2, 3}, .ceil_mode = true}},
           {{2, 1, 5, 5}, {.kernel = {5, 5}}},
+          {{1, 2, 7, 6}, {.kernel = {3}, .stride = {2}, .padding = {1}, .dilation = {1}}},
           {{1, 2, 9}, {.kernel = {2}, .stride = {4}, .padding = {0, 1}}},
           {{1, 1, 5, 6}, {.kernel = {3, 4}, .stride = {2, 2}, .pad_type = PadType::kSameUpper}},
           {{1, 1, 5, 6}, {.kernel = {3, 4}, .stride = {2, 2}, .pad_type = PadType::kSameLower}},
@@ -229,7 +232,7 @@ std::vector<std::pair<Shape, PoolOptions>> sample_windows() {
 std::vector<std::pair<const char*, std::pair<Shape, PoolOptions>>> bad_windows() {
   return {
       {"(C2)", {{4, 4}, {.kernel = {2}}}},
-      {"(C3)", {{1, 1, 4, 4}, {.kernel = {2}}}},
+      {"(C3)", {{1, 1, 4, 4}, {.kernel = {2, 2, 2}}}},
       {"(C3)", {{1, 1, 4}, {.kernel = {2}, .stride = {0}}}},
       {"(C3)", {{1, 1, 4}, {.kernel = {2}, .dilation = {1, 1}}}},
       {"(C4)", {{1, 1, 4}, {.kernel = {3}, .padding = {2}}}},

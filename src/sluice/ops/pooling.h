@@ -3,8 +3,8 @@
 
 namespace sluice::ops {
 
-/// Options of max_pool(). Each list has one entry for each spatial axis of the input; an empty list
-/// means the default for all of them.
+/// Options of max_pool(). Each list has an entry for each spatial axis of the input, or one for all
+/// of them; an empty list means the default for all of them.
 struct PoolOptions {
   std::vector<int64_t> kernel = {};  ///< Elements of a window along each spatial axis; required.
   std::vector<int64_t> stride = {};  ///< Elements of the input between two windows; default kernel.

@@ -54,6 +54,24 @@ TEST_F(Streams, WrongShapeOrDtype) {
               AllOf(HasSubstr("labels"), HasSubstr("int32"), HasSubstr("float32")));
 }
 
+// As in calls of models, the samples are the first axis, and the others may be divided otherwise.
+TEST_F(Streams, AnEntryMayHaveOtherAxesAfterTheFirst) {
+  Session other(p.ir, {.device = cpu_device({.threads = 1})});
+  const HostTensor images = batch.image.reshaped({p.options.batch, 2, p.options.width / 2});
+  const HostTensor labels = batch.labels.reshaped({p.options.batch, 1});
+  const HostTensors got = session.run({{p.image, images}, {p.labels, labels}}, "train");
+  const HostTensors want = other.run({{p.image, batch.image}, {p.labels, batch.labels}}, "train");
+  EXPECT_TRUE(got[p.loss].same_bits(want[p.loss]));
+  // With the axis of a single entry, too.
+  const HostTensor stacked = HostTensor::stack({images});
+  session.run({{p.image, stacked}, {p.labels, labels}}, "train");
+  for (const Shape& shape :
+       {Shape({p.options.width, p.options.batch}), Shape({p.options.batch * p.options.width}),
+        Shape({1, 1, p.options.batch, p.options.width})})
+    EXPECT_THAT(refused({{p.image, batch.image.reshaped(shape)}, {p.labels, batch.labels}}),
+                HasSubstr("image"));
+}
+
 TEST_F(Streams, OneEntryMayHaveAnAxis) {
   const HostTensor images = HostTensor::stack({batch.image});
   const HostTensor labels = HostTensor::stack({batch.labels});

@@ -1,5 +1,6 @@
 #include "sluice/session/bindings.h"
 
+#include <algorithm>
 #include <map>
 
 #include "sluice/base/error.h"
@@ -16,18 +17,29 @@ std::string names(const Streams& streams) {
   return text.empty() ? "none" : text;
 }
 
+// Whether an array has the elements of an input's array: the axes of the entries and the replicas
+// and the first axis of an entry are equal. The other axes of an entry may be divided otherwise.
+bool holds_input(const Shape& given, const Shape& want, int64_t entry_rank) {
+  const int64_t kept = want.rank() - std::max<int64_t>(entry_rank - 1, 0);
+  return given.rank() >= kept && given.elements() == want.elements() &&
+         std::equal(want.begin(), want.begin() + kept, given.begin());
+}
+
 void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
                  const TensorSpec& spec, const std::byte* data) {
-  Shape want = entries_shape(port.spec.shape, entries, replicas);
-  if (port.input && entries == 1 && spec.shape.rank() == want.rank() + 1) {
-    std::vector<int64_t> dims = {1};
-    dims.insert(dims.end(), want.begin(), want.end());
-    if (spec.shape == Shape(dims)) want = spec.shape;
+  const Shape want = entries_shape(port.spec.shape, entries, replicas);
+  bool fits = spec.shape == want;
+  if (port.input && !fits) {
+    const int64_t rank = port.spec.shape.rank();
+    std::vector<int64_t> dims = want.dims();
+    dims.insert(dims.begin(), 1);  // The axis of a single entry.
+    fits = holds_input(spec.shape, want, rank) ||
+           (entries == 1 && holds_input(spec.shape, Shape(dims), rank));
   }
   require(spec.dtype == port.spec.dtype,
           "stream '{}': the array must be {}, got {}; cast it with HostTensor::cast", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
-  require(spec.shape == want,
+  require(fits,
           "stream '{}': Shape mismatch: the program uses {} entries of {}{}, so the array must be "
           "{}, got {}",
           port.name, entries, to_string(port.spec.shape),

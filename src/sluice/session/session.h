@@ -90,10 +90,10 @@ class Session {
   ~Session();
 
   /// Runs the program of an entry graph once and returns new arrays. A stream's array has the shape
-  /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. The
-  /// axis of a single entry or a single replica is omitted; the array of an input may have the axis
-  /// of a single entry. Error{kUsage}, which names missing or unknown streams, or an array of
-  /// another shape or dtype. Streams of feeds do not have arrays.
+  /// entries_shape(): entries of the run, replicas, axes of an entry. The axis of a single entry or
+  /// replica is omitted. An input may have the axis of a single entry, and other axes after the
+  /// first one of an entry: (8, 28, 28) for (8, 784). Error{kUsage}, which names missing or unknown
+  /// streams, or an array of another shape or dtype. Streams of feeds do not have arrays.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Returns the streams that a run of a program reads, with the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(

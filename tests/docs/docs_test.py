@@ -123,6 +123,44 @@ class Text(unittest.TestCase):
         self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
                          [re.sub(r"(?m)^  ", "", part) for part in parts])
 
+    def test_the_page_on_pytorch_shows_the_code_of_its_test(self):
+        page = (ROOT / "docs" / "howto" / "from_pytorch.md").read_text()
+        test = (ROOT / "tests" / "docs" / "from_pytorch_test.cc").read_text()
+        parts = re.findall(r" *// --- Code of the page\.\n(.*?) *// --- End", test, re.DOTALL)
+        self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
+                         [parts[0], *(re.sub(r"(?m)^  ", "", part) for part in parts[1:])])
+        module = (ROOT / "tests" / "models" / "torch_layers.py").read_text()
+        shown = re.findall(r"```python\n(class .*?)```", page, re.DOTALL)
+        self.assertEqual(len(shown), 1)
+        self.assertIn(shown[0], module)
+
+    def test_the_table_of_parameters_has_the_options_of_a_pipeline(self):
+        page = (ROOT / "docs" / "howto" / "pipeline_a_model.md").read_text()
+        table = page.split("\n### Parameters of document 001\n")[1]
+        rows = re.findall(r"(?m)^\| (.*?) \| (.*) \|$", table)[1:]
+        self.assertGreater(len(rows), 20)
+        train = ROOT / "src" / "sluice" / "train"
+        fields = {}
+        for name, header in (("PipelineOptions", "pipeline.h"), ("TensorLocations", "options.h")):
+            body = re.search(rf"(?s)struct {name} {{(.*?)\n}};", (train / header).read_text())[1]
+            fields[name] = set(re.findall(r"(?m)^  [\w:<>, ]+ (\w+) =", body))
+        mentioned = set()
+        for parameters, text in rows:
+            for code in re.findall(r"`([\w.:()]+)`", text):
+                with self.subTest(parameters=parameters, code=code):
+                    option, _, part = code.partition(".")
+                    if re.match(r"(train|data)::", code):  # A function or a class of this layer.
+                        name = code.split("::")[1].rstrip("()")
+                        headers = [*train.glob("*.h"), *(train.parent / "data").glob("*.h")]
+                        self.assertTrue(any(re.search(rf"\b{name}\b", h.read_text())
+                                            for h in headers))
+                        continue
+                    self.assertIn(option, fields["PipelineOptions"])
+                    if part:
+                        self.assertIn(part, fields["TensorLocations"])
+                    mentioned.add(option)
+        self.assertEqual(mentioned, fields["PipelineOptions"])
+
     def test_the_page_on_pipelines_shows_parts_of_a_lesson_and_what_it_prints(self):
         page = (ROOT / "docs" / "howto" / "pipeline_a_model.md").read_text()
         functions = page.split("\n## From functions\n")[1]

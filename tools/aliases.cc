@@ -10,11 +10,9 @@ namespace sluice::tool {
 namespace {
 
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"--batch-size", "--micro-batch"},
-    {"--test-batch-size", "--test-batch"},
-    {"--learning-rate", "--lr"},
-    {"--offload-optimiser", "--offload=optimizer"},
-    {"--debug", "--log-level=debug"}};
+    {"--batch-size", "--micro-batch"}, {"--test-batch-size", "--test-batch"},
+    {"--learning-rate", "--lr"},       {"--offload-optimiser", "--offload=optimizer"},
+    {"--debug", "--log-level=debug"},  {"-h", "--help"}};
 
 }  // namespace
 

@@ -9,7 +9,6 @@
 #include "sluice/data/loader.h"
 #include "sluice/exe/executable.h"
 #include "sluice/models/model.h"
-#include "sluice/session/measured.h"
 #include "sluice/train/step_arrays.h"
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
@@ -26,11 +25,19 @@ int run_synthetic(const ToolOptions& o, const Programs& programs, Session& sessi
                   bool has_report) {
   const int64_t samples = checked_mul(samples_of_step(o), o.step.device_iterations);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
-  const auto runs = static_cast<int>(std::min(o.train.steps.value_or(kRuns), kMostRuns));
+  const int64_t calls = o.train.steps ? *o.train.steps / o.step.device_iterations : kRuns;
+  const auto runs = static_cast<int>(std::min(calls, kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
   const auto test = train::evaluate_throughput(
       session, checked_mul(o.model.sizes.eval_batch, o.train.replicas), runs, "eval");
-  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
+  if (has_report) {
+    Measuring measuring(session, "eval", has_report);
+    while (!measuring.is_done()) {
+      train::evaluate_throughput(session, 1, 1, "eval");
+      measuring.after_run();
+    }
+    write_measured(o, programs, session, measuring.take());
+  }
   if (o.output.json) {
     JsonRecord record;
     record.add("model", o.model.name);
@@ -69,7 +76,14 @@ int run_bench(const ToolOptions& o) {
       session.bind(arrays.inputs(programs.training), arrays.outputs(programs.training), "train");
   const int64_t steps = (o.train.steps.value_or(500) + repeat - 1) / repeat * repeat;
   bench::StepTimes times = bench::time_steps(session, binding, steps / repeat);
-  if (has_report) write_measured(o, programs, session, measured_run(session, "train"));
+  if (has_report) {
+    Measuring measuring(session, "train", has_report);
+    while (!measuring.is_done()) {
+      session.run_into(binding);
+      measuring.after_run();
+    }
+    write_measured(o, programs, session, measuring.take());
+  }
   for (double* of_step : {&times.median_seconds, &times.least_seconds, &times.flops, &times.bytes})
     *of_step /= static_cast<double>(repeat);
   const double micros = times.median_seconds * 1e6;

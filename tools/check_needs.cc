@@ -109,6 +109,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {!o.model.input.empty(), !o.model.dataset.empty(), "--input", "--dataset", "absent"},
       {!o.model.target.empty(), !o.model.dataset.empty(), "--target", "--dataset", "absent"},
       {given("--validation"), !o.model.dataset.empty(), "--validation", "--dataset", "absent"},
+      {o.model.fresh_optimizer, !o.model.weights.empty(), "--fresh-optimizer", "--weights",
+       "absent"},
       {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
       {o.train.log_histograms > 0, !o.train.log_dir.empty(), "--log-histograms", "--log-dir",
        "absent"},
@@ -125,10 +127,6 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   check_loss(given("--loss"), o.model);
   check_output(o);
   check_machine(command, o);
-  require(
-      command.get_name() != "train" || o.train.steps.value_or(0) % o.step.device_iterations == 0,
-      "--steps: must be a multiple of --device-iterations {}, got {}", o.step.device_iterations,
-      o.train.steps.value_or(0));
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [a, b] :
        {Pair("--dataset", "--data"), Pair("--dataset", "--synthetic"),

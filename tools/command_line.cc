@@ -181,7 +181,7 @@ CommandLine::CommandLine(ToolOptions& o) {
          },
          "Print the version and the instruction set in use")
       ->group("Options");
-  app.set_help_flag("--help", "Print this help; after a command, its common options")
+  app.set_help_flag("--help", "Print this help, as -h does; after a command, its common options")
       ->group("Options");
   app.set_help_all_flag("--help-all", "Print every option of every command, or of one")
       ->group("Options");
@@ -259,6 +259,25 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
   }
 }
 
+// Shortens calls of several updates where --steps are not whole calls: to the largest number of
+// updates that divides the steps. The bits do not depend on it.
+void divide_steps(ToolOptions& o) {
+  constexpr int64_t kMostIterations = 1'000'000;  // Limits the search.
+  int64_t& iterations = o.step.device_iterations;
+  const int64_t steps = o.train.steps.value_or(0), asked = iterations;
+  if (steps % asked == 0) return;
+  const int64_t period = o.step.output.value_or(train::Output::all()).period;
+  iterations = std::min({asked, steps, kMostIterations});
+  while (iterations > 0 && (steps % iterations != 0 || iterations % period != 0)) --iterations;
+  require(iterations > 0,
+          "--steps: must be a multiple of the N of --output-mode every:N, {}, got {}", period,
+          steps);
+  if (o.output.speaks() && !o.output.json)
+    sys::print_stderr(
+        "--device-iterations {}: calls of {} updates, so that {} steps are whole calls\n", asked,
+        iterations, steps);
+}
+
 // Checks the options of the command, which has a model, and completes them.
 void complete(CLI::App& command, bool predicts, ToolOptions& o) {
   o.trains = !predicts;
@@ -267,6 +286,7 @@ void complete(CLI::App& command, bool predicts, ToolOptions& o) {
   }
   set_defaults(command, o);
   check_needs(command, o);
+  divide_steps(o);
   if (!o.machine.empty() && o.staged()) o.step.rates = device_rates(rates_of_machine(o).rates);
   predicts ? use_inputs(command, o) : use_dataset(command, o);
   choose_devices(o, command.count("--replicas") > 0);

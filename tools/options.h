@@ -29,6 +29,7 @@ struct ModelOptions {
   std::shared_ptr<const UserData> user_data = {};  ///< Samples of `dataset`; null without it.
   std::string weights;        ///< File with the first values of variables; empty: random ones.
   std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.
+  bool fresh_optimizer = false;  ///< The optimizer's state starts anew, also if `weights` has one.
 };
 
 /// How long and with which rate a model learns.

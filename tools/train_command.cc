@@ -10,7 +10,6 @@
 #include "sluice/models/model.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
-#include "sluice/session/measured.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/run/training_log.h"
 #include "tools/call_results.h"
@@ -56,17 +55,11 @@ data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split s
   return dataset_of(o.model.sizes.loss, std::move(samples));
 }
 
-// "8 x 4 x 2 = 64 samples a step, 937 steps an epoch": of a micro-batch, by micro-batches, by
-// replicas. With several updates in a call, their number comes before the replicas: "40 x 10 x 10 =
-// 4000 samples a call, 15 calls an epoch".
-std::string batch_text(const ToolOptions& o, int64_t steps_per_epoch) {
-  const int64_t repeat = o.step.device_iterations;
-  const char* const what = repeat == 1 ? "step" : "call";
-  std::string factors = fmt::format("{} x {}", o.model.sizes.micro_batch, o.step.accumulate);
-  if (repeat > 1) factors += fmt::format(" x {}", repeat);
-  if (o.train.replicas > 1) factors += fmt::format(" x {}", o.train.replicas);
-  return fmt::format("{} = {} samples a {}, {} {}s an epoch", factors, samples_of_step(o) * repeat,
-                     what, steps_per_epoch / repeat, what);
+// "micro-batch 8 x accumulate 4 = 32 samples a step, 937 steps an epoch", or "… samples a call, …
+// calls an epoch" with several updates in a call.
+std::string batch_text(const train::CallSize& call, int64_t calls) {
+  const char* const what = call.device_iterations == 1 ? "step" : "call";
+  return fmt::format("{} samples a {}, {} {}s an epoch", to_string(call), what, calls, what);
 }
 
 // "lr 0.001; threshold 512; io_overlapped, 1 io queue; state remote (host)".
@@ -97,7 +90,7 @@ train::Show shown(const ToolOptions& o) {
   return o.output.speaks() ? train::Show::kProgress : train::Show::kNo;
 }
 
-// Trains. Adds the second call to the report, or the first if there is no second.
+// Trains. Adds the calls after the first one to the report.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
                        const data::Dataset& samples, bool has_report) {
   train::DataLoader loader(programs.options, samples,
@@ -115,20 +108,19 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   const train::LearningRateSchedule schedule = schedule_of(o, steps);
   if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
-    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(o, calls * updates),
+    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(loader.call_size(), calls),
                       loader.dropped().value_or(0), settings_text(o, programs, schedule));
     if (const std::string text = results_text(programs); !text.empty())
       sys::print_stderr("{}\n", text);
   }
   options.show = shown(o);
-  std::vector<report::MeasuredRun> measured;
-  int64_t called = 0;
+  Measuring measuring(model.session(), "train", has_report);
   options.after_call = [&](const train::CallReport&) {
-    if (has_report && ++called <= 2) measured = measured_run(model.session(), "train");
+    measuring.after_run();
     return !model.session().agreement().any(stop_signal() != 0);
   };
   const train::FitResult outcome = train::fit(model, loader, options);
-  if (has_report) write_measured(o, programs, model.session(), std::move(measured));
+  if (has_report) write_measured(o, programs, model.session(), measuring.take());
   return outcome;
 }
 
@@ -151,6 +143,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     }
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
     if (test) record.add(test->key(), test->value);
+    if (test && test->mean_loss) record.add("test_loss", *test->mean_loss);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
@@ -174,6 +167,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
   }
   if (test) fmt::print("{}\n", test->text());
+  if (test && test->mean_loss && steps == 0) fmt::print("loss {:.4f}\n", *test->mean_loss);
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
   for (int d = 1; d < devices_of(session); ++d) {
@@ -216,7 +210,9 @@ void load_weights(train::TrainingModel& model, const ToolOptions& o) {
   const std::string& file = torch ? o.model.torch_weights : o.model.weights;
   if (file.empty()) return;
   const std::vector<std::string> unknown =
-      torch ? train::load_torch_weights(model.session(), model.programs(), file) : model.load(file);
+      torch                     ? train::load_torch_weights(model.session(), model.programs(), file)
+      : o.model.fresh_optimizer ? model.load_weights(file)
+                                : model.load(file);
   if (!o.output.speaks()) return;
   for (const std::string& name : unknown)
     sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
@@ -284,8 +280,10 @@ int run_eval(const ToolOptions& o) {
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
   const data::Dataset tests = load_samples(o, session, data::Split::kTest);
-  const TestResult result = test(model, o.model.sizes.loss, tests, shown(o));
-  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
+  Measuring measuring(session, "eval", has_report);
+  const TestResult result =
+      test(model, o.model.sizes.loss, tests, shown(o), [&] { measuring.after_run(); });
+  if (has_report) write_measured(o, programs, session, measuring.take());
   report(o, programs, session, {}, result);
   return 0;
 }

@@ -362,10 +362,17 @@ class Bits(CliTest):
                         expected)
                     self.assertEqual(
                         self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
+        # A call of several updates moves the state for each of them.
+        plan = ["plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", "adam", "--offload",
+                "optimizer"]
+        self.assertEqual(
+            self.record(*plan, "--device-iterations", 3)["state_bytes_per_update"],
+            self.record(*plan)["state_bytes_per_update"])
 
     def test_samples_of_replicas(self):
         said = self.expect_code(0, *self.FLAGS, "--accumulate", "2", "--replicas", 3).stderr
-        self.assertIn("8 x 2 x 3 = 48 samples a step, 21 steps an epoch, 16 samples dropped", said)
+        self.assertIn("micro-batch 8 x accumulate 2 x replicas 3 = 48 samples a step, 21 steps an "
+                      "epoch, 16 samples dropped", said)
 
     def test_models_of_the_documents(self):
         flags = [

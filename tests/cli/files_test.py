@@ -85,6 +85,9 @@ class Files(CliTest):
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
         evaluated = self.record("eval", "mnist", *DIGITS, "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
+        self.assertEqual(evaluated["test_loss"], trained["test_loss"])
+        said = self.expect_code(0, "eval", "mnist", *DIGITS, "--width", 64, "--weights", weights)
+        self.assertIn(f"\nloss {trained['test_loss']:.4f}\n", said.stdout)
         for replicas in (3, 64):  # Batches of 240 and 5,120 digits do not divide 400.
             shared = self.record("eval", "mnist", *DIGITS, "--width", 64, "--weights", weights,
                                  "--replicas", replicas)
@@ -93,6 +96,29 @@ class Files(CliTest):
                          ["w.safetensors", "w.safetensors.tmp"])
         self.assertEqual(mine.read_text(), "mine")
         self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
+
+    def test_the_state_of_an_optimizer_starts_anew(self):
+        weights, others = self.path("w.safetensors"), self.path("adam.safetensors")
+        run = ["mlp", *DIGITS, "--width", 16, "--quiet"]
+        adam = [*run, "--optimizer", "adam", "--steps", 2]
+        self.expect_code(0, "train", *run, "--steps", 2, "--save", weights)
+        self.expect_error(3, "bad file", "must have the optimizer's state 'fc.0.bias.first_order', "
+                          "got the weights alone; load_weights() (--fresh-optimizer) starts the "
+                          "state anew", "train", *adam, "--weights", weights)
+        fresh = self.record("train", *adam, "--weights", weights, "--fresh-optimizer")
+        # The state in a file is not read either.
+        self.expect_code(0, "train", *adam[:-1], 0, "--weights", weights, "--fresh-optimizer",
+                         "--save", others)
+        again = self.record("train", *adam, "--weights", others, "--fresh-optimizer")
+        self.assertEqual(again["digest"], fresh["digest"])
+        self.expect_code(0, "train", *adam, "--save", others)
+        runs = [self.expect_code(0, "train", *adam, "--weights", others, *flags, "--digest")
+                for flags in ([], ["--fresh-optimizer"])]
+        self.assertNotEqual(runs[0].stdout.splitlines()[-1], runs[1].stdout.splitlines()[-1])
+        self.assertEqual([r.stderr for r in runs], ["", ""])
+        for command in ("train", "eval"):
+            self.expect_error(2, "usage", "--fresh-optimizer requires --weights (it is absent)",
+                              command, "mlp", *DIGITS, "--fresh-optimizer")
 
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")

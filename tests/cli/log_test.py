@@ -180,11 +180,16 @@ class Log(LogCase):
         for key in ("digest", "loss", "planned_bytes"):
             self.assertEqual(logged[key], plain[key])
 
-    def test_a_new_run_replaces_the_lines_and_adds_an_event_file(self):
-        for steps in (5, 2):
-            self.train("--steps", steps, "--log-dir", self.log)
-        self.assertEqual(len(self.rows()), 2)
-        self.assertEqual(sorted(len(Events(f).numbers["loss"]) for f in self.event_files()), [2, 5])
+    def test_each_run_has_a_folder_of_its_own(self):
+        said = [self.expect_code(0, "train", *RUN, "--steps", steps, "--log-dir", self.log).stderr
+                for steps in (5, 2, 3)]
+        folder = self.log
+        for text, own, steps in zip(said, ("", "run-2", "run-3"), (5, 2, 3)):
+            self.log = folder / own
+            self.assertEqual(len(self.rows()), steps)
+            self.assertEqual(len(self.events().numbers["loss"]), steps)
+            self.assertEqual(f"log: {self.log}; {folder} has the log of another run\n" in text,
+                             own != "")
 
     def test_a_run_that_ends_early_has_the_lines_before(self):
         self.expect_code(6, "train", *RUN, "--steps", 300, "--lr", 1e30, "--log-dir", self.log)
@@ -255,10 +260,12 @@ class Log(LogCase):
 
     def test_errors_of_the_system_are_one_warning(self):
         for number in (3, 4):
+            self.log = self.folder / f"{number}"
             result = self.expect_code(0, "train", *RUN, "--steps", 5, "--log-dir", self.log,
                                       env={"SLUICE_FAILPOINT": f"pwrite@{number}=EIO"})
             self.assertEqual(result.stderr.count("log: cannot write "), 1, result.stderr)
         for number in (1, 2):
+            self.log = self.folder / f"{number}"
             result = self.expect_code(0, "train", *RUN, "--steps", 5, "--log-dir", self.log,
                                       env={"SLUICE_FAILPOINT": f"pwrite@{number}=EINTR"})
             self.assertNotIn("log: ", result.stderr)

@@ -311,7 +311,7 @@ class Mpi(CliTest):
 
     def test_a_replica_each_unless_told(self):
         text = self.finish(mpi(3, "train", "mnist", *SHORT)).stderr
-        self.assertIn("8 x 1 x 3 = 24 samples a step", text)
+        self.assertIn("micro-batch 8 x replicas 3 = 24 samples a step", text)
 
     def test_all_refuse_with_one_voice(self):
         for flags, code, part in (

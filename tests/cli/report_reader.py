@@ -52,7 +52,8 @@ class Report:
             f["buffers"] = rows(f["buffers"], "name", "place", "kind", "offset", "bytes", "begin",
                                 "end")
             f["steps"] = rows(f["steps"], "kind", "name", "where", "live_bytes", "flops", "bytes",
-                              "queue", "calls", "trips", "forecast_ns", "parts")
+                              "queue", "calls", "trips", "forecast_ns", "parts", "kernel")
+            assert all((s["kind"] == "kernel") == (s["kernel"] != "") for s in f["steps"])
             for s in f["steps"]:
                 assert all(0 <= part < len(self.data["parts"]) for part in s["parts"]), s
                 assert len(s["parts"]) in (0, 1, s["trips"]), s
@@ -60,11 +61,14 @@ class Report:
             assert {b["kind"] for b in f["buffers"]} <= KINDS
         for p in self.data["programs"]:
             p["trace"]["events"] = rows(p["trace"]["events"], *EVENT)
+            p["kernels"] = rows(p["kernels"], "function", "step", "name", "layer", "source",
+                                "reference", "runs", "forecast_ns", "measured_ns")
             p["remote"]["accesses"] = rows(p["remote"]["accesses"], "buffer", "entry", "function",
                                            "step", "turn", "trips", "count")
         for m in self.data["measured"]:
             m["trace"]["events"] = rows(m["trace"]["events"], *EVENT)
             m["moves"] = rows(m["moves"], "function", "step", "runs")
+            m["steps"] = rows(m["steps"], "function", "step", "ns")
         assert all(self.data["rates"][key] > 0 for key in RATES)
         assert len(self.data["remote_entries"]) == len(self.data["remote_buffers"])
         assert set(self.data["defaults"]) <= set(self.data["options"])
@@ -135,6 +139,7 @@ class Report:
             self.check_trace(p)
             self.check_accesses(p)
             self.check_overlaps(p)
+            self.check_kernels(p)
         for m in self.data["measured"]:
             self.program(m["program"])
             assert m["trace"]["complete"] == (m["lost"] == 0), m["lost"]
@@ -209,6 +214,51 @@ class Report:
                 planned[key] = planned.get(key, 0) + t["transfers"]
         if program["remote"]["complete"] and not self.branches:
             assert counts == planned, (counts, planned)
+
+    def check_kernels(self, program):
+        runs = [0] * len(self.functions)
+        for start in program["starts"]:
+            self.count_runs(start["function"], 1, runs)
+        kernels, devices, measured = program["kernels"], {}, program["measured_runs"] > 0
+        assert program["kernel_count"] >= len(kernels)
+        whole = program["kernel_count"] == len(kernels)
+        for k in kernels:
+            f = self.functions[k["function"]]
+            step = f["steps"][k["step"]]
+            assert (step["kind"], step["name"], k["runs"]) == ("kernel", k["name"],
+                                                               runs[k["function"]]), k
+            assert abs(k["forecast_ns"] - k["runs"] * step["forecast_ns"]) <= k["runs"] + 1, k
+            assert k["reference"] == step["kernel"].endswith(".reference"), k
+            assert k["layer"] and f"{k['layer']} {k['source']}".strip().endswith(step["where"]), k
+            assert measured or k["measured_ns"] == -1, k
+            sums = devices.setdefault(f["device"], [0, 0, 0, 0])
+            sums[0] += k["runs"]
+            sums[1] += k["forecast_ns"]
+            sums[2] += max(0, k["measured_ns"])
+            sums[3] += (max(0, k["measured_ns"]) if measured else k["forecast_ns"]) * k["reference"]
+        order = [(-k["measured_ns"], -k["forecast_ns"]) for k in kernels]
+        assert [m for m, _ in order] == sorted(m for m, _ in order), "not sorted by time"
+        for d in program["device_times"]:
+            found = devices.get(d["device"], [0, 0, 0, 0])
+            if not whole:
+                continue
+            assert d["kernels"] == found[0], d
+            expected = [d["forecast_ns"], max(0, d["measured_ns"]), d["reference_ns"]]
+            for a, b in zip(expected, found[1:]):
+                assert abs(a - b) <= len(kernels), (d, found)
+            assert (d["measured_ns"] >= 0) == measured, d
+            assert (d["exposed_ns"] <= d["transfers_ns"]), d
+        of = [m for m in self.data["measured"] if m["program"] == program["name"]]
+        assert program["measured_runs"] == max((m["runs"] for m in of), default=0)
+        for m in of:
+            if m["trace"]["complete"]:
+                assert 0 <= m["least_ns"] <= m["trace"]["seconds"] * 1e9 + 1, m["least_ns"]
+
+    def count_runs(self, function, count, runs):
+        runs[function] += count
+        for step in self.functions[function]["steps"]:
+            for callee in step["calls"]:
+                self.count_runs(callee, count * step["trips"], runs)
 
     def check_feed(self, feed):
         for key, kind in FEED.items():

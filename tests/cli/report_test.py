@@ -228,6 +228,64 @@ class Reports(ReportCase):
                                                     if t["kind"] == kind), kind)
                     self.assertGreater(kinds.count("kernel"), 10)
 
+    def test_times_are_the_minimum_of_several_runs(self):
+        flags = ["mlp", *DIGITS, "--width", 32, "--dropout", 0.2, "--threads", 1]
+        for steps, runs in ((1, 1), (2, 1), (4, 3), (9, 5)):
+            with self.subTest(steps=steps):
+                report, _ = self.report("train", *flags, "--steps", steps)
+                report.check()
+                train, (run,) = report.program("train"), report.data["measured"]
+                self.assertEqual((train["measured_runs"], run["runs"]), (runs, runs))
+                self.assertEqual(train["measured_ns"], run["least_ns"])
+                self.assertEqual(report.program("eval")["measured_runs"], 0)
+        # Each step has the minimum of its mean times, at most that of the last run.
+        last = {}
+        for e in run["trace"]["events"]:
+            if e["kind"] == "step":
+                last.setdefault((e["function"], e["step"]), []).append(e["end_ns"] - e["begin_ns"])
+        self.assertGreater(len(run["steps"]), 10)
+        smaller = 0
+        for s in run["steps"]:
+            mean = statistics.mean(last[s["function"], s["step"]])
+            self.assertLessEqual(s["ns"], mean + 1)
+            smaller += s["ns"] < mean - 1
+        self.assertGreater(smaller, 0)
+        # The dropout has no fast kernel.
+        kernels = train["kernels"]
+        self.assertEqual({k["name"] for k in kernels if k["reference"]},
+                         {"Dropout", "ModifyRandomSeed"})
+        self.assertTrue(all(k["measured_ns"] > 0 for k in kernels))
+        gemm = next(k for k in kernels if k["name"].startswith("MatMul"))
+        self.assertRegex(gemm["layer"], r"^fc/\d")
+        self.assertRegex(gemm["source"], r"^\w+\.(cc|h):\d+$")
+        (device,) = train["device_times"]
+        self.assertGreater(device["reference_ns"], 0)
+        self.assertGreaterEqual(device["waits_ns"], 0)
+        text = self.expect_code(0, "inspect", self.folder / "training/report.json").stdout
+        self.assertRegex(text, rf"measured, ns +{train['measured_ns']:,}\n")
+        sums = {}
+        for k in kernels:
+            name = (f"{k['name']} {k['layer']} {k['source']}" +
+                    ", reference" * k["reference"])
+            sums[name] = sums.get(name, 0) + k["measured_ns"]
+        slowest = max(sums, key=sums.get)
+        self.assertRegex(text, rf"a run of 'train', measured ns by kernel\n  {re.escape(slowest)} +"
+                         rf"{sums[slowest]:,}\n")
+
+    def test_every_command_measures_several_runs(self):
+        weights = self.folder.parent / "w.safetensors"
+        model = ["mlp", "--width", 16]
+        self.expect_code(0, "train", *model, *DIGITS, "--steps", 1, "--save", weights)
+        for command, flags, part, program in (
+            ("eval", [*DIGITS, "--weights", weights, "--test-batch", 40], "inference", "eval"),
+            ("bench", ["--steps", 1], "training", "train"),
+            ("bench", ["--steps", 1, "--synthetic"], "training", "eval"),
+        ):
+            with self.subTest(command=command, flags=flags):
+                report, _ = self.report(command, *model, *flags, part=part)
+                report.check()
+                self.assertEqual(report.program(program)["measured_runs"], 5)
+
     def test_evaluation_has_a_folder_of_its_own(self):
         weights = self.folder.parent / "w.safetensors"
         self.expect_code(0, "train", "mlp", *DIGITS, "--steps", 1, "--save", weights)
@@ -255,7 +313,20 @@ class Reports(ReportCase):
             device = report.data["memories"][0]
             self.assertEqual(device["budget_bytes"], 64 << 10)
             self.assertGreater(device["planned_bytes"], 64 << 10)
+            self.assertFalse(any(s["fits"] for s in report.data["suggestions"]))
             report.check()
+
+    def test_the_report_of_a_refused_plan_has_the_remedy(self):
+        model = ["mnist", "--layers", 6, "--width", 128, "--optimizer", "adam", "--offload", "none"]
+        whole = self.record("plan", *model)["planned_bytes"]
+        report, _ = self.report("plan", *model, "--memory", whole - 1, code=4)
+        fits = {s["option"]: s["device_bytes"] for s in report.data["suggestions"] if s["fits"]}
+        self.assertIn("--strategy phased --offload auto", fits)
+        self.assertTrue(all(0 < size < whole for size in fits.values()), fits)
+        # Each remedy keeps its promise.
+        for option in fits:
+            rest = model[:-2] if "--offload" in option else model
+            self.expect_code(0, "plan", *rest, "--memory", whole - 1, *option.split())
 
     def test_inspect_describes_and_compares_reports(self):
         device, offload = self.folder.parent / "device", self.folder.parent / "offload"
@@ -310,8 +381,15 @@ class Reports(ReportCase):
     def test_two_names_of_one_option(self):
         self.expect_code(0, "plan", "mnist", "--width", 32, "--profile-dir", self.folder)
         self.assertTrue((self.folder / "training/report.json").exists())
-        self.expect_error(2, "usage", "cannot be combined with --profile", "plan", "mnist",
-                          "--profile-dir", self.folder, f"--profile={self.folder}")
+        other = self.folder.parent / "other"
+        for flags in (["--profile"], [f"--profile={other}"]):
+            report = other / "training/report.json"
+            self.expect_code(0, "plan", "mnist", "--width", 32, *flags, "--profile-dir", other)
+            self.assertTrue(report.exists())
+            report.unlink()
+        self.expect_error(2, "usage", f"--profile-dir: must be the folder of --profile={other}, "
+                          f"got {self.folder}", "plan", "mnist", f"--profile={other}",
+                          "--profile-dir", self.folder)
 
     def test_refusals(self):
         file = self.folder.parent / "file"
@@ -323,10 +401,15 @@ class Reports(ReportCase):
         self.expect_error(2, "usage", "--profile cannot be combined with --sweep", "plan", "mnist",
                           f"--profile={self.folder}", "--sweep", "replicas=1;2")
 
-    def test_a_disk_without_space_is_one_warning(self):
+    def test_a_disk_without_space_refuses_the_run_or_is_one_warning(self):
         # The report is written before the run and after it.
         run = ["train", "mlp", "--width", 32, *DIGITS, "--steps", 2]
-        for failpoint in ("pwrite@1", "fdatasync@2", "fdatasync@3", "pwrite@4", "fdatasync@6"):
+        for failpoint in ("pwrite@1", "fdatasync@2", "fdatasync@3"):
+            with self.subTest(failpoint=failpoint):
+                self.expect_error(5, "input/output", "No space left on device; the report is not "
+                                  "complete", *run, f"--profile={self.folder}",
+                                  env={"SLUICE_FAILPOINT": f"{failpoint}=ENOSPC"})
+        for failpoint in ("pwrite@4", "fdatasync@6"):
             with self.subTest(failpoint=failpoint):
                 result = self.expect_code(0, *run, f"--profile={self.folder}",
                                           env={"SLUICE_FAILPOINT": f"{failpoint}=ENOSPC"})
@@ -339,20 +422,28 @@ class Reports(ReportCase):
                    f"--profile={self.folder}"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=HANG)
         if "unshare" not in result.stderr and "mount" not in result.stderr:
-            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.returncode, 5, result.stderr)
             self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
             self.assertIn("No space left on device", result.stderr)
 
-    def test_a_full_disk_is_one_warning(self):
+    def test_a_full_disk_refuses_the_run(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        for command, more in (("train", [*DIGITS, "--steps", "2"]), ("plan", [])):
+            result = subprocess.run(
+                [PROGRAM, command, "mlp", "--width", "32", *more, f"--profile={self.folder}"],
+                capture_output=True, text=True, preexec_fn=limit, timeout=HANG)
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertEqual(result.stderr.count("error (input/output): --profile: "), 1,
+                             result.stderr)
+            self.assertEqual(result.stdout, "")
+            self.assertEqual(list((self.folder / "training").iterdir()), [])
+        # A plan that does not fit is refused as such.
         result = subprocess.run(
-            [PROGRAM, "train", "mlp", "--width", "32", *DIGITS, "--steps", "2",
+            [PROGRAM, "plan", "mlp", "--memory", "4K", "--remote", "none",
              f"--profile={self.folder}"], capture_output=True, text=True, preexec_fn=limit,
             timeout=HANG)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.returncode, 4, result.stderr)
         self.assertEqual(result.stderr.count("--profile: "), 1, result.stderr)
-        self.assertIn("2 steps, loss", result.stdout)
-        self.assertEqual(list((self.folder / "training").iterdir()), [])
 
 
 if __name__ == "__main__":

@@ -95,13 +95,22 @@ class Stages(CliTest):
             with self.subTest(flags=flags):
                 self.assertEqual(self.digest(*run, *flags), scheduled)
         said = self.expect_code(0, "train", *run, "--device-iterations", 3, "--replicas", 2).stderr
-        self.assertIn("4 x 6 x 3 x 2 = 144 samples a call, 7 calls an epoch, 16 samples dropped",
-                      said)
-        timed = self.record("bench", "mlp", "--width", 16, "--device-iterations", 4, "--steps", 8)
-        self.assertEqual(timed["steps"], 8)
+        self.assertIn("micro-batch 4 x device iterations 3 x accumulate 6 x replicas 2 = 144 "
+                      "samples a call, 7 calls an epoch, 16 samples dropped", said)
+        # --steps counts updates: calls are shortened where they would do more or less.
+        for asked, used in ((4, 3), (5, 3), (7, 6), (100, 6)):
+            said = self.expect_code(0, "train", *run, "--device-iterations", asked, "--digest")
+            self.assertIn(f"digest {single}", said.stdout)
+            self.assertIn(f"--device-iterations {asked}: calls of {used} updates, so that 6 steps "
+                          "are whole calls\n", said.stderr)
+        bench = ["bench", "mlp", "--width", 16, "--device-iterations", 4, "--steps"]
+        for steps in (8, 6, 5):
+            self.assertEqual(self.record(*bench, steps)["steps"], steps)
+        for steps, calls in ((8, 2), (6, 2), (5, 5)):
+            self.assertEqual(self.record(*bench, steps, "--synthetic")["runs"], calls)
         for part, flags in (
-            ("--steps: must be a multiple of --device-iterations 4, got 6",
-             [*run, "--device-iterations", 4]),
+            ("--steps: must be a multiple of the N of --output-mode every:N, 4, got 6",
+             [*run, "--device-iterations", 8, "--output-mode", "every:4"]),
             ("--device-iterations requires a strategy other than phased (it is phased)",
              ["mlp", "--strategy", "phased", "--device-iterations", 2]),
             ("--device-iterations: must be an integer from 1", [*run, "--device-iterations", 0]),

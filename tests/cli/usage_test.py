@@ -32,6 +32,12 @@ class Help(CliTest):
             self.assertNotIn(rare, text)
             self.assertIn(f"\n  {rare}", self.expect_code(0, "train", "--help-all").stdout)
 
+    def test_one_letter_asks_for_help(self):
+        for command in ([], *([c] for c in COMMANDS)):
+            with self.subTest(command=command):
+                self.assertEqual(self.expect_code(0, *command, "-h").stdout,
+                                 self.expect_code(0, *command, "--help").stdout)
+
     def test_help_all_describes_every_option(self):
         text = self.expect_code(0, "--help-all").stdout
         entries = re.findall(r"^  (--\S+).*(?:\n {26}.*)*", text, re.M)
@@ -380,7 +386,7 @@ class Usage(CliTest):
         self.assertEqual(record["digest"], plain["digest"])
         text = self.expect_code(0, "train", "mnist", *DIGITS, "--width", "16", "--micro-batch",
                                 "010", "--steps", 1).stderr
-        self.assertIn("10 x 1 = 10 samples a step", text)
+        self.assertIn("micro-batch 10 = 10 samples a step", text)
 
     def test_empty_values(self):
         for command, flag in (
@@ -418,8 +424,8 @@ class Usage(CliTest):
 
     def test_values_that_the_data_shows_wrong(self):
         quiet = ["train", "mnist", *DIGITS, "--width", "16", "--log-level", "error"]
-        self.expect_error(2, "usage", "0 full batches: m x D x N x R = 1025, the dataset has 1024",
-                          *quiet, "--micro-batch", 1025)
+        self.expect_error(2, "usage", "0 full batches: micro-batch 1025 = 1025, the dataset has "
+                          "1024", *quiet, "--micro-batch", 1025)
         self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
 
     def test_wrong_words_of_other_commands(self):

@@ -277,15 +277,19 @@ class Viewer(CliTest):
             found.chosen = all(".kernel.chosen", chart).length;
             found.row = view("Kernels").querySelector("tbody tr").textContent;""", page)
         columns = report["functions"][0]["steps"]["columns"]
-        kernels = [s for f in report["functions"] for s in
-                   (dict(zip(columns, row)) for row in f["steps"]["rows"])
-                   if s["kind"] == "kernel" and s["flops"] and s["bytes"] and s["forecast_ns"]]
+        program = next(p for p in report["programs"] if p["name"] == "train")
+        rows = self.kernels(program)
+        steps = [dict(zip(columns, report["functions"][k["function"]]["steps"]["rows"][k["step"]]))
+                 for k in rows]
+        kernels = [s for s in steps if s["flops"] and s["bytes"] and s["forecast_ns"]]
         self.assertEqual(found["forecast"], len(kernels))
         self.assertGreater(found["measured"], 5)
-        slowest = max(kernels, key=lambda k: k["forecast_ns"])
-        self.assertIn(f"{slowest['flops'] / slowest['bytes']:.2f} operations a byte",
+        self.assertIn(f"{kernels[0]['flops'] / kernels[0]['bytes']:.2f} operations a byte",
                       found["first"])
-        self.assertIn(slowest["name"], found["row"])
+        # The table has the slowest kernel in the measured runs first, with its layer and source.
+        slowest = max(rows, key=lambda k: k["measured_ns"])
+        self.assertTrue(found["row"].startswith(
+            f"{slowest['name']}{slowest['layer']}{slowest['source']}"), found["row"])
         self.assertNotEqual(found["first"], found["second"])
         self.assertEqual(found["chosen"], 1)
         # No forecast is faster than the limits allow.
@@ -294,6 +298,58 @@ class Viewer(CliTest):
             roof = workers * min(rates["flops_per_second"],
                                  2 * rates["copy_bytes_per_second"] * k["flops"] / k["bytes"])
             self.assertLessEqual(k["flops"] / (k["forecast_ns"] + 1) * 1e9, roof * 1.001)
+
+    def kernels(self, program):
+        table = program["kernels"]
+        return [dict(zip(table["columns"], row)) for row in table["rows"]]
+
+    def test_the_summary_reads_the_measured_runs(self):
+        flags = ["mlp", *DIGITS, "--steps", 7, "--dropout", 0.2, "--threads", 2, "--strategy",
+                 "phased", "--io-mode", "io_overlapped"]
+        _, page, report = self.profile("slow", *flags, command="train")
+        found = self.drive("""
+            const tables = (title) => {
+              const found = [];
+              let e = all("h2").find((h) => h.textContent === title).nextSibling;
+              for (; e && e.tagName !== "H2"; e = e.nextSibling) if (e.querySelector("table"))
+                found.push(all("tbody tr", e).map((r) => all("td", r).map((c) => c.textContent)));
+              return found;
+            };
+            found.slow = tables("What is slow?");
+            found.said = view("Summary").textContent;
+            found.insights = all(".insights li").map((li) => li.textContent);""", page)
+        program = next(p for p in report["programs"] if p["name"] == "train")
+        times = lambda ns: (f"{ns / 1e9:.3f} s" if ns >= 1e9 else f"{ns / 1e6:.3f} ms" if ns >= 1e6
+                            else f"{ns / 1e3:.1f} µs")
+        programs, kernels = found["slow"]
+        self.assertEqual(programs[0][2:4], [times(program["measured_ns"]), "5"])
+        rows = self.kernels(program)
+        named = lambda k: k["name"] + (" (reference kernel)" if k["reference"] else "")
+        self.assertEqual([k[:5] for k in kernels],
+                         [[named(k), k["layer"], k["source"], f"{k['runs']:,}",
+                           times(k["measured_ns"])] for k in rows[:8]])
+        self.assertIn("by their time in the fastest of 5 measured runs", found["said"])
+        text = "\n".join(found["insights"])
+        self.assertRegex(text, r"reference kernels take .* in the fastest of 5 measured runs\): no "
+                         r"fast kernel supports .*Dropout")
+        self.assertRegex(text, r"take the longest, .* in the fastest of 5 measured runs")
+        (device,) = program["device_times"]
+        self.assertIn(f"{times(device['exposed_ns'])} of transfers are exposed", text)
+        self.assertNotIn("planned trace)", text.replace("of the planned trace).", ""))
+
+    def test_a_plan_that_does_not_fit_shows_its_remedy(self):
+        folder = self.folder / "refused"
+        self.expect_code(4, "plan", "mnist", "--layers", 6, "--width", 128, "--optimizer", "adam",
+                         "--offload", "none", "--memory", "2M", f"--profile={folder}")
+        report = json.loads((folder / "training/report.json").read_text())
+        found = self.drive("""
+            found.refusal = all(".refusal p").map((p) => p.textContent);
+            found.remedy = document.querySelector(".remedy").textContent;""",
+                           (folder / "training/report.html").read_text())
+        self.assertEqual(found["refusal"], report["refusal"].split("\n"))
+        fits = [s["option"] for s in report["suggestions"] if s["fits"]]
+        self.assertGreater(len(fits), 0)
+        self.assertEqual(found["remedy"], f"It fits with one of these: {'; '.join(fits)}.")
 
     def test_a_second_report_is_drawn_over_the_first(self):
         _, _, other = self.profile("other", *FOUR[1:-2])

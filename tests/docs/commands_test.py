@@ -419,7 +419,7 @@ class Commands(unittest.TestCase):
     @runs("sluice train mnist --replicas 4 --shard-threshold 512")
     def test_replicas(self, command):
         result = self.sluice(command, *ONE_THREAD, "--steps", 400)
-        self.assertIn("8 x 1 x 4 = 32 samples a step", result.stderr)
+        self.assertIn("micro-batch 8 x replicas 4 = 32 samples a step", result.stderr)
         self.assert_learned(result.stdout)
 
     @runs("mpirun -n 2 sluice train mnist --replicas 4 --steps 100",

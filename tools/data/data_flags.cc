@@ -115,6 +115,11 @@ void add_samples(Flags flags, ToolOptions& o) {
       flags, "Start from the variables in this safetensors file (default: random ones)",
       "Start from the state_dict of the same PyTorch module, as safetensors (default: none)", o);
   flags.group(kModelGroup, Common::kNo)
+      .flag(
+          "--fresh-optimizer",
+          "Start the optimizer's state anew, whether --weights has one or not; requires --weights",
+          [&o] { o.model.fresh_optimizer = true; });
+  flags.group(kModelGroup, Common::kNo)
       .flag("--synthetic", "Use generated samples even if real ones are found",
             [&o] { o.model.synthetic = true; });
 }

@@ -9,7 +9,6 @@
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/runtime/process_group.h"
-#include "sluice/session/measured.h"
 #include "sluice/train/fit.h"
 #include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
@@ -161,10 +160,12 @@ int run_predict(const ToolOptions& o) {
   require(samples > 0 && inputs.elements() / samples == numbers,
           "--dataset: samples must have {} numbers, as the model's input, got {} samples of {}",
           numbers, samples, inputs.elements() / std::max<int64_t>(samples, 1));
+  Measuring measuring(session, "eval", has_report);
   data::Element results =
       train::predict(model, data::from_tensors({{"input", inputs}}),
-                     o.output.speaks() ? train::Show::kProgress : train::Show::kNo);
-  if (has_report) write_measured(o, programs, session, measured_run(session, "eval"));
+                     o.output.speaks() ? train::Show::kProgress : train::Show::kNo,
+                     [&] { measuring.after_run(); });
+  if (has_report) write_measured(o, programs, session, measuring.take());
   std::vector<NamedArray> predictions;
   for (size_t i = 0; i < results.arrays.size(); ++i)
     predictions.push_back({results.names[i], std::move(results.arrays[i])});

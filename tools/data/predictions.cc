@@ -38,15 +38,15 @@ std::string TestResult::text() const {
 }
 
 TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
-                train::Show show) {
+                train::Show show, const std::function<void()>& after_call) {
   train::InferenceModel inference = train::inference_model(model);
   if (loss == models::Loss::kCrossEntropy) {
-    const train::Evaluation evaluation = train::evaluate(inference, samples, show);
+    const train::Evaluation evaluation = train::evaluate(inference, samples, show, after_call);
     require(evaluation.accuracy.has_value(),
             "test: a prediction must be float32 of shape (samples, classes), got none");
-    return {*evaluation.accuracy, loss};
+    return {*evaluation.accuracy, loss, evaluation.loss};
   }
-  const data::Element predictions = train::predict(inference, samples, show);
+  const data::Element predictions = train::predict(inference, samples, show, after_call);
   const auto found = predictions.arrays[0].as<float>();
   double sum = 0;
   size_t i = 0;
@@ -57,7 +57,7 @@ TestResult test(const train::TrainingModel& model, models::Loss loss, const data
     }
   }
   SLUICE_CHECK(i == found.size());
-  return {sum / static_cast<double>(found.size()), loss};
+  return {sum / static_cast<double>(found.size()), loss, std::nullopt};
 }
 
 }  // namespace sluice::tool

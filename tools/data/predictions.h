@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "sluice/data/samples.h"
@@ -17,6 +19,7 @@ HostTensor classes_of(const HostTensor& scores);
 struct TestResult {
   double value = 0;
   models::Loss loss = models::Loss::kCrossEntropy;  ///< The loss of the model.
+  std::optional<double> mean_loss;                  ///< Its mean, unless that is `value`.
 
   /// "accuracy", a percentage of the samples, or "mean_squared_error".
   std::string key() const;
@@ -25,8 +28,8 @@ struct TestResult {
 };
 
 /// Tests a model on every sample: counts the right classes, or computes the mean of the squared
-/// differences of all elements of all targets.
+/// differences of all elements of all targets. Calls `after_call` after each call of the model.
 TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
-                train::Show show);
+                train::Show show, const std::function<void()>& after_call = nullptr);
 
 }  // namespace sluice::tool

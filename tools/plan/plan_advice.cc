@@ -13,7 +13,6 @@
 namespace sluice::tool {
 namespace {
 
-constexpr double kMostSeconds = 0.5;
 constexpr int64_t kShardThreshold = 512;  // Elements.
 constexpr int64_t kMostPhasedMicroBatches = 1000;
 
@@ -76,9 +75,20 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   return result;
 }
 
-report::Suggestion needs_of(std::string option, const std::vector<exe::MemoryNeeds>& memories) {
-  report::Suggestion needs{std::move(option), 0, 0};
+// Returns the budget of a memory; -1: none.
+int64_t budget_of(const exe::MemoryNeeds& memory, const SessionOptions& budgets) {
+  if (memory.device < 0) return budgets.remote_memory;
+  if (memory.device == 0) return budgets.device.memory;
+  const auto more = static_cast<size_t>(memory.device) - 1;
+  return more < budgets.more_devices.size() ? budgets.more_devices[more].memory : -1;
+}
+
+report::Suggestion needs_of(std::string option, const std::vector<exe::MemoryNeeds>& memories,
+                            const SessionOptions& budgets) {
+  report::Suggestion needs{std::move(option), 0, 0, true};
   for (const exe::MemoryNeeds& m : memories) {
+    const int64_t budget = budget_of(m, budgets);
+    needs.fits = needs.fits && (budget < 0 || m.total_bytes <= budget);
     if (m.device >= 0) {
       needs.device_bytes = std::max(needs.device_bytes, m.total_bytes);
     } else {
@@ -98,11 +108,11 @@ bool is_smaller(const report::Suggestion& a, const report::Suggestion& b) {
 
 // Returns nothing if the options do not make a program of this model. No error of a candidate may
 // replace the plan or the refusal that it completes.
-std::optional<report::Suggestion> compiled(const Candidate& c) {
+std::optional<report::Suggestion> compiled(const Candidate& c, const SessionOptions& budgets) {
   try {
     const Programs programs = build_programs(c.options);
     const Compiled plan = compile(programs.ir, compile_options(session_options(c.options)));
-    return needs_of(c.option, exe::memory_needs(plan.executable, 0));
+    return needs_of(c.option, exe::memory_needs(plan.executable, 0), budgets);
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -111,18 +121,19 @@ std::optional<report::Suggestion> compiled(const Candidate& c) {
 }  // namespace
 
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
-                                            const report::PlanReport& plan, double seconds) {
+                                            const report::PlanReport& plan, double seconds,
+                                            const SessionOptions& budgets, double most_seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const report::Suggestion now = needs_of("", plan.memories);
+  const report::Suggestion now = needs_of("", plan.memories, budgets);
   std::vector<report::Suggestion> known, unknown;
   for (const Candidate& c : candidates(options, programs)) {
     const std::chrono::duration<double> passed = Clock::now() - begin;
-    if (passed.count() + seconds > kMostSeconds) {
+    if (passed.count() + seconds > most_seconds) {
       unknown.push_back({c.option});
       continue;
     }
-    const std::optional<report::Suggestion> s = compiled(c);
+    const std::optional<report::Suggestion> s = compiled(c, budgets);
     if (s && is_smaller(*s, now)) known.push_back(*s);
   }
   std::stable_sort(known.begin(), known.end(),

@@ -129,7 +129,7 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
         t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore;
     if (remote && buffers.contains(t.object)) bytes += t.bytes;
   }
-  return bytes;
+  return bytes / training.device_iterations;
 }
 
 using Clock = std::chrono::steady_clock;
@@ -213,7 +213,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
 }
 
 std::vector<report::Suggestion> suggestions_for(const Plan& plan, const ToolOptions& o) {
-  return suggestions(o, plan.programs, plan.report, plan.seconds);
+  return suggestions(o, plan.programs, plan.report, plan.seconds, o.session);
 }
 
 void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -9,14 +10,21 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/report/measured_times.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/session/measured.h"
 #include "sluice/session/profile.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "tools/flags/flags.h"
 #include "tools/machine/rates.h"
+#include "tools/plan/plan_advice.h"
 
 namespace sluice::tool {
 namespace {
+
+constexpr const char* kUsualFolder = "./profile";
+// The remedy of a refused plan is worth a longer search than advice for one that fits.
+constexpr double kMostRemedySeconds = 5;
 
 // Returns the default that the help of an option names, or nothing if it depends on others.
 std::string default_of(const CLI::Option& option) {
@@ -49,6 +57,8 @@ struct Facts {
   std::vector<report::FeedReport> feeds;
 };
 
+// Writes the report if it is asked for, and returns whether it is. Error{kIo} if a file cannot be
+// written.
 bool write_report(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
                   Facts facts) {
   if (o.profile.folder.empty() || !o.speaks()) return false;
@@ -62,29 +72,47 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
     report.pipeline.push_back(train::pipeline_report(programs.training));
   report.suggestions = std::move(facts.suggestions);
   const bool first = facts.measured.empty();
-  report.measured = std::move(facts.measured);
+  report::add_measured(std::move(facts.measured), report);
   report.event_bytes = facts.event_bytes;
   report.feeds = std::move(facts.feeds);
   try {
     sluice::write_report(o.profile.folder, report);
-    if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
-    return true;
   } catch (const Error& e) {
-    sys::print_stderr("--profile: {}; the report is not complete\n", e.what());
-    return false;
+    throw Error(e.kind(), fmt::format("--profile: {}; the report is not complete", e.what()));
+  }
+  if (first && o.output.speaks()) sys::print_stderr("report: {}/report.html\n", o.profile.folder);
+  return true;
+}
+
+// Writes a report after the work that it describes. A disk that is full by then is a warning: the
+// results matter more.
+void write_late(const ToolOptions& o, const Programs& programs, const exe::Executable& executable,
+                Facts facts) {
+  try {
+    write_report(o, programs, executable, std::move(facts));
+  } catch (const Error& e) {
+    sys::print_stderr("{}\n", e.what());
   }
 }
 
 // Writes the report of the plan that would be made without budgets, beside the budgets that it
-// exceeds. Warns if it cannot: the caller throws the refusal.
+// exceeds and the options that would make it fit. Warns if it cannot: the caller throws the
+// refusal.
 void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
   try {
     ToolOptions unlimited = without_budgets(o);
     unlimited.output.log_level = LogLevel::kError;
+    const auto begin = std::chrono::steady_clock::now();
     const Programs programs = build_programs(unlimited);
     Compiled compiled = compile_programs(programs, unlimited);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    std::vector<report::Suggestion> options;
+    if (o.trains)
+      options = suggestions(unlimited, programs, report::plan_report(compiled.executable),
+                            seconds.count(), o.session, kMostRemedySeconds);
     set_budgets(o.session, compiled.executable);
-    write_report(o, programs, compiled.executable, {.refusal = refusal.what()});
+    write_report(o, programs, compiled.executable,
+                 {.suggestions = std::move(options), .refusal = refusal.what()});
   } catch (const std::exception& e) {
     sys::print_stderr("--profile: {}; the report is not written\n", e.what());
   }
@@ -95,16 +123,21 @@ void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
 void add_profile(Flags flags, const std::string& group, ToolOptions& o) {
   flags.group(group, Common::kNo)
       .optional_text(
-          "--profile", "./profile", o.profile.folder,
+          "--profile", kUsualFolder, o.profile.folder,
           "Write report.html, report.json and trace.json to DIR/training, or "
           "DIR/inference for eval and predict; --profile=DIR (default of DIR: ./profile). "
           "All but plan read DIR from $SLUICE_PROFILE too");
-  flags.text("--profile-dir", "DIR", o.profile.folder, "Write them as --profile=DIR does");
+  flags.text("--profile-dir", "DIR", o.profile.folder,
+             "Write them as --profile=DIR does, with --profile or without");
 }
 
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&)) {
-  require(command.count("--profile") + command.count("--profile-dir") < 2,
-          "--profile-dir: cannot be combined with --profile; --profile=DIR names the folder");
+  if (command.count("--profile") > 0 && command.count("--profile-dir") > 0) {
+    const auto folder = command.get_option("--profile")->as<std::string>();
+    require(folder == kUsualFolder || folder == o.profile.folder,
+            "--profile-dir: must be the folder of --profile={}, got {}; leave one out", folder,
+            o.profile.folder);
+  }
   const std::string name = command.get_name();
   const bool opens_session = name != "plan";
   const bool given = !o.profile.folder.empty();
@@ -133,17 +166,36 @@ bool write_profile(const ToolOptions& o, const Programs& programs,
 }
 
 bool write_profile(const ToolOptions& o, const Programs& programs, Session& session) {
-  return session.agreement().any(write_report(o, programs, session.executable(), {}));
+  std::optional<Error> refusal;
+  bool written = false;
+  try {
+    written = write_report(o, programs, session.executable(), {});
+  } catch (const Error& e) {
+    refusal = e;
+  }
+  if (session.agreement().any(refusal.has_value())) {
+    if (refusal) throw *refusal;
+    fail(ErrorKind::kIo, "--profile: the first process cannot write to {}", o.profile.folder);
+  }
+  return session.agreement().any(written);
 }
 
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
                     std::vector<report::MeasuredRun> measured) {
   if (!measured.empty())
-    write_report(o, programs, session.executable(),
-                 {.measured = std::move(measured),
-                  .event_bytes = session.event_bytes(),
-                  .feeds = session.feed_statistics()});
+    write_late(o, programs, session.executable(),
+               {.measured = std::move(measured),
+                .event_bytes = session.event_bytes(),
+                .feeds = session.feed_statistics()});
 }
+
+void Measuring::after_run() {
+  if (!active_ || is_done()) return;
+  if (++ended_ == 2) runs_.clear();
+  report::merge_runs(runs_, measured_run(session_, program_));
+}
+
+bool Measuring::is_done() const { return !active_ || ended_ > report::kMeasuredRuns; }
 
 ToolOptions without_budgets(ToolOptions o) {
   o.session = sluice::without_budgets(o.session);

@@ -27,7 +27,7 @@ struct LoaderOptions {
   int workers = 0;  ///< Threads that make items ahead, in [0, 256]; 0: the consumer's thread alone.
   int depth = 3;  ///< Items in memory with workers, in [1, 65536]; the consumer holds one of them.
   Remainder remainder = Remainder::kDrop;  ///< Whether the last, smaller item of an epoch is kept.
-  /// Factors of `batch`, such as "m x D = 40", for the message about too few samples; may be empty.
+  /// Factors of `batch`, such as "micro-batch 4 x accumulate 10 = 40", for errors; may be empty.
   std::string factors = {};
 };
 

@@ -70,11 +70,10 @@ class SkipPerceptron : public nn::Module {
     const Tensor classes = b.add_variable_input("classes", nn::normal(0, deviation),
                                                 {width_, data::kMnistClasses}, f32);
     const Tensor first = first_(b, in["input"]);
-    const bool trains = in.mode() == nn::RunMode::kTrain;
     train::Results results;
     Tensor x = first;
     for (size_t i = 0; i <= residuals_.size(); ++i) {
-      if (trains && i == (residuals_.size() + 1) / 2) {
+      if (in.wants_losses() && i == (residuals_.size() + 1) / 2) {
         const Tensor scores = aside_(b, x, classes);
         results.losses.push_back({.name = "aside",
                                   .value = ops::cross_entropy(scores, in["labels"]),
@@ -83,7 +82,7 @@ class SkipPerceptron : public nn::Module {
       if (i < residuals_.size()) x = residuals_[i](b, x);
     }
     const Tensor logits = last_(b, x, first, classes);
-    if (trains)
+    if (in.wants_losses())
       results.losses.insert(results.losses.begin(), train::cross_entropy(logits, in["labels"]));
     results.predictions = {{"logits", logits}};
     return results;

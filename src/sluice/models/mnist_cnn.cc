@@ -43,7 +43,7 @@ class ConvNet : public nn::Module {
     }
     x = layer4_(b, x);
     train::Results results{.predictions = {{"logits", x}}};
-    if (in.mode() == nn::RunMode::kTrain) results.losses = {train::cross_entropy(x, in["labels"])};
+    if (in.wants_losses()) results.losses = {train::cross_entropy(x, in["labels"])};
     return results;
   }
 

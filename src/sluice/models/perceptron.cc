@@ -58,8 +58,10 @@ class Regressor : public Perceptron {
   using Perceptron::Perceptron;
   train::Results build(nn::Builder& b, const train::Inputs& in) const {
     const Tensor y = Perceptron::build(b, in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"prediction", y}}};
-    return {.losses = {train::mean_squared_error(y, in["target"])}};
+    train::Results results;
+    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"prediction", y}};
+    if (in.wants_losses()) results.losses = {train::mean_squared_error(y, in["target"])};
+    return results;
   }
 };
 

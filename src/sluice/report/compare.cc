@@ -97,6 +97,7 @@ class FactReader {
       if (sums.second > 0) flops.rows.emplace_back(op, sums.second);
     }
     other.rows.emplace_back("forecast, ns", std::llround(p.at("seconds").get<double>() * 1e9));
+    measured(p, name, other, facts);
     for (const auto& [kind, count] : std::initializer_list<std::pair<const char*, const char*>>{
              {"transfers", "transfers"},
              {"messages", "messages"},
@@ -110,6 +111,30 @@ class FactReader {
       other.rows.emplace_back(std::string(kind) + ", bytes", moved);
     }
     for (FactGroup* group : {&other, &bytes, &flops}) facts.groups.push_back(std::move(*group));
+  }
+
+  // The measured times of a program. A report of an earlier version does not have them.
+  static void measured(const SortedJson& p, const std::string& name, FactGroup& other,
+                       ReportFacts& facts) {
+    if (p.value("measured_runs", int64_t{0}) == 0) return;
+    const auto least = p.at("measured_ns").get<int64_t>();
+    if (least >= 0) other.rows.emplace_back("measured, ns", least);
+    const SortedJson& table = p.at("kernels");
+    const Columns columns(table);
+    std::map<std::string, int64_t> times;
+    for (const SortedJson& row : table.at("rows")) {
+      const auto text = [&](const char* column) {
+        return columns.of(row, column).get<std::string>();
+      };
+      const auto ns = columns.of(row, "measured_ns").get<int64_t>();
+      const bool reference = columns.of(row, "reference").get<bool>();
+      if (ns >= 0)
+        add(times[fmt::format("{} {} {}{}", text("name"), text("layer"), text("source"),
+                              reference ? ", reference" : "")],
+            ns);
+    }
+    facts.groups.push_back(
+        {fmt::format("a run of '{}', measured ns by kernel", name), {times.begin(), times.end()}});
   }
 
   static void merge(const Ops& from, int64_t turns, Ops& to) {

@@ -90,6 +90,7 @@ struct Suggestion {
   /// Bytes of the largest device and of all tiers with it; -1: not computed.
   int64_t device_bytes = -1;
   int64_t tier_bytes = -1;
+  bool fits = false;  ///< Whether the plan with it is computed and fits all budgets.
 };
 
 /// Facts about a plan that are not in its executable. Empty fields are not printed.

@@ -8,6 +8,7 @@
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 #include "sluice/report/forecast/step_times.h"
+#include "sluice/report/measured_times.h"
 #include "sluice/report/parts.h"
 #include "sluice/report/places.h"
 
@@ -138,6 +139,7 @@ class Maker {
             e_.functions[static_cast<size_t>(s.calls[0])].name, 0);
     } else if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
       moves("kernel", k->op, moved_bytes(k->operands));
+      s.kernel = k->key;
       s.flops = k->flops;
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
       moves("collective", c->op, operand_bytes(c->operands));
@@ -220,6 +222,7 @@ class Maker {
       out.accesses = remote_accesses(e_, program);
       out.trace = planned_trace(e_, program, rates_, parts, most_events);
       out.overlaps = overlaps(e_, out.trace);
+      add_kernels(e_, program, r, out);
     }
   }
 

@@ -66,6 +66,7 @@ struct LiveBuffer {
 struct StepReport {
   std::string kind;        ///< "kernel", "call", "loop", "branch", "stream_in", "send", …
   std::string name;        ///< Op, callee, stream, remote buffer or channel.
+  std::string kernel;      ///< Kernels: name on the device, "cpu.gemm".
   std::string where;       ///< Module path and source line of the op.
   int64_t live_bytes = 0;  ///< Bytes of this frame's live buffers, without frames of callees.
   int64_t flops = 0;       ///< Kernels: floating-point operations.
@@ -94,6 +95,27 @@ struct FunctionTimeline {
   std::vector<StepReport> steps;
 };
 
+/// A kernel in a run of a program in one replica. Times are in seconds, of all its runs.
+struct KernelTime {
+  int32_t function = 0;
+  int32_t step = 0;
+  int64_t runs = 1;  ///< Times that it runs. Both arms of a branch count.
+  double forecast = 0;
+  double measured = -1;  ///< -1: not measured.
+};
+
+/// Times of a device in a run of a program in one replica, in seconds. -1: not measured.
+struct DeviceTimes {
+  int32_t device = 0;
+  int64_t kernels = 0;    ///< Runs of kernels.
+  double forecast = 0;    ///< All kernels.
+  double measured = -1;   ///< All kernels.
+  double reference = 0;   ///< Reference kernels: as measured, or else as forecast.
+  double waits = -1;      ///< Waits of its workers, as a mean.
+  double transfers = -1;  ///< Transfers.
+  double exposed = -1;    ///< Transfers while no kernel and no collective runs.
+};
+
 /// The work of one run of a program in one replica.
 struct ProgramReport {
   std::string name;
@@ -107,6 +129,10 @@ struct ProgramReport {
   RemoteAccesses accesses;
   std::vector<Overlap> overlaps;  ///< Transfers of `trace`.
   Trace trace;
+  std::vector<KernelTime> kernels;   ///< The slowest first.
+  std::vector<DeviceTimes> devices;  ///< By device.
+  int64_t measured_runs = 0;         ///< Runs that were measured.
+  double measured_seconds = -1;      ///< The shortest of them; -1: none, or events were lost.
 };
 
 /// Number of times that a transfer, a message or a collective ran in a run of one replica.
@@ -116,13 +142,34 @@ struct StepRuns {
   int64_t runs = 0;
 };
 
-/// The measured execution of a run in one replica: steps and waits of each worker and io queue.
+/// Mean time of one execution of a step.
+struct StepTime {
+  int32_t function = 0;
+  int32_t step = 0;
+  double seconds = 0;
+};
+
+/// Times of a device in a run, as in DeviceTimes.
+struct DeviceWaits {
+  int32_t device = 0;
+  double waits = 0;
+  double transfers = 0;
+  double exposed = 0;
+};
+
+/// The measured execution of a run in one replica: steps and waits of each worker and io queue. If
+/// several runs were measured, counts and events are those of the last one, and each time is the
+/// minimum of all (measured_times.h).
 struct MeasuredRun {
   std::string program;
   int32_t replica = 0;
   std::vector<StepRuns> moves;  ///< Counted, also where events were lost.
   int64_t lost = 0;             ///< Earlier events that did not fit into the memory for events.
   Trace trace;                  ///< Complete if no event was lost.
+  int64_t runs = 1;             ///< Runs that were measured.
+  double seconds = -1;          ///< Time of a run; -1 if events were lost.
+  std::vector<StepTime> steps = {};
+  std::vector<DeviceWaits> devices = {};  ///< Empty if events were lost.
 };
 
 /// A stage of a pipelined or sharded step. Times are for one micro-batch.
@@ -175,7 +222,7 @@ struct Report {
   std::string refusal;             ///< The error of a plan that does not fit; else empty.
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
-  std::vector<MeasuredRun> measured;  ///< By replica, or empty.
+  std::vector<MeasuredRun> measured;  ///< By replica, or empty; add_measured() sets it.
   int64_t event_bytes = 0;            ///< Host memory that holds measured events.
   std::vector<FeedReport> feeds;      ///< Session::feed_statistics(), or empty.
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sluice/exe/words.h"
+#include "sluice/report/measured_times.h"
 #include "sluice/report/report.h"
 #include "sluice/report/viewer/viewer.h"
 
@@ -17,6 +18,18 @@ Json table(std::vector<std::string> columns) {
 }
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+// A negative time was not measured.
+int64_t measured_ns(double seconds) { return seconds < 0 ? -1 : nanoseconds(seconds); }
+
+constexpr size_t kMostKernels = 500;  // In a report: the others are faster.
+
+// Splits "fc/0 layers.cc:31" into its module path and its source line. Either may be absent.
+std::pair<std::string, std::string> layer_and_source(const std::string& where) {
+  const size_t space = where.rfind(' ');
+  const std::string last = where.substr(space == where.npos ? 0 : space + 1);
+  if (last.find(':') == last.npos) return {where, ""};
+  return {where.substr(0, space == where.npos ? 0 : space), last};
+}
 
 template <typename Rows, typename ToJson>
 Json list(const Rows& rows, ToJson&& to_json) {
@@ -53,10 +66,10 @@ Json json_of(const FunctionTimeline& f) {
   for (const LiveBuffer& b : f.buffers)
     buffers["rows"].push_back({b.name, b.place, b.kind, b.offset, b.bytes, b.begin, b.end});
   Json steps = table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls",
-                      "trips", "forecast_ns", "parts"});
+                      "trips", "forecast_ns", "parts", "kernel"});
   for (const StepReport& s : f.steps)
     steps["rows"].push_back({s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue,
-                             s.calls, s.trips, nanoseconds(s.seconds), s.parts});
+                             s.calls, s.trips, nanoseconds(s.seconds), s.parts, s.kernel});
   return {{"name", f.name},
           {"place", f.place},
           {"part", f.part},
@@ -86,7 +99,23 @@ Json json_of(const RemoteAccesses& a) {
   return {{"complete", a.complete}, {"accesses", std::move(accesses)}};
 }
 
-Json json_of(const ProgramReport& p) {
+// The kernels of a program with their layers and source lines.
+Json kernels_of(const Report& r, const ProgramReport& p) {
+  Json kernels = table({"function", "step", "name", "layer", "source", "reference", "runs",
+                        "forecast_ns", "measured_ns"});
+  for (const KernelTime& k : p.kernels) {
+    if (kernels["rows"].size() == kMostKernels) break;
+    const FunctionTimeline& f = r.functions[static_cast<size_t>(k.function)];
+    const StepReport& s = f.steps[static_cast<size_t>(k.step)];
+    auto [layer, source] = layer_and_source(s.where);
+    if (layer.empty()) layer = f.place.empty() ? f.name : f.place;
+    kernels["rows"].push_back({k.function, k.step, s.name, layer, source, is_reference(s), k.runs,
+                               nanoseconds(k.forecast), measured_ns(k.measured)});
+  }
+  return kernels;
+}
+
+Json json_of(const Report& r, const ProgramReport& p) {
   Json json{{"name", p.name},
             {"starts", list(p.starts,
                             [](const auto& s) {
@@ -122,6 +151,21 @@ Json json_of(const ProgramReport& p) {
                 {"device", o.device},         {"transfers", o.transfers},
                 {"hidden_seconds", o.hidden}, {"exposed_seconds", o.exposed}};
   });
+  json["measured_runs"] = p.measured_runs;
+  json["measured_ns"] = measured_ns(p.measured_seconds);
+  json["kernel_count"] = p.kernels.size();
+  json["kernels"] = kernels_of(r, p);
+  json["device_times"] = list(p.devices, [](const DeviceTimes& d) {
+    return Json{{"device", d.device},
+                {"kernels", d.kernels},
+                {"forecast_ns", nanoseconds(d.forecast)},
+                {"measured_ns", measured_ns(d.measured)},
+                {"reference_ns", measured_ns(d.reference)},
+                {"waits_ns", measured_ns(d.waits)},
+                {"transfers_ns", measured_ns(d.transfers)},
+                {"exposed_ns", measured_ns(d.exposed)}};
+  });
+  // A later key would copy the events, which are most of a report.
   json["trace"] = json_of(p.trace);
   return json;
 }
@@ -129,8 +173,14 @@ Json json_of(const ProgramReport& p) {
 Json json_of(const MeasuredRun& m) {
   Json moves = table({"function", "step", "runs"});
   for (const StepRuns& s : m.moves) moves["rows"].push_back({s.function, s.step, s.runs});
+  Json steps = table({"function", "step", "ns"});
+  for (const StepTime& s : m.steps)
+    steps["rows"].push_back({s.function, s.step, nanoseconds(s.seconds)});
   return {{"program", m.program},
           {"replica", m.replica},
+          {"runs", m.runs},
+          {"least_ns", measured_ns(m.seconds)},
+          {"steps", std::move(steps)},
           {"moves", std::move(moves)},
           {"lost", m.lost},
           {"trace", json_of(m.trace)}};
@@ -208,14 +258,16 @@ Json json_of(const Report& r) {
   json["remote_entries"] = r.remote_entries;
   json["parts"] = r.parts;
   json["functions"] = list(r.functions, any);
-  json["programs"] = list(r.programs, any);
+  json["programs"] = list(r.programs, [&](const ProgramReport& p) { return json_of(r, p); });
   json["event_bytes"] = r.event_bytes;
   json["measured"] = list(r.measured, any);
   json["feeds"] = list(r.feeds, any);
   json["pipeline"] = list(r.pipeline, any);
   json["suggestions"] = list(r.suggestions, [](const Suggestion& s) {
-    return Json{
-        {"option", s.option}, {"device_bytes", s.device_bytes}, {"tier_bytes", s.tier_bytes}};
+    return Json{{"option", s.option},
+                {"device_bytes", s.device_bytes},
+                {"tier_bytes", s.tier_bytes},
+                {"fits", s.fits}};
   });
   return json;
 }

@@ -10,6 +10,7 @@
 
 #include "sluice/exe/test_plans.h"
 #include "sluice/exe/words.h"
+#include "sluice/report/measured_times.h"
 
 namespace sluice::report {
 namespace {
@@ -235,6 +236,81 @@ TEST(Report, HtmlHasNoMarkupFromNames) {
     for (size_t at = page.find(word); at != std::string::npos; at = page.find(word, at + 1))
       EXPECT_EQ(page.substr(at, 18), "http://www.w3.org/");  // The name of SVG, not an address.
   }
+}
+
+// A run in which two workers execute the tasks of step 2, and one of them waits.
+std::vector<MeasuredRun> measured_in(const exe::Executable& e, double second) {
+  MeasuredRun run;
+  run.program = e.programs[0].name;
+  const auto add = [&](Event::Kind kind, int32_t step, double begin, double end, int32_t worker) {
+    const int32_t queue = step == 0 ? 1 : 0;  // The transfer is on the io queue.
+    run.trace.events.push_back({kind, 0, queue, 0, step, begin * second, end * second, worker});
+  };
+  add(Event::Kind::kStep, 0, 0, 3, 0);  // A transfer of which a second is hidden.
+  add(Event::Kind::kStep, 2, 2, 6, 0);
+  add(Event::Kind::kStep, 2, 2, 4, 1);
+  add(Event::Kind::kWait, 3, 4, 6, 1);
+  run.trace.seconds = 6 * second;
+  add_times(e, run);
+  return {run};
+}
+
+TEST(MeasuredTimes, AreTheMinimumOfSeveralRuns) {
+  const exe::Executable e = plan(train_step());
+  std::vector<MeasuredRun> runs;
+  for (const double second : {3, 1, 2}) merge_runs(runs, measured_in(e, second));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].runs, 3);
+  EXPECT_EQ(runs[0].seconds, 6);
+  EXPECT_EQ(runs[0].trace.seconds, 12);  // The events are those of the last run.
+  ASSERT_EQ(runs[0].steps.size(), 2u);
+  EXPECT_EQ(runs[0].steps[1].seconds, 3);  // The mean of the two workers.
+  EXPECT_EQ(runs[0].devices[0].transfers, 3);
+  EXPECT_EQ(runs[0].devices[0].exposed, 2);
+  EXPECT_EQ(runs[0].devices[0].waits, 2.0 / e.devices[0].workers);
+
+  Report r = report_of(train_step());
+  const ProgramReport before = r.programs[0];
+  EXPECT_EQ(before.measured_runs, 0);
+  EXPECT_EQ(before.devices[0].kernels, 4);
+  EXPECT_EQ(before.devices[0].measured, -1);
+  add_measured(runs, r);
+  const ProgramReport& p = r.programs[0];
+  EXPECT_EQ(p.measured_runs, 3);
+  EXPECT_EQ(p.measured_seconds, 6);
+  EXPECT_EQ(p.kernels.size(), before.kernels.size());
+  EXPECT_EQ(p.kernels[0].step, 2);
+  EXPECT_EQ(p.kernels[0].measured, 3.0 * static_cast<double>(p.kernels[0].runs));
+  EXPECT_EQ(p.kernels[1].measured, -1);
+  EXPECT_EQ(p.devices[0].measured, p.kernels[0].measured);
+  EXPECT_EQ(p.devices[0].exposed, 2);
+}
+
+TEST(MeasuredTimes, HaveNoSumsWhereEventsWereLost) {
+  const exe::Executable e = plan(train_step());
+  std::vector<MeasuredRun> runs = measured_in(e, 1);
+  runs[0].trace.complete = false;
+  add_times(e, runs[0]);
+  EXPECT_EQ(runs[0].seconds, -1);
+  EXPECT_TRUE(runs[0].devices.empty());
+  EXPECT_EQ(runs[0].steps.size(), 2u);  // A mean needs not all events.
+  merge_runs(runs, measured_in(e, 2));
+  EXPECT_EQ(runs[0].seconds, 12);
+  EXPECT_EQ(runs[0].steps[1].seconds, 3);
+}
+
+TEST(MeasuredTimes, CountTheRunsOfEachKernel) {
+  const Report r = report_of(overlapped_loop());
+  const ProgramReport& p = r.programs[0];
+  int64_t runs = 0;
+  double forecast = 0;
+  for (const KernelTime& k : p.kernels) {
+    runs += k.runs;
+    forecast += k.forecast;
+  }
+  EXPECT_GT(runs, static_cast<int64_t>(p.kernels.size()));  // A loop repeats some.
+  EXPECT_EQ(p.devices[0].kernels, runs);
+  EXPECT_DOUBLE_EQ(p.devices[0].forecast, forecast);
 }
 
 }  // namespace

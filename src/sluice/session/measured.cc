@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "sluice/report/measured_times.h"
 #include "sluice/runtime/events.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
@@ -102,8 +103,8 @@ std::vector<Fact> facts_of_all(Session& session) {
   return gathered(agreement, own);
 }
 
-std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts,
-                                         const std::string& program) {
+std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts, const std::string& program,
+                                         const exe::Executable& executable) {
   int64_t first = std::numeric_limits<int64_t>::max();
   for (const Fact& f : facts) {
     if (f.is_event()) first = std::min(first, f.begin);
@@ -127,6 +128,7 @@ std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts,
     run.program = program;
     run.replica = replica;
     run.trace.complete = run.lost == 0;
+    report::add_times(executable, run);
     all.push_back(std::move(run));
   }
   return all;
@@ -135,11 +137,11 @@ std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts,
 }  // namespace
 
 std::vector<report::MeasuredRun> measured_run(Session& session, const std::string& program) {
-  return runs_of(facts_of_all(session), program);
+  return runs_of(facts_of_all(session), program, session.executable());
 }
 
 std::vector<report::MeasuredRun> measured_here(const Session& session, const std::string& program) {
-  return runs_of(facts_here(session), program);
+  return runs_of(facts_here(session), program, session.executable());
 }
 
 std::vector<int64_t> clock_differences(runtime::Agreement& agreement,

@@ -16,6 +16,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/report/measured_times.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/measured.h"
 #include "sluice/session/session.h"
@@ -184,12 +185,31 @@ void SessionReport::write_refused(const Ir& ir, const SessionOptions& options,
 // A run that ended with an error has not done all that its plan says.
 std::vector<report::MeasuredRun> SessionReport::last_run(const Session& session) const {
   std::vector<report::MeasuredRun> runs = measured_here(session, program_);
-  for (report::MeasuredRun& run : runs) run.trace.complete = run.trace.complete && whole_;
+  if (whole_) return runs;
+  for (report::MeasuredRun& run : runs) {
+    run.trace.complete = false;
+    run.seconds = -1;
+    run.devices.clear();
+  }
   return runs;
 }
 
+// Adds the last run to those of its program. The first one fills caches, so a second one replaces
+// it.
+void SessionReport::keep_last_run(const Session& session) {
+  std::vector<report::MeasuredRun>& runs = measured_[program_];
+  if (++ended_[program_] == 2) runs.clear();
+  report::merge_runs(runs, last_run(session));
+}
+
 void SessionReport::begin_run(const Session& session, const std::string& program) {
-  if (!program_.empty() && program_ != program) measured_[program_] = last_run(session);
+  if (!program_.empty()) {
+    if (program_ != program || ended_[program_] <= report::kMeasuredRuns) {
+      keep_last_run(session);
+    } else {
+      ++ended_[program_];
+    }
+  }
   program_ = program;
   whole_ = false;
 }
@@ -201,10 +221,12 @@ void SessionReport::write(const Session& session) const noexcept {
     report.pipeline = pipeline_;
     report.event_bytes = session.event_bytes();
     report.feeds = session.feed_statistics();
-    std::map<std::string, std::vector<report::MeasuredRun>> measured = measured_;
-    if (!program_.empty()) measured[program_] = last_run(session);
-    for (auto& [program, runs] : measured)
-      std::move(runs.begin(), runs.end(), std::back_inserter(report.measured));
+    SessionReport all = *this;
+    if (!program_.empty()) all.keep_last_run(session);
+    std::vector<report::MeasuredRun> measured;
+    for (auto& [program, runs] : all.measured_)
+      std::move(runs.begin(), runs.end(), std::back_inserter(measured));
+    report::add_measured(std::move(measured), report);
     write_report(folder_, report);
   } catch (const std::exception& e) {
     warn(e);

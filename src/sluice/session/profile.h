@@ -39,8 +39,8 @@ SessionOptions without_budgets(SessionOptions options);
 /// Sets the budgets of the options in a plan that was made without budgets.
 void set_budgets(const SessionOptions& options, exe::Executable& executable);
 
-/// The report that a session writes when it ends: of its plan and the last run of each program. Of
-/// runs of one program in a row, the last one counts. The first session
+/// The report that a session writes when it ends: its plan, the last run of each program, and the
+/// minimum of the times of several runs of a program (report::kMeasuredRuns). The first session
 /// of a process writes to `training` in its folder if its programs change variables, else to
 /// `inference`; later ones to `training-2` and so on.
 class SessionReport {
@@ -66,12 +66,14 @@ class SessionReport {
  private:
   explicit SessionReport(std::string folder) : folder_(std::move(folder)) {}
   std::vector<report::MeasuredRun> last_run(const Session& session) const;
+  void keep_last_run(const Session& session);
   void warn(const std::exception& e) const;
 
-  std::string folder_;   ///< begin() makes it the folder of the files.
-  std::string program_;  ///< Program of the last run; empty before the first one.
-  bool whole_ = false;   ///< Whether that run has ended without an error.
-  std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< By earlier program.
+  std::string folder_;                    ///< begin() makes it the folder of the files.
+  std::string program_;                   ///< Program of the last run; empty before the first one.
+  bool whole_ = false;                    ///< Whether that run has ended without an error.
+  std::map<std::string, int64_t> ended_;  ///< Runs by program, without the last run of all.
+  std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< By program.
   std::vector<report::Pipeline> pipeline_;
 };
 

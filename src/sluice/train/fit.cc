@@ -17,8 +17,10 @@
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
+#include "sluice/train/run/prediction_losses.h"
 #include "sluice/train/run/progress.h"
 #include "sluice/train/run/training_log.h"
+#include "sluice/train/step_arrays.h"
 
 namespace sluice::train {
 namespace {
@@ -56,7 +58,7 @@ data::LoaderOptions loader_options(const CallSize& size, const DataLoaderOptions
           .workers = options.workers,
           .depth = options.depth,
           .remainder = options.remainder,
-          .factors = fmt::format("m x D x N x R = {}", size.samples())};
+          .factors = to_string(size)};
 }
 
 void check_items(const char* call, const CallSize& model, const CallSize& loader) {
@@ -100,24 +102,6 @@ int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels, i
     right += static_cast<int64_t>(argmax(row)) == labels[i];
   }
   return right;
-}
-
-// Completes a smaller item with its own rows from the first on.
-data::Element completed(const data::Element& item, int64_t rows) {
-  data::Element whole;
-  whole.names = item.names;
-  for (const HostTensor& array : item.arrays) {
-    std::vector<int64_t> dims = array.shape().dims();
-    dims[0] = rows;
-    HostTensor& t =
-        whole.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), array.dtype(), {}});
-    const auto from = array.bytes();
-    for (size_t done = 0; done < t.bytes().size(); done += from.size()) {
-      const size_t bytes = std::min(from.size(), t.bytes().size() - done);
-      std::memcpy(t.bytes().data() + done, from.data(), bytes);
-    }
-  }
-  return whole;
 }
 
 std::string loss_text(double loss, const std::optional<double>& accuracy) {
@@ -288,8 +272,10 @@ class Fit {
       const Evaluation& validation = result_.validations.emplace_back(
           evaluate(*options_.validation_model, *options_.validation_data, options_.show));
       if (options_.show != Show::kNo) sys::print_stderr("{}\n", to_string(validation));
-      if (log_ && validation.accuracy)
-        log_->add_numbers(state_.updates(), {{"validation/accuracy", *validation.accuracy}});
+      std::vector<TaggedNumber> numbers;
+      if (validation.accuracy) numbers.emplace_back("validation/accuracy", *validation.accuracy);
+      if (validation.loss) numbers.emplace_back("validation/loss", *validation.loss);
+      if (log_ && !numbers.empty()) log_->add_numbers(state_.updates(), numbers);
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
   }
@@ -325,7 +311,13 @@ class Fit {
       for (const D2hStream& loss : training_.losses) names.push_back(loss.name);
       if (names.size() == 1) names.clear();
       try {
-        log_.emplace(options_.log_dir, names, state_.updates() > 0);
+        std::string& folder = state_.log_folder(options_.log_dir);
+        const bool continues = !folder.empty();
+        if (!continues) folder = folder_of_new_log(options_.log_dir);
+        log_.emplace(folder, names, continues);
+        result_.log_dir = folder;
+        if (options_.show != Show::kNo && folder != options_.log_dir)
+          sys::print_stderr("log: {}; {} has the log of another run\n", folder, options_.log_dir);
         log_->add_numbers(state_.updates(), bytes_of(session));
       } catch (const Error& e) {
         refusal = e;
@@ -476,9 +468,18 @@ DataLoader whole_loader(InferenceModel& model, const data::Dataset& dataset) {
                     {.batch_size = size.micro_batch, .remainder = data::Remainder::kKeep});
 }
 
+// An epoch of calls that infer.
+struct Pass {
+  DataLoader& data;
+  int64_t batch;  // Samples of a call.
+  Show show;
+  const std::function<void()>& after_call;
+};
+
 // Calls use(item of the samples of a call, number of samples that count) for each item of an epoch.
 template <typename Use>
-void each_item(DataLoader& data, int64_t batch, const char* text, Show show, const Use& use) {
+void each_item(const Pass& pass, const char* text, const Use& use) {
+  const auto& [data, batch, show, after_call] = pass;
   data.start_epoch(0);
   ProgressBar bar(data.items().value_or(0), shown(show));
   data::Element whole;  // A smaller item, completed.
@@ -486,18 +487,21 @@ void each_item(DataLoader& data, int64_t batch, const char* text, Show show, con
     const int64_t rows = item->arrays[0].shape()[0];
     if (rows < batch) whole = completed(*item, batch);
     use(rows < batch ? whole : *item, rows);
+    if (after_call) after_call();
     if (bar.is_due(done)) bar.show(done, text);
   }
 }
 
 }  // namespace
 
-Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show) {
+Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show,
+                    const std::function<void()>& after_call) {
   DataLoader loader = whole_loader(model, dataset);
-  return evaluate(model, loader, show);
+  return evaluate(model, loader, show, after_call);
 }
 
-data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show) {
+data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show,
+                      const std::function<void()>& after_call) {
   DataLoader loader = whole_loader(model, dataset);
   internal::ModelState& state = internal::ModelAccess::state(model);
   const Options& options = state.inference_options();
@@ -510,7 +514,8 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
   data::Element result;
   std::vector<size_t> places;  // Places of the predictions with a row for each sample.
   int64_t first = 0;
-  each_item(loader, batch, "Prediction", show, [&](const data::Element& item, int64_t rows) {
+  const Pass pass{loader, batch, show, after_call};
+  each_item(pass, "Prediction", [&](const data::Element& item, int64_t rows) {
     const data::Element part = state.infer(item);
     for (size_t i = 0; first == 0 && i < part.arrays.size(); ++i) {
       const TensorSpec& spec = part.arrays[i].spec();
@@ -534,14 +539,8 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
   return result;
 }
 
-std::string to_string(const Evaluation& evaluation) {
-  const std::string accuracy =
-      evaluation.accuracy ? fmt::format("{:.2f}%", *evaluation.accuracy) : "none";
-  return fmt::format("Accuracy on test set: {} ({} samples, {} dropped)", accuracy,
-                     evaluation.samples, evaluation.dropped);
-}
-
-Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
+Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
+                    const std::function<void()>& after_call) {
   model.compile();
   internal::ModelState& state = internal::ModelAccess::state(model);
   ModelCalls& calls = state.calls(ModelCalls::Use::kInfer);
@@ -555,8 +554,12 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
   const auto begin = Clock::now();
   int64_t right = 0, read = 0;
   const int64_t batch = calls.size().samples();
-  each_item(data, batch, "Evaluation", show, [&](const data::Element& item, int64_t rows) {
+  PredictionLosses losses(state.network(), state.options().session.device,
+                          calls.size().micro_batch);
+  const Pass pass{data, batch, show, after_call};
+  each_item(pass, "Evaluation", [&](const data::Element& item, int64_t rows) {
     const data::Element results = state.infer(item);
+    if (returns_last(state.inference_options())) losses.add(item, results, rows);
     if (!scores || !labels) {
       result.samples += rows;
       return;
@@ -572,6 +575,7 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
   });
   if (scores && labels && result.samples > 0)
     result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(result.samples);
+  losses.set(result);
   result.dropped = data.samples().value_or(result.samples) - result.samples;
   result.seconds = seconds_since(begin);
   return result;

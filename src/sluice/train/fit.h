@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/data/loader.h"
@@ -28,8 +29,8 @@ struct DataLoaderOptions {
 /// accumulate · replicas samples (data::BatchLoader).
 class DataLoader : public data::BatchLoader {
  public:
-  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples do
-  /// not fill an item; also the errors of data::BatchLoader.
+  /// Error{kUsage} "0 full batches: micro-batch 4 x accumulate 10 = 40, the dataset has 9" if the
+  /// samples do not fill an item; also the errors of data::BatchLoader.
   DataLoader(const Options& options, data::Dataset dataset, const DataLoaderOptions& loader = {});
 
   /// The samples of an item.
@@ -64,10 +65,18 @@ struct Evaluation {
   int64_t samples = 0;             ///< Samples whose predictions were compared.
   int64_t dropped = 0;             ///< Samples of the dataset that were not.
   std::optional<double> accuracy;  ///< Percentage of samples; absent without labels or scores.
+  /// Sum of `losses` with their weights; absent unless all losses of the network are there.
+  std::optional<double> loss;
+  /// The losses that the network's build() returns in evaluation (Inputs::wants_losses), by name:
+  /// means over the samples, where a micro-batch counts by its samples or by its total weight
+  /// (Loss::total_weight). They are computed from the predictions and the fields of the dataset;
+  /// other losses are left out.
+  std::vector<std::pair<std::string, double>> losses;
   double seconds = 0;
 };
 
-/// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)".
+/// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)"; without an accuracy,
+/// "Loss on test set: 0.0312 (9600 samples, 400 dropped)".
 std::string to_string(const Evaluation& evaluation);
 
 /// The progress that a function reports on stderr.
@@ -91,7 +100,8 @@ struct FitOptions {
   std::string save = {};   ///< File for weights and state after each `save_every` calls.
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
   /// Folder for an event file of TensorBoard and metrics.csv (docs/howto/watch_a_training.md). The
-  /// first process of a group writes them. Empty: none.
+  /// first process of a group writes them. If the folder has the log of another run, they go to a
+  /// folder of their own in it, run-2 and so on; a model goes on with its own log. Empty: none.
   std::string log_dir = {};
   /// Updates between histograms of each weight in the event file; 0: none.
   int64_t log_histograms = 0;
@@ -114,6 +124,7 @@ struct FitResult {
   std::vector<Evaluation> validations;  ///< One for each epoch.
   double seconds = 0;                   ///< Without compiling.
   bool stopped = false;                 ///< Whether `after_call` ended the training.
+  std::string log_dir;                  ///< Folder of the log, in the process that writes it.
 };
 
 /// Trains a model on the items of a loader. Two calls of fit() have the order and the bits of one
@@ -133,16 +144,21 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
 /// Compares the predictions for all items of an epoch with their labels. A smaller last item
 /// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
 /// returns the last micro-batch only, only the samples of that micro-batch count. Labels and scores
-/// are chosen as by fit(). Error{kDiverged} for a score that is NaN, with its row.
-Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
+/// are chosen as by fit(). Calls `after_call` after each call of the model. Error{kDiverged} for a
+/// score that is NaN, with its row.
+Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo,
+                    const std::function<void()>& after_call = nullptr);
 /// As above, on all samples of a dataset.
-Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
+Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo,
+                    const std::function<void()>& after_call = nullptr);
 
 /// Returns the predictions for all samples of a dataset, in its order: by name, arrays with a row
-/// for each sample. Predictions without such rows are left out. Error{kDiverged} for an element of
-/// a row that is NaN, with the row. Error{kUsage} if all are left out, if the model does not return
-/// each micro-batch (Output::all()), or if the dataset does not end.
-data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
+/// for each sample. Predictions without such rows are left out. Calls `after_call` after each call
+/// of the model. Error{kDiverged} for an element of a row that is NaN, with the row. Error{kUsage}
+/// if all are left out, if the model does not return each micro-batch (Output::all()), or if the
+/// dataset does not end.
+data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo,
+                      const std::function<void()>& after_call = nullptr);
 
 /// Speed of a program.
 struct Throughput {

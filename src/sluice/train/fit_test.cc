@@ -388,7 +388,8 @@ TEST(Fit, ReportsWhatIsShown) {
   EXPECT_THAT(progress, testing::Not(testing::HasSubstr("Graph compilation")));
   EXPECT_THAT(all, testing::HasSubstr("Graph compilation: 100% ["));
   EXPECT_THAT(all, testing::HasSubstr(
-                       "\n2 x 1 x 2 = 4 samples a call, 2 calls an epoch, 1 samples dropped\n"));
+                       "\nmicro-batch 2 x accumulate 2 = 4 samples a call, 2 calls an epoch, 1 "
+                       "samples dropped\n"));
   EXPECT_THAT(all, testing::HasSubstr("\nEpoch 1/2\n"));
 }
 
@@ -438,6 +439,44 @@ TEST(Fit, SavesWhileItTrains) {
   EXPECT_NE(model.weight("out.weight").to_doubles(), third);
 }
 
+TEST(TrainingModel, LoadsWeightsWithoutTheStateOfTheOptimizer) {
+  const Options options = on_one_thread({.learning_rate = 0.1});
+  const std::string file = testing::TempDir() + "fit_test_fresh.safetensors";
+  const auto weight = [](TrainingModel& m) { return m.weight("out.weight").to_doubles(); };
+  TrainingModel plain = training_model(scored(), options);
+  DataLoader data = loader(options, 12);
+  fit(plain, data, {.calls = 3});
+  plain.save(file);
+  // A file of another optimizer has no state.
+  TrainingModel other = training_model(scored(), options, nn::Optimizer::adam());
+  const std::vector<double> before = weight(other);
+  expect_refused({{"state", [&] { other.load(file); },
+                   "must have the optimizer's state 'hidden.bias.first_order', got the weights "
+                   "alone; load_weights() (--fresh-optimizer) starts the state anew",
+                   ErrorKind::kBadFile}});
+  EXPECT_EQ(weight(other), before);
+  EXPECT_TRUE(other.load_weights(file).empty());
+  EXPECT_EQ(weight(other), weight(plain));
+  // The state in a file is not read: the first update is that of a new optimizer.
+  fit(other, data, {.calls = 4});
+  other.save(file);
+  TrainingModel fresh = training_model(scored(), options, nn::Optimizer::adam());
+  TrainingModel restored = training_model(scored(), options, nn::Optimizer::adam());
+  EXPECT_TRUE(fresh.load_weights(file).empty());
+  restored.load(file);
+  EXPECT_EQ(weight(fresh), weight(restored));
+  EXPECT_EQ(fresh.session().read(fresh.programs().state["out.weight.first_order"]).to_doubles(),
+            std::vector<double>(24, 0.0));
+  EXPECT_NE(
+      restored.session().read(restored.programs().state["out.weight.first_order"]).to_doubles(),
+      std::vector<double>(24, 0.0));
+  // Weights of another network are refused as before.
+  TrainingModel two = training_model(two_losses(), options, nn::Optimizer::adam());
+  expect_refused(
+      {{"network", [&] { two.load(file); }, "variable 'fc.", ErrorKind::kBadFile},
+       {"weights", [&] { two.load_weights(file); }, "variable 'fc.", ErrorKind::kBadFile}});
+}
+
 TEST(Fit, ARateFollowsItsSchedule) {
   const Options options = on_one_thread({.learning_rate = StreamedRate{}});
   TrainingModel model = training_model(scored(), options);
@@ -462,14 +501,16 @@ TEST(Fit, Refusals) {
   other.device_iterations = 5;
   expect_refused({
       {"too little data", [&] { data(options, 40, 900); },
-       "0 full batches: m x D x N x R = 4000, the dataset has 900"},
+       "0 full batches: micro-batch 40 x device iterations 10 x accumulate 10 = 4000, the dataset "
+       "has 900"},
       {"another product",
        [&] {
          DataLoader d = data(other, 40, 4000);
          fit(model, d);
        },
-       "fit: an item of the loader must have the samples of a call, 40 x 10 x 10 = 4000, got 40 x "
-       "5 x 10 = 2000"},
+       "fit: an item of the loader must have the samples of a call, micro-batch 40 x device "
+       "iterations 10 x accumulate 10 = 4000, got micro-batch 40 x device iterations 5 x "
+       "accumulate 10 = 2000"},
       {"batch", [&] { data(options, 0, 10); }, "loader: batch_size must be at least 1, got 0"},
       {"epochs",
        [&] {

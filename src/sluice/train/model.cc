@@ -14,6 +14,7 @@
 #include "sluice/train/model_state.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "sluice/train/run/finite.h"
+#include "sluice/train/run/load_weights.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::train {
@@ -410,9 +411,13 @@ void ModelState::set_optimizer(const nn::Optimizer& optimizer, double rate) {
 using Use = internal::ModelCalls::Use;
 
 std::string to_string(const CallSize& size) {
-  std::string text =
-      fmt::format("{} x {} x {}", size.micro_batch, size.device_iterations, size.accumulate);
-  if (size.replicas > 1) text += fmt::format(" x {}", size.replicas);
+  std::string text = fmt::format("micro-batch {}", size.micro_batch);
+  const auto multiply = [&](const char* name, int64_t factor) {
+    if (factor > 1) text += fmt::format(" x {} {}", name, factor);
+  };
+  multiply("device iterations", size.device_iterations);
+  multiply("accumulate", size.accumulate);
+  multiply("replicas", size.replicas);
   return fmt::format("{} = {}", text, size.samples());
 }
 
@@ -434,7 +439,11 @@ void TrainingModel::save(const std::string& path) {
   session().save(path);
 }
 std::vector<std::string> TrainingModel::load(const std::string& path) {
+  require_state(programs(), path);
   return session().load(path);
+}
+std::vector<std::string> TrainingModel::load_weights(const std::string& path) {
+  return train::load_weights(session(), programs(), path);
 }
 HostTensor TrainingModel::weight(std::string_view path) {
   const nn::NamedTensors& variables = programs().variables;

@@ -49,8 +49,8 @@ struct CallSize {
   bool operator==(const CallSize&) const = default;
 };
 
-/// Formats the factors in the order of their names, with R only where it is above 1:
-/// "40 x 10 x 10 = 4000".
+/// Formats the factors with their names, the later ones only where they are above 1:
+/// "micro-batch 40 x device iterations 10 x accumulate 10 = 4000".
 std::string to_string(const CallSize& size);
 
 /// A network that trains. Copies are handles to one model.
@@ -90,9 +90,13 @@ class TrainingModel {
   void set_optimizer(const nn::Optimizer& optimizer, double learning_rate);
 
   /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
-  /// Error{kDiverged} for values that are not finite; then no file is written.
+  /// Error{kDiverged} for values that are not finite; then no file is written. Error{kBadFile},
+  /// which names load_weights(), if a file has the weights but not the state.
   void save(const std::string& path);
   std::vector<std::string> load(const std::string& path);
+  /// Loads the weights and running variables alone. The state of the optimizer keeps its values,
+  /// whether the file has any or not: those of a new model are the first ones.
+  std::vector<std::string> load_weights(const std::string& path);
   /// Returns a weight or running variable by its path. Error{kUsage}, which lists the paths, if the
   /// path does not exist.
   HostTensor weight(std::string_view path);

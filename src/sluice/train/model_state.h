@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -120,6 +121,10 @@ class ModelState {
   const Options& inference_options() const { return trains_ ? inference_ : options_; }
   int64_t updates() const;
   std::optional<double> rate() const;
+  const Network& network() const { return network_; }
+  /// The folder in which this model's trainings write the log that they ask for in `folder`; empty
+  /// before the first one.
+  std::string& log_folder(const std::string& folder) { return log_folders_[folder]; }
   void add_inference(const Options& options);
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
@@ -138,6 +143,7 @@ class ModelState {
   std::optional<double> rate_;
   std::vector<double> rates_;  ///< By update of a call.
   int64_t updates_ = 0;
+  std::map<std::string, std::string> log_folders_;  ///< By the folder that was asked for.
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;
   std::optional<ModelCalls> infer_;

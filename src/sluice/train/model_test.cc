@@ -272,13 +272,14 @@ TEST(TrainingModel, RefusesOtherSamples) {
   const std::vector<std::pair<data::Element, const char*>> cases = {
       {twice, "samples: the fields must have different names, got 'input' twice"},
       {samples(11),
-       "train: the field 'input' must be (12, 6) float32 for 2 x 2 x 3 = 12 samples a call, got "
-       "(11, 6) float32"},
+       "train: the field 'input' must be (12, 6) float32 for micro-batch 2 x device iterations 2 x "
+       "accumulate 3 = 12 samples a call, got (11, 6) float32"},
       {{{"input", good["input"]}},
        "train: samples must have the field 'labels' (12,) int32, got input (12, 6) float32"},
       {{{"input", good["input"]}, {"labels", good["labels"].cast(f32)}},
-       "the field 'labels' must be (12,) int32 for 2 x 2 x 3 = 12 samples a call, got (12,) "
-       "float32"},
+       "the field 'labels' must be (12,) int32 for micro-batch 2 x device iterations 2 x "
+       "accumulate "
+       "3 = 12 samples a call, got (12,) float32"},
       {{good["input"]}, "train: samples must have the field 'labels'"},
   };
   for (const auto& [element, text] : cases) refused(text, [&, &e = element] { model(e); });

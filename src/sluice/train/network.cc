@@ -133,13 +133,13 @@ bool is_read(const Graph& graph, const Tensor& t) {
 }
 
 // Removes ops that no result needs, and the inputs that are then not read.
-void remove_unused(NetworkGraph& n, nn::RunMode mode) {
+void remove_unused(NetworkGraph& n, Purpose purpose) {
   Graph& graph = n.graph.graph();
   Tensors outputs;
   const auto add = [&](const Tensor& t) {
     if (std::find(outputs.begin(), outputs.end(), t) == outputs.end()) outputs.push_back(t);
   };
-  if (mode == nn::RunMode::kEvaluate) n.results.losses.clear();
+  if (purpose == Purpose::kEvaluate) n.results.losses.clear();
   for (const Loss& loss : n.results.losses) add(loss.value);
   for (const auto& [t, gradient] : n.loss_gradients) {
     add(t);
@@ -258,6 +258,17 @@ std::vector<Field> internal::classifier_fields(const TensorSpec& input,
 }
 
 NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
+  return build(std::move(ir), mode == nn::RunMode::kTrain ? Purpose::kTrain : Purpose::kEvaluate,
+               0);
+}
+
+NetworkGraph Network::build_scored(Ir ir, int64_t samples) const {
+  return build(std::move(ir), Purpose::kScore, samples);
+}
+
+NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
+  const nn::RunMode mode =
+      purpose == Purpose::kTrain ? nn::RunMode::kTrain : nn::RunMode::kEvaluate;
   nn::internal::BuildState state{
       .graph = ir.create_empty_graph(name_), .factories = {}, .args = {}, .mode = mode};
   state.updates.emplace();
@@ -265,14 +276,20 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
   std::vector<std::pair<std::string, Tensor>> all, fields, inputs;
   for (const Field& f : fields_) {
     const bool eval = mode == nn::RunMode::kEvaluate && f.eval_spec;
-    all.emplace_back(f.name, state.graph.input(eval ? *f.eval_spec : f.spec, f.name));
+    TensorSpec spec = eval ? *f.eval_spec : f.spec;
+    if (purpose == Purpose::kScore && !f.once && spec.shape.rank() > 0) {
+      std::vector<int64_t> dims = spec.shape.dims();
+      dims[0] = samples;
+      spec.shape = Shape(std::move(dims));
+    }
+    all.emplace_back(f.name, state.graph.input(spec, f.name));
     (f.once ? inputs : fields).push_back(all.back());
   }
   Tensors seed;
   if (mode == nn::RunMode::kTrain) seed.push_back(state.graph.input(kSeed, "seed"));
   nn::Builder b(state);
   if (!seed.empty()) state.seed = seed[0];
-  Results results = build_(b, Inputs(std::move(all), Seeds(state.seed), mode));
+  Results results = build_(b, Inputs(std::move(all), Seeds(state.seed), purpose));
   check_results(state.graph, results, mode);
   NetworkGraph n{.graph = nn::GraphWithNamedArgs(state.graph, std::move(state.args)),
                  .factories = std::move(state.factories),
@@ -282,12 +299,13 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
                  .seed = std::move(seed),
                  .results = std::move(results),
                  .updates = std::move(*state.updates)};
-  if (mode == nn::RunMode::kTrain) {
+  if (purpose != Purpose::kEvaluate && !n.results.losses.empty())
     n.total_weight = total_weight_of(state.graph, n.results.losses);
+  if (mode == nn::RunMode::kTrain) {
     add_loss_gradients(n);
     add_means(n);
   }
-  remove_unused(n, mode);
+  remove_unused(n, purpose);
   check_running(n);
   return n;
 }

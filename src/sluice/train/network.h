@@ -39,11 +39,18 @@ class Seeds {
   Tensor seed_;
 };
 
+/// The purpose of a graph of a network.
+enum class Purpose : uint8_t {
+  kTrain,     ///< Losses and their gradients.
+  kEvaluate,  ///< Predictions.
+  kScore,     ///< Losses and predictions of evaluation, for evaluate().
+};
+
 /// The tensors that a module's build() gets from the network that it is part of.
 class Inputs {
  public:
-  Inputs(std::vector<std::pair<std::string, Tensor>> fields, Seeds seed, nn::RunMode mode)
-      : fields_(std::move(fields)), seed_(std::move(seed)), mode_(mode) {}
+  Inputs(std::vector<std::pair<std::string, Tensor>> fields, Seeds seed, Purpose purpose)
+      : fields_(std::move(fields)), seed_(std::move(seed)), purpose_(purpose) {}
 
   /// Returns the tensor of a field. Error{kUsage}, which lists the fields, if there is none.
   const Tensor& operator[](std::string_view field) const;
@@ -51,12 +58,17 @@ class Inputs {
   /// evaluation, where layers do not draw. Layers such as nn::Dropout take it from the builder
   /// (nn::Builder::seed).
   const Seeds& seed() const { return seed_; }
-  nn::RunMode mode() const { return mode_; }
+  nn::RunMode mode() const {
+    return purpose_ == Purpose::kTrain ? nn::RunMode::kTrain : nn::RunMode::kEvaluate;
+  }
+  /// Whether the graph needs the losses: in training, and where evaluate() computes them. Other
+  /// graphs leave out losses that build() returns.
+  bool wants_losses() const { return purpose_ != Purpose::kEvaluate; }
 
  private:
   std::vector<std::pair<std::string, Tensor>> fields_;
   Seeds seed_;
-  nn::RunMode mode_;
+  Purpose purpose_;
 };
 
 /// The values of a result that a program writes.
@@ -116,7 +128,8 @@ struct Prediction {
 };
 
 /// The results of build(): losses (in training, at least one) and predictions (in evaluation, at
-/// least one). Evaluation computes predictions only.
+/// least one). The program of evaluation computes predictions only; evaluate() computes losses from
+/// them.
 struct Results {
   std::vector<Loss> losses = {};
   std::vector<Prediction> predictions = {};
@@ -169,8 +182,14 @@ class Network {
   /// Error{kUsage} if training reads a running
   /// variable and updates it, or if a graph that the network calls updates one.
   NetworkGraph build(Ir ir, nn::RunMode mode) const;
+  /// Builds the graph of evaluation with the losses, for micro-batches of `samples` samples, which
+  /// are the first axis of each field but those with Field::once. Losses with a total weight stay
+  /// sums. Errors as for build().
+  NetworkGraph build_scored(Ir ir, int64_t samples) const;
 
  private:
+  NetworkGraph build(Ir ir, Purpose purpose, int64_t samples) const;
+
   std::vector<Field> fields_;
   std::string name_;
   std::shared_ptr<const nn::Declarations> declarations_;
@@ -194,8 +213,10 @@ class Classifier : public M {
         requires { M::build(b, in["input"]); },
         "the module must define build(b, x); nn::Dropout takes its seed from b");
     const Tensor logits = M::build(b, in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
-    return {.losses = {cross_entropy(logits, in["labels"])}};
+    Results results;
+    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"logits", logits}};
+    if (in.wants_losses()) results.losses = {cross_entropy(logits, in["labels"])};
+    return results;
   }
 };
 

@@ -87,4 +87,21 @@ std::vector<StreamOutput> StepArrays::outputs(const Training& t) {
   return result;
 }
 
+data::Element completed(const data::Element& item, int64_t rows) {
+  data::Element whole;
+  whole.names = item.names;
+  for (const HostTensor& array : item.arrays) {
+    std::vector<int64_t> dims = array.shape().dims();
+    dims[0] = rows;
+    HostTensor& t =
+        whole.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), array.dtype(), {}});
+    const auto from = array.bytes();
+    for (size_t done = 0; done < t.bytes().size(); done += from.size()) {
+      const size_t bytes = std::min(from.size(), t.bytes().size() - done);
+      std::memcpy(t.bytes().data() + done, from.data(), bytes);
+    }
+  }
+  return whole;
+}
+
 }  // namespace sluice::train

@@ -17,6 +17,10 @@ void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t up
 /// Sets the learning rates of a run: one for each update, the same for all replicas.
 void fill_rates(HostTensor& rates, std::span<const double> updates);
 
+/// Returns an item of `rows` samples that has all samples of a smaller one. They are repeated from
+/// the first one on to complete it.
+data::Element completed(const data::Element& item, int64_t rows);
+
 /// Host arrays for a run of the program "train": an entry for each micro-batch, update or run,
 /// with a row for each replica. Streams of feeds do not have arrays.
 struct StepArrays {

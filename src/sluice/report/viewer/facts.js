@@ -76,36 +76,40 @@ function byteMatrix(report, program) {
   return { names, bytes };
 }
 
-/// Returns the mean seconds of each measured step by "function step": a worker runs its tasks of a
-/// step in one event, beside the other workers.
-function measuredSeconds(report) {
-  const sums = new Map();
-  for (const run of report.measured)
-    for (const e of run.events) {
-      if (e.kind !== "step" || e.queue !== 0) continue;
-      const key = `${e.function} ${e.step}`;
-      if (!sums.has(key)) sums.set(key, { time: 0, events: 0 });
-      const sum = sums.get(key);
-      sum.time += (e.end_ns - e.begin_ns) / 1e9;
-      ++sum.events;
-    }
-  return new Map([...sums].map(([key, s]) => [key, s.time / s.events]));
+/// Returns whether a program has a measured run.
+const isMeasured = (program) => program.measured_runs > 0;
+
+/// Returns the words for the times of a program: "the forecast", "a measured run" or "the fastest
+/// of 5 measured runs".
+const timesOf = (program) => !isMeasured(program) ? "the forecast" : program.measured_runs === 1 ?
+  "a measured run" : `the fastest of ${program.measured_runs} measured runs`;
+
+/// Returns the nanoseconds of a kernel in a run of its program, as measured or else as forecast.
+const kernelTime = (k) => k.measured_ns >= 0 ? k.measured_ns : k.forecast_ns;
+
+/// Returns the name of a kernel, with a mark if no fast kernel supports its operator here.
+const kernelName = (k) => k.name + (k.reference ? " (reference kernel)" : "");
+
+/// Returns the kernels of a program, those that take longest first: their share of all kernels,
+/// their operations a byte, and their operations a second in the forecast and in a run. Both are 0
+/// without operations or bytes.
+function kernelsOf(report, program) {
+  const all = program.device_times.reduce(
+    (sum, d) => sum + (isMeasured(program) ? Math.max(0, d.measured_ns) : d.forecast_ns), 0);
+  return program.kernelRows.map((k) => {
+    const f = report.functions[k.function];
+    const s = f.stepRows[k.step];
+    const counts = s.flops > 0 && s.bytes > 0;
+    const rate = (ns) => counts && ns > 0 ? s.flops * k.runs / ns * 1e9 : 0;
+    return { ...k, flops: s.flops, bytes: s.bytes, device: f.device, place: f.place || f.name,
+      where: s.where, intensity: counts ? s.flops / s.bytes : 0, share: kernelTime(k) / Math.max(
+        1, all), forecast: rate(k.forecast_ns), measured: rate(k.measured_ns) };
+  });
 }
 
-/// Returns the kernels with operations and bytes: their operations a byte, and operations a second
-/// in the forecast and in a run.
-function kernelsOf(report) {
-  const measured = measuredSeconds(report);
-  const kernels = [];
-  report.functions.forEach((f, function_) => f.stepRows.forEach((s, step) => {
-    if (s.kind !== "kernel" || s.flops <= 0 || s.bytes <= 0 || s.forecast_ns <= 0) return;
-    const seconds = measured.get(`${function_} ${step}`);
-    kernels.push({ ...s, place: f.place || f.name, device: f.device, intensity: s.flops / s.bytes,
-      forecast: s.flops / s.forecast_ns * 1e9, seconds: s.forecast_ns / 1e9,
-      measured: seconds > 0 ? s.flops / seconds : 0, measuredSeconds: seconds || 0 });
-  }));
-  return kernels.sort((a, b) => b.seconds - a.seconds);
-}
+/// Returns the options of a report whose plan does not fit that would make it fit.
+const remedies = (report) => report.refusal ? report.suggestions.filter((s) => s.fits).map((s) => s
+  .option) : [];
 
 /// Returns the mean number of elements that a feed's ring held before an entry.
 function meanOccupancy(feed) {
@@ -149,32 +153,44 @@ function insights(report) {
       found.push(`${m.name}: padding and gaps take ${grouped(m.gap_bytes)} bytes, ` +
         `${percent(m.gap_bytes, m.planned_bytes)} of all.`);
   }
-  const p = report.programs[0];
+  // A program that has run is the one to make faster.
+  const p = report.programs.find(isMeasured) || report.programs[0];
   if (p) {
-    const exposed = p.overlaps.reduce((s, o) => s + o.exposed_seconds, 0);
-    const hidden = p.overlaps.reduce((s, o) => s + o.hidden_seconds, 0);
+    const run = timesOf(p);
+    const { exposed, all } = transferTimes(p);
     if (exposed > 0)
       found.push(`Program ${p.name}: ${timeText(exposed)} of transfers are exposed, ` +
-        `${percent(exposed, exposed + hidden)} of their time.`);
-    const waits = new Map();
-    for (const e of p.events)
-      if (e.kind === "wait") waits.set(e.device,
-        (waits.get(e.device) || 0) + e.end_ns - e.begin_ns);
-    const [device, time] = [...waits].sort((a, b) => b[1] - a[1])[0] || [0, 0];
-    if (time > 0 && time / 1e9 > p.trace.seconds / 100)
-      found.push(`Program ${p.name}: device ${device} waits the longest, ${timeText(time / 1e9)} ` +
-        `(${percent(time / 1e9, p.trace.seconds)} of the planned trace).`);
+        `${percent(exposed, all)} of their time in ${run}.`);
+    const { device, waits, seconds: whole } = longestWait(p);
+    if (waits > 0 && waits > whole / 100)
+      found.push(`Program ${p.name}: device ${device} waits the longest, ${timeText(waits)} ` +
+        `(${percent(waits, whole)} of ${run}).`);
     const together = firstTogether(p);
     if (together > 0)
       found.push(`Program ${p.name}: all devices run blocks at once for the first time after ` +
         `${timeText(together / 1e9)} (${percent(together / 1e9, p.trace.seconds)} of the planned ` +
         "trace).");
-    const [name, seconds, all] = slowestOp(report, p);
-    if (seconds > 0) found.push(`Program ${p.name}: kernels of ${name} take the longest, ` +
-      `${timeText(seconds)} (${percent(seconds, all)} of all kernels in the planned trace).`);
+    const times = p.device_times.map((d) => isMeasured(p) ? Math.max(0, d.measured_ns) : d
+      .forecast_ns);
+    const kernels = times.reduce((a, b) => a + b, 0);
+    const [name, time] = slowestOp(p);
+    if (time > 0) found.push(`Program ${p.name}: kernels of ${name} take the longest, ` +
+      `${timeText(time / 1e9)} (${percent(time, kernels)} of all kernels in ${run}).`);
+    const reference = p.device_times.reduce((sum, d) => sum + Math.max(0, d.reference_ns), 0);
+    if (reference > kernels / 100) {
+      const ops = [...new Set(p.kernelRows.filter((k) => k.reference).map((k) => k.name))];
+      found.push(`Program ${p.name}: reference kernels take ${timeText(reference / 1e9)} ` +
+        `(${percent(reference, kernels)} of all kernels in ${run}): no fast kernel supports ` +
+        `${ops.slice(0, 5).join(", ")} with these dtypes, shapes and options.`);
+    }
+    const most = Math.max(...times), mean = kernels / times.length;
+    if (isMeasured(p) && times.length > 1 && most > 1.01 * mean)
+      found.push(`Program ${p.name}: device ${times.indexOf(most)} computes the longest, ` +
+        `${timeText(most / 1e9)}, ${(most / mean).toFixed(2)} times the mean of all devices in ` +
+        `${run}.`);
   }
   for (const s of report.pipeline)
-    if (s.imbalance > 1.01)
+    if (s.imbalance > 1.01 && !isMeasured(p))
       found.push(`Stage ${s.slowest_stage} (${s.stages[s.slowest_stage].blocks}) is the slowest: ` +
         `${s.imbalance.toFixed(2)} times the mean of all stages.`);
   for (const f of report.feeds) {
@@ -210,15 +226,37 @@ function firstTogether(program) {
   }
 }
 
-function slowestOp(report, program) {
+/// Returns the operator whose kernels take the longest, and their nanoseconds in a run.
+function slowestOp(program) {
   const sums = new Map();
-  for (const e of program.events) {
-    if (e.kind !== "step") continue;
-    const step = report.functions[e.function].stepRows[e.step];
-    if (step.kind === "kernel") sums.set(step.name, (sums.get(step.name) || 0) + e.end_ns - e
-      .begin_ns);
+  for (const k of program.kernelRows) sums.set(k.name, (sums.get(k.name) || 0) + kernelTime(k));
+  return [...sums].sort((a, b) => b[1] - a[1])[0] || ["", 0];
+}
+
+/// Returns the seconds of a program's transfers, and those of them in which their device does not
+/// compute: of a measured run, or else of the planned trace.
+function transferTimes(p) {
+  const measured = p.device_times.filter((d) => d.exposed_ns >= 0);
+  if (measured.length > 0)
+    return { exposed: measured.reduce((s, d) => s + d.exposed_ns, 0) / 1e9,
+      all: measured.reduce((s, d) => s + d.transfers_ns, 0) / 1e9 };
+  const exposed = p.overlaps.reduce((s, o) => s + o.exposed_seconds, 0);
+  return { exposed, all: exposed + p.overlaps.reduce((s, o) => s + o.hidden_seconds, 0) };
+}
+
+/// Returns the device of a program that waits the longest, its seconds of waiting, and those of the
+/// run: of a measured run, or else of the planned trace.
+function longestWait(p) {
+  const waits = new Map();
+  const measured = p.device_times.some((d) => d.waits_ns >= 0) && p.measured_ns >= 0;
+  if (measured) {
+    for (const d of p.device_times) waits.set(d.device, d.waits_ns);
+  } else {
+    for (const e of p.events)
+      if (e.kind === "wait") waits.set(e.device,
+        (waits.get(e.device) || 0) + e.end_ns - e.begin_ns);
   }
-  const [name, time] = [...sums].sort((a, b) => b[1] - a[1])[0] || ["", 0];
-  return [name, time / 1e9, [...sums.values()].reduce((a, b) => a + b, 0) / 1e9];
+  const [device, time] = [...waits].sort((a, b) => b[1] - a[1])[0] || [0, 0];
+  return { device, waits: time / 1e9, seconds: measured ? p.measured_ns / 1e9 : p.trace.seconds };
 }
 

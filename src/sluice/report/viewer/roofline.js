@@ -9,16 +9,37 @@ function rooflineView(report, ui) {
   const gigaflops = (n) => `${(n / 1e9).toPrecision(3)} GF/s`;
 
   function roofline(view) {
-    const all = kernelsOf(report);
-    const devices = [...new Set(all.map((k) => k.device))].sort((a, b) => a - b);
+    // A program on a device, with its kernels.
+    const parts = report.programs.flatMap((p) => {
+      const all = kernelsOf(report, p);
+      return [...new Set(all.map((k) => k.device))].sort((a, b) => a - b).map((d) => ({ program: p,
+        device: d, kernels: all.filter((k) => k.device === d) }));
+    });
     const place = element("div");
     const draw = (i) => { clear(place);
-      chart(place, all.filter((k) => k.device === devices[i]), report.devices[devices[i]]); };
-    view.appendChild(element("div", { class: "controls" }, select("Kernels of", devices.map((d) =>
-      `device ${d}`), draw)));
+      const { program, device, kernels } = parts[i];
+      const counted = kernels.filter((k) => k.intensity > 0 && k.forecast > 0);
+      if (counted.length > 0) chart(place, counted, report.devices[device]);
+      list(place, program, kernels); };
+    view.appendChild(element("div", { class: "controls" }, select("Kernels of", parts.map((p) =>
+      `program ${p.program.name}, device ${p.device}`), draw)));
     view.appendChild(place);
-    if (devices.length > 0) draw(0);
-    else view.appendChild(element("p", {}, "The plan has no kernels with operations."));
+    if (parts.length > 0) draw(0);
+    else view.appendChild(element("p", {}, "The plan has no kernels."));
+  }
+
+  // Lists all kernels, also those without operations.
+  function list(place, program, kernels) {
+    const rows = kernels.slice(0, 100);
+    place.appendChild(element("p", {}, `Kernels by their time in ${timesOf(program)}.`));
+    place.appendChild(table(["kernel", "layer", "source line", "runs", "measured", "forecast",
+      "share of kernels", "operations a byte", "in"
+    ], rows.map((k) => [kernelName(k), k.layer, k.source, k.runs, k.measured_ns < 0 ? "" :
+      timeText(k.measured_ns / 1e9), timeText(k.forecast_ns / 1e9),
+      `${(100 * k.share).toFixed(1)} %`, k.intensity > 0 ? k.intensity.toFixed(2) : "", k.place
+    ])));
+    if (kernels.length > rows.length) place.appendChild(element("p", { class: "faint" },
+      `and ${kernels.length - rows.length} faster ones`));
   }
 
   function chart(place, kernels, device) {
@@ -89,22 +110,14 @@ function rooflineView(report, ui) {
     const limits = `The line is the limit of ${workers} workers: ${gigaflops(flops)} and ` +
       `${(bytes / 1e9).toPrecision(3)} GB/s. Circles are forecasts`;
     place.appendChild(element("p", { class: "faint" }, limits + (report.measured.length > 0 ?
-      ", squares the mean of a measured run." : ". The report has no measured run.")));
+      ", squares the fastest of the measured runs." : ". The report has no measured run.")));
     place.appendChild(details);
-    const rows = kernels.slice(0, 40);
-    place.appendChild(table(["kernel", "operations", "bytes", "operations a byte", "forecast",
-      "measured", "in"
-    ], rows.map((k) => [k.name, k.flops, k.bytes, k.intensity.toFixed(2), timeText(k.seconds),
-      k.measured ? timeText(k.measuredSeconds) : "", k.place
-    ]), choose));
-    if (kernels.length > rows.length) place.appendChild(element("p", { class: "faint" },
-      `and ${kernels.length - rows.length} faster ones`));
   }
 
-  const describe = (k) => `${k.name} in ${k.place}: ${k.intensity.toFixed(2)} operations a byte, ` +
-    `forecast ${gigaflops(k.forecast)} (${timeText(k.seconds)})` +
-    (k.measured ? `, measured ${gigaflops(k.measured)} (${timeText(k.measuredSeconds)})` : "") +
-    (k.where ? `, ${k.where}` : "");
+  const describe = (k) => `${kernelName(k)} in ${k.place}: ${k.intensity.toFixed(2)} operations a ` +
+    `byte, forecast ${gigaflops(k.forecast)} (${timeText(k.forecast_ns / k.runs / 1e9)})` +
+    (k.measured ? `, measured ${gigaflops(k.measured)} (` +
+      `${timeText(k.measured_ns / k.runs / 1e9)})` : "") + (k.where ? `, ${k.where}` : "");
   return roofline;
 }
 

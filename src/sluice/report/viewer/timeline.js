@@ -167,6 +167,7 @@ function prepare(report) {
   for (const p of report.programs) {
     p.events = rowsOf(p.trace.events);
     p.accesses = rowsOf(p.remote.accesses);
+    p.kernelRows = rowsOf(p.kernels);
   }
   for (const m of report.measured) {
     m.events = rowsOf(m.trace.events);

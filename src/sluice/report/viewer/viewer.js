@@ -13,7 +13,11 @@ function show(document, report) {
       .budget_bytes);
     view.appendChild(fits ? element("p", { class: "good" }, "The plan fits.") :
       element("p", { class: "bad" }, "The plan does not fit."));
-    if (report.refusal) view.appendChild(element("p", {}, report.refusal.split("\n")[0]));
+    if (report.refusal) view.appendChild(element("div", { class: "refusal" }, ...report.refusal
+      .split("\n").map((line) => element("p", {}, line))));
+    if (remedies(report).length > 0)
+      view.appendChild(element("p", { class: "remedy" },
+        `It fits with one of these: ${remedies(report).join("; ")}.`));
     view.appendChild(element("h2", {}, "Where are the bytes?"));
     view.appendChild(table(["memory", "planned", "budget", "always live", "peak of the rest",
         "gaps", "program (host)"
@@ -48,15 +52,31 @@ function show(document, report) {
     view.appendChild(legend(KINDS.filter((k) => report.memories.some((m) => m.kinds.some((x) => x
       .kind === k)))));
     view.appendChild(element("h2", {}, "What is slow?"));
-    view.appendChild(table(["program", "forecast", "GF", "operand bytes", "exposed transfers"],
-      report.programs.map((p) => [p.name, timeText(p.seconds), (p.flops / 1e9).toFixed(3), p
-        .operand_bytes,
-        timeText(p.forecasts.reduce((s, t) => s + t.exposed_seconds, 0))
+    view.appendChild(table(["program", "forecast", "measured", "runs", "GF", "operand bytes",
+        "exposed transfers"
+      ],
+      report.programs.map((p) => [p.name, timeText(p.seconds), p.measured_ns < 0 ? "" : timeText(p
+          .measured_ns / 1e9), p.measured_runs, (p.flops / 1e9).toFixed(3), p.operand_bytes,
+        timeText(p.device_times.some((d) => d.exposed_ns >= 0) ? transferTimes(p).exposed : p
+          .forecasts.reduce((s, t) => s + t.exposed_seconds, 0))
       ])));
+    const most = 8;
+    for (const p of report.programs) {
+      if (p.kernelRows.length === 0 || (report.measured.length > 0 && !isMeasured(p))) continue;
+      view.appendChild(element("p", {}, `Program ${p.name}: the slowest of ` +
+        `${grouped(p.kernel_count)} kernels, by their time in ${timesOf(p)}.`));
+      view.appendChild(table(["kernel", "layer", "source line", "runs", "time",
+          "share of kernels"
+        ],
+        kernelsOf(report, p).slice(0, most).map((k) => [kernelName(k), k.layer, k.source, k.runs,
+          timeText(kernelTime(k) / 1e9), `${(100 * k.share).toFixed(1)} %`
+        ])));
+    }
     view.appendChild(element("p", { class: "faint" }, `Rates: ${report.machine}`));
     for (const p of report.pipeline)
       view.appendChild(element("p", {},
-        `${p.stages.length} stages, ${p.schedule}: the slowest is stage ${p.slowest_stage} ` +
+        `${p.stages.length} stages, ${p.schedule}: in the forecast, the slowest is stage ` +
+        `${p.slowest_stage} ` +
         `(${p.stages[p.slowest_stage].blocks}), ${p.imbalance.toFixed(2)} times the mean; ` +
         `bubble ${(100 * p.bubble).toFixed(1)} %.`
         ));
@@ -66,10 +86,11 @@ function show(document, report) {
     view.appendChild(element("ul", { class: "insights" }, ...found.map((text) => element("li", {},
       text))));
     if (report.suggestions.length > 0) {
-      view.appendChild(table(["option", "device bytes", "bytes in tiers"], report.suggestions.map((
-        s) => [s.option, s.device_bytes < 0 ? "not computed" : grouped(s.device_bytes), s
-        .device_bytes < 0 ? "" : grouped(s.tier_bytes)
-      ])));
+      view.appendChild(table(["option", "device bytes", "bytes in tiers", "fits"], report
+        .suggestions.map((s) => [s.option, s.device_bytes < 0 ? "not computed" : grouped(s
+            .device_bytes), s.device_bytes < 0 ? "" : grouped(s.tier_bytes), s.device_bytes < 0 ?
+          "" : s.fits ? "yes" : "no"
+        ])));
     }
     const options = changedOptions(report);
     if (options.length > 0) {

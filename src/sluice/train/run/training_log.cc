@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
+#include <system_error>
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
@@ -68,6 +70,14 @@ void make_log_folder(const std::string& folder) {
     fail(ErrorKind::kIo, "log folder {}: must be a folder that can be written; {}", folder,
          e.what());
   }
+}
+
+std::string folder_of_new_log(const std::string& folder) {
+  std::string own = folder;
+  std::error_code error;  // A folder that cannot be read is refused later, by its name.
+  for (int64_t run = 2; std::filesystem::is_regular_file(metrics_path(own), error); ++run)
+    own = fmt::format("{}/run-{}", folder, run);
+  return own;
 }
 
 std::vector<TaggedNumber> bytes_of(const Session& session) {

@@ -20,6 +20,10 @@ namespace sluice::train {
 /// if no file can be created in it.
 void make_log_folder(const std::string& folder);
 
+/// Returns the folder for the log of a new training: `folder`, or if that has a log already, the
+/// first "folder/run-N" without one, from run-2 on.
+std::string folder_of_new_log(const std::string& folder);
+
 /// A number with its tag.
 using TaggedNumber = std::pair<std::string, double>;
 

@@ -102,18 +102,23 @@ TEST_F(Log, HasALineForEachCallAndContinues) {
   EXPECT_EQ(lines(), expected);
   EXPECT_EQ(logged.losses, fit(plain, test::dataset(40), {.calls = 3}).losses);
   EXPECT_EQ(model.weight("out.weight").to_doubles(), plain.weight("out.weight").to_doubles());
-  // A second training of the model adds its lines; that of a new one replaces them. Events are in
-  // new files.
+  EXPECT_EQ(logged.log_dir, folder_);
+  // A second training of the model adds its lines, and events in a new file.
   fit(model, test::dataset(40), options);
   EXPECT_EQ(lines(), expected);
   EXPECT_EQ(expected.size(), 7u);
   EXPECT_EQ(event_files().size(), 2u);
-  expected.resize(1);
-  TrainingModel other = new_model(2);
+  // Other trainings have folders of their own, also for their second part.
+  TrainingModel other = new_model(2), third = new_model(2);
   options.calls = 1;
-  fit(other, test::dataset(40), options);
+  options.after_call = nullptr;
+  for (const char* own : {"/run-2", "/run-2"})
+    EXPECT_EQ(fit(other, test::dataset(40), options).log_dir, folder_ + own);
+  EXPECT_EQ(fit(third, test::dataset(40), options).log_dir, folder_ + "/run-3");
   EXPECT_EQ(lines(), expected);
-  EXPECT_EQ(event_files().size(), 3u);
+  EXPECT_EQ(event_files().size(), 2u);
+  EXPECT_EQ(fit(model, test::dataset(40), options).log_dir, folder_);
+  EXPECT_EQ(lines().size(), 8u);
 }
 
 TEST_F(Log, AFullDiskIsOneWarning) {

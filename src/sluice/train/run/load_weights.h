@@ -1,0 +1,21 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sluice/session/session.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+
+/// Sets the weights and running variables of a session on `training` from a safetensors file that
+/// Session::save() wrote, a part at a time. The state of the optimizer does not change. Returns the
+/// names in the file that are no variable of `training`. Error{kBadFile} if a variable is missing
+/// or has another spec; then no variable is set. Error{kUsage} if processes read different values.
+std::vector<std::string> load_weights(Session& session, const Training& training,
+                                      const std::string& path);
+
+/// Error{kBadFile}, which names load_weights(), if a safetensors file has all weights and running
+/// variables of `training`, but not the whole state of its optimizer.
+void require_state(const Training& training, const std::string& path);
+
+}  // namespace sluice::train

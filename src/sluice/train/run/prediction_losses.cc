@@ -1,0 +1,230 @@
+#include "sluice/train/run/prediction_losses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "sluice/ir/graph.h"
+#include "sluice/ir/op.h"
+#include "sluice/session/session.h"
+
+namespace sluice::train {
+
+/// A tensor that the host gives to a program: a prediction or a field.
+struct PredictionLosses::Source {
+  bool prediction = false;
+  std::string name;
+  size_t place = 0;  ///< The place of a field in a tuple.
+  H2dStream stream = {};
+};
+
+namespace {
+
+using Source = PredictionLosses::Source;
+
+const HostTensor* array_of(const data::Element& element, const Source& source) {
+  for (size_t i = 0; i < element.names.size(); ++i) {
+    // The prefix separates results of evaluation from streams of training.
+    const std::string& name = element.names[i];
+    if (name == source.name || (source.prediction && name == "eval_" + source.name))
+      return &element.arrays[i];
+  }
+  const bool tuple = !source.prediction && element.names.empty();
+  return tuple && source.place < element.arrays.size() ? &element.arrays[source.place] : nullptr;
+}
+
+// Finds the tensors of a graph that follow from its predictions and fields by ops without effects.
+class Dependence {
+ public:
+  // A source has a row for each of `samples` samples.
+  Dependence(const NetworkGraph& n, const Network& network, int64_t samples)
+      : graph_(n.graph.graph()), known_(static_cast<size_t>(graph_.tensor_count())) {
+    for (const Prediction& p : n.results.predictions) {
+      if (p.writing.form == Writing::Form::kEach)
+        sources_.emplace(p.value.id(), Source{true, p.name});
+    }
+    for (const auto& [name, t] : n.fields) {
+      size_t place = 0;
+      for (const Field& f : network.fields()) {
+        if (f.name == name) break;
+        place += !f.once;
+      }
+      sources_.emplace(t.id(), Source{false, name, place});
+    }
+    std::erase_if(sources_, [&](const auto& source) {
+      const TensorSpec& spec = graph_.spec(source.first);
+      return spec.shape.rank() == 0 || spec.shape[0] != samples || spec.bytes() == 0;
+    });
+    for (const auto& [t, source] : sources_) known_[static_cast<size_t>(t)] = true;
+    for (const Op& op : graph_.ops()) {
+      if (!op.callees.empty() || !op.effects.empty()) continue;
+      const bool follows = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
+        return o.mode == Mode::kRead && knows(o.tensor);
+      });
+      for (const TensorId t : op.outputs) known_[static_cast<size_t>(t)] = follows || is_source(t);
+    }
+  }
+
+  bool is_source(TensorId t) const { return sources_.contains(t); }
+  const Source& source(TensorId t) const { return sources_.at(t); }
+  // A tensor that an op overwrites is not known: its value depends on the place of the reader.
+  bool knows(TensorId t) const {
+    const TensorInfo& info = graph_.info(t);
+    if (graph_.storage(info.storage).version() > 0) return false;
+    return known_[static_cast<size_t>(t)] || info.constant != nullptr;
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<bool> known_;
+  std::map<TensorId, Source> sources_;
+};
+
+}  // namespace
+
+/// A program that computes losses of one micro-batch.
+struct PredictionLosses::Program {
+  struct Result {
+    std::string name;
+    double weight = 1;
+    D2hStream stream;
+  };
+
+  Program(const Network& network, int64_t samples) {
+    const Ir built;
+    const NetworkGraph n = network.build_scored(built, samples);
+    const Graph& from = n.graph.graph();
+    const Dependence dependence(n, network, samples);
+    std::set<TensorId> needed;
+    const Tensor& total = n.total_weight;
+    const bool divides = total.valid() && dependence.knows(total.id());
+    if (divides) needed.insert(total.id());
+    for (const Loss& loss : n.results.losses) {
+      const bool knows = dependence.knows(loss.value.id()) && divides == total.valid();
+      whole = whole && knows;
+      if (knows) needed.insert(loss.value.id());
+    }
+    for (auto op = from.ops().rbegin(); op != from.ops().rend(); ++op) {
+      if (is_needed(*op, needed, dependence)) {
+        for (const Operand& o : op->inputs) needed.insert(o.tensor);
+      }
+    }
+    Graph& main = ir.main_graph();
+    std::map<TensorId, Tensor> made;
+    for (const TensorId t : needed) {
+      if (dependence.is_source(t)) {
+        Source& source = sources.emplace_back(dependence.source(t));
+        source.stream = ir.h2d_stream(from.spec(t), source.name);
+        made.emplace(t, main.host_load(source.stream));
+      } else if (from.info(t).constant != nullptr) {
+        made.emplace(t, main.constant(*from.info(t).constant));
+      }
+    }
+    for (const Op& op : from.ops()) {
+      if (!is_needed(op, needed, dependence)) continue;
+      std::vector<TensorArg> inputs;
+      for (const Operand& o : op.inputs) inputs.emplace_back(made.at(o.tensor));
+      const Tensors outputs = main.emit(*op.def, inputs, op.attrs);
+      for (size_t i = 0; i < outputs.size(); ++i) made.insert_or_assign(op.outputs[i], outputs[i]);
+    }
+    for (const Loss& loss : n.results.losses) {
+      const auto value = made.find(loss.value.id());
+      if (value != made.end())
+        results.push_back({loss.name, loss.weight, main.host_store(value->second, loss.name)});
+    }
+    if (divides) total_weight = main.host_store(made.at(total.id()), "total_weight");
+  }
+
+  // Whether the program computes an op: a needed tensor is its output and is not given.
+  static bool is_needed(const Op& op, const std::set<TensorId>& needed, const Dependence& given) {
+    return std::any_of(op.outputs.begin(), op.outputs.end(),
+                       [&](TensorId t) { return needed.contains(t) && !given.is_source(t); });
+  }
+
+  Ir ir;
+  bool whole = true;  // Whether it computes all losses of the network.
+  std::vector<Source> sources;
+  std::vector<Result> results;
+  std::optional<D2hStream> total_weight;  // The divisor of the results; else they are means.
+  std::optional<Session> session;
+};
+
+PredictionLosses::PredictionLosses(const Network& network, const DeviceChoice& device,
+                                   int64_t samples)
+    : network_(network), device_(device), samples_(samples) {
+  device_.memory = -1;
+  device_.threads = 1;
+}
+
+PredictionLosses::~PredictionLosses() = default;
+
+PredictionLosses::Program* PredictionLosses::program(int64_t samples) {
+  const auto [place, is_new] = programs_.try_emplace(samples);
+  if (!is_new) return place->second.get();
+  try {
+    auto made = std::make_unique<Program>(network_, samples);
+    if (made->results.empty()) return nullptr;
+    made->session.emplace(made->ir, SessionOptions{.device = device_, .profile = ""});
+    place->second = std::move(made);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kUsage) throw;  // A module may require the size of its micro-batch.
+  }
+  return place->second.get();
+}
+
+void PredictionLosses::add(const data::Element& item, const data::Element& results, int64_t rows) {
+  const int64_t batch = item.arrays[0].shape()[0];
+  for (int64_t first = 0; first < std::min(batch, rows); first += samples_) {
+    const int64_t count = std::min(samples_, rows - first);
+    Program* const p = program(count);
+    if (p == nullptr) continue;
+    std::vector<StreamInput> inputs;
+    for (const Source& source : p->sources) {
+      const HostTensor* const array = array_of(source.prediction ? results : item, source);
+      const TensorSpec& spec = source.stream.spec;
+      if (array == nullptr || array->dtype() != spec.dtype) break;
+      const auto row = static_cast<size_t>(spec.bytes() / count);
+      // Predictions of the last micro-batch alone belong to the last samples.
+      const int64_t begin = first - (batch - static_cast<int64_t>(array->bytes().size() / row));
+      if (begin < 0 || (!source.prediction && begin != first)) break;
+      const std::byte* const data = array->bytes().data() + static_cast<size_t>(begin) * row;
+      inputs.push_back({source.stream, ConstArrayView(spec, data)});
+    }
+    if (inputs.size() < p->sources.size()) continue;
+    const HostTensors values = p->session->run(inputs);
+    const auto value = [&](const D2hStream& stream) { return values[stream].to_doubles()[0]; };
+    const auto samples = static_cast<double>(count);
+    for (const Program::Result& r : p->results) {
+      auto& [sum, weight] = sums_[r.name];
+      sum += value(r.stream) * (p->total_weight ? 1 : samples);
+      weight += p->total_weight ? value(*p->total_weight) : samples;
+    }
+  }
+}
+
+void PredictionLosses::set(Evaluation& evaluation) {
+  const Program* const p = program(samples_);
+  if (p == nullptr || sums_.size() < p->results.size()) return;
+  double loss = 0;
+  for (const Program::Result& r : p->results) {
+    const auto& [sum, weight] = sums_.at(r.name);
+    const double mean = weight > 0 ? sum / weight : 0;
+    evaluation.losses.emplace_back(r.name, mean);
+    loss += r.weight * mean;
+  }
+  if (p->whole) evaluation.loss = loss;
+}
+
+std::string to_string(const Evaluation& evaluation) {
+  std::string text = "Accuracy on test set: none";
+  if (evaluation.accuracy) {
+    text = fmt::format("Accuracy on test set: {:.2f}%", *evaluation.accuracy);
+  } else if (evaluation.loss) {
+    text = fmt::format("Loss on test set: {:.6g}", *evaluation.loss);
+  }
+  return fmt::format("{} ({} samples, {} dropped)", text, evaluation.samples, evaluation.dropped);
+}
+
+}  // namespace sluice::train

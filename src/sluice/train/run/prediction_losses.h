@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/data/dataset.h"
+#include "sluice/session/options.h"
+#include "sluice/train/fit.h"
+#include "sluice/train/network.h"
+
+namespace sluice::train {
+
+/// Computes the losses that a network returns in evaluation from its predictions and its fields. A
+/// loss that reads something else is left out. The programs of the model need no labels for it.
+class PredictionLosses {
+ public:
+  /// Calls have micro-batches of `samples` samples. The losses are computed on one worker of
+  /// `device`, in memory beside that of the model.
+  PredictionLosses(const Network& network, const DeviceChoice& device, int64_t samples);
+  ~PredictionLosses();
+
+  /// Adds the losses of a call. `item` has the fields of the call's samples and `results` its
+  /// predictions, of all micro-batches or of the last ones. The first `rows` samples count.
+  void add(const data::Element& item, const data::Element& results, int64_t rows);
+  /// Sets the losses of an evaluation.
+  void set(Evaluation& evaluation);
+
+  struct Source;
+
+ private:
+  struct Program;
+  /// Returns the program for micro-batches of some samples; null if no loss can be computed.
+  Program* program(int64_t samples);
+
+  const Network& network_;
+  DeviceChoice device_;
+  int64_t samples_;
+  std::map<int64_t, std::unique_ptr<Program>> programs_;   ///< By the samples of a micro-batch.
+  std::map<std::string, std::pair<double, double>> sums_;  ///< Sum and weight of each loss.
+};
+
+}  // namespace sluice::train

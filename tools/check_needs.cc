@@ -47,6 +47,18 @@ void check_loss(bool given, const ModelOptions& o) {
           "--loss mse requires --dataset (it is absent)");
 }
 
+void check_table(const CLI::App& command, const ModelOptions& o) {
+  const std::string dataset = o.dataset.empty() ? "absent" : o.dataset;
+  for (const char* option :
+       {"--header", "--separator", "--decimal", "--missing", "--standardize"}) {
+    const bool is_given =
+        command.get_option_no_throw(option) != nullptr && command.count(option) > 0;
+    require(!is_given || dataset.starts_with("csv:"), "{} requires --dataset csv:FILE (it is {})",
+            option, dataset);
+  }
+  require(!o.test_all || !o.dataset.empty(), "--all requires --dataset (it is absent)");
+}
+
 void check_output(const ToolOptions& o) {
   const train::Output output = o.step.output.value_or(train::Output::all());
   require(o.step.device_iterations % output.period == 0,
@@ -78,7 +90,6 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
-  const bool several = o.train.replicas > 1;
   const Need needs[] = {
       {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
@@ -103,8 +114,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--accumulation-reduction", "--accumulate of at least 2", "1"},
       {o.step.accumulator_dtype.index() != 0, o.step.accumulate > 1, "--accumulator-dtype",
        "--accumulate of at least 2", "1"},
-      {o.step.replica_reduction != step.replica_reduction, several, "--replica-reduction",
-       "--replicas of at least 2", "1"},
+      {o.step.replica_reduction != step.replica_reduction, o.train.replicas > 1,
+       "--replica-reduction", "--replicas of at least 2", "1"},
       {!o.map.empty(), o.session.group != nullptr, "--map", "several processes of mpirun", "one"},
       {!o.model.input.empty(), !o.model.dataset.empty(), "--input", "--dataset", "absent"},
       {!o.model.target.empty(), !o.model.dataset.empty(), "--target", "--dataset", "absent"},
@@ -125,12 +136,13 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
             "{}: {} does not have this size; leave it out", size, model.name);
   }
   check_loss(given("--loss"), o.model);
+  check_table(command, o.model);
   check_output(o);
   check_machine(command, o);
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [a, b] :
        {Pair("--dataset", "--data"), Pair("--dataset", "--synthetic"),
-        Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
+        Pair("--all", "--validation"), Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
         Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
   require(o.train.save.empty() || o.train.save != o.train.torch_save,

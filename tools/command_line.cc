@@ -203,6 +203,8 @@ CommandLine::CommandLine(ToolOptions& o) {
       add_test_batch(batches, o);
     } else {
       if (command != bench) add_user_data(flags, o);
+      if (command == train) add_standardize(flags, o);
+      if (command == eval) add_test_all(flags, o);
       if (command == train || command == eval) add_samples(flags, o);
       add_step(flags, o);
     }

@@ -6,6 +6,7 @@
 #include "sluice/exe/text.h"
 #include "sluice/report/compare.h"
 #include "sluice/report/plan_report.h"
+#include "tools/data/user_data.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -40,6 +41,14 @@ int run_inspect(const ToolOptions& o) {
                  to_string(a.array.shape()), a.array.spec().bytes());
       total += a.array.spec().bytes();
     }
+    const SafetensorsIndex index =
+        read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), o.file);
+    for (const ForeignTensor& t : index.foreign) {
+      fmt::print("{:<40} {:<10} {:<20} {:>12} B\n", t.name, t.dtype, to_string(t.shape), t.bytes);
+      total += t.bytes;
+    }
+    if (const auto schema = schema_of_weights(o.file))
+      fmt::print("table: {}\n", data::to_string(*schema));
     fmt::print("{} bytes in all\n", total);
   } else if (has(o.file, ".plan")) {
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/data/table/table.h"
 #include "sluice/models/model.h"
 #include "sluice/report/report.h"
 #include "sluice/runtime/process_group.h"
@@ -14,6 +15,15 @@
 namespace sluice::tool {
 
 struct UserData;
+
+/// How a table of samples is read. Absent members are those of the weights' table, or its defaults.
+struct TableFlags {
+  std::optional<data::CsvHeader> header;
+  std::optional<char> separator;
+  std::optional<char> decimal;
+  std::optional<data::MissingCells> missing;
+  bool standardize = false;
+};
 
 /// The network, its samples and its first values.
 struct ModelOptions {
@@ -26,6 +36,8 @@ struct ModelOptions {
   std::string target;      ///< Field or column of the labels; empty: the usual one.
   std::optional<double> validation;  ///< Share of the samples of `dataset` for tests; absent:
                                      ///< its test files, or 0.1.
+  bool test_all = false;             ///< Whether every sample of `dataset` is for tests.
+  TableFlags table;                  ///< Format of `dataset`, if it is a table.
   std::shared_ptr<const UserData> user_data = {};  ///< Samples of `dataset`; null without it.
   std::string weights;        ///< File with the first values of variables; empty: random ones.
   std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.

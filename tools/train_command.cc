@@ -1,7 +1,9 @@
 #include <fmt/core.h>
 
 #include <csignal>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
@@ -228,9 +230,11 @@ void check_saves(const ToolOptions& o) {
 }
 
 void save(train::TrainingModel& model, const ToolOptions& o) {
-  if (!o.train.save.empty()) model.save(o.train.save);
+  std::map<std::string, std::string> metadata;
+  if (o.model.user_data) metadata = o.model.user_data->metadata;
+  if (!o.train.save.empty()) model.save(o.train.save, metadata);
   if (!o.train.torch_save.empty())
-    train::save_torch_weights(model.session(), model.programs(), o.train.torch_save);
+    train::save_torch_weights(model.session(), model.programs(), o.train.torch_save, metadata);
 }
 
 // Opens the model with the weights of the options, and reports the choices of the tool.

@@ -266,6 +266,18 @@ class Files(CliTest):
         self.assertEqual(solution.stdout.splitlines()[0], "id,lower,upper,size,offset")
         self.assertIn("height 8", solution.stderr)
         self.expect_code(4, "plan", "--problem", problem, "--capacity", 7)
+        # A byte order mark, and a buffer that is never alive.
+        problem.write_text("\ufeffid,lower,upper,size\na,7,7,4\nb,1,3,4\n")
+        self.assertEqual(self.expect_code(0, "plan", "--problem", problem).stdout.splitlines()[1],
+                         "a,7,7,4,0")
+        # Problems that contradict themselves.
+        head = "id,lower,upper,size,offset\n"
+        for text, part in (("a,0,2,4,0\nc,5,6,4,\nb,1,3,4,2\n", "a.csv: line 2, 4: buffers "),
+                           (f"a,0,2,{2**62},\nb,0,2,{2**62},\n", "a.csv: line 2, 3: ")):
+            problem.write_text(head + text)
+            self.expect_error(3, "bad file", part, "plan", "--problem", problem)
+        problem.write_text("<!DOCTYPE html>\n<html>")
+        self.expect_error(3, "bad file", "got an HTML page", "plan", "--problem", problem)
 
     @staticmethod
     def packing(count, steps, size, seed):

@@ -100,7 +100,7 @@ class Predict(FolderTest):
         first = self.folder / "first.csv"
         write_csv(first, self.samples, label_first=True)
         self.assertEqual(self.predict("--target", "class", data=f"csv:{first}"), whole)
-        self.assertNotEqual(self.predict(data=f"csv:{first}"), whole)
+        self.assertEqual(self.predict(data=f"csv:{first}"), whole)
 
     def test_the_record_counts(self):
         self.train()
@@ -189,7 +189,8 @@ class Predict(FolderTest):
             (self.folder / name).write_text(text)
             return ["--dataset", f"csv:{self.folder / name}"]
 
-        narrow = file("narrow.csv", "1,2,3\n4,5,6\n")
+        narrow = file("narrow.csv", "x0,x1\n4,5\n")
+        names = ",".join(f"x{i}" for i in range(COLUMNS)) + "\n"
         for code, kind, part, flags in (
             (2, "usage", "sluice predict requires --weights FILE or --torch-weights FILE (both are "
              "absent)", [*data, *to]),
@@ -201,12 +202,12 @@ class Predict(FolderTest):
             (5, "input/output", "/nosuch/p.npz", [*weights, *data, "--to", "/nosuch/p.npz"]),
             (5, "input/output", "must be a regular file, got a folder",
              [*weights, *data, "--to", self.folder / "folder.npz"]),
-            (2, "usage", "--dataset: samples must have 20 numbers, as the model's input, got 2 "
-             "samples of 3", [*weights, *narrow, *to]),
+            (2, "usage", "got 'x2', which is missing; wanted are x0, x1, x2",
+             [*weights, *narrow, *to]),
             (2, "usage", "--target: must be one of the columns x0, x1",
              [*weights, *data, *to, "--target", "y"]),
             (3, "bad file", "line 2: must have 20 columns like line 1, got 19",
-             [*weights, *file("ragged.csv", "1," * 19 + "1\n" + "1," * 18 + "1\n"), *to]),
+             [*weights, *file("ragged.csv", names + "1," * 18 + "1\n"), *to]),
             (3, "bad file", "must have at least one row of numbers, got none",
              [*weights, *file("head.csv", "a,b\n"), *to]),
             (3, "bad file", "the header must have at most 100000000 bytes",
@@ -305,8 +306,8 @@ class Regression(FolderTest):
             ("--loss mse requires --dataset (it is absent)", ["mlp", "--loss", "mse"]),
             ("--target: must be one column of classes, got 2; --loss mse takes several",
              ["mlp", *data, "--target", "u,v"]),
-            ("--target: must have 2 numbers for each sample, as the last layer of the weights, got "
-             "1", ["mlp", "--loss", "mse", *data, "--input", "a,b,c", "--weights", self.weights]),
+            ("--target: must name 2 columns, one for each of the model's u, v, got 1",
+             ["mlp", "--loss", "mse", *data, "--target", "u", "--weights", self.weights]),
         ):
             with self.subTest(flags=flags):
                 self.expect_error(2, "usage", part, "train", *flags)

@@ -382,6 +382,34 @@ class Commands(unittest.TestCase):
         right = sum(line.endswith(f",{label}") for line, label in zip(lines, labels))
         self.assertGreaterEqual(right / len(labels), 0.95)
 
+    @runs("sluice train mlp --dataset csv:flowers.csv --separator ';' --decimal , --missing mean "
+          "--standardize --target species --optimizer adam --epochs 30 --save w.safetensors",
+          "sluice eval mlp --weights w.safetensors --dataset csv:flowers.csv --all",
+          "sluice predict mlp --weights w.safetensors --dataset csv:flowers.csv --to species.csv",
+          "sluice inspect w.safetensors")
+    def test_a_table_with_text(self, train, evaluate, predict, inspect):
+        page = (ROOT / "docs/howto/train_on_a_table.md").read_text()
+        table, said, header = (block for language, block in FENCE.findall(page)
+                               if language == "text")
+        draw = random.Random(1)
+        species = []
+        for k in range(150):
+            species.append(("setosa", "versicolor", "virginica")[k % 3])
+            numbers = [f"{draw.gauss(5 + k % 3, 0.3):.1f}".replace(".", ","),
+                       f"{draw.gauss(2 * (k % 3 == 1), 0.3):.1f}".replace(".", ",")]
+            table += ";".join([*numbers, draw.choice(["sand", "clay", ""]), species[-1]]) + "\n"
+        (self.folder / "flowers.csv").write_text(table)
+        result = self.sluice(train, *ONE_THREAD)
+        self.assertIn(said, result.stderr)
+        self.assertGreaterEqual(self.accuracy(self.sluice(evaluate).stdout), 90)
+        self.assertIn("154 samples", self.sluice(predict).stdout)
+        first, *lines = (self.folder / "species.csv").read_text().splitlines()
+        self.assertEqual(first + "\n", header)
+        right = sum(line.endswith("," + kind) for kind, line in zip(species, lines[4:]))
+        self.assertGreaterEqual(right, 135)
+        self.assertIn("table: inputs 3: length, width, soil (2 categories); target species",
+                      self.sluice(inspect).stdout)
+
     @runs("sluice train mnist --memory 4000000")
     def test_a_budget_that_is_too_small(self, command):
         said = self.sluice(command, code=4).stderr.splitlines()

@@ -10,6 +10,14 @@ _sluice() {
       options="f32 f16 bf16"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --decimal)
+      options=". ,"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --header)
+      options="yes no"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --io-mode)
       options="compute io io_overlapped"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -28,6 +36,10 @@ _sluice() {
       return ;;
     --lr-schedule)
       options="constant linear cosine"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --missing)
+      options="refuse mean drop-row"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --optimizer)
@@ -60,40 +72,42 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --dataset --loss --input --target --validation
-      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
-      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
-      --epochs --steps --save --warmup-steps --check-replicas --torch-save --log-dir
-      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
+    train) options="--layers --width --dropout --dataset --loss --input --target --header
+      --separator --decimal --missing --validation --standardize --data --weights
+      --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer --clip-norm
+      --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --test-iterations --lr --lr-schedule --device-iterations --output-mode --epochs --steps
+      --save --warmup-steps --check-replicas --torch-save --log-dir --log-histograms --seed
+      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --stages --schedule --devices
+      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
+      --machine --disable --verify --json --quiet --log-level --digest --profile --profile-dir
+      --help --help-all" ;;
+    eval) options="--layers --width --dropout --dataset --loss --input --target --header
+      --separator --decimal --missing --validation --all --data --weights --torch-weights
+      --synthetic --micro-batch --accumulate --replicas --optimizer --clip-norm
+      --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --test-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
       --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
-      --digest --profile --profile-dir --single-process --help --help-all" ;;
-    eval) options="--layers --width --dropout --dataset --loss --input --target --validation
-      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
-      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
-      --profile --profile-dir --single-process --help --help-all" ;;
-    predict) options="--layers --width --dataset --loss --input --target --weights
-      --torch-weights --to --replicas --test-batch --test-iterations --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --stages --schedule --devices --device-ids --map --io-mode
-      --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir
-      --single-process --help --help-all" ;;
-    plan) options="--layers --width --dropout --dataset --loss --input --target --validation
-      --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
-      --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule
-      --device-iterations --output-mode --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --stages --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --print-after --profile
-      --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --sweep --sort --problem --capacity --check --nodes --single-process --help
-      --help-all" ;;
+      --profile --profile-dir --help --help-all" ;;
+    predict) options="--layers --width --dataset --loss --input --target --header --separator
+      --decimal --missing --weights --torch-weights --to --replicas --test-batch
+      --test-iterations --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
+      --schedule --devices --device-ids --map --io-mode --io-queues --disable --verify --json
+      --quiet --log-level --profile --profile-dir --help --help-all" ;;
+    plan) options="--layers --width --dropout --dataset --loss --input --target --header
+      --separator --decimal --missing --validation --micro-batch --accumulate --replicas
+      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
+      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --stages --schedule --devices
+      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
+      --machine --disable --verify --print-after --profile --profile-dir --json --full --passes
+      --fusions --memory-map --transfers --schedule-table --dot --sweep --sort --problem
+      --capacity --check --nodes --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory

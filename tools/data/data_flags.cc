@@ -39,13 +39,51 @@ void add_weights(Flags flags, const std::string& help, const std::string& torch,
       .text("--torch-weights", "FILE", o.model.torch_weights, torch);
 }
 
+void add_table(Flags flags, ToolOptions& o) {
+  TableFlags& table = o.model.table;
+  flags.group(kModelGroup, Common::kNo)
+      .choice("--header", table.header,
+              {{"yes", data::CsvHeader::kYes}, {"no", data::CsvHeader::kNo}},
+              "Read line 1 of a CSV file as the names of its columns (yes) or as a sample (no) "
+              "(default: by its cells, refused if it may be either)");
+  flags.value("--separator", "CHAR",
+              "Cut the lines of a CSV file at CHAR: one of ,;|:/&# or tab (default: that of the "
+              "weights' table, or ',')",
+              [&table](const std::string& text) {
+                const bool known =
+                    text.size() == 1 && std::string(",;|:/&#\t").find(text) != std::string::npos;
+                require(text == "tab" || known,
+                        "--separator: must be one of ,;|:/&# or tab, got "
+                        "'{}'",
+                        text);
+                table.separator = text == "tab" ? '\t' : text[0];
+              });
+  flags.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}},
+               "Read this mark as the decimal point of a CSV file (default: that of the weights' "
+               "table, or '.')");
+  flags.choice("--missing", table.missing,
+               {{"refuse", data::MissingCells::kRefuse},
+                {"mean", data::MissingCells::kMean},
+                {"drop-row", data::MissingCells::kDropRow}},
+               "Refuse a CSV file with missing cells, replace them by the mean of the training "
+               "samples, or leave out their rows (default: that of the weights' table, or refuse)");
+}
+
 bool given(const CLI::App& command, const char* name) {
   return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
 }
 
-DataChoice choice_of(const ToolOptions& o) {
+DataChoice choice_of(const CLI::App& command, const ToolOptions& o) {
   const ModelOptions& m = o.model;
-  return {m.dataset, m.input, m.target, m.validation, m.sizes.loss};
+  return {.place = m.dataset,
+          .input = m.input,
+          .target = m.target,
+          .validation = m.validation,
+          .loss = m.sizes.loss,
+          .test_all = m.test_all,
+          .trains = command.get_name() == "train" || command.get_name() == "plan",
+          .table = m.table,
+          .weights = m.weights + m.torch_weights};
 }
 
 // The specs of the tensors of --weights, or of --torch-weights, whose matrices are transposed.
@@ -80,6 +118,10 @@ bool read_sizes(const CLI::App& command, ToolOptions& o) {
   return true;
 }
 
+void print_notes(const ModelOptions& m) {
+  for (const std::string& note : m.user_data->notes) sys::print_stderr("{}: {}\n", m.dataset, note);
+}
+
 }  // namespace
 
 void add_user_data(Flags flags, ToolOptions& o) {
@@ -95,6 +137,7 @@ void add_user_data(Flags flags, ToolOptions& o) {
        .target = "Take the labels from this field or column, or the targets of --loss mse from "
                  "these columns; requires --dataset (default: target, label, or the last column)"},
       o);
+  add_table(flags, o);
   flags.group(kModelGroup, Common::kNo)
       .value("--validation", "SHARE",
              "Test on this share of the samples; requires --dataset (default: 0.1, or the test "
@@ -104,6 +147,20 @@ void add_user_data(Flags flags, ToolOptions& o) {
                require(*o.model.validation > 0 && *o.model.validation < 1,
                        "--validation: must be above 0 and below 1, got '{}'", text);
              });
+}
+
+void add_standardize(Flags flags, ToolOptions& o) {
+  flags.group(kModelGroup, Common::kNo)
+      .flag("--standardize",
+            "Scale the columns of a CSV file to mean 0 and standard deviation 1 of the training "
+            "samples, and save this scaling with the weights",
+            [&o] { o.model.table.standardize = true; });
+}
+
+void add_test_all(Flags flags, ToolOptions& o) {
+  flags.group(kModelGroup).flag("--all", "Test on every sample of --dataset", [&o] {
+    o.model.test_all = true;
+  });
 }
 
 void add_samples(Flags flags, ToolOptions& o) {
@@ -132,10 +189,11 @@ void add_predict(Flags flags, ToolOptions& o) {
            "the training images of idx:DIR",
        .loss = "Predict classes (cross_entropy) or real numbers (mse), as mlp was trained",
        .input = "Take the inputs from this field, or these columns of a CSV file (default: input, "
-                "or all columns)",
-       .target = "Leave out these columns of a CSV file (default: the last one, if there is one "
-                 "more than inputs)"},
+                "or the columns with the names of the weights' table)",
+       .target = "Leave out these columns of a CSV file, if the weights name no columns (default: "
+                 "the last one, if there is one more than inputs)"},
       o);
+  add_table(flags, o);
   add_weights(
       flags, "Take the variables from this safetensors file",
       "Take the state_dict of the same PyTorch module, as safetensors, instead of --weights", o);
@@ -148,13 +206,17 @@ void add_predict(Flags flags, ToolOptions& o) {
 void use_dataset(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
   if (m.dataset.empty()) return;
-  m.user_data = load_user_data(choice_of(o));
+  m.user_data = load_user_data(choice_of(command, o));
   const bool has_classes = read_sizes(command, o);
   fit_sizes(models::find_model(m.name), *m.user_data, has_classes, m.sizes);
   if (!o.output.speaks()) return;
+  print_notes(m);
   const bool classes = m.sizes.loss == models::Loss::kCrossEntropy;
-  sys::print_stderr("{}: {} samples to train on, {} to test on, {}\n", m.dataset,
-                    m.user_data->train.size(), m.user_data->test.size(),
+  const int64_t trained = m.user_data->train.size();
+  sys::print_stderr("{}: {}{} to test on, {}\n", m.dataset,
+                    trained == 0 ? "" : fmt::format("{} samples to train on, ", trained),
+                    trained == 0 ? fmt::format("{} samples", m.user_data->test.size())
+                                 : fmt::format("{}", m.user_data->test.size()),
                     classes ? fmt::format("{} classes", m.user_data->classes)
                             : fmt::format("targets of {} numbers", m.user_data->classes));
 }
@@ -172,11 +234,9 @@ void use_inputs(const CLI::App& command, ToolOptions& o) {
   require(m.sizes.classes > 1 || m.sizes.loss == models::Loss::kMeanSquaredError,
           "{}: must have at least 2 classes in its last layer, got {}; a regression is --loss mse",
           m.weights + m.torch_weights, m.sizes.classes);
-  const auto data = std::make_shared<UserData>();
-  data->test.images =
-      load_inputs(choice_of(o), elements_of_sample(models::find_model(m.name), m.sizes));
-  data->test.source = m.dataset;
-  m.user_data = data;
+  m.user_data =
+      load_inputs(choice_of(command, o), elements_of_sample(models::find_model(m.name), m.sizes));
+  if (o.output.speaks()) print_notes(m);
 }
 
 }  // namespace sluice::tool

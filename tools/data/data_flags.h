@@ -11,6 +11,10 @@ class Flags;
 
 /// Adds the options for the user's own samples.
 void add_user_data(Flags flags, ToolOptions& options);
+/// Adds the option that scales the columns of a table.
+void add_standardize(Flags flags, ToolOptions& options);
+/// Adds the option that tests on every sample of --dataset.
+void add_test_all(Flags flags, ToolOptions& options);
 /// Adds the options for the samples and first values of a run.
 void add_samples(Flags flags, ToolOptions& options);
 /// Adds the options of `sluice predict` for its samples, weights and result.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/hash.h"
@@ -19,6 +20,8 @@
 
 namespace sluice::tool {
 namespace {
+
+constexpr const char* kClass = "class";
 
 std::string_view module_of(std::string_view name) { return name.substr(0, name.rfind('.') + 1); }
 
@@ -55,7 +58,7 @@ void add_classes(models::Loss loss, int64_t samples, std::vector<NamedArray>& pr
     const Shape& shape = p.array.shape();
     if (p.array.dtype() != f32 || shape.rank() != 2 || shape[0] != samples || shape[1] < 2)
       continue;
-    predictions.push_back({"class", classes_of(p.array)});
+    predictions.push_back({kClass, classes_of(p.array)});
     return;
   }
 }
@@ -68,9 +71,19 @@ void append_row(std::string& line, const std::vector<T>& values, size_t row, siz
                    values[row * columns + c]);
 }
 
-// The numbers of an array: float32, or integers.
+// A cell as RFC 4180 writes it.
+std::string csv_cell(const std::string& text) {
+  const bool is_plain =
+      text.find_first_of(",;\"\r\n") == text.npos && !text.starts_with(' ') && !text.ends_with(' ');
+  if (is_plain) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+// The cells of an array: float32, integers, or the texts of classes.
 struct Cells {
-  explicit Cells(const NamedArray& a)
+  Cells(const NamedArray& a, const std::vector<std::string>& labels)
       : name(a.name), columns(static_cast<size_t>(a.array.elements() / a.array.shape()[0])) {
     if (is_float(a.array.dtype())) {
       const HostTensor values = a.array.cast(f32);
@@ -79,20 +92,32 @@ struct Cells {
       const HostTensor values = a.array.cast(i64);
       integers.assign(values.as<int64_t>().begin(), values.as<int64_t>().end());
     }
+    if (a.name != kClass || labels.empty()) return;
+    for (const int64_t k : std::exchange(integers, {}))
+      texts.push_back(csv_cell(labels[static_cast<size_t>(k)]));
+  }
+  // The name of a column. Scores of classes in text have their names.
+  std::string title(size_t c, const std::vector<std::string>& labels) const {
+    if (columns == 1) return csv_cell(name);
+    return csv_cell(columns == labels.size() ? fmt::format("{}.{}", name, labels[c])
+                                             : fmt::format("{}.{}", name, c));
   }
   std::string name;
   size_t columns;
   std::vector<float> reals;
   std::vector<int64_t> integers;
+  std::vector<std::string> texts;
 };
 
-// A header "logits.0,logits.1,class" and a line for each sample.
-std::string csv_of(const std::vector<NamedArray>& predictions) {
-  std::vector<Cells> all(predictions.begin(), predictions.end());
+// A header "logits.0,logits.1,class" and a line for each sample. `labels` are the texts of the
+// classes, if they have texts: "logits.no,logits.yes,class".
+std::string csv_of(const std::vector<NamedArray>& predictions,
+                   const std::vector<std::string>& labels) {
+  std::vector<Cells> all;
+  for (const NamedArray& a : predictions) all.emplace_back(a, labels);
   std::vector<std::string> names;
   for (const Cells& cells : all) {
-    for (size_t c = 0; c < cells.columns; ++c)
-      names.push_back(cells.columns == 1 ? cells.name : fmt::format("{}.{}", cells.name, c));
+    for (size_t c = 0; c < cells.columns; ++c) names.push_back(cells.title(c, labels));
   }
   std::string text = fmt::format("{}\n", fmt::join(names, ","));
   const auto rows = static_cast<size_t>(predictions[0].array.shape()[0]);
@@ -100,23 +125,28 @@ std::string csv_of(const std::vector<NamedArray>& predictions) {
     for (const Cells& cells : all) {
       append_row(text, cells.reals, row, cells.reals.empty() ? 0 : cells.columns);
       append_row(text, cells.integers, row, cells.integers.empty() ? 0 : cells.columns);
+      append_row(text, cells.texts, row, cells.texts.empty() ? 0 : cells.columns);
     }
     text += '\n';
   }
   return text;
 }
 
-void write(const std::string& path, const std::vector<NamedArray>& predictions) {
+// Writes the predictions. An archive has the texts of the classes as the array "classes".
+void write(const std::string& path, const std::vector<NamedArray>& predictions,
+           const std::vector<std::string>& labels) {
   if (path.ends_with(".npz")) {
-    data::write_npz(path, predictions);
+    std::vector<data::NamedTexts> texts;
+    if (!labels.empty()) texts.push_back({"classes", labels});
+    data::write_npz(path, predictions, texts);
   } else {
-    const std::string text = csv_of(predictions);
+    const std::string text = csv_of(predictions, labels);
     sys::replace_file(path, std::as_bytes(std::span(text)));
   }
 }
 
 void report(const ToolOptions& o, const Session& session, int64_t samples,
-            const std::vector<NamedArray>& predictions) {
+            const std::vector<NamedArray>& predictions, const std::vector<std::string>& labels) {
   const int64_t bytes = sys::size(sys::open_for_read(o.to), o.to);
   if (!o.output.json) {
     std::vector<std::string> names;
@@ -134,11 +164,32 @@ void report(const ToolOptions& o, const Session& session, int64_t samples,
     arrays.back().add("numbers", p.array.elements() / samples);
   }
   record.add("predictions", std::move(arrays));
+  if (!labels.empty()) {
+    std::vector<JsonRecord> classes;
+    for (const std::string& label : labels) classes.emplace_back().add("label", label);
+    record.add("classes", std::move(classes));
+  }
   record.add("file", o.to);
   record.add("bytes", bytes);
   record.add("planned_bytes", session.planned_bytes());
   record.add("measured_bytes", session.measured_bytes());
   fmt::print("{}\n", record.text());
+}
+
+// The texts of the classes, by the schema of the weights; empty if the classes are numbers.
+std::vector<std::string> labels_of(const ToolOptions& o) {
+  const auto& schema = o.model.user_data->schema;
+  if (!schema || o.model.sizes.loss != models::Loss::kCrossEntropy) return {};
+  std::vector<std::string> labels = schema->labels;
+  if (labels.empty()) return labels;
+  const auto classes = static_cast<size_t>(o.model.sizes.classes);
+  if (labels.size() > classes) {
+    fail(ErrorKind::kBadFile, "{}: the table's schema must have at most {} classes, got {}",
+         o.model.weights + o.model.torch_weights, classes, labels.size());
+  }
+  // A model of a fixed size may have more classes than the table.
+  while (labels.size() < classes) labels.push_back(std::to_string(labels.size()));
+  return labels;
 }
 
 }  // namespace
@@ -170,9 +221,10 @@ int run_predict(const ToolOptions& o) {
   for (size_t i = 0; i < results.arrays.size(); ++i)
     predictions.push_back({results.names[i], std::move(results.arrays[i])});
   add_classes(o.model.sizes.loss, samples, predictions);
-  if (o.speaks()) write(o.to, predictions);
+  const std::vector<std::string> labels = labels_of(o);
+  if (o.speaks()) write(o.to, predictions, labels);
   session.agreement().any(false);  // A barrier: the others return after the file is written.
-  if (o.speaks()) report(o, session, samples, predictions);
+  if (o.speaks()) report(o, session, samples, predictions, labels);
   return 0;
 }
 

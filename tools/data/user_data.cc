@@ -10,16 +10,16 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/contents.h"
 #include "sluice/data/files/idx.h"
-#include "tools/flags/words.h"
+#include "tools/data/divide.h"
+#include "tools/data/table_data.h"
 
 namespace sluice::tool {
 namespace {
 
 constexpr std::string_view kDatasetForms = "csv:FILE, npz:FILE, safetensors:FILE or idx:DIR";
 constexpr std::string_view kReadable = "csv:FILE, npz:FILE, safetensors:FILE, text:FILE or idx:DIR";
-constexpr uint64_t kOrderSeed = 0;  // The order in which samples are divided.
-constexpr double kUsualValidation = 0.1;
 
 struct Place {
   std::string kind;
@@ -51,19 +51,15 @@ struct IdxFiles {
   std::string labels;
 };
 
-// Finds the files "train-…" or "t10k-…" in a folder or its subfolder mnist, plain or gzip.
+// Finds the files "train-…" or "t10k-…" in a folder or its subfolder mnist.
 std::optional<IdxFiles> find_idx(const std::string& folder, std::string_view part) {
   sys::check_folder(folder);
   for (const char* sub : {"", "/mnist"}) {
-    const auto find = [&](std::string_view name) -> std::string {
-      for (const char* suffix : {"", ".gz"}) {
-        std::string path = fmt::format("{}{}/{}-{}{}", folder, sub, part, name, suffix);
-        if (sys::exists(path)) return path;
-      }
-      return "";
-    };
-    IdxFiles files{find("images-idx3-ubyte"), find("labels-idx1-ubyte")};
-    if (!files.images.empty() && !files.labels.empty()) return files;
+    const auto images =
+        data::find_data_file(folder + sub, fmt::format("{}-images-idx3-ubyte", part));
+    const auto labels =
+        data::find_data_file(folder + sub, fmt::format("{}-labels-idx1-ubyte", part));
+    if (images && labels) return IdxFiles{*images, *labels};
   }
   return std::nullopt;
 }
@@ -79,58 +75,6 @@ IdxFiles training_files(const std::string& folder) {
   return *files;
 }
 
-// The columns of a CSV file by name.
-class Columns {
- public:
-  explicit Columns(const std::string& path) : names_(data::csv_columns(path)) {}
-
-  std::vector<int> numbers(const char* option, const std::string& list) const {
-    std::vector<int> result;
-    for (const std::string& name : split_list(option, list)) {
-      const auto found = std::find(names_.begin(), names_.end(), name);
-      require(found != names_.end(), "{}: must be one of the columns {}, got '{}'", option,
-              fmt::join(names_, ", "), name);
-      result.push_back(static_cast<int>(found - names_.begin()));
-    }
-    return result;
-  }
-  /// All columns that are not in `excluded`.
-  std::vector<data::CsvColumn> others(const std::vector<int>& excluded) const {
-    std::vector<data::CsvColumn> result;
-    for (int c = 0; c < count(); ++c) {
-      if (std::find(excluded.begin(), excluded.end(), c) == excluded.end()) result.emplace_back(c);
-    }
-    return result;
-  }
-  int count() const { return static_cast<int>(names_.size()); }
-
- private:
-  std::vector<std::string> names_;
-};
-
-// A dataset with the fields "input" and "target".
-data::Dataset columns_of_csv(const std::string& path, const DataChoice& choice) {
-  const Columns columns(path);
-  const bool classes = choice.loss == models::Loss::kCrossEntropy;
-  const std::vector<int> targets = choice.target.empty()
-                                       ? std::vector<int>{columns.count() - 1}
-                                       : columns.numbers("--target", choice.target);
-  require(!classes || targets.size() == 1,
-          "--target: must be one column of classes, got {}; --loss mse takes several",
-          targets.size());
-  std::vector<data::CsvColumn> inputs;
-  if (choice.input.empty()) {
-    inputs = columns.others(targets);
-  } else {
-    for (const int c : columns.numbers("--input", choice.input)) inputs.emplace_back(c);
-  }
-  require(!inputs.empty(), "--input: must be at least one column besides the target, got none");
-  data::CsvField target{.name = "target", .dtype = classes ? i32 : f32};
-  for (const int c : targets) target.columns.emplace_back(c);
-  if (targets.size() == 1) target = {.name = "target", .column = targets[0], .dtype = target.dtype};
-  return data::from_csv(path, {.fields = {{.name = "input", .columns = inputs}, target}});
-}
-
 data::Dataset renamed(const data::Dataset& fields, const std::string& x, const std::string& y) {
   return fields.map([x, y](data::Element e) {
     return data::Element{{"input", std::move(e[x])}, {"target", std::move(e[y])}};
@@ -141,10 +85,9 @@ std::string or_else(const std::string& name, const char* usual) {
   return name.empty() ? usual : name;
 }
 
-// A dataset with the fields "input" and "target".
+// A dataset with the fields "input" and "target", not of a table.
 data::Dataset labelled(const DataChoice& choice) {
   const Place place = labelled_place(choice.place);
-  if (place.kind == "csv") return columns_of_csv(place.path, choice);
   if (place.kind == "idx") {
     const IdxFiles files = training_files(place.path);
     return renamed(data::from_idx(files.images, files.labels), or_else(choice.input, "image"),
@@ -166,29 +109,22 @@ std::optional<data::Dataset> own_tests(const DataChoice& choice) {
                  or_else(choice.target, "label"));
 }
 
-int32_t label_of(const HostTensor& target, int64_t sample) {
+int32_t label_of(const HostTensor& target, int64_t row) {
   require(target.shape().elements() == 1 && !is_float(target.dtype()),
           "--target: must be one integer for each sample, got {}; mlp takes real numbers with "
           "--loss mse",
           to_string(target.spec()));
   const int32_t label = target.cast(i32).as<int32_t>()[0];
-  require(label >= 0, "--target: labels must be classes from 0, got {} in sample {}", label,
-          sample);
+  require(label >= 0, "--target: labels must be classes from 0, got {} in row {}", label, row);
   return label;
 }
 
-HostTensor finite(const char* option, const HostTensor& array, int64_t sample) {
+HostTensor finite(const char* option, const HostTensor& array, int64_t row) {
   HostTensor values = array.cast(f32);
   for (const float x : values.as<float>())
-    require(std::isfinite(x), "{}: must be finite float32 numbers, got {} in sample {}", option, x,
-            sample);
+    require(std::isfinite(x), "{}: must be finite float32 numbers, got {} in row {} of the file",
+            option, x, row);
   return values;
-}
-
-Shape with_rows(int64_t rows, const Shape& sample) {
-  std::vector<int64_t> dims{rows};
-  dims.insert(dims.end(), sample.begin(), sample.end());
-  return Shape(std::move(dims));
 }
 
 // Copies sample k to its row.
@@ -199,8 +135,10 @@ void put(HostTensor& rows, int64_t k, const HostTensor& sample) {
               bytes.size());
 }
 
-data::Samples collect(const data::Dataset& dataset, int64_t count, const DataChoice& choice) {
+// The samples in the order of the file, so that errors name its rows.
+data::Samples collect(const data::Dataset& dataset, const DataChoice& choice) {
   const bool classes = choice.loss == models::Loss::kCrossEntropy;
+  const int64_t count = dataset.size().value_or(0);
   data::Samples samples;
   int64_t k = 0;
   for (const data::Element& e : dataset) {
@@ -228,36 +166,11 @@ Shape shape_of_sample(const HostTensor& images) {
   return Shape({dims.begin() + 1, dims.end()});
 }
 
-void count_classes(const DataChoice& choice, UserData& data) {
-  if (choice.loss == models::Loss::kMeanSquaredError) {
-    data.classes = data.train.labels.elements() / data.train.size();
-    require(data.classes >= 1, "--target: must have at least one number for each sample, got none");
-    return;
-  }
-  const int64_t all = data.train.size() + data.test.size();
-  for (const data::Samples* part : {&data.train, &data.test}) {
-    for (const int32_t label : part->labels.as<int32_t>())
-      data.classes = std::max<int64_t>(data.classes, label + 1);
-  }
-  require(data.classes <= all, "--target: labels must be below the number of samples, {}, got {}",
-          all, data.classes - 1);
-}
-
-// The inputs of a CSV file with or without targets.
-data::Dataset inputs_of_csv(const std::string& path, const DataChoice& choice, int64_t elements) {
-  const Columns columns(path);
-  std::vector<data::CsvColumn> inputs;
-  if (!choice.input.empty()) {
-    for (const int c : columns.numbers("--input", choice.input)) inputs.emplace_back(c);
-  } else if (!choice.target.empty()) {
-    inputs = columns.others(columns.numbers("--target", choice.target));
-  } else if (columns.count() == elements + 1) {
-    inputs = columns.others({columns.count() - 1});
-  } else {
-    inputs = columns.others({});
-  }
-  require(!inputs.empty(), "--input: must be at least one column, got none");
-  return data::from_csv(path, {.fields = {{.name = "input", .columns = inputs}}});
+// Adds a note if the weights expect a scaling that arrays do not get.
+void note_array(const DataChoice& choice, UserData& data) {
+  if (choice.schema && choice.schema->standardized)
+    data.notes.push_back(
+        "the weights were trained on a standardised table; these arrays must be standardised too");
 }
 
 // Returns the pixels of a file of images, normalised as those of a folder.
@@ -281,52 +194,57 @@ data::Dataset open_dataset(const std::string& text) {
   return data::from_idx(files.images, files.labels);
 }
 
-std::shared_ptr<const UserData> load_user_data(const DataChoice& choice) {
-  const data::Dataset dataset = labelled(choice);
-  const int64_t all = dataset.size().value_or(0);
-  auto result = std::make_shared<UserData>();
+std::shared_ptr<const UserData> load_user_data(const DataChoice& given) {
+  const Place place = labelled_place(given.place);
+  DataChoice choice = given;
+  choice.schema = schema_of_weights(choice.weights);
+  if (place.kind == "csv") return load_table(place.path, choice);
+  data::Samples all = collect(labelled(choice), choice);
+  const auto result = std::make_shared<UserData>();
+  note_array(choice, *result);
   if (const auto tests = own_tests(choice)) {
-    result->train = collect(dataset, all, choice);
-    result->test = collect(*tests, tests->size().value_or(0), choice);
-    require(shape_of_sample(result->train.images) == shape_of_sample(result->test.images),
+    data::Samples test = collect(*tests, choice);
+    require(shape_of_sample(all.images) == shape_of_sample(test.images),
             "--dataset: training and test images must have one shape, got {} and {}",
-            to_string(result->train.images.shape()), to_string(result->test.images.shape()));
+            to_string(all.images.shape()), to_string(test.images.shape()));
+    result->test = choice.test_all ? joined(all, test) : std::move(test);
+    result->train = choice.test_all ? gathered(all, {}) : std::move(all);
   } else {
-    const double share = choice.validation.value_or(kUsualValidation);
-    const auto tests_of = static_cast<int64_t>(std::llround(static_cast<double>(all) * share));
-    require(tests_of >= 1 && tests_of < all,
-            "--validation: must leave samples to train and to test on, got {} of {} samples to "
-            "test",
-            tests_of, all);
-    const data::Dataset order = dataset.shuffle(kOrderSeed, all);
-    result->train = collect(order.take(all - tests_of), all - tests_of, choice);
-    result->test = collect(order.skip(all - tests_of), tests_of, choice);
+    const Parts parts = divide(all.size(), choice);
+    result->train = gathered(all, parts.train);
+    result->test = gathered(all, parts.test);
   }
   count_classes(choice, *result);
   return result;
 }
 
-HostTensor load_inputs(const DataChoice& choice, int64_t elements) {
-  const Place place = labelled_place(choice.place);
+std::shared_ptr<const UserData> load_inputs(const DataChoice& given, int64_t elements) {
+  const Place place = labelled_place(given.place);
+  DataChoice choice = given;
+  choice.schema = schema_of_weights(choice.weights);
+  if (place.kind == "csv") return load_table_inputs(place.path, choice, elements);
+  const auto result = std::make_shared<UserData>();
+  result->test.source = choice.place;
+  note_array(choice, *result);
+  result->schema = choice.schema;
   if (place.kind == "idx") {
     const bool folder = sys::exists(place.path + "/.");
-    return images_of(folder ? training_files(place.path).images : place.path);
+    result->test.images = images_of(folder ? training_files(place.path).images : place.path);
+    return result;
   }
   const std::string x = or_else(choice.input, "input");
-  const data::Dataset dataset =
-      place.kind == "csv" ? inputs_of_csv(place.path, choice, elements)
-                          : (place.kind == "npz" ? data::from_npz(place.path, {x})
-                                                 : data::from_safetensors(place.path, {x}));
+  const data::Dataset dataset = place.kind == "npz" ? data::from_npz(place.path, {x})
+                                                    : data::from_safetensors(place.path, {x});
   const int64_t count = dataset.size().value_or(0);
   require(count > 0, "--dataset: must have at least one sample, got none");
-  HostTensor inputs;
+  HostTensor& inputs = result->test.images;
   int64_t k = 0;
   for (const data::Element& e : dataset) {
     const HostTensor input = finite("--input", e.arrays.at(0), k);
     if (k == 0) inputs = HostTensor({with_rows(count, input.shape()), f32, {}});
     put(inputs, k++, input);
   }
-  return inputs;
+  return result;
 }
 
 int64_t elements_of_sample(const models::Model& model, const models::Sizes& sizes) {
@@ -335,7 +253,7 @@ int64_t elements_of_sample(const models::Model& model, const models::Sizes& size
 
 void fit_sizes(const models::Model& model, const UserData& data, bool has_classes,
                models::Sizes& sizes) {
-  Shape sample = shape_of_sample(data.train.images);
+  Shape sample = shape_of_sample(data.test.images);
   if (model.fits_any_samples && !has_classes) {
     sizes.sample = sample.empty() ? Shape{1} : std::move(sample);
     sizes.classes = data.classes;

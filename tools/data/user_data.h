@@ -1,13 +1,17 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
+#include "sluice/data/table/table.h"
 #include "sluice/models/model.h"
+#include "tools/options.h"
 
 namespace sluice::tool {
 
@@ -16,11 +20,15 @@ struct UserData {
   data::Samples train;
   data::Samples test;
   int64_t classes = 0;  ///< One more than the largest label; of a regression, elements of a target.
+  std::optional<data::TableSchema> schema = {};  ///< Schema of the table, or of the weights' table.
+  std::map<std::string, std::string> metadata = {};  ///< Metadata to save with the weights.
+  std::vector<std::string> notes = {};               ///< Lines about the choices, for the log.
 };
 
 /// The user's choice of samples. Empty names are "input" and "target", or "image" and "label" of an
 /// idx folder. For a CSV file, the names list columns between commas. An empty `target` is the last
-/// column, and an empty `input` is all other columns.
+/// column, and an empty `input` is all other columns. With `schema`, they are the columns of the
+/// table for the schema's targets and inputs, in their order, and empty ones have the same names.
 struct DataChoice {
   std::string place;  ///< Kind and file, such as "csv:FILE".
   std::string input = {};
@@ -28,7 +36,16 @@ struct DataChoice {
   std::optional<double> validation = {};  ///< Share of the samples for tests; absent: the test
                                           ///< files of an idx folder, or 0.1.
   models::Loss loss = models::Loss::kCrossEntropy;
+  bool test_all = false;  ///< Whether all samples are for tests.
+  bool trains = false;    ///< Whether the command trains or plans a training.
+  TableFlags table = {};
+  std::string weights = {};                      ///< File with the weights; empty: random ones.
+  std::optional<data::TableSchema> schema = {};  ///< Schema of the weights' table; set by loading.
 };
+
+/// Returns the schema of the table on which the weights of a file were trained, if it has one.
+/// Error{kBadFile} if the file or the schema is damaged.
+std::optional<data::TableSchema> schema_of_weights(const std::string& file);
 
 /// Opens a dataset by its kind and file, such as "csv:FILE": csv, npz, safetensors, text, or idx
 /// with a folder. The fields are those of the file; of a CSV file all columns are one array.
@@ -37,17 +54,18 @@ struct DataChoice {
 data::Dataset open_dataset(const std::string& place);
 
 /// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean
-/// squared error. The samples are shuffled before a share of them is taken for tests. Error{kUsage}
-/// if a field is missing, if a label is negative or not an integer, or if a number is not finite.
-/// Error{kUsage} if one of both parts would be empty, or for a text.
+/// squared error. The samples are shuffled before a share of them is taken for tests. Errors name
+/// the line of a table, from 1, or the row of an array, from 0. Error{kUsage} if a field is
+/// missing, if a label is negative or not an integer, or if a number is not finite. Error{kUsage}
+/// if one of both parts would be empty, if a training has one class alone, or for a text.
 std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
 
-/// Loads the inputs of all samples, f32 (n, …), in the order of the file, without their targets.
-/// The samples must have `elements` elements. A CSV file whose columns are not chosen may have
-/// targets. They are the columns `choice.target`, or the last column if the file has one more
-/// column than a sample has elements. An idx place is a file of images, or a folder, whose training
-/// images are read.
-HostTensor load_inputs(const DataChoice& choice, int64_t elements);
+/// Loads the inputs of all samples as UserData::test, f32 (n, …), in the order of the file, without
+/// their targets. The samples must have `elements` elements. Columns of a CSV file are matched by
+/// the names of `choice.schema`. Without it, `choice.target` are the columns that are no inputs, or
+/// the last column if the file has one more than a sample has elements. An idx place is a file of
+/// images, or a folder, whose training images are read.
+std::shared_ptr<const UserData> load_inputs(const DataChoice& choice, int64_t elements);
 
 /// Sets the sizes of a model for the samples, and the number of classes unless weights have set it
 /// (`has_classes`). Error{kUsage} if the model has another shape or fewer classes.

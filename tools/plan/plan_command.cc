@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "sluice/check/checker.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/simd/isa.h"
+#include "sluice/data/files/contents.h"
 #include "sluice/exe/text.h"
 #include "sluice/ir/ir.h"
 #include "sluice/planner/csv.h"
@@ -34,8 +36,27 @@ namespace sluice::tool {
 namespace {
 
 std::string read_text(const std::string& path) {
-  const auto bytes = sys::read_file(path);
+  const auto bytes = data::read_contents(path, Contents::kText, "text");
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// Solves the problem of a file. A problem that contradicts itself is Error{kBadFile} naming the
+// lines: buffer i is in line i + 2.
+planner::Solution solve_file(const planner::Problem& problem, const std::string& path,
+                             const planner::SolveOptions& options) {
+  try {
+    return planner::solve(problem, options);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kUsage) throw;
+    const std::string text = e.what();
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < problem.buffers.size(); ++i) {
+      const std::string name = fmt::format("'{}'", problem.buffers[i].name);
+      if (text.find(name) != text.npos) lines.push_back(std::to_string(i + 2));
+    }
+    if (lines.empty()) lines = {"2", std::to_string(problem.buffers.size() + 1)};
+    fail(ErrorKind::kBadFile, "{}: line {}: {}", path, fmt::join(lines, ", "), text);
+  }
 }
 
 int solve_problem(const ToolOptions& o) {
@@ -43,7 +64,7 @@ int solve_problem(const ToolOptions& o) {
   if (o.plan.capacity >= 0) problem.capacity = o.plan.capacity;
   const int64_t nodes = o.plan.nodes.value_or(planner::kLongSearchNodes);
   const planner::Solution solution =
-      planner::solve(problem, {.exact_nodes = nodes, .exact_looks_per_pair = nodes});
+      solve_file(problem, o.plan.problem, {.exact_nodes = nodes, .exact_looks_per_pair = nodes});
   if (o.output.json) {
     JsonRecord record;
     record.add("height", solution.height);

@@ -40,6 +40,24 @@ class ByteReader {
   int64_t offset_ = 0;
 };
 
+/// The contents that a reader accepts.
+enum class Contents : uint8_t {
+  kBinary,   ///< A binary format with a signature of its own.
+  kText,     ///< A table or another text format.
+  kAnyText,  ///< Any text, HTML too.
+};
+
+/// Whether the bytes begin with the signature of gzip. Source: RFC 1952, section 2.3.1.
+bool is_gzip(std::span<const std::byte> head);
+
+/// Throws Error{kBadFile} if `head`, the first bytes of `file`, are the signature of another kind
+/// of file. For every reader these are gzip, a Git LFS pointer and, except for kAnyText, an HTML
+/// page, which downloads leave under the name of the file. For text they are also the signatures of
+/// archives, of binary formats and of UTF-16. The message is "FILE: byte 0: must be `wanted`, got
+/// an HTML page; download the file itself".
+void refuse_other_kind(std::span<const std::byte> head, const std::string& file, Contents contents,
+                       std::string_view wanted);
+
 /// Appends the lowest `bytes` bytes of a number to `out`, the lowest byte first.
 inline void put_le(std::string& out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));

@@ -26,6 +26,7 @@ constexpr int64_t kMaxHeader = 100'000'000;
 constexpr size_t kMaxRank = 64;
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kWanted = "a safetensors file";
 
 constexpr std::array<std::pair<std::string_view, DType>, 9> kDTypes{{{"F32", DType::kF32},
                                                                      {"F16", DType::kF16},
@@ -36,6 +37,15 @@ constexpr std::array<std::pair<std::string_view, DType>, 9> kDTypes{{{"F32", DTy
                                                                      {"BOOL", DType::kBool},
                                                                      {"F64", DType::kF64},
                                                                      {"I64", DType::kI64}}};
+
+// Bits of an element of the format's other dtypes; 0 for any other text.
+int64_t foreign_bits(std::string_view dtype) {
+  if (dtype == "I8" || dtype.starts_with("F8_")) return 8;
+  if (dtype == "I16" || dtype == "U16") return 16;
+  if (dtype == "U64" || dtype == "C64") return 64;
+  if (dtype.starts_with("F6_")) return 6;
+  return dtype == "F4" ? 4 : 0;
+}
 
 /// Quotes text from a file for a message: at most 60 bytes, without control characters.
 std::string shown(std::string_view text) {
@@ -74,6 +84,8 @@ struct RawTensor {
   std::string name;
   int64_t place = 0;  ///< Byte offset in the file where the tensor's JSON ends, for messages.
   DType dtype = DType::kU8;
+  std::string foreign;  ///< The dtype, if Sluice lacks it.
+  int64_t bits = 8;     ///< Bits of an element.
   std::vector<int64_t> shape;
   std::vector<int64_t> offsets;
   bool has_dtype = false;
@@ -133,11 +145,17 @@ class HeaderHandler {
     if (state_ != State::kDType) unexpected("a string");
     const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
                                   [&](const auto& r) { return r.first == value; });
-    if (row == kDTypes.end()) {
+    state_ = State::kEntry;
+    if (row != kDTypes.end()) {
+      tensors.back().dtype = row->second;
+      tensors.back().bits = 8 * size_of(row->second);
+      return true;
+    }
+    tensors.back().foreign = value;
+    tensors.back().bits = foreign_bits(value);
+    if (tensors.back().bits == 0) {
       bad(fmt::format("dtype {} is not one of F32 F16 BF16 I32 U32 U8 BOOL F64 I64", shown(value)));
     }
-    tensors.back().dtype = row->second;
-    state_ = State::kEntry;
     return true;
   }
 
@@ -304,7 +322,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   }
   // The product of all dimensions that are not 0 must fit too, so that the strides of an empty
   // tensor fit.
-  int64_t extent = size_of(tensor.dtype);
+  int64_t extent = tensor.bits;
   bool is_empty = false;
   for (const int64_t dim : tensor.shape) {
     if (dim == 0) {
@@ -316,7 +334,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
       extent *= dim;
     }
   }
-  const int64_t bytes = is_empty ? 0 : extent;
+  const int64_t bytes = is_empty ? 0 : extent / 8 + (extent % 8 == 0 ? 0 : 1);
   if (bytes != end - begin) {
     header.bad_at(tensor.place,
                   fmt::format("tensor {}: data_offsets must span {} bytes, got {} in [{}, {})",
@@ -369,6 +387,7 @@ std::string quoted(const std::string& text) {
 
 SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t file_size,
                                         const std::string& file) {
+  refuse_other_kind(head, file, Contents::kBinary, kWanted);
   ByteReader reader(file, head);
   const int64_t n = header_size(reader, file_size);
   const auto bytes = reader.take(n, "the header");
@@ -388,12 +407,28 @@ SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t
   SafetensorsIndex index;
   index.tensors.reserve(header.tensors.size());
   for (RawTensor& tensor : header.tensors) {
+    if (!tensor.foreign.empty()) {
+      index.foreign.push_back({std::move(tensor.name), std::move(tensor.foreign),
+                               Shape(std::move(tensor.shape)),
+                               tensor.offsets[1] - tensor.offsets[0]});
+      continue;
+    }
     index.tensors.push_back({std::move(tensor.name),
                              TensorSpec{Shape(std::move(tensor.shape)), tensor.dtype, {}},
                              8 + n + tensor.offsets[0]});
   }
   index.metadata = std::move(header.metadata);
   return index;
+}
+
+void SafetensorsIndex::refuse_foreign(const std::string& name, const std::string& file) const {
+  for (const ForeignTensor& t : foreign) {
+    if (t.name != name) continue;
+    fail(ErrorKind::kBadFile,
+         "{}: tensor {}: the dtype must be one of F32 F16 BF16 I32 U32 U8 BOOL F64 I64, got {}; "
+         "convert it",
+         file, shown(name), t.dtype);
+  }
 }
 
 std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const std::string& file,
@@ -415,8 +450,9 @@ std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const
 SafetensorsReader::SafetensorsReader(const std::string& path)
     : path_(path), file_(sys::open_for_read(path)) {
   const int64_t size = sys::size(file_, path);
-  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 8)));
+  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 64)));
   sys::read_exactly(file_, path, 0, head);
+  refuse_other_kind(head, path, Contents::kBinary, kWanted);
   ByteReader reader(path, head);
   head.resize(static_cast<size_t>(8 + header_size(reader, size)));
   sys::read_exactly(file_, path, 0, head);

@@ -23,10 +23,22 @@ struct SafetensorsTensor {
   int64_t offset = 0;  ///< Byte offset of the tensor from the start of the file.
 };
 
+/// A tensor of a dtype that Sluice lacks. Its bytes cannot be read.
+struct ForeignTensor {
+  std::string name;
+  std::string dtype;  ///< As in the file: "I8".
+  Shape shape;
+  int64_t bytes = 0;
+};
+
 /// The header of a safetensors file.
 struct SafetensorsIndex {
   std::vector<SafetensorsTensor> tensors;  ///< In the order of the header.
+  std::vector<ForeignTensor> foreign;      ///< In the order of the header.
   SafetensorsMetadata metadata;
+
+  /// Throws Error{kBadFile} naming `file` if `name` is that of a foreign tensor.
+  void refuse_foreign(const std::string& name, const std::string& file) const;
 };
 
 // Format of a safetensors file:
@@ -35,7 +47,9 @@ struct SafetensorsIndex {
 //     {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]},
 //     with at most one "__metadata__": {text: text};
 //   the bytes of the tensors: row-major, little-endian, without overlap or holes.
-// The dtypes are F32 F16 BF16 I32 U32 U8 BOOL F64 I64. The rank is at most 64. Dimensions may be 0.
+// The dtypes that can be read are F32 F16 BF16 I32 U32 U8 BOOL F64 I64. The other dtypes of the
+// format (I8, F8_E4M3, …) do not matter until their tensors are asked for. The rank is at most 64.
+// Dimensions may be 0.
 // Source: github.com/huggingface/safetensors, README.md, "Format".
 //
 // Readers do not trust the file. They throw Error{kBadFile} naming `file` and the byte offset if
@@ -49,8 +63,8 @@ struct SafetensorsIndex {
 SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t file_size,
                                         const std::string& file);
 
-/// Reads every tensor, in the order of the header. Stores the file's metadata in `metadata` if it
-/// is not null.
+/// Reads every tensor that is not foreign, in the order of the header. Stores the file's metadata
+/// in `metadata` if it is not null.
 std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
@@ -71,8 +85,8 @@ class SafetensorsReader {
   SafetensorsIndex index_;
 };
 
-/// Reads all tensors of a file without a second copy of its bytes in memory. Error{kIo} if it
-/// cannot be read.
+/// Reads all tensors that are not foreign, without a second copy of the file's bytes in memory.
+/// Error{kIo} if the file cannot be read.
 std::vector<NamedArray> read_safetensors_file(const std::string& path,
                                               SafetensorsMetadata* metadata = nullptr);
 

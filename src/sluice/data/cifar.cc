@@ -8,6 +8,7 @@
 #include "sluice/base/bytes.h"
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/files/contents.h"
 
 namespace sluice::data {
 namespace {
@@ -21,8 +22,9 @@ constexpr int64_t kMaxRecords = 10'000;
 std::optional<std::string> cifar_folder(const std::string& folder) {
   for (const char* suffix : {"", "/cifar-10-batches-bin"}) {
     std::string candidate = folder + suffix;
-    if (std::all_of(kCifarFiles.begin(), kCifarFiles.end(),
-                    [&](const char* name) { return sys::exists(candidate + "/" + name); })) {
+    if (std::all_of(kCifarFiles.begin(), kCifarFiles.end(), [&](const char* name) {
+          return find_data_file(candidate, name).has_value();
+        })) {
       return candidate;
     }
   }
@@ -77,8 +79,9 @@ Samples load_cifar(const std::string& folder, Split split) {
   std::vector<Samples> parts;
   int64_t count = 0;
   for (size_t i = train ? 0 : 5; i < (train ? 5u : 6u); ++i) {
-    const std::string file = folder + "/" + kCifarFiles[i];
-    parts.push_back(read_cifar(sys::read_file(file), file));
+    const std::string file =
+        find_data_file(folder, kCifarFiles[i]).value_or(folder + "/" + kCifarFiles[i]);
+    parts.push_back(read_cifar(read_contents(file, Contents::kBinary, "a file of CIFAR-10"), file));
     count += parts.back().size();
   }
   Samples set;

@@ -268,17 +268,24 @@ Dataset from_npy(const std::string& path);
 /// Reads arrays that numpy.savez or numpy.savez_compressed wrote, and cuts them along their first
 /// axis. The field of array x is "x". `fields` chooses arrays and their order; if it is empty, all
 /// arrays are read in the order of the file. Error{kUsage}, which lists the fields, if one of
-/// `fields` is not in the file. Error{kBadFile} also for archives over 4 GiB and encrypted ones.
+/// `fields` is not in the file. Error{kBadFile} also for encrypted archives.
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields = {});
 
-/// Writes arrays to the file at `path` as numpy.savez does, with sys::replace_file: a reader finds
-/// the whole old file or the whole new one. Equal arrays give equal bytes. Error{kUsage} if a name
-/// is empty or appears twice. Error{kUsage} if NumPy does not have a dtype (bf16), or if the file
-/// would have 4 GiB or more. Error{kIo} if the file cannot be written.
-void write_npz(const std::string& path, std::span<const NamedArray> arrays);
+/// Texts in UTF-8, written as a NumPy array of dtype <U.
+struct NamedTexts {
+  std::string name;
+  std::vector<std::string> texts;
+};
+
+/// Writes arrays, then `texts`, to the file at `path` as numpy.savez does, with sys::replace_file:
+/// a reader finds the whole old file or the whole new one. Equal arrays give equal bytes.
+/// Error{kUsage} if a name is empty or appears twice. Error{kUsage} if NumPy does not have a dtype
+/// (bf16), or if the file would have 4 GiB or more. Error{kIo} if the file cannot be written.
+void write_npz(const std::string& path, std::span<const NamedArray> arrays,
+               std::span<const NamedTexts> texts = {});
 
 /// Reads tensors of a safetensors file and cuts them along their first axis. `fields` as in
-/// from_npz().
+/// from_npz(). Tensors of other dtypes do not matter unless they are asked for.
 Dataset from_safetensors(const std::string& path, const std::vector<std::string>& fields = {});
 
 /// A column of a CSV file: its name in the header, or its number from 0.
@@ -313,13 +320,14 @@ struct CsvOptions {
   char separator = ',';  ///< A tab or one of ,;:|/&#.
 };
 
-/// Reads numbers from a CSV file in UTF-8, one element for each line. Lines end with LF or CRLF.
-/// Spaces and tabs around a cell, a pair of quotes around it and empty lines at the end of the file
-/// are ignored. Only the columns of the fields are read as numbers. Error{kBadFile}, which names
-/// line and column, if a cell is not a finite number that its dtype can store. Error{kBadFile},
-/// which names the line, if a line and the first line have different numbers of columns. Lines and
-/// columns count from 1. Error{kUsage}, which lists the columns, if one of `options.fields` does
-/// not exist.
+/// Reads numbers from a CSV file in UTF-8 (RFC 4180), one element for each record, plain or gzip.
+/// Lines end with LF or CRLF. A cell in quotes may contain separators, line breaks and doubled
+/// quotes. Spaces and tabs around a cell and empty lines at the end of the file are ignored. Only
+/// the columns of the fields are read as numbers. Error{kBadFile}, which names line and column, if
+/// a cell is not a finite number that its dtype can store. Error{kBadFile}, which names the line,
+/// if a record and the first one have different numbers of columns. Lines and columns count from 1;
+/// the line is that in which the record begins. Error{kUsage}, which lists the columns, if one of
+/// `options.fields` does not exist.
 ///   from_csv("iris.csv", {.fields = {{.name = "x", .columns = {"width", "length"}},
 ///                                    {.name = "y", .column = "species", .dtype = i32}}})
 Dataset from_csv(const std::string& path, const CsvOptions& options = {});

@@ -7,6 +7,7 @@
 
 #include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/files/contents.h"
 #include "sluice/data/files/inflate.h"
 #include "sluice/data/synthetic_digits.h"
 
@@ -76,6 +77,7 @@ auto read_idx(std::span<const std::byte> bytes, const std::string& file, const I
     bytes = plain;
     name += " (expanded)";
   }
+  refuse_other_kind(bytes, file, Contents::kBinary, "an IDX file");
   ByteReader reader(name, bytes);
   const int64_t count = read_header(reader, kind);
   if (reader.remaining() != count * kind.item_bytes) {
@@ -96,20 +98,12 @@ std::vector<std::byte> read_bounded(const std::string& path) {
   return sys::read_file(path);
 }
 
-/// Returns the path of `name` or `name`.gz in `folder`, or nothing if neither exists.
-std::optional<std::string> file_in(const std::string& folder, const std::string& name) {
-  for (const char* suffix : {"", ".gz"}) {
-    std::string path = folder + "/" + name + suffix;
-    if (sys::exists(path)) return path;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string> mnist_folder(const std::string& folder) {
   for (const char* suffix : {"", "/mnist"}) {
     std::string candidate = folder + suffix;
-    if (std::all_of(kMnistFiles.begin(), kMnistFiles.end(),
-                    [&](const char* name) { return file_in(candidate, name).has_value(); })) {
+    if (std::all_of(kMnistFiles.begin(), kMnistFiles.end(), [&](const char* name) {
+          return find_data_file(candidate, name).has_value();
+        })) {
       return candidate;
     }
   }
@@ -171,7 +165,8 @@ std::pair<std::string, std::string> mnist_files(const std::string& folder, Split
   const auto found = mnist_folder(folder);
   if (!found) missing(folder);
   const size_t first = split == Split::kTrain ? 0 : 2;
-  return {*file_in(*found, kMnistFiles[first]), *file_in(*found, kMnistFiles[first + 1])};
+  return {*find_data_file(*found, kMnistFiles[first]),
+          *find_data_file(*found, kMnistFiles[first + 1])};
 }
 
 Samples load_mnist(const std::string& folder, Split split) {

@@ -225,8 +225,10 @@ TEST(IdxGzip, MalformedStreamsAreRefusedWithTheReason) {
       {changed(good.size() - 1, 0xff), "incorrect length check"},
       {changed(good.size() - 8, static_cast<uint8_t>(good[good.size() - 8]) ^ 1),
        "incorrect data check"},
-      {with(good, {std::byte{0}}), "1 bytes after the end"},
-      {with(good, good), fmt::format("{} bytes after the end", good.size())},
+      {with(good, {std::byte{7}}), "1 bytes after the end"},
+      {with(good, {std::byte{0}, std::byte{7}}), "1 bytes after the end"},
+      {with(good, good), "holds more than its header says"},
+      {with(good, {good.begin(), good.begin() + 9}), "cut off"},
       {gzip(longer), "holds more than its header says"},
       {gzip({}), "(expanded): byte 0: the magic number needs"},
       {gzip(idx({0x801, 100}, 99)), "100 items need 100 bytes, 99 are left"},
@@ -290,6 +292,24 @@ TEST(Idx, EveryByteFlippedIsReadOrRefused) {
     }
     EXPECT_GE(refused, 3 * 8);  // At least each changed byte of the header is rejected.
   }
+}
+
+TEST(IdxGzip, SeveralMembersAndPaddingAreOneFile) {
+  const Bytes plain = labels(5);
+  Bytes file = gzip({plain.begin(), plain.begin() + 6});
+  for (const Bytes& part : {gzip({plain.begin() + 6, plain.end()}), gzip({}), Bytes(700)})
+    file.insert(file.end(), part.begin(), part.end());
+  EXPECT_TRUE(read_idx_labels(file, "f").same_bits(read_idx_labels(plain, "f")));
+}
+
+TEST(Mnist, NamesWithADotAreFound) {
+  const Folder folder;
+  folder.put_mnist();
+  std::filesystem::rename(folder.path() + "/train-images-idx3-ubyte",
+                          folder.path() + "/train-images.idx3-ubyte");
+  std::filesystem::rename(folder.path() + "/train-labels-idx1-ubyte.gz",
+                          folder.path() + "/train-labels.idx1-ubyte.gz");
+  EXPECT_EQ(load_mnist(folder.path(), Split::kTrain).size(), 3);
 }
 
 TEST(Mnist, FolderOrItsParentIsLoaded) {

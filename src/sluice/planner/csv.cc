@@ -38,7 +38,10 @@ std::string shown(std::string_view text) {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string file_name) : text_(text), file_(std::move(file_name)) {}
+  Parser(std::string_view text, std::string file_name) : text_(text), file_(std::move(file_name)) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+  }
 
   Problem parse() {
     std::string_view line;
@@ -159,6 +162,7 @@ class Parser {
       begin = gap.end;
     }
     if (begin < whole.end) lifetime.push_back({begin, whole.end});
+    if (lifetime.empty()) lifetime.push_back({whole.end, whole.end});  // For to_csv().
     return lifetime;
   }
 
@@ -203,10 +207,12 @@ std::string to_csv(const Problem& problem, const Solution* solution) {
     require(names.insert(buffer.name).second, "buffer name: must be unique, got '{}' twice",
             buffer.name);
     const auto lifetime = normalized(buffer.lifetime);
-    const int64_t begin = lifetime.empty() ? 0 : lifetime.front().begin;
+    // A buffer that is never alive keeps the step at which it would begin.
+    const int64_t never = buffer.lifetime.empty() ? 0 : buffer.lifetime.front().begin;
+    const int64_t begin = lifetime.empty() ? never : lifetime.front().begin;
     require(begin >= 0, "buffer '{}': must begin at step 0 or later, got {}", buffer.name, begin);
     text += fmt::format("{},{},{},{}", buffer.name, begin,
-                        lifetime.empty() ? 0 : lifetime.back().end, buffer.size);
+                        lifetime.empty() ? begin : lifetime.back().end, buffer.size);
     if (alignments) text += fmt::format(",{}", buffer.alignment);
     if (gaps) {
       text += ',';

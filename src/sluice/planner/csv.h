@@ -10,9 +10,10 @@ namespace sluice::planner {
 /// in any order. Required: `id`, `lower`, `upper` (lifetime [lower, upper) in steps) and `size`
 /// (bytes). Optional: `alignment`, `gaps` ("3-5 7-9": steps inside [lower, upper) at which the
 /// buffer is not alive), `offset` (fixed; an empty field leaves it free) and `hint`. The header may
-/// also call id `buffer` or `buffer_id`, and lower `begin` or `start`. Blank lines at the end and
-/// CRLF are accepted. The text is untrusted. Error{kBadFile} "FILE: line N: …" for any other text:
-/// an unknown column, a number that is negative or exceeds int64, a duplicate id, lower > upper.
+/// also call id `buffer` or `buffer_id`, and lower `begin` or `start`. Blank lines at the end, CRLF
+/// and a byte order mark are accepted. The text is untrusted. Error{kBadFile} "FILE: line N: …" for
+/// any other text: an unknown column, a number that is negative or exceeds int64, a duplicate id,
+/// lower > upper.
 Problem parse_csv(std::string_view text, std::string file_name);
 
 /// Writes the problem in the format that parse_csv() reads. The offset column has the offsets of

@@ -30,7 +30,7 @@ TEST(ParseCsv, ReadsAllColumnsInAnyOrder) {
   EXPECT_EQ(a.hint, 64);
   EXPECT_EQ(a.alignment, 16);
   const Buffer& b = problem.buffers.at(1);
-  EXPECT_TRUE(b.lifetime.empty());
+  EXPECT_EQ(b.lifetime, (std::vector<Interval>{{4, 4}}));
   EXPECT_FALSE(b.fixed_offset);
   EXPECT_FALSE(b.hint);
 }
@@ -102,8 +102,10 @@ TEST(ToCsv, RoundTrips) {
       "a,0,10,100,16,3-5 7-9,64,32\n"
       "b,1,4,7,1,,,\n";
   EXPECT_EQ(to_csv(parse_csv(text, "x.csv")), text);
-  const std::string plain = "id,lower,upper,size\nb1,0,3,4\n";
+  // A buffer that is never alive keeps its step.
+  const std::string plain = "id,lower,upper,size\nb1,0,3,4\nb2,7,7,4\n";
   EXPECT_EQ(to_csv(parse_csv(plain, "x.csv")), plain);
+  EXPECT_EQ(to_csv(parse_csv("\xef\xbb\xbf" + plain, "x.csv")), plain);
 }
 
 TEST(ToCsv, WritesAPlanThatReadsBackAsFixed) {

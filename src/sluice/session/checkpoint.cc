@@ -30,6 +30,10 @@ std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
     }
     found[v->second] = &t;
   }
+  for (const ForeignTensor& t : file.index().foreign) {
+    if (by_path.contains(t.name)) file.index().refuse_foreign(t.name, path);
+    unknown.push_back(t.name);
+  }
   for (size_t v = 0; v < variables.count(); ++v) {
     if (found[v] == nullptr)
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables.path(v));
@@ -40,7 +44,7 @@ std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
 }  // namespace
 
 void save_variables(const Variables& variables, runtime::Agreement& agreement,
-                    const std::string& path) {
+                    const std::string& path, const SafetensorsMetadata& metadata) {
   std::vector<NamedSpec> all;
   for (size_t v = 0; v < variables.count(); ++v)
     all.push_back({variables.path(v), variables.spec(v)});
@@ -48,9 +52,10 @@ void save_variables(const Variables& variables, runtime::Agreement& agreement,
     variables.read(v, offset / size_of(all[v].spec.dtype), out);
   };
   if (agreement.rank() == 0) {
-    write_safetensors_file(path, all, source);
+    write_safetensors_file(path, all, source, metadata);
   } else {
-    write_safetensors(all, source, [](std::span<const std::byte>) {});
+    write_safetensors(
+        all, source, [](std::span<const std::byte>) {}, metadata);
   }
   agreement.any(false);  // A barrier: every process returns only after the file is written.
 }

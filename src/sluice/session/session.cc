@@ -307,9 +307,10 @@ void Session::restore(const std::vector<NamedArray>& values) {
   restore_variables(*variables_, values);
 }
 
-void Session::save(const std::string& path) const {
+void Session::save(const std::string& path,
+                   const std::map<std::string, std::string>& metadata) const {
   const Call call(*this, "save");
-  save_variables(*variables_, *agreement_, path);
+  save_variables(*variables_, *agreement_, path, metadata);
 }
 
 std::vector<std::string> Session::load(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -175,8 +176,8 @@ class Session {
   void restore(const std::vector<NamedArray>& values);
   /// Writes all variables as safetensors, by path, a part at a time. A variable need not fit into
   /// host memory. The first process of a group writes the file; every other process returns after
-  /// the file is written.
-  void save(const std::string& path) const;
+  /// the file is written. `metadata` is that of the file (safetensors `__metadata__`), in UTF-8.
+  void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
   /// Sets all variables from such a file, a part at a time. Returns the names in the file that
   /// match no variable. Error{kBadFile} if a variable is missing or has another spec; then no
   /// variable is set. Some variables may be set if reading fails later: Error{kIo}, or

@@ -434,9 +434,10 @@ void TrainingModel::set_learning_rate(double rate) { state_->set_learning_rate(r
 void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learning_rate) {
   state_->set_optimizer(optimizer, learning_rate);
 }
-void TrainingModel::save(const std::string& path) {
+void TrainingModel::save(const std::string& path,
+                         const std::map<std::string, std::string>& metadata) {
   check_finite(session(), programs(), updates());
-  session().save(path);
+  session().save(path, metadata);
 }
 std::vector<std::string> TrainingModel::load(const std::string& path) {
   require_state(programs(), path);

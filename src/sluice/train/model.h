@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,7 +93,7 @@ class TrainingModel {
   /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
   /// Error{kDiverged} for values that are not finite; then no file is written. Error{kBadFile},
   /// which names load_weights(), if a file has the weights but not the state.
-  void save(const std::string& path);
+  void save(const std::string& path, const std::map<std::string, std::string>& metadata = {});
   std::vector<std::string> load(const std::string& path);
   /// Loads the weights and running variables alone. The state of the optimizer keeps its values,
   /// whether the file has any or not: those of a new model are the first ones.

@@ -59,8 +59,10 @@ std::vector<std::string> load_torch_weights(Session& session, const Training& tr
   Digest digest;
   for (const TorchWeight& weight : training.torch_weights) {
     const auto found = tensors.find(weight.name);
-    if (found == tensors.end())
+    if (found == tensors.end()) {
+      file.index().refuse_foreign(weight.name, path);
       fail(ErrorKind::kBadFile, "{}: weight '{}' is missing", path, weight.name);
+    }
     const Tensor& variable = training.variables[weight.path];
     const TensorSpec spec = host_spec(variable.spec(), *variable.graph().info(variable).variable);
     values.emplace_back(variable, read_weight(file, path, *found->second, weight, spec));
@@ -71,17 +73,19 @@ std::vector<std::string> load_torch_weights(Session& session, const Training& tr
   session.write(values);
   std::vector<std::string> unknown;
   for (const auto& [name, tensor] : tensors) unknown.push_back(name);
+  for (const ForeignTensor& t : file.index().foreign) unknown.push_back(t.name);
   return unknown;
 }
 
-void save_torch_weights(Session& session, const Training& training, const std::string& path) {
+void save_torch_weights(Session& session, const Training& training, const std::string& path,
+                        const std::map<std::string, std::string>& metadata) {
   check_finite(session, training);
   std::vector<NamedArray> arrays;
   for (const TorchWeight& weight : training.torch_weights) {
     HostTensor value = session.read(training.variables[weight.path]);
     arrays.push_back({weight.name, weight.transposed ? transposed(value) : std::move(value)});
   }
-  if (session.agreement().rank() == 0) write_safetensors_file(path, arrays);
+  if (session.agreement().rank() == 0) write_safetensors_file(path, arrays, metadata);
   session.agreement().any(false);  // A barrier: the others return after the file is written.
 }
 

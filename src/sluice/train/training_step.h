@@ -105,8 +105,9 @@ Training build_inference(Ir ir, const Network& network, const Options& options);
 std::vector<std::string> load_torch_weights(Session& session, const Training& training,
                                             const std::string& path);
 /// Writes the weights to such a file. The first process of a group writes it; the others return
-/// after it is written. Error{kDiverged} if a variable of the training is not finite; then no file
-/// is written.
-void save_torch_weights(Session& session, const Training& training, const std::string& path);
+/// after it is written. `metadata` is that of the file. Error{kDiverged} if a variable of the
+/// training is not finite; then no file is written.
+void save_torch_weights(Session& session, const Training& training, const std::string& path,
+                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace sluice::train

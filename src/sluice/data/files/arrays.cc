@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/contents.h"
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/zip_archive.h"
 
@@ -48,15 +50,39 @@ Dataset choose(const std::string& path, const std::vector<std::string>& all,
   return from_arrays(path, std::move(arrays));
 }
 
+/// As choose(), with the tensors of an index. A foreign tensor is refused if it is asked for.
+Dataset choose_tensors(const std::string& path, const SafetensorsIndex& index,
+                       const std::vector<std::string>& fields,
+                       const std::function<HostTensor(size_t)>& read) {
+  for (const std::string& name : fields) index.refuse_foreign(name, path);
+  if (fields.empty()) {
+    for (const ForeignTensor& t : index.foreign) index.refuse_foreign(t.name, path);
+  }
+  std::vector<std::string> names;
+  for (const SafetensorsTensor& tensor : index.tensors) names.push_back(tensor.name);
+  return choose(path, names, fields, [&](size_t place) {
+    return narrowed(read(place), fmt::format("{} ({})", path, names[place]));
+  });
+}
+
+bool is_gzip_file(const std::string& path) {
+  const sys::File file = sys::open_for_read(path);
+  std::array<std::byte, 2> head;
+  if (sys::size(file, path) < std::ssize(head)) return false;
+  sys::read_exactly(file, path, 0, head);
+  return is_gzip(head);
+}
+
 }  // namespace
 
 Dataset from_npy(const std::string& path) {
-  return from_arrays(path, narrowed(read_npy(sys::read_file(path), path), path));
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a NumPy array");
+  return from_arrays(path, narrowed(read_npy(bytes, path), path));
 }
 
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields) {
   constexpr std::string_view kEnding = ".npy";
-  const std::vector<std::byte> bytes = sys::read_file(path);
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a ZIP archive");
   const std::vector<ZipMember> members = read_zip(bytes, path);
   std::vector<std::string> names;
   for (const ZipMember& member : members) {
@@ -73,14 +99,21 @@ Dataset from_npz(const std::string& path, const std::vector<std::string>& fields
 }
 
 Dataset from_safetensors(const std::string& path, const std::vector<std::string>& fields) {
+  if (is_gzip_file(path)) {
+    const std::vector<std::byte> bytes =
+        read_contents(path, Contents::kBinary, "a safetensors file");
+    const SafetensorsIndex index =
+        read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), path);
+    std::vector<NamedArray> arrays = read_safetensors(bytes, path);
+    return choose_tensors(path, index, fields,
+                          [&](size_t place) { return std::move(arrays[place].array); });
+  }
   const SafetensorsReader reader(path);
-  const std::vector<SafetensorsTensor>& tensors = reader.index().tensors;
-  std::vector<std::string> names;
-  for (const SafetensorsTensor& tensor : tensors) names.push_back(tensor.name);
-  return choose(path, names, fields, [&](size_t place) {
-    HostTensor array(tensors[place].spec);
-    reader.read(tensors[place], 0, array.bytes());
-    return narrowed(std::move(array), path + " (" + tensors[place].name + ")");
+  return choose_tensors(path, reader.index(), fields, [&](size_t place) {
+    const SafetensorsTensor& tensor = reader.index().tensors[place];
+    HostTensor array(tensor.spec);
+    reader.read(tensor, 0, array.bytes());
+    return array;
   });
 }
 

@@ -155,6 +155,10 @@ TEST(Npz, ReadsStoredAndDeflatedMembers) {
     EXPECT_TRUE(all["x"].same_bits(HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4})));
     EXPECT_TRUE(all["y"].same_bits(HostTensor::of<int32_t>({2}, i32, {5, 6})));
     EXPECT_EQ(all_of(from_npz(file.path(), {"y"})).names, std::vector<std::string>{"y"});
+    const std::string large =
+        zip_file({{"x.npy", x, is_deflated}, {"y.npy", y, is_deflated}}, "", Zip64::kYes);
+    const TestFile zip64("b.npz", deflated(large, 31));  // Also in gzip.
+    EXPECT_TRUE(all_of(from_npz(zip64.path()))["y"].same_bits(all["y"]));
   }
 }
 
@@ -188,7 +192,7 @@ TEST(Npz, RefusesDamagedArchives) {
       refused("mismatch", archive({"x.npy", x, false, 100}), from,
               "cannot hold 100 bytes when it is stored"),
       refused("zip64", archive({"x.npy", x, false, 0xffffffff, 0xffffffff}), from,
-              "must have less than 4 GiB"),
+              "must have the extra field of ZIP64"),
       refused("begin", archive({"x.npy", x, false, -1, -1, 5}), from,
               "a local header must begin here"),
       refused("far", archive({"x.npy", x, false, -1, -1, 1 << 30}), from,
@@ -226,10 +230,39 @@ TEST(Safetensors, ReadsFieldsByName) {
   });
 }
 
+TEST(Safetensors, TensorsOfOtherDTypesDoNotMatterUntilTheyAreAskedFor) {
+  const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                             R"("q":{"dtype":"I8","shape":[4],"data_offsets":[8,12]},)"
+                             R"("f":{"dtype":"F4","shape":[2,4],"data_offsets":[12,16]}})";
+  std::string bytes;
+  put_le(bytes, header.size(), 8);
+  bytes += header + std::string(16, '\0');
+  for (const std::string& stored : {bytes, deflated(bytes, 31)}) {
+    const TestFile file("i8.safetensors", stored);
+    EXPECT_EQ(all_of(from_safetensors(file.path(), {"x"}))["x"].shape(), Shape{2});
+    const auto asks = [&](std::vector<std::string> fields) {
+      return [&file, fields] { from_safetensors(file.path(), fields); };
+    };
+    expect_refused({{"asked", asks({"x", "q"}), "tensor 'q': the dtype must be one of F32",
+                     ErrorKind::kBadFile},
+                    {"all", asks({}), "got I8; convert it", ErrorKind::kBadFile},
+                    {"absent", asks({"z"}), "the field must be one of [x], got 'z'"}});
+  }
+  const auto from = [](const std::string& path) { from_safetensors(path, {"x"}); };
+  const size_t at = bytes.find("\"shape\":[4]");
+  expect_refused({refused("size", bytes.replace(at, 11, "\"shape\":[5]"), from,
+                          "tensor 'q': data_offsets must span 5 bytes, got 4"),
+                  refused("html", "<html><body>", from, "must be a safetensors file, got an HTML"),
+                  refused("lfs", "version https://git-lfs.github.com/spec/v1\noid", from,
+                          "got a Git LFS pointer; fetch the file itself with git lfs pull")});
+}
+
 TEST(Idx, ReadsPlainAndGzipFilesOfAnySize) {
   const std::string images = idx({2, 1, 3}, std::string("\x00\x7f\xff\x01\x02\x03", 6));
   const TestFile plain("images", images);
-  const TestFile packed("images.gz", deflated(images, 31));
+  // Two members, then padding.
+  const TestFile packed("images.gz", deflated(images.substr(0, 9), 31) +
+                                         deflated(images.substr(9), 31) + std::string(9, '\0'));
   const TestFile labels("labels", idx({2}, "\4\5"));
   const HostTensor raw = HostTensor::of<uint8_t>({2, 1, 3}, u8, {0, 127, 255, 1, 2, 3});
   for (const auto& path : {plain.path(), packed.path()}) {

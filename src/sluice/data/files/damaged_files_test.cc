@@ -7,6 +7,7 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/test_bytes.h"
+#include "sluice/data/table/table.h"
 #include "sluice/data/test_allocations.h"
 #include "sluice/data/test_elements.h"
 
@@ -39,6 +40,22 @@ bool is_accepted(const Format& format, const std::string& bytes) {
   return accepted;
 }
 
+/// The samples of a table with the schema that is inferred from it.
+Dataset from_table(const std::string& path) {
+  try {
+    const Table table(path);
+    TableSchema schema = infer_schema(table, {.targets = {table.names().back()}});
+    const TableRows rows = read_rows(table, schema);
+    fit_scaling(schema, rows, {});
+    schema = schema_from_json(to_json(schema), path);
+    return from_samples(encode(table, schema, rows));
+  } catch (const Error& e) {
+    // Names and labels are choices of the user.
+    if (e.kind() == ErrorKind::kUsage) fail(ErrorKind::kBadFile, "{}: {}", path, e.what());
+    throw;
+  }
+}
+
 std::vector<Format> formats() {
   const std::string x = npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}));
   const std::string y = npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3}), 2);
@@ -58,7 +75,15 @@ std::vector<Format> formats() {
        [](auto& p) { return from_safetensors(p); }},
       {"idx", idx({3, 2}, "123456"), labels},
       {"idx gzip", deflated(idx({3, 2}, "123456"), 31), labels},
+      {"npz zip64", zip_file({{"x.npy", x}, {"y.npy", y, true}}, "", Zip64::kYes),
+       [](auto& p) { return from_npz(p); }},
+      {"idx members", deflated(idx({3, 2}, "12"), 31) + deflated("3456", 31), labels},
+      {"safetensors gzip",
+       deflated(std::string(reinterpret_cast<const char*>(tensors.data()), tensors.size()), 31),
+       [](auto& p) { return from_safetensors(p); }},
       {"csv", "a,b\n1,2\r\n\"3\", 4\n", [](auto& p) { return from_csv(p); }},
+      {"csv gzip", deflated("a,b\n1,2\n3,4\n", 31), [](auto& p) { return from_csv(p); }},
+      {"csv table", "a,b,c\n1,x,no\r\n\"3\",\"y\n\"\"\",yes\n5,x,yes\n", from_table},
       {"text", "abc \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.",
        [](auto& p) { return from_text(p, {.length = 2}); }},
   };
@@ -69,7 +94,8 @@ TEST(DamagedFiles, EveryPrefixIsReadOrRefused) {
     EXPECT_TRUE(is_accepted(format, format.bytes)) << format.name;
     for (size_t size = 0; size < format.bytes.size(); ++size) {
       const bool accepted = is_accepted(format, format.bytes.substr(0, size));
-      const bool has_length = format.name != "csv" && format.name != "text";
+      const bool has_length =
+          format.name != "csv" && format.name != "csv table" && format.name != "text";
       EXPECT_FALSE(accepted && has_length) << format.name << " of " << size << " bytes";
     }
   }

@@ -73,6 +73,7 @@ HostTensor read_idx_bytes(std::span<const std::byte> bytes, const std::string& f
     bytes = plain;
     name += " (expanded)";
   }
+  refuse_other_kind(bytes, file, Contents::kBinary, "an IDX file");
   ByteReader reader(name, bytes);
   const Shape shape = read_shape(reader);
   if (reader.remaining() != shape.elements()) {

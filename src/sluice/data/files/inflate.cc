@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/error.h"
 
 namespace sluice::data {
-
-bool is_gzip(std::span<const std::byte> bytes) {
-  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-}
 
 uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before) {
   return static_cast<uint32_t>(
@@ -19,9 +16,11 @@ uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before) {
 }
 
 struct Inflater::State {
-  State(const std::string& f, const char* n) : file(f), name(n) {}
+  State(const std::string& f, Format format)
+      : file(f), is_gzip(format == Format::kGzip), name(is_gzip ? "gzip" : "DEFLATE") {}
 
   const std::string& file;
+  bool is_gzip;
   const char* name;  ///< The stream's name in errors.
   int64_t end = 0;   ///< Byte offset in the file behind the last byte.
   z_stream stream{};
@@ -30,7 +29,7 @@ struct Inflater::State {
 
 Inflater::Inflater(std::span<const std::byte> bytes, const std::string& file, Format format,
                    int64_t offset)
-    : state_(std::make_unique<State>(file, format == Format::kGzip ? "gzip" : "DEFLATE")) {
+    : state_(std::make_unique<State>(file, format)) {
   const auto size = static_cast<int64_t>(bytes.size());
   state_->end = offset + size;
   if (size > kMaxInput) {
@@ -59,7 +58,7 @@ void Inflater::append(std::vector<std::byte>& out, int64_t count) {
     out.insert(out.end(), got, got + (asked - stream.avail_out));
     count -= asked - stream.avail_out;
     if (status == Z_STREAM_END) {
-      state_->has_ended = true;
+      state_->has_ended = !next_member();
     } else if (status == Z_BUF_ERROR ||
                (status == Z_OK && stream.avail_in == 0 && stream.avail_out != 0)) {
       bad(fmt::format("the {} stream is cut off", state_->name));
@@ -68,6 +67,20 @@ void Inflater::append(std::vector<std::byte>& out, int64_t count) {
                                 : fmt::format("the {} stream is damaged", state_->name));
     }
   }
+}
+
+/// Skips the zero bytes after a member. Returns whether another member follows, and begins it.
+bool Inflater::next_member() {
+  if (!state_->is_gzip) return false;
+  z_stream& stream = state_->stream;
+  while (stream.avail_in > 0 && *stream.next_in == 0) {
+    ++stream.next_in;
+    --stream.avail_in;
+  }
+  const auto* rest = reinterpret_cast<const std::byte*>(stream.next_in);
+  if (!is_gzip({rest, stream.avail_in})) return false;
+  SLUICE_CHECK(inflateReset(&stream) == Z_OK);
+  return true;
 }
 
 void Inflater::finish() {

@@ -8,9 +8,6 @@
 
 namespace sluice::data {
 
-/// Whether the bytes begin like a gzip file.
-bool is_gzip(std::span<const std::byte> bytes);
-
 /// Returns the checksum CRC-32 of `bytes` appended to bytes with the checksum `before`.
 uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before = 0);
 
@@ -19,8 +16,8 @@ uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before = 0);
 class Inflater {
  public:
   enum class Format : uint8_t {
-    kGzip,
-    kRaw,  ///< Without a header and a checksum, as in a zip archive.
+    kGzip,  ///< One or more members; zero bytes may follow them. Source: RFC 1952, section 2.2.
+    kRaw,   ///< Without a header and a checksum, as in a zip archive.
   };
   /// Largest number of bytes that the constructor accepts.
   static constexpr int64_t kMaxInput = 0x7fffffff;
@@ -42,6 +39,7 @@ class Inflater {
  private:
   struct State;
 
+  bool next_member();
   [[noreturn]] void bad(const std::string& message) const;
 
   std::unique_ptr<State> state_;

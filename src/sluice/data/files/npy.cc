@@ -227,15 +227,9 @@ HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
   return array;
 }
 
-std::string npy_header(const TensorSpec& spec) {
-  const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
-                                [&](const auto& r) { return r.second == spec.dtype; });
-  require(row != kDTypes.end(), "npy: the dtype must be one that NumPy has, got {}; cast it to f32",
-          name_of(spec.dtype));
-  require(static_cast<size_t>(spec.shape.rank()) <= kMaxNpyRank,
-          "npy: the rank must be at most {}, got {}", kMaxNpyRank, spec.shape.rank());
-  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}",
-                                 row->first, to_string(spec.shape));
+std::string npy_header(std::string_view descr, const Shape& shape) {
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr,
+                                 to_string(shape));
   constexpr size_t kBefore = 10;  // The magic text, the version and the length of the header.
   text.resize((kBefore + text.size() + 64) / 64 * 64 - kBefore - 1, ' ');
   text += '\n';
@@ -243,6 +237,16 @@ std::string npy_header(const TensorSpec& spec) {
   header += static_cast<char>(text.size() & 0xff);
   header += static_cast<char>(text.size() >> 8);
   return header + text;
+}
+
+std::string npy_header(const TensorSpec& spec) {
+  const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                [&](const auto& r) { return r.second == spec.dtype; });
+  require(row != kDTypes.end(), "npy: the dtype must be one that NumPy has, got {}; cast it to f32",
+          name_of(spec.dtype));
+  require(static_cast<size_t>(spec.shape.rank()) <= kMaxNpyRank,
+          "npy: the rank must be at most {}, got {}", kMaxNpyRank, spec.shape.rank());
+  return npy_header(row->first, spec.shape);
 }
 
 HostTensor narrowed(HostTensor array, const std::string& file) {

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "sluice/base/host_tensor.h"
 
@@ -15,6 +16,8 @@ HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file);
 /// Returns the bytes before those of the array in the file that numpy.save writes, format version
 /// 1.0: a multiple of 64. Error{kUsage} if NumPy lacks the dtype, or if the rank is above 32.
 std::string npy_header(const TensorSpec& spec);
+/// As above, for any dtype of NumPy, such as "<U5".
+std::string npy_header(std::string_view descr, const Shape& shape);
 
 /// Returns f64 as f32 and i64 as i32, and any other array as it is. Error{kBadFile} naming `file`
 /// and the element if a value does not fit.

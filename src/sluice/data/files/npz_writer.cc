@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <deque>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/bytes.h"
@@ -10,6 +13,7 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/inflate.h"
 #include "sluice/data/files/npy.h"
+#include "sluice/data/files/utf8.h"
 
 namespace sluice::data {
 namespace {
@@ -23,6 +27,7 @@ constexpr size_t kMostMembers = 0xffff - 1;
 struct Member {
   std::string name;
   std::string header;  ///< That of the array.
+  std::span<const std::byte> bytes;
   uint32_t crc32 = 0;
   int64_t size = 0;
 };
@@ -73,15 +78,38 @@ std::string end_record(size_t members, int64_t begin, int64_t size) {
   return out;
 }
 
-Member member_of(const NamedArray& a) {
-  Member m{.name = a.name + ".npy", .header = npy_header(a.array.spec())};
-  const auto bytes = a.array.bytes();
+Member member_of(const std::string& name, std::string header, std::span<const std::byte> bytes) {
+  Member m{.name = name + ".npy", .header = std::move(header), .bytes = bytes};
   m.crc32 = crc32_of(bytes, crc32_of(std::as_bytes(std::span(m.header))));
   m.size = static_cast<int64_t>(m.header.size() + bytes.size());
   return m;
 }
 
-void check(const std::string& path, std::span<const NamedArray> arrays) {
+/// Texts as NumPy's dtype <U stores them: code points of 32 bits, each text padded with zeros.
+struct Characters {
+  std::string header;
+  std::vector<std::byte> bytes;
+};
+
+Characters characters_of(const std::vector<std::string>& texts) {
+  std::vector<std::u32string> all;
+  size_t width = 1;
+  for (const std::string& text : texts) {
+    all.push_back(code_points(text));
+    width = std::max(width, all.back().size());
+  }
+  Characters c{
+      .header = npy_header(fmt::format("<U{}", width), Shape{static_cast<int64_t>(texts.size())})};
+  for (std::u32string& text : all) {
+    text.resize(width);
+    const auto bytes = std::as_bytes(std::span(text));
+    c.bytes.insert(c.bytes.end(), bytes.begin(), bytes.end());
+  }
+  return c;
+}
+
+void check(const std::string& path, std::span<const NamedArray> arrays,
+           std::span<const NamedTexts> texts) {
   require(arrays.size() <= kMostMembers, "{}: must have at most {} arrays, got {}", path,
           kMostMembers, arrays.size());
   std::set<std::string> names;
@@ -93,16 +121,28 @@ void check(const std::string& path, std::span<const NamedArray> arrays) {
     constexpr int64_t kMostHeader = 1024;  // Local header, header of the array, directory's entry.
     bytes += static_cast<int64_t>(a.array.bytes().size() + 2 * a.name.size()) + kMostHeader;
   }
+  for (const NamedTexts& t : texts) {
+    require(!t.name.empty() && names.insert(t.name).second,
+            "{}: arrays must have different names, got '{}'", path, t.name);
+    for (const std::string& text : t.texts) bytes += static_cast<int64_t>(4 * text.size());
+  }
   require(bytes < kMostBytes,
           "{}: must have less than 4 GiB, got about {} bytes; write fewer arrays", path, bytes);
 }
 
 }  // namespace
 
-void write_npz(const std::string& path, std::span<const NamedArray> arrays) {
-  check(path, arrays);
+void write_npz(const std::string& path, std::span<const NamedArray> arrays,
+               std::span<const NamedTexts> texts) {
+  check(path, arrays, texts);
   std::vector<Member> members;
-  for (const NamedArray& a : arrays) members.push_back(member_of(a));
+  for (const NamedArray& a : arrays)
+    members.push_back(member_of(a.name, npy_header(a.array.spec()), a.array.bytes()));
+  std::deque<Characters> characters;
+  for (const NamedTexts& t : texts) {
+    const Characters& c = characters.emplace_back(characters_of(t.texts));
+    members.push_back(member_of(t.name, c.header, c.bytes));
+  }
   sys::replace_file(path, [&](const sys::File& file, const std::string& name) {
     int64_t at = 0;
     const auto write = [&](std::span<const std::byte> bytes) {
@@ -110,12 +150,12 @@ void write_npz(const std::string& path, std::span<const NamedArray> arrays) {
       at += static_cast<int64_t>(bytes.size());
     };
     std::string directory;
-    for (size_t i = 0; i < members.size(); ++i) {
-      directory += directory_entry(members[i], at);
-      const std::string local = local_header(members[i]);
+    for (const Member& m : members) {
+      directory += directory_entry(m, at);
+      const std::string local = local_header(m);
       write(std::as_bytes(std::span(local)));
-      write(std::as_bytes(std::span(members[i].header)));
-      write(arrays[i].array.bytes());
+      write(std::as_bytes(std::span(m.header)));
+      write(m.bytes);
     }
     const int64_t begin = at;
     const std::string end =

@@ -64,8 +64,14 @@ struct Member {
   int method = -1;
 };
 
+/// Whether the central directory of an archive has the records of ZIP64, as streaming writers add
+/// them for small files too.
+enum class Zip64 { kNo, kYes };
+
 /// An archive as numpy.savez writes it: sizes of local headers are in a zip64 extra field.
-inline std::string zip_file(const std::vector<Member>& members, const std::string& comment = "") {
+inline std::string zip_file(const std::vector<Member>& members, const std::string& comment = "",
+                            Zip64 zip64 = Zip64::kNo) {
+  const bool is_64 = zip64 == Zip64::kYes;
   std::string out;
   std::string directory;
   for (const Member& m : members) {
@@ -100,23 +106,46 @@ inline std::string zip_file(const std::vector<Member>& members, const std::strin
     put_le(directory, method, 2);
     put_le(directory, 0, 4);
     put_le(directory, crc, 4);
-    put_le(directory, or_else(m.stored_size, stored.size()), 4);
-    put_le(directory, or_else(m.size, m.plain.size()), 4);
+    const uint64_t values[] = {or_else(m.size, m.plain.size()),
+                               or_else(m.stored_size, stored.size()), or_else(m.begin, begin)};
+    put_le(directory, is_64 ? 0xffffffff : values[1], 4);
+    put_le(directory, is_64 ? 0xffffffff : values[0], 4);
     put_le(directory, m.name.size(), 2);
-    put_le(directory, 0, 6);
+    put_le(directory, is_64 ? 33 : 0, 2);
+    put_le(directory, 0, 4);
     put_le(directory, 0, 2);
     put_le(directory, 0, 4);
-    put_le(directory, or_else(m.begin, begin), 4);
+    put_le(directory, is_64 ? 0xffffffff : values[2], 4);
     directory += m.name;
+    if (!is_64) continue;
+    put_le(directory, 0x5455, 2);  // Another extra field comes first.
+    put_le(directory, 1, 2);
+    directory += 'x';
+    put_le(directory, 1, 2);
+    put_le(directory, 24, 2);
+    for (const uint64_t value : values) put_le(directory, value, 8);
   }
   const size_t begin = out.size();
   out += directory;
+  if (is_64) {
+    const size_t end = out.size();
+    put_le(out, 0x06064b50, 4);
+    put_le(out, 44, 8);
+    put_le(out, 0x002d002d, 4);
+    put_le(out, 0, 8);
+    for (const size_t value : {members.size(), members.size(), directory.size(), begin})
+      put_le(out, value, 8);
+    put_le(out, 0x07064b50, 4);
+    put_le(out, 0, 4);
+    put_le(out, end, 8);
+    put_le(out, 1, 4);
+  }
   put_le(out, 0x06054b50, 4);
   put_le(out, 0, 4);
-  put_le(out, members.size(), 2);
-  put_le(out, members.size(), 2);
-  put_le(out, directory.size(), 4);
-  put_le(out, begin, 4);
+  put_le(out, is_64 ? 0xffff : members.size(), 2);
+  put_le(out, is_64 ? 0xffff : members.size(), 2);
+  put_le(out, is_64 ? 0xffffffff : directory.size(), 4);
+  put_le(out, is_64 ? 0xffffffff : begin, 4);
   put_le(out, comment.size(), 2);
   return out + comment;
 }

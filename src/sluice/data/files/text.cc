@@ -5,33 +5,12 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/contents.h"
+#include "sluice/data/files/utf8.h"
 
 namespace sluice::data {
 namespace {
-
-/// Returns the bytes of the character in UTF-8 that `text` begins with, 0 if it is not one.
-/// Source: RFC 3629, section 4.
-size_t character_size(std::string_view text) {
-  const auto byte = [&](size_t i) -> unsigned {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-  };
-  const auto continues = [&](size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
-  const unsigned first = byte(0);
-  const unsigned second = byte(1);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4 || !continues(1)) return 0;
-  if (first < 0xe0) return 2;
-  if (first < 0xf0) {
-    const bool is_overlong = first == 0xe0 && second < 0xa0;
-    const bool is_surrogate = first == 0xed && second >= 0xa0;
-    return continues(2) && !is_overlong && !is_surrogate ? 3 : 0;
-  }
-  const bool is_overlong = first == 0xf0 && second < 0x90;
-  const bool is_too_large = first == 0xf4 && second >= 0x90;
-  return continues(2) && continues(3) && !is_overlong && !is_too_large ? 4 : 0;
-}
 
 /// Calls f(character) for each character of `text`; returns their number. `name` begins the error
 /// if the text is not UTF-8.
@@ -104,7 +83,7 @@ std::string Text::decode(const HostTensor& ids) const {
 }
 
 Text read_text(const std::string& path) {
-  const std::vector<std::byte> bytes = sys::read_file(path);
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kAnyText, "text");
   const std::string all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::set<std::string_view> characters;  // UTF-8 sorts like its code points.
   for_each_character(all, ErrorKind::kBadFile, path,

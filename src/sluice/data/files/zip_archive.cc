@@ -1,6 +1,7 @@
 #include "sluice/data/files/zip_archive.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "sluice/base/bytes.h"
@@ -13,10 +14,15 @@ namespace {
 constexpr uint32_t kLocal = 0x04034b50;
 constexpr uint32_t kCentral = 0x02014b50;
 constexpr uint32_t kEnd = 0x06054b50;
+constexpr uint32_t kEnd64 = 0x06064b50;
+constexpr uint32_t kLocator64 = 0x07064b50;
+constexpr int64_t kLocator64Bytes = 20;
+constexpr int64_t kEnd64Bytes = 56;
+constexpr uint16_t kExtra64 = 1;  ///< Id of the field of an entry that has its 64-bit values.
 constexpr int64_t kLocalBytes = 30;
 constexpr int64_t kEndBytes = 22;
 constexpr int64_t kMaxComment = 0xffff;
-constexpr uint32_t kInZip64 = 0xffffffff;  ///< The value is in a record for large archives.
+constexpr uint32_t kInZip64 = 0xffffffff;  ///< The value is in a record of ZIP64.
 constexpr uint16_t kEncrypted = 1;
 constexpr uint16_t kStored = 0;
 constexpr uint16_t kDeflated = 8;
@@ -40,6 +46,45 @@ struct Directory {
   int64_t members = 0;
 };
 
+/// Reads a u64 that must be at most `limit`.
+int64_t u64_at_most(ByteReader& reader, int64_t limit, std::string_view what) {
+  const ByteReader here = reader;
+  const uint64_t value = reader.u64_le(what);
+  if (value > static_cast<uint64_t>(limit)) {
+    here.bad("{} must be at most {}, got {}", what, limit, value);
+  }
+  return static_cast<int64_t>(value);
+}
+
+/// Reads the directory's place from the end record of ZIP64, whose locator ends at byte `end`.
+Directory find_directory64(std::span<const std::byte> bytes, const std::string& file, int64_t end) {
+  const int64_t at = end - kLocator64Bytes;
+  if (at < 0) ByteReader(file, bytes).bad("the locator of ZIP64 must precede the end record");
+  ByteReader locator = reader_at(bytes, file, at, "the locator of ZIP64");
+  const ByteReader here = locator;
+  if (locator.u32_le("the locator of ZIP64") != kLocator64) {
+    here.bad("the locator of ZIP64 must begin here");
+  }
+  locator.take(4, "the disk");
+  const int64_t place =
+      u64_at_most(locator, at - kEnd64Bytes, "the begin of the end record of ZIP64");
+  ByteReader reader = reader_at(bytes, file, place, "the end record of ZIP64");
+  const ByteReader record = reader;
+  if (reader.u32_le("the end record of ZIP64") != kEnd64) {
+    record.bad("the end record of ZIP64 must begin here");
+  }
+  reader.take(8 + 4, "the versions");
+  const uint64_t disks = reader.u64_le("the disks");
+  const uint64_t here_members = reader.u64_le("the number of members");
+  const int64_t members = u64_at_most(reader, place, "the number of members");
+  if (disks != 0 || here_members != static_cast<uint64_t>(members)) {
+    record.bad("an archive must be one file");
+  }
+  const int64_t size = u64_at_most(reader, place, "the size of the directory");
+  const int64_t begin = u64_at_most(reader, place - size, "the begin of the directory");
+  return {begin, begin + size, members};
+}
+
 /// Finds the end record, which only a comment follows.
 Directory find_directory(std::span<const std::byte> bytes, const std::string& file) {
   const auto size = static_cast<int64_t>(bytes.size());
@@ -55,8 +100,7 @@ Directory find_directory(std::span<const std::byte> bytes, const std::string& fi
     const uint32_t begin = reader.u32_le("the begin of the directory");
     if (u16_le(reader, "the size of the comment") != reader.remaining()) continue;
     if (begin == kInZip64 || directory_size == kInZip64 || members == 0xffff) {
-      here.bad(
-          "an archive must have less than 4 GiB and 65535 members; save its arrays one by one");
+      return find_directory64(bytes, file, at);
     }
     if (disks != 0 || here_members != members) here.bad("an archive must be one file");
     if (int64_t{begin} + directory_size > at) {
@@ -68,8 +112,34 @@ Directory find_directory(std::span<const std::byte> bytes, const std::string& fi
   ByteReader(file, bytes).bad("the file must be a zip archive with a central directory");
 }
 
-/// Reads an entry of the central directory. `begin` of the result is that of the local header.
-ZipMember read_entry(ByteReader& reader) {
+/// Replaces the values of an entry that are kInZip64 by those of its extra field, in their order.
+/// `extra` is at the field, which ends at byte `end`. All values must be at most `limit`, but the
+/// size of the expanded bytes.
+void read_extra64(ByteReader extra, int64_t end, int64_t limit, ZipMember& member) {
+  const auto is_wanted = [](int64_t value) { return value == kInZip64; };
+  if (!is_wanted(member.size) && !is_wanted(member.stored_size) && !is_wanted(member.begin)) return;
+  const ByteReader here = extra;
+  while (extra.offset() < end) {
+    const uint16_t id = u16_le(extra, "the id of an extra field");
+    const uint16_t bytes = u16_le(extra, "the size of an extra field");
+    if (id != kExtra64) {
+      extra.take(bytes, "an extra field");
+      continue;
+    }
+    constexpr int64_t kMaxSize = std::numeric_limits<int64_t>::max();
+    if (is_wanted(member.size)) member.size = u64_at_most(extra, kMaxSize, "the size");
+    if (is_wanted(member.stored_size))
+      member.stored_size = u64_at_most(extra, limit, "the stored size");
+    if (is_wanted(member.begin)) member.begin = u64_at_most(extra, limit, "the begin");
+    if (extra.offset() > end) break;
+    return;
+  }
+  here.bad("a member of 4 GiB must have the extra field of ZIP64");
+}
+
+/// Reads an entry of the central directory at byte `limit`. `begin` of the result is that of the
+/// local header.
+ZipMember read_entry(ByteReader& reader, int64_t limit) {
   const ByteReader here = reader;
   if (reader.u32_le("an entry of the directory") != kCentral) {
     here.bad("an entry of the central directory must begin here");
@@ -80,16 +150,19 @@ ZipMember read_entry(ByteReader& reader) {
   reader.take(4, "the time");
   ZipMember member;
   member.crc32 = reader.u32_le("the checksum");
-  const uint32_t stored = reader.u32_le("the stored size");
-  const uint32_t size = reader.u32_le("the size");
+  member.stored_size = reader.u32_le("the stored size");
+  member.size = reader.u32_le("the size");
   const uint16_t name = u16_le(reader, "the size of the name");
   const uint16_t extra = u16_le(reader, "the size of the extra field");
   const uint16_t comment = u16_le(reader, "the size of the comment");
   reader.take(8, "the attributes");
-  const uint32_t begin = reader.u32_le("the begin of the member");
+  member.begin = reader.u32_le("the begin of the member");
   const auto text = reader.take(name, "the name");
   member.name.assign(reinterpret_cast<const char*>(text.data()), text.size());
-  reader.take(int64_t{extra} + comment, "the extra field");
+  const ByteReader fields = reader;
+  reader.take(extra, "the extra field");
+  const int64_t fields_end = reader.offset();
+  reader.take(comment, "the comment");
 
   if (std::any_of(text.begin(), text.end(), [](std::byte b) { return b < std::byte{' '}; })) {
     here.bad("the name of a member must not have control characters");
@@ -98,18 +171,14 @@ ZipMember read_entry(ByteReader& reader) {
   if (method != kStored && method != kDeflated) {
     here.bad("a member must be stored (0) or deflated (8), got method {}", method);
   }
-  if (stored == kInZip64 || size == kInZip64 || begin == kInZip64) {
-    here.bad("a member must have less than 4 GiB; save its array alone");
-  }
+  read_extra64(fields, fields_end, limit, member);
   member.is_deflated = method == kDeflated;
-  member.stored_size = stored;
-  member.size = size;
-  member.begin = begin;
-  const bool is_possible =
-      member.is_deflated ? size / Inflater::kMaxExpansion <= stored : size == stored;
+  const bool is_possible = member.is_deflated
+                               ? member.size / Inflater::kMaxExpansion <= member.stored_size
+                               : member.size == member.stored_size;
   if (!is_possible) {
-    here.bad("a member of {} bytes cannot hold {} bytes when it is {}", stored, size,
-             member.is_deflated ? "deflated" : "stored");
+    here.bad("a member of {} bytes cannot hold {} bytes when it is {}", member.stored_size,
+             member.size, member.is_deflated ? "deflated" : "stored");
   }
   return member;
 }
@@ -151,7 +220,7 @@ std::vector<ZipMember> read_zip(std::span<const std::byte> bytes, const std::str
   int64_t total = 0;
   for (int64_t i = 0; i < directory.members; ++i) {
     const ByteReader here = reader;
-    ZipMember& member = members.emplace_back(read_entry(reader));
+    ZipMember& member = members.emplace_back(read_entry(reader, directory.begin));
     if (!names.insert(member.name).second) here.bad("a name must not appear twice");
     total += kLocalBytes + member.stored_size;
     // This refuses members that share bytes: such an archive could expand to more than its size

@@ -20,9 +20,10 @@ struct ZipMember {
 // Format: for each member a local header and its bytes, then the central directory, then its end
 // record. Source: PKWARE, APPNOTE.TXT, section 4.3.
 //
-// The readers accept members that are stored or deflated, in one archive of at most 4 GiB. Anything
-// else is Error{kBadFile} naming `file` and the byte offset: encrypted members, members that share
-// bytes, names that appear twice, sizes and headers that do not match.
+// The readers accept members that are stored or deflated, in one archive, with or without the
+// records of ZIP64 (section 4.3.14 and 4.5.3). Anything else is Error{kBadFile} naming `file` and
+// the byte offset: encrypted members, members that share bytes, names that appear twice, sizes and
+// headers that do not match.
 
 /// Reads the central directory. The members are in its order.
 std::vector<ZipMember> read_zip(std::span<const std::byte> bytes, const std::string& file);

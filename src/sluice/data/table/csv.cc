@@ -1,97 +1,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/contents.h"
 #include "sluice/data/files/shown.h"
+#include "sluice/data/table/csv_records.h"
 
 namespace sluice::data {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
-/// Parses a finite number that fills the whole cell.
-std::optional<double> number_in(std::string_view cell) {
-  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  const bool is_whole = error == std::errc{} && end == cell.data() + cell.size();
-  return is_whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
-
-/// Reads the lines of a file one by one.
-class Lines {
- public:
-  Lines(const std::string& path, std::string_view text, char separator)
-      : path_(path), text_(text), separator_(separator) {
-    if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    // Skip empty lines at the end. Do not skip `\t`, which may separate empty cells.
-    text_ = text_.substr(0, text_.find_last_not_of(" \r\n") + 1);
-    if (separator_ == '\t') spaces_ = " ";
-  }
-
-  bool done() const { return text_.empty(); }
-  int64_t number() const { return number_; }
-
-  /// Stores the cells of the next line in `cells`.
-  void next(std::vector<std::string_view>& cells) {
-    ++number_;
-    const size_t end = text_.find('\n');
-    std::string_view line = text_.substr(0, end);
-    text_.remove_prefix(end == text_.npos ? text_.size() : end + 1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    cells.clear();
-    while (true) {
-      const size_t stop = cell(line, cells);
-      if (stop == line.npos) return;
-      line.remove_prefix(stop + 1);
-    }
-  }
-
-  template <typename... Args>
-  [[noreturn]] void bad(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::kBadFile, "{}: line {}: {}", path_, number_,
-         fmt::format(format, std::forward<Args>(args)...));
-  }
-
- private:
-  std::string_view trimmed(std::string_view text) const {
-    text.remove_prefix(std::min(text.find_first_not_of(spaces_), text.size()));
-    return text.substr(0, text.find_last_not_of(spaces_) + 1);
-  }
-
-  /// Appends the first cell of `line` to `cells`. Returns the place of the separator after it.
-  size_t cell(std::string_view line, std::vector<std::string_view>& cells) const {
-    const size_t begin = std::min(line.find_first_not_of(spaces_), line.size());
-    if (begin == line.size() || line[begin] != '"') {
-      const size_t stop = line.find(separator_);
-      cells.push_back(trimmed(line.substr(0, stop)));
-      return stop;
-    }
-    const size_t quote = line.find('"', begin + 1);
-    if (quote == line.npos) bad("column {}: the quote must end in this line", cells.size() + 1);
-    cells.push_back(trimmed(line.substr(begin + 1, quote - begin - 1)));
-    const size_t stop = line.find(separator_, quote);
-    if (!trimmed(line.substr(quote + 1, stop == line.npos ? stop : stop - quote - 1)).empty()) {
-      bad("column {}: a separator must follow the quote", cells.size());
-    }
-    return stop;
-  }
-
-  const std::string& path_;
-  std::string_view text_;
-  char separator_;
-  std::string_view spaces_ = " \t";
-  int64_t number_ = 0;
-};
 
 /// The columns of one field, and its values so far.
 class Field {
@@ -99,9 +21,9 @@ class Field {
   Field(const CsvField& field, std::vector<size_t> columns)
       : field_(field), columns_(std::move(columns)) {}
 
-  void add(const Lines& lines, const std::vector<std::string_view>& cells) {
+  void add(const CsvRecords& lines, const std::vector<std::string_view>& cells) {
     for (const size_t column : columns_) {
-      const std::optional<double> value = number_in(cells[column]);
+      const std::optional<double> value = parse_number(cells[column]);
       if (!value || !takes(field_.dtype, *value)) {
         lines.bad(
             "column {}: must be {}, got {}", column + 1,
@@ -131,11 +53,7 @@ class Field {
 };
 
 void check_options(const CsvOptions& options) {
-  const char separator = options.separator;
-  require(
-      separator == '\t' || std::string_view(",;:|/&#").find(separator) != std::string_view::npos,
-      "from_csv: the separator must be a tab or one of ,;:|/&#, got byte {}",
-      static_cast<int>(separator));
+  check_separator(options.separator, "from_csv");
   for (const CsvField& field : options.fields) {
     const bool has_one = field.column.number >= 0 || !field.column.name.empty();
     require(has_one != !field.columns.empty(),
@@ -171,10 +89,11 @@ size_t place_of(const std::string& path, const CsvColumn& column, size_t columns
 }
 
 /// Whether the first line is a header.
-bool is_header(const Lines& lines, const std::vector<std::string_view>& cells, CsvHeader header) {
+bool is_header(const CsvRecords& lines, const std::vector<std::string_view>& cells,
+               CsvHeader header) {
   if (header != CsvHeader::kDetect) return header == CsvHeader::kYes;
   const auto numbers = std::count_if(cells.begin(), cells.end(),
-                                     [](auto cell) { return number_in(cell).has_value(); });
+                                     [](auto cell) { return parse_number(cell).has_value(); });
   if (numbers != 0 && numbers != std::ssize(cells)) {
     lines.bad(
         "must be all names or all numbers, got {} numbers in {} columns; set "
@@ -195,8 +114,9 @@ std::vector<CsvField> all_columns(size_t columns) {
 
 std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options) {
   check_options(options);
-  const std::vector<std::byte> bytes = sys::read_file(path);
-  Lines lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options.separator);
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kText, "a CSV file");
+  CsvRecords lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                   options.separator);
   if (lines.done())
     fail(ErrorKind::kBadFile, "{}: line 1: must have at least one column, got none", path);
   std::vector<std::string_view> cells;
@@ -209,11 +129,12 @@ std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& 
 
 Dataset from_csv(const std::string& path, const CsvOptions& options) {
   check_options(options);
-  const std::vector<std::byte> bytes = sys::read_file(path);
-  Lines lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options.separator);
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kText, "a CSV file");
+  CsvRecords lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                   options.separator);
   const auto no_rows = [&] {
     fail(ErrorKind::kBadFile, "{}: line {}: must have at least one row of numbers, got none", path,
-         lines.number() + 1);
+         lines.line() + 1);
   };
   if (lines.done()) no_rows();
 

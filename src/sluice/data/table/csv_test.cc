@@ -2,6 +2,7 @@
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/test_bytes.h"
 #include "sluice/data/test_elements.h"
 
 namespace sluice::data {
@@ -56,6 +57,29 @@ TEST(Csv, ChoosesColumnsByNameAndNumber) {
   EXPECT_TRUE(tuple[1].same_bits(table({2, 1}, {1, 3})));
 }
 
+TEST(Csv, ReadsTheWholeOfRfc4180) {
+  const std::string text =
+      "name,\"x \"\"y\"\"\",z\r\n\"a,\r\n\"\"b\"\"\",1,\"2\"\r\n\"\",\"3\" , 4\r\n\"\n\n\",5,6";
+  const CsvOptions options{.fields = {{.columns = {"x \"y\"", "z"}}}};
+  EXPECT_TRUE(read_csv_text(text, options)[0].same_bits(table({3, 2}, {1, 2, 3, 4, 5, 6})));
+  // A line is that of the file in which the record begins.
+  const TestFile file("d.csv", text + "\nq,7,x\n");
+  expect_refused({{"line", [&] { from_csv(file.path(), options); }, "line 8: column 3: must be",
+                   ErrorKind::kBadFile}});
+}
+
+TEST(Csv, ReadsGzipOfSeveralMembers) {
+  const std::string packed = test::deflated("a,b\n1,2\n", 31) + test::deflated("3,4\n", 31) +
+                             test::deflated("", 31) + std::string(600, '\0');
+  EXPECT_TRUE(read_csv_text(packed)[0].same_bits(table({2, 2}, {1, 2, 3, 4})));
+  const auto bad = [](const std::string& bytes, const std::string& part) {
+    return Refusal{part, [=] { read_csv_text(bytes); }, part, ErrorKind::kBadFile};
+  };
+  expect_refused({bad(packed + "x", "1 bytes after the end of the gzip stream"),
+                  bad(packed.substr(0, 50), "the gzip stream is cut off"),
+                  bad(test::deflated("<html>", 31), "got an HTML page")});
+}
+
 TEST(Csv, RefusesBadFilesByLineAndColumn) {
   const auto bad = [](const std::string& text, const std::string& part, CsvOptions options = {}) {
     return Refusal{text, [=] { read_csv_text(text, options); }, part, ErrorKind::kBadFile};
@@ -82,7 +106,16 @@ TEST(Csv, RefusesBadFilesByLineAndColumn) {
       bad("1,x\n3,4\n", "line 1: must be all names or all numbers, got 1 numbers in 2 columns"),
       bad("1.5\n", "line 1: column 1: must be a whole number in [-2147483648, 2147483647]", whole),
       bad("9\n256\n", "line 2: column 1: must be a whole number in [0, 255], got '256'", byte),
-      bad("1,\"2\n3\",4\n", "line 1: column 2: the quote must end in this line"),
+      bad("1,2\n3,\"4\n5\"\n",
+          "line 2: column 2: must be a finite number of float32's range, got '4?5'"),
+      bad("1,2\n3,\"4\n5,6\n", "line 2: column 2: the quote must end, got the end of the file"),
+      bad("<!DOCTYPE html>\n<p>1,2", "byte 0: must be a CSV file, got an HTML page"),
+      bad("version https://git-lfs.github.com/spec/v1\noid", "got a Git LFS pointer"),
+      bad("PK\3\4xl", "got a ZIP archive or a spreadsheet"),
+      bad(std::string("\xff\xfe"
+                      "1\0",
+                      4),
+          "got UTF-16 text"),
       bad("1,\"2\"x\n", "line 1: column 2: a separator must follow the quote"),
       bad(std::string("1,2\n3,\0\n", 8), "line 2: column 2"),
   });

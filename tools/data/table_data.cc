@@ -1,0 +1,185 @@
+#include "tools/data/table_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/safetensors.h"
+#include "sluice/data/files/shown.h"
+#include "tools/data/divide.h"
+#include "tools/flags/words.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr const char* kTableKey = "sluice.table";  // Metadata with the schema of a table.
+
+data::TableFormat format_of(const DataChoice& choice) {
+  const data::TableFormat saved = choice.schema ? choice.schema->format : data::TableFormat();
+  return {.header = choice.table.header.value_or(data::CsvHeader::kDetect),
+          .separator = choice.table.separator.value_or(saved.separator),
+          .decimal = choice.table.decimal.value_or(saved.decimal)};
+}
+
+std::vector<std::string> names_of(const std::string& option, const std::string& list) {
+  return list.empty() ? std::vector<std::string>() : split_list(option, list);
+}
+
+// Opens the table. Its header is known if it names the inputs of the model.
+data::Table open_table(const std::string& path, const DataChoice& choice) {
+  std::vector<std::string> known = names_of("--input", choice.input);
+  if (known.empty() && choice.schema && choice.schema->format.header == data::CsvHeader::kYes)
+    known = choice.schema->names(data::ColumnRole::kInput);
+  return data::Table(path, format_of(choice), known);
+}
+
+// Adds a note with the columns of the table that neither the model nor --target names.
+void note_others(const data::Table& table, const DataChoice& choice, UserData& data) {
+  std::vector<std::string> used = names_of("--input", choice.input);
+  if (used.empty()) used = data.schema->names(data::ColumnRole::kInput);
+  std::vector<std::string> targets = names_of("--target", choice.target);
+  if (targets.empty()) targets = data.schema->names(data::ColumnRole::kTarget);
+  used.insert(used.end(), targets.begin(), targets.end());
+  std::vector<std::string> others;
+  for (const std::string& name : table.names()) {
+    if (std::find(used.begin(), used.end(), name) == used.end())
+      others.push_back(data::printable(name));
+  }
+  if (others.empty()) return;
+  constexpr size_t kMost = 20;
+  const size_t count = others.size();
+  others.resize(std::min(count, kMost));
+  data.notes.push_back(fmt::format("{} column{} left out, which the model does not read: {}{}",
+                                   count, count == 1 ? "" : "s", fmt::join(others, ", "),
+                                   count > kMost ? ", ..." : ""));
+}
+
+void note_rows(const data::TableRows& rows, UserData& data) {
+  if (rows.dropped > 0)
+    data.notes.push_back(fmt::format("{} of {} rows dropped for missing cells", rows.dropped,
+                                     rows.dropped + rows.rows()));
+  if (rows.filled > 0)
+    data.notes.push_back(fmt::format("{} missing cells replaced by means", rows.filled));
+}
+
+// Refuses a choice that contradicts the table of the weights.
+void check_schema(const DataChoice& choice, const data::TableSchema& schema) {
+  const bool classes = choice.loss == models::Loss::kCrossEntropy;
+  require(schema.names(data::ColumnRole::kTarget).empty() || (schema.classes > 0) == classes,
+          "--loss: must be {}, as the weights were trained, got {}",
+          classes ? "mse" : "cross_entropy", classes ? "cross_entropy" : "mse");
+  require(!choice.table.standardize || schema.standardized,
+          "--standardize: the weights were trained on a table that was not standardised; leave it "
+          "out");
+}
+
+// The inputs of a table with or without targets, by the schema of the weights.
+void load_known_inputs(const data::Table& table, const DataChoice& choice, int64_t elements,
+                       UserData& data) {
+  data.schema = choice.schema;
+  check_schema(choice, *choice.schema);
+  require(choice.schema->inputs() == elements,
+          "--weights: the table's schema must have {} inputs like the model, got {}", elements,
+          choice.schema->inputs());
+  table.places(names_of("--target", choice.target), "--target");
+  // Each row has its prediction, so that none is dropped.
+  const data::MissingCells saved = choice.schema->missing == data::MissingCells::kMean
+                                       ? data::MissingCells::kMean
+                                       : data::MissingCells::kRefuse;
+  const data::TableRows rows = data::read_rows(table, *data.schema,
+                                               {.inputs = names_of("--input", choice.input),
+                                                .has_targets = false,
+                                                .missing = choice.table.missing.value_or(saved)});
+  note_others(table, choice, data);
+  note_rows(rows, data);
+  data.test = data::encode(table, *data.schema, rows);
+}
+
+// The inputs of a table for weights that have no schema: columns of numbers, by their places.
+void load_placed_inputs(const data::Table& table, const DataChoice& choice, int64_t elements,
+                        UserData& data) {
+  require(choice.table.missing.value_or(data::MissingCells::kRefuse) == data::MissingCells::kRefuse,
+          "--missing mean requires weights that were trained on a table (they have no means)");
+  std::vector<std::string> inputs = names_of("--input", choice.input);
+  std::vector<std::string> targets = names_of("--target", choice.target);
+  table.places(targets, "--target");
+  const std::vector<std::string>& names = table.names();
+  if (inputs.empty() && targets.empty() && std::ssize(names) == elements + 1) {
+    targets = {names.back()};
+    data.notes.push_back(fmt::format("the weights name no columns: the last one, {}, is left out",
+                                     data::printable(names.back())));
+  }
+  if (inputs.empty()) {
+    for (const std::string& name : names) {
+      if (std::find(targets.begin(), targets.end(), name) == targets.end()) inputs.push_back(name);
+    }
+  }
+  const data::TableSchema schema = data::infer_schema(table, {.inputs = inputs});
+  for (const data::TableColumn& column : schema.columns)
+    require(column.values.empty(),
+            "--input: column {} must be numbers, as the weights have no categories, got text",
+            column.name);
+  data.test = data::encode(table, schema, data::read_rows(table, schema));
+}
+
+}  // namespace
+
+std::optional<data::TableSchema> schema_of_weights(const std::string& file) {
+  if (file.empty()) return std::nullopt;
+  const SafetensorsReader reader(file);
+  const auto found = reader.index().metadata.find(kTableKey);
+  if (found == reader.index().metadata.end()) return std::nullopt;
+  return data::schema_from_json(found->second, file);
+}
+
+std::shared_ptr<const UserData> load_table(const std::string& path, const DataChoice& choice) {
+  const auto result = std::make_shared<UserData>();
+  const data::Table table = open_table(path, choice);
+  const std::vector<std::string> inputs = names_of("--input", choice.input);
+  std::vector<std::string> targets = names_of("--target", choice.target);
+  const data::MissingCells missing = choice.table.missing.value_or(
+      choice.schema ? choice.schema->missing : data::MissingCells::kRefuse);
+  data::TableRows rows;
+  if (choice.schema) {
+    result->schema = choice.schema;
+    check_schema(choice, *choice.schema);
+    rows = data::read_rows(table, *result->schema,
+                           {.inputs = inputs, .targets = targets, .missing = missing});
+    note_others(table, choice, *result);
+  } else {
+    if (targets.empty()) targets = {table.names().back()};
+    result->schema =
+        data::infer_schema(table, {.inputs = inputs,
+                                   .targets = targets,
+                                   .classes = choice.loss == models::Loss::kCrossEntropy,
+                                   .standardize = choice.table.standardize,
+                                   .missing = missing});
+    rows = data::read_rows(table, *result->schema, {.missing = missing});
+  }
+  const Parts parts = divide(rows.rows(), choice);
+  if (!choice.schema) data::fit_scaling(*result->schema, rows, parts.train);
+  result->notes.insert(result->notes.begin(), data::to_string(*result->schema));
+  note_rows(rows, *result);
+  const data::Samples whole = data::encode(table, *result->schema, rows);
+  result->train = gathered(whole, parts.train);
+  result->test = gathered(whole, parts.test);
+  count_classes(choice, *result);
+  result->metadata = {{kTableKey, data::to_json(*result->schema)}};
+  return result;
+}
+
+std::shared_ptr<const UserData> load_table_inputs(const std::string& path, const DataChoice& choice,
+                                                  int64_t elements) {
+  require(choice.table.missing != data::MissingCells::kDropRow,
+          "--missing: must be refuse or mean in sluice predict, as each row has its prediction, "
+          "got drop-row");
+  const auto result = std::make_shared<UserData>();
+  const data::Table table = open_table(path, choice);
+  choice.schema ? load_known_inputs(table, choice, elements, *result)
+                : load_placed_inputs(table, choice, elements, *result);
+  return result;
+}
+
+}  // namespace sluice::tool

@@ -545,8 +545,8 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
   internal::ModelState& state = internal::ModelAccess::state(model);
   ModelCalls& calls = state.calls(ModelCalls::Use::kInfer);
   check_items("evaluate", calls.size(), data.call_size());
-  const std::optional<size_t> scores =
-      returns_last(state.inference_options()) ? find_scores(calls) : std::nullopt;
+  std::optional<size_t> scores;
+  if (returns_last(state.inference_options())) scores = find_scores(calls);
   const std::optional<size_t> labels = find_labels(data.sample_specs());
   const std::optional<int64_t> items = data.items();
   require(items != data::kForever, "evaluate: data must have an end, got none; use take(n)");

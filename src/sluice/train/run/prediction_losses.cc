@@ -106,9 +106,10 @@ struct PredictionLosses::Program {
       whole = whole && knows;
       if (knows) needed.insert(loss.value.id());
     }
-    for (auto op = from.ops().rbegin(); op != from.ops().rend(); ++op) {
-      if (is_needed(*op, needed, dependence)) {
-        for (const Operand& o : op->inputs) needed.insert(o.tensor);
+    for (size_t i = from.ops().size(); i-- > 0;) {
+      const Op& op = from.ops()[i];
+      if (is_needed(op, needed, dependence)) {
+        for (const Operand& o : op.inputs) needed.insert(o.tensor);
       }
     }
     Graph& main = ir.main_graph();

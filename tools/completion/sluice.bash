@@ -74,30 +74,30 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --dataset --loss --input --target --header
       --separator --decimal --missing --validation --standardize --data --weights
-      --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer --clip-norm
-      --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --test-iterations --lr --lr-schedule --device-iterations --output-mode --epochs --steps
-      --save --warmup-steps --check-replicas --torch-save --log-dir --log-histograms --seed
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
-      --machine --disable --verify --json --quiet --log-level --digest --profile --profile-dir
-      --help --help-all" ;;
+      --torch-weights --fresh-optimizer --synthetic --micro-batch --accumulate --replicas
+      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
+      --epochs --steps --save --warmup-steps --check-replicas --torch-save --log-dir
+      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
+      --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
+      --digest --profile --profile-dir --single-process --help --help-all" ;;
     eval) options="--layers --width --dropout --dataset --loss --input --target --header
       --separator --decimal --missing --validation --all --data --weights --torch-weights
-      --synthetic --micro-batch --accumulate --replicas --optimizer --clip-norm
-      --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --fresh-optimizer --synthetic --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
       --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
-      --profile --profile-dir --help --help-all" ;;
+      --profile --profile-dir --single-process --help --help-all" ;;
     predict) options="--layers --width --dataset --loss --input --target --header --separator
       --decimal --missing --weights --torch-weights --to --replicas --test-batch
       --test-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
       --schedule --devices --device-ids --map --io-mode --io-queues --disable --verify --json
-      --quiet --log-level --profile --profile-dir --help --help-all" ;;
+      --quiet --log-level --profile --profile-dir --single-process --help --help-all" ;;
     plan) options="--layers --width --dropout --dataset --loss --input --target --header
       --separator --decimal --missing --validation --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
@@ -107,7 +107,7 @@ _sluice() {
       --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
       --machine --disable --verify --print-after --profile --profile-dir --json --full --passes
       --fusions --memory-map --transfers --schedule-table --dot --sweep --sort --problem
-      --capacity --check --nodes --help --help-all" ;;
+      --capacity --check --nodes --single-process --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory

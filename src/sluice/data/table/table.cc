@@ -103,7 +103,8 @@ Table::Table(const std::string& path, const TableFormat& format, std::span<const
           "table: the decimal mark must be '.' or ',', got byte {}",
           static_cast<int>(format.decimal));
   require(format.decimal != format.separator,
-          "table: the decimal mark and the separator must differ, got '{}' for both",
+          "table: the decimal mark and the separator must differ, got '{}' for both; give "
+          "--separator and --decimal",
           format.decimal);
   bytes_ = std::make_shared<const std::vector<std::byte>>(
       read_contents(path, Contents::kText, "a CSV file"));

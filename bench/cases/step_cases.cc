@@ -131,7 +131,7 @@ class BusyCores {
 // turns of `steps` steps.
 Case busy_case(const Step& s) {
   return {.group = "step",
-          .name = fmt::format("{}, busy cores", s.name),
+          .name = fmt::format("busy cores: {}", s.name),
           .threads = s.threads,
           .goals = {{Goal::Of::kPart, 0.5}},
           .start = [s]() -> std::function<Round()> {
@@ -166,7 +166,7 @@ std::vector<Case> step_cases(Machine& machine) {
   }
   const std::vector<int64_t> mlp{784, 512, 512, 512, 10}, tiny(9, 8);
   cases.push_back(busy_case({"batch 8, SGD", mlp, 8, Update::kSgd, 2, 100, {}}));
-  cases.push_back(busy_case({"8 layers of 8x8, batch 8, SGD", tiny, 8, Update::kSgd, 2, 2000, {}}));
+  cases.push_back(busy_case({"batch 8, layers of 8x8, SGD", tiny, 8, Update::kSgd, 2, 2000, {}}));
   return cases;
 }
 

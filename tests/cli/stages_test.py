@@ -100,7 +100,7 @@ class Stages(CliTest):
         # --steps counts updates: calls are shortened where they would do more or less.
         for asked, used in ((4, 3), (5, 3), (7, 6), (100, 6)):
             said = self.expect_code(0, "train", *run, "--device-iterations", asked, "--digest")
-            self.assertIn(f"digest {single}", said.stdout)
+            self.assertIn(f"digest {scheduled}", said.stdout)
             self.assertIn(f"--device-iterations {asked}: calls of {used} updates, so that 6 steps "
                           "are whole calls\n", said.stderr)
         bench = ["bench", "mlp", "--width", 16, "--device-iterations", 4, "--steps"]

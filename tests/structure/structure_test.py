@@ -209,13 +209,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 3960)
+        self.assertLess(self.lines(own), 4100)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 7500)
+        self.assertLess(self.lines(own), 7800)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -230,11 +230,12 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit says why.
         usual = 3200
-        limits = {"sluice/sluice.h": 7500, "sluice/train/fit.h": 6200, "sluice/train/model.h": 5900,
-                  "sluice/train/pipeline.h": 5200, "sluice/train/training_step.h": 5000,
-                  "sluice/core.h": 3960, "sluice/train/network.h": 3650,
-                  "sluice/nn/layers.h": 3500, "sluice/ops/ops.h": 3450,
-                  "sluice/nn/update/optimizers.h": 3350}
+        limits = {"sluice/sluice.h": 7800, "sluice/train/fit.h": 6450, "sluice/train/model.h": 6100,
+                  "sluice/train/pipeline.h": 5400, "sluice/train/training_step.h": 5200,
+                  "sluice/core.h": 4100, "sluice/train/network.h": 3850,
+                  "sluice/train/options.h": 3250,
+                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3550,
+                  "sluice/nn/update/optimizers.h": 3500}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)
             self.assertLess(self.lines(own), limits.get(header, usual), header)

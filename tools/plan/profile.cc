@@ -111,8 +111,8 @@ void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
       options = suggestions(unlimited, programs, report::plan_report(compiled.executable),
                             seconds.count(), o.session, kMostRemedySeconds);
     set_budgets(o.session, compiled.executable);
-    write_report(o, programs, compiled.executable,
-                 {.suggestions = std::move(options), .refusal = refusal.what()});
+    write_late(o, programs, compiled.executable,
+               {.suggestions = std::move(options), .refusal = refusal.what()});
   } catch (const std::exception& e) {
     sys::print_stderr("--profile: {}; the report is not written\n", e.what());
   }

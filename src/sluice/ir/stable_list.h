@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <iterator>
@@ -64,7 +63,9 @@ class StableList {
 
   void push_back(T value) { nodes_.push_back(std::make_unique<T>(std::move(value))); }
   /// Removes elements from index `count` on.
-  void truncate(size_t count) { nodes_.resize(std::min(count, nodes_.size())); }
+  void truncate(size_t count) {
+    if (count < size()) nodes_.resize(count);
+  }
   /// Removes the elements for which `remove(element)` is true.
   template <typename F>
   void erase_if(F&& remove) {

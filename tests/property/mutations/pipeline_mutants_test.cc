@@ -89,7 +89,7 @@ const std::vector<std::string> kPipelineKinds{"updated before the drain",
 TEST(PipelineMutants, AreRefusedOrChangeNoBit) {
   const std::vector<std::string> others = kinds_without(mutation_kinds(), kPipelineKinds);
   Tally tally, of_pipelines;
-  uint64_t seed = 1, pipeline_seed = 1;
+  uint64_t seed = 1;
   for (const Pipeline& p : pipelines()) {
     SCOPED_TRACE(p.name);
     const RandomProgram program = program_of(p);
@@ -104,8 +104,7 @@ TEST(PipelineMutants, AreRefusedOrChangeNoBit) {
       const std::string difference = values(e);
       return difference.empty() ? runs(e) : difference;
     };
-    of_pipelines +=
-        judge(under_test, mutations(under_test.right, pipeline_seed++, 20, kPipelineKinds));
+    of_pipelines += judge(under_test, mutations(under_test.right, 7, 20, kPipelineKinds));
   }
   EXPECT_GT(of_pipelines.count(Verdict::kDefect) + of_pipelines.count(Verdict::kChecker), 1000);
   EXPECT_GT(of_pipelines.count(Verdict::kAlike), 10);

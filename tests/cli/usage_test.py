@@ -101,6 +101,11 @@ class Usage(CliTest):
         self.expect_error(2, "usage", "--steps: must have a value", "train", "--steps")
         self.expect_error(2, "usage", "'mlp': must not be there", "train", "mnist", "mlp")
 
+    def test_a_plan_too_long_to_be_proved_is_refused_at_once(self):
+        # An enumeration of the entries would take minutes.
+        self.expect_error(2, "usage", "the plan is too long to be proved", "plan", "mlp",
+                          "--strategy", "phased", "--accumulate", 2**31 - 1)
+
     def test_options_without_effect_name_what_they_require(self):
         train = ["train", "mnist", *DIGITS, "--steps", 1]
         for flags, part in (

@@ -73,6 +73,14 @@ class Instructions(unittest.TestCase):
         command = [SLUICE, "bench", "mnist", "--threads", 1, "--steps", 1]
         self.expect("compiling mnist", instructions(command, COMPILE), 12.4)
 
+    def test_a_deep_model(self):
+        # Costs that grow with the square of the layers take a quarter of these instructions.
+        command = [SLUICE, "bench", "mlp", "--layers", 300, "--width", 8, "--threads", 1,
+                   "--steps", 1]
+        self.expect("building, compiling and proving 300 layers",
+                    instructions(command, "sluice::train::build_training(*)", COMPILE, PLAN[0]),
+                    1190)
+
     def test_plans_of_many_micro_batches(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
             json.dump(MACHINE, machine)

@@ -27,6 +27,11 @@ void* operator new(size_t size, std::align_val_t alignment) {
 void* operator new[](size_t size, std::align_val_t alignment) {
   return counted(size, static_cast<size_t>(alignment));
 }
+void* operator new[](size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept try {
+  return counted(size, static_cast<size_t>(alignment));
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }

@@ -128,7 +128,7 @@ class BusyCores {
 };
 
 // Compares the mean time of a step on busy cores with that of one thread on the same busy cores, in
-// turns of `steps` steps.
+// alternating runs of `steps` steps.
 Case busy_case(const Step& s) {
   return {.group = "step",
           .name = fmt::format("busy cores: {}", s.name),

@@ -37,7 +37,7 @@ struct SafetensorsIndex {
   std::vector<ForeignTensor> foreign;      ///< In the order of the header.
   SafetensorsMetadata metadata;
 
-  /// Throws Error{kBadFile} naming `file` if `name` is that of a foreign tensor.
+  /// Throws Error{kBadFile} naming `file` if `name` names a foreign tensor.
   void refuse_foreign(const std::string& name, const std::string& file) const;
 };
 

@@ -10,7 +10,7 @@ Launch launch() {
   struct Variable {
     const char* name;
     bool is_exact;
-    int more;  ///< Processes beside those of the number.
+    int more;  ///< Processes in addition to the number.
   };
   constexpr Variable kVariables[] = {{"OMPI_COMM_WORLD_SIZE", true, 0},
                                      {"PMI_SIZE", true, 0},

@@ -223,7 +223,7 @@ class Dropout : public Module {
  public:
   /// Error{kUsage} unless 0 <= p < 1.
   explicit Dropout(double p, RunMode mode = RunMode::kTrain);
-  /// Takes the seed from the builder (Builder::seed).
+  /// Reads the seed of the builder (Builder::seed).
   Tensor build(Builder& b, Tensor x) const;
   /// `seed` is a uint32[2] tensor. In evaluation it is not used.
   Tensor build(Builder& b, Tensor x, Tensor seed) const;

@@ -140,7 +140,7 @@ class Executor {
   void end_run();
   bool may_spin() const { return options_.usable_cores >= static_cast<int>(work_.size()); }
   /// The strands of one worker, of all replicas. One thread at a time advances them. That is the
-  /// worker's thread, its home, or another thread while the home has no core.
+  /// worker's thread, its owner, or another thread while the owner has no core.
   struct Work {
     std::vector<Strand*> strands;
     bool is_movable = true;  ///< Other threads may advance the strands.
@@ -149,7 +149,7 @@ class Executor {
     std::atomic<bool> finished{false};
     /// Worker whose thread advances the strands; kNobody before the first one.
     alignas(64) std::atomic<int> driver{kNobody};
-    alignas(64) std::atomic<uint32_t> beats{0};  ///< Passes of the home's thread.
+    alignas(64) std::atomic<uint32_t> beats{0};  ///< Passes of the owner's thread.
   };
   static constexpr int kNobody = -1;
   // drive.cc: threads that advance strands.

@@ -21,7 +21,7 @@ class CallQueue {
   std::thread::id holder_;
   int depth_ = 0;        ///< How often the holder has locked the queue.
   uint64_t next_ = 0;    ///< Number that the next thread gets.
-  uint64_t served_ = 0;  ///< Number of the thread whose turn it is.
+  uint64_t served_ = 0;  ///< Number of the thread that holds the queue.
 };
 
 }  // namespace sluice

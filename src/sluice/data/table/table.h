@@ -64,7 +64,7 @@ struct TableSchema {
 };
 
 /// Formats a schema for people: "inputs 4: a, b, c, d; target label, 3 classes". A category has the
-/// number of its values behind its name. The texts of classes follow their number.
+/// number of its values after its name. The texts of classes follow their number.
 std::string to_string(const TableSchema& schema);
 
 /// Returns the schema as JSON. Error{kUsage} if it would have more than 16 MiB.

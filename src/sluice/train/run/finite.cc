@@ -73,7 +73,7 @@ struct LabelRule {
   bool operator==(const LabelRule&) const = default;
 };
 
-// Returns the rule of an op with an input `labels` beside scores of all classes.
+// Returns the rule of an op with the inputs `labels` and scores of all classes.
 std::optional<LabelRule> label_rule(const Graph& graph, const Op& op) {
   if (op.def->inputs.size() < 2 || op.def->inputs[1].name != "labels" || op.inputs.size() < 2)
     return std::nullopt;

@@ -12,7 +12,7 @@
 
 namespace sluice::train {
 
-/// A tensor that the host gives to a program: a prediction or a field.
+/// An input of a program from the host: a prediction or a field.
 struct PredictionLosses::Source {
   bool prediction = false;
   std::string name;

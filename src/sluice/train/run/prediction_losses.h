@@ -18,7 +18,7 @@ namespace sluice::train {
 class PredictionLosses {
  public:
   /// Calls have micro-batches of `samples` samples. The losses are computed on one worker of
-  /// `device`, in memory beside that of the model.
+  /// `device`, in memory in addition to the model's.
   PredictionLosses(const Network& network, const DeviceChoice& device, int64_t samples);
   ~PredictionLosses();
 

@@ -179,7 +179,7 @@ class PhasedLayer {
   template <typename Make>
   const Variables& set_variables(int64_t row, const Make& make);
   RowLoop forward_loop() const;
-  /// The loop takes arguments_of() if it updates, then the total weight if is_weighted().
+  /// The loop's invariants: arguments_of() if it updates, then the total weight if is_weighted().
   RowLoop backward_loop();
   bool is_weighted() const;
   RowLoop update_loop() const;
@@ -202,7 +202,7 @@ class PhasedLayer {
   /// Keeps the gradients of a row for its update phase.
   void keep(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& gradients);
   /// Returns the reduced gradients of the layer's own weights by key. The gradients of tied weights
-  /// go to their owner. `whole` has the weights; `divisor` is that of weighted rules.
+  /// go to their owner. `whole` holds the weights; `divisor` divides gradients of weighted rules.
   nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated, const nn::NamedTensors& whole,
                                  const Tensor& divisor) const;
   void update(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,

@@ -14,28 +14,32 @@ class Flows {
         const std::set<MicroBatch::Value>& shared, const RemoteActivations* remote)
       : cut_(cut), gradients_(gradients), shared_(shared), remote_(remote) {}
 
-  void forward(const PlacedStage& stage, const FlowEnd& task) {
-    begin(stage, task);
-    for (const size_t b : stage.blocks) {
+  void forward(const std::vector<size_t>& blocks) {
+    for (const size_t b : blocks) {
       for (const auto& v : MicroBatch::inputs(cut_.blocks[b])) read({false, v});
       for (const auto& v : MicroBatch::outputs(cut_.blocks[b], gradients_[b])) make({false, v});
     }
   }
 
-  void backward(const PlacedStage& stage, const FlowEnd& task) {
-    begin(stage, task);
-    for (auto b = stage.blocks.rbegin(); b != stage.blocks.rend(); ++b) {
-      const auto& gradient = gradients_[*b];
+  void backward(const std::vector<size_t>& blocks) {
+    for (const size_t b : blocks) {
+      const auto& gradient = gradients_[b];
       if (!gradient) continue;
       for (const TakenGradient& t : gradient->taken) {
         const bool from_loss = t.loss.valid();
         read({!from_loss, MicroBatch::value(from_loss ? t.loss : t.value.whole)});
       }
-      for (const auto& v : MicroBatch::kept(cut_.blocks[*b], gradient)) {
+      for (const auto& v : MicroBatch::kept(cut_.blocks[b], gradient)) {
         if (remote_ == nullptr || !remote_->has(v)) read({false, v});
       }
       for (const Tensor& t : gradient->inputs) make({true, MicroBatch::value(t)});
     }
+  }
+
+  void begin(const MicroBatchTask& task, int device) {
+    device_ = device;
+    task_ = task;
+    ++position_;
   }
 
   std::vector<Flow> all() const {
@@ -45,15 +49,13 @@ class Flows {
   }
 
  private:
-  void begin(const PlacedStage& stage, const FlowEnd& task) {
-    device_ = stage.device;
-    task_ = task;
-  }
-  void make(const FlowingValue& value) { made_[value] = task_; }
+  using Maker = std::pair<int64_t, MicroBatchTask>;
+
+  void make(const FlowingValue& value) { made_[value] = {position_, task_}; }
   void read(const FlowingValue& value) {
     if (!value.is_gradient && shared_.contains(value.value)) return;
-    const FlowEnd made = made_.try_emplace(value, task_).first->second;
-    Flow& flow = flows_[{value, device_, made.iteration}];
+    const auto& [position, made] = made_.try_emplace(value, position_, task_).first->second;
+    Flow& flow = flows_[{value, device_, position}];
     flow = {value, bytes_of(value), device_, made, task_};
   }
   // A gradient has the spec of its value.
@@ -67,29 +69,34 @@ class Flows {
   const std::set<MicroBatch::Value>& shared_;
   const RemoteActivations* remote_;
   int device_ = 0;
-  FlowEnd task_;
-  std::map<FlowingValue, FlowEnd> made_;
-  std::map<std::tuple<FlowingValue, int, int64_t>, Flow> flows_;
+  int64_t position_ = 0;  ///< Number of the task.
+  MicroBatchTask task_;
+  std::map<FlowingValue, Maker> made_;
+  std::map<std::tuple<FlowingValue, int, int64_t>, Flow> flows_;  ///< By the maker's position.
 };
 
 }  // namespace
 
-std::vector<Flow> find_flows(const PipelineOrder& order, const std::vector<PlacedStage>& stages,
-                             const Cut& cut,
+std::vector<size_t> blocks_of(const Task& task, const std::vector<PlacedStage>& stages) {
+  std::vector<size_t> blocks = stages[static_cast<size_t>(task.stage)].blocks;
+  if (task.block) blocks = {static_cast<size_t>(task.block->constant)};
+  if (task.kind == TaskKind::kBackward) std::reverse(blocks.begin(), blocks.end());
+  return blocks;
+}
+
+std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
+                             const std::vector<PlacedStage>& stages, const Cut& cut,
                              const std::vector<std::optional<BlockGradient>>& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote) {
-  std::vector<PipelineTask> tasks = order.tasks;
-  std::stable_sort(tasks.begin(), tasks.end(),
-                   [](const PipelineTask& a, const PipelineTask& b) { return a.slot < b.slot; });
   Flows flows(cut, gradients, shared, remote);
-  for (const PipelineTask& task : tasks) {
-    const auto s = static_cast<size_t>(task.stage);
-    const FlowEnd end{s, task.backward, order.iteration(task)};
-    if (task.backward) {
-      flows.backward(stages[s], end);
+  for (const MicroBatchTask& t : tasks) {
+    flows.begin(t, stages[static_cast<size_t>(t.task.stage)].device);
+    const std::vector<size_t> blocks = blocks_of(t.task, stages);
+    if (t.task.kind == TaskKind::kBackward) {
+      flows.backward(blocks);
     } else {
-      flows.forward(stages[s], end);
+      flows.forward(blocks);
     }
   }
   return flows.all();

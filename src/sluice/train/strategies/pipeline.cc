@@ -8,7 +8,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"
-#include "sluice/train/pipeline/in_flight.h"
+#include "sluice/train/order/dependences.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
 #include "sluice/train/strategies/step_variables.h"
@@ -38,13 +38,22 @@ std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& netwo
   return gradients;
 }
 
+/// The blocks that a task names: its stage, and the block if it is one alone.
+using TaskBlocks = std::pair<int, std::optional<int64_t>>;
+
+TaskBlocks key_of(const Task& task) {
+  return {task.stage, task.block ? std::optional(task.block->constant) : std::nullopt};
+}
+
+bool is_same(const Task& a, const Task& b) { return a.kind == b.kind && key_of(a) == key_of(b); }
+
 /// A graph that runs tasks, and its tensors that all micro-batches share.
 struct Place {
   Graph& graph;
   std::map<int, nn::NamedTensors> weights;  ///< By device; running variables, too.
   std::map<int, std::map<MicroBatch::Value, Tensor>> inputs;  ///< NetworkGraph::inputs, by device.
   ByUse accumulators;
-  std::map<int, Tensor> counters;  ///< By stage.
+  std::map<TaskBlocks, Tensor> counters;
   KeptResults kept;
   Tensor iteration;          ///< Number of the trip, in the body of the loop.
   Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
@@ -73,16 +82,18 @@ class Pipeline {
         gradients_(gradients_of(network, cut_, rules, options)),
         uses_(trained_weights(rules, cut_, gradients_)),
         activations_(remote_activations(cut_, gradients_, options)),
-        layout_(beside_ ? lay_out_evaluation(trained.places, strategy, network, cut_)
+        layout_(beside_ ? lay_out_evaluation(trained.places, strategy, cut_, options)
                         : lay_out(strategy, network, cut_, gradients_, activations_.get(), mode,
                                   options)),
         stages_(layout_.stages),
-        order_(layout_.order),
+        tasks_(tasks_of_micro_batch(layout_.order)),
+        flows_(find_flows(tasks_, stages_, cut_, gradients_, shared_values(network),
+                          activations_.get())),
         variables_(beside_ ? StepVariables(main_, *trained.variables)
                            : StepVariables(main_, network, rules, optimizer, options, training)),
         accumulators_(main_, rules, options) {
     if (activations_) {
-      const std::vector<int64_t> in_flight = max_in_flight(order_, options.accumulate);
+      const std::vector<int64_t> in_flight = max_in_flight(layout_.order, stages_.size());
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
       activations_->set_entries(activation_entries_);
     }
@@ -101,22 +112,16 @@ class Pipeline {
     if (options_.accumulate > 1) make_accumulators(place);
     make_kept(place, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
-      const DeviceScope on(main_, stages_[total_weight_stage()].device);
+      const DeviceScope on(main_, device_of(network_.total_weight));
       place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
     }
-    const int64_t ramp = order_.ramp(), trips = options_.accumulate - ramp;
-    int64_t iteration = 0;
-    for (; iteration < ramp; ++iteration) run(place, iteration, options_.accumulate);
-    if (options_.accumulate > 1 && trips > 0) {
-      loop(place, trips);
-      iteration += trips;
+    const UpdateLoop updates = update_loop(layout_.order);
+    for (const OrderItem& item : updates.body) {
+      if (const OrderLoop* l = item.loop()) loop(place, *l);
+      if (const Task* task = item.task()) run(place, *task);
     }
-    for (; iteration < options_.accumulate + ramp; ++iteration)
-      run(place, iteration, options_.accumulate);
-    store_kept(place, ResultForm::kUpdateSum);
-    if (trains_) update(place);
-    if (options_.device_iterations > 1)
-      transforms::repeat_last_ops(main_, first, options_.device_iterations);
+    end_micro_batches(place);
+    if (updates.trips > 1) transforms::repeat_last_ops(main_, first, updates.trips);
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
   }
@@ -136,21 +141,27 @@ class Pipeline {
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
 
-  // A micro-batch ends before the next one begins.
-  bool in_turn() const { return order_.ramp() == 0; }
   // The entry of a micro-batch. In the body of the loop, `m` is relative to the iteration.
   RemoteEntry entry(const Place& place, int64_t m) const {
-    if (!activations_ || in_turn()) return 0;
+    if (activation_entries_ == 1) return 0;
     if (!place.iteration.valid()) return m % activation_entries_;
-    return ops::increment_mod(place.iteration, static_cast<double>(order_.ramp() + m),
+    return ops::increment_mod(place.iteration, static_cast<double>(m),
                               static_cast<double>(activation_entries_));
   }
 
-  // The first stage that reads each field and each weight, by its forward task.
+  // Finds the first task that reads each field, and the device of the first stage that reads each
+  // weight. The first task loads fields that no task reads.
   void find_first_readers() {
+    for (const auto& [task, iteration] : tasks_) {
+      if (task.kind != TaskKind::kForward) continue;
+      for (const size_t b : blocks_of(task, stages_)) {
+        for (const BlockValue& v : block(b).inputs)
+          first_reader_.emplace(v.whole.id(), key_of(task));
+      }
+    }
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const size_t b : stages_[s].blocks) {
-        for (const BlockValue& v : block(b).inputs) first_reader_.emplace(v.whole.id(), s);
+        stage_of_[b] = s;
         for (const WeightUse& w : block(b).weights) owners_.emplace(w.key, stages_[s].device);
         for (const RunningUse& u : block(b).updates) owners_.emplace(u.key, stages_[s].device);
       }
@@ -210,15 +221,20 @@ class Pipeline {
     return result;
   }
 
-  // Adds the accumulators of gradients. With running means, adds a counter for each stage.
+  // Adds the accumulators of gradients. With running means, adds a counter for each backward task.
   void make_accumulators(Place& place) {
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
-    for (size_t s = 0; running && s < stages_.size(); ++s) {
-      const DeviceScope on(main_, stages_[s].device);
-      bool counts = false;
-      for (const size_t b : stages_[s].blocks) counts = counts || gradients_[b].has_value();
-      if (counts) place.counters.emplace(s, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
+    std::map<TaskBlocks, bool> counts;  // Whether a backward task has gradients of weights.
+    for (const auto& [task, iteration] : tasks_) {
+      if (!running || task.kind != TaskKind::kBackward) continue;
+      for (const size_t b : blocks_of(task, stages_))
+        counts[key_of(task)] = counts[key_of(task)] || gradients_[b].has_value();
+    }
+    for (const auto& [blocks, has_gradients] : counts) {
+      const DeviceScope on(main_, stages_[static_cast<size_t>(blocks.first)].device);
+      if (has_gradients)
+        place.counters.emplace(blocks, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
     std::map<std::string, int> devices;  // By use.
     for (const PlacedStage& stage : stages_) {
@@ -236,27 +252,31 @@ class Pipeline {
     }
   }
 
-  // Runs the tasks of an iteration that have a micro-batch. In the body of the loop, every task has
-  // one, and the number of the micro-batch is relative to the iteration.
-  void run(Place& place, int64_t iteration, std::optional<int64_t> micro_batches) {
-    for (const PipelineTask& task : order_.tasks) {
-      const int64_t m = iteration - order_.iteration(task);
-      if (micro_batches && (m < 0 || m >= *micro_batches)) continue;
-      const auto s = static_cast<size_t>(task.stage);
-      const int device = stages_[s].device;
-      const DeviceScope on(place.graph, device);
-      MicroBatchValues found = arrived(m, device);
-      if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
-        found.forward.insert(inputs->second.begin(), inputs->second.end());
-      MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
-                       entry(place, m));
-      if (task.backward) {
-        backward(place, s, batch);
+  // Runs a task of the order. In the body of the loop, micro-batches are relative to the iteration.
+  void run(Place& place, const Task& task) {
+    if (!task.has_micro_batch()) {
+      end_micro_batches(place);
+      if (task.kind == TaskKind::kNorm) {
+        scale_ = norm();
       } else {
-        forward(place, s, batch);
+        update();
       }
-      send_on(m, order_.iteration(task), found, batch.values());
+      return;
     }
+    const int64_t m = task.micro_batch.constant;
+    const int device = stages_[static_cast<size_t>(task.stage)].device;
+    const DeviceScope on(place.graph, device);
+    MicroBatchValues found = arrived(m, device);
+    if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
+      found.forward.insert(inputs->second.begin(), inputs->second.end());
+    MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
+                     entry(place, m));
+    if (task.kind == TaskKind::kBackward) {
+      backward(place, task, batch);
+    } else {
+      forward(place, task, batch);
+    }
+    send_on(m, task, found, batch.values());
   }
 
   MicroBatchValues arrived(int64_t m, int device) {
@@ -273,13 +293,13 @@ class Pipeline {
     return values;
   }
 
-  // Sends the values that a task has made to all devices that read them. `iteration` is that of
-  // micro-batch 0.
-  void send_on(int64_t m, int64_t iteration, const MicroBatchValues& found,
+  // Sends the values that a task has made to all devices that read them.
+  void send_on(int64_t m, const Task& task, const MicroBatchValues& found,
                const MicroBatchValues& values) {
-    for (const Flow& flow : layout_.flows) {
+    for (const Flow& flow : flows_) {
+      if (!is_same(flow.made_by.task, task)) continue;
       const Tensor made = find(values, flow.value);
-      if (flow.made_by.iteration == iteration && made.valid() && made != find(found, flow.value))
+      if (made.valid() && made != find(found, flow.value))
         flowing_[m].insert_or_assign({flow.value, flow.device}, made);
     }
   }
@@ -292,121 +312,135 @@ class Pipeline {
     return found == values.forward.end() ? Tensor() : found->second;
   }
 
-  void forward(Place& place, size_t s, MicroBatch& batch) {
+  void forward(Place& place, const Task& task, MicroBatch& batch) {
     Graph& g = place.graph;
     const auto& fields = trains_ ? training_.fields : training_.eval_fields;
     for (size_t i = 0; i < network_.fields.size(); ++i)
-      load(g, s, batch, network_.fields[i].second, fields[i]);
-    for (const Tensor& t : network_.seed) load(g, s, batch, t, *training_.seed);
-    const nn::NamedTensors& weights = place.weights.at(stages_[s].device);
-    for (const size_t b : stages_[s].blocks) {
+      load(g, task, batch, network_.fields[i].second, fields[i]);
+    for (const Tensor& t : network_.seed) load(g, task, batch, t, *training_.seed);
+    const nn::NamedTensors& weights = weights_of(place, task);
+    const std::vector<size_t> blocks = blocks_of(task, stages_);
+    for (const size_t b : blocks) {
       batch.forward(b, variables_.visit(g, weights));
       variables_.update_running(g, block(b), {&batch, 1}, weights);
     }
-    each_written([&](const WrittenResult& result, size_t stage) {
-      if (stage == s && !place.kept.put(result.stream.name, batch[result.value]))
+    const auto makes = [&](const Tensor& value) {
+      const std::optional<size_t> b = maker(value);
+      return b && std::find(blocks.begin(), blocks.end(), *b) != blocks.end();
+    };
+    each_written([&](const WrittenResult& result) {
+      if (makes(result.value) && !place.kept.put(result.stream.name, batch[result.value]))
         g.host_store(result.stream, batch[result.value]);
     });
-    if (place.total_weight.valid() && total_weight_stage() == s)
+    if (place.total_weight.valid() && makes(network_.total_weight))
       ops::accumulate_(place.total_weight, batch[network_.total_weight]);
   }
 
-  // Calls use(result, stage) for each result that is written; the stage makes it.
+  const nn::NamedTensors& weights_of(const Place& place, const Task& task) const {
+    return place.weights.at(stages_[static_cast<size_t>(task.stage)].device);
+  }
+
+  // Calls use(result) for each result that is written and that a block makes.
   template <typename Use>
   void each_written(const Use& use) const {
     const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
     for (const WrittenResult& result :
          written_results(network_.results, training_.losses, predictions, output_)) {
-      if (const auto stage = maker(result.value)) use(result, *stage);
+      if (maker(result.value)) use(result);
     }
   }
 
-  // The stage that makes a value of the network.
+  // The block that makes a value of the network.
   std::optional<size_t> maker(const Tensor& value) const {
-    const auto makes = [&](size_t b) { return block(b).output(value).valid(); };
-    const auto found = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
-      return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
-    });
-    if (found == stages_.end()) return std::nullopt;
-    return static_cast<size_t>(found - stages_.begin());
+    const auto found = std::find_if(cut_.blocks.begin(), cut_.blocks.end(),
+                                    [&](const auto& b) { return b.output(value).valid(); });
+    if (found == cut_.blocks.end()) return std::nullopt;
+    return static_cast<size_t>(found - cut_.blocks.begin());
   }
-  size_t total_weight_stage() const { return maker(network_.total_weight).value(); }
+  // The device of the block that makes a value of the network.
+  int device_of(const Tensor& value) const {
+    return stages_[stage_of_.at(maker(value).value())].device;
+  }
 
-  // Adds the tensors of results that are kept, on the devices of the stages that make these.
+  // Adds the tensors of results that are kept, on the devices that make these.
   void make_kept(Place& place, ResultForm form) {
-    each_written([&](const WrittenResult& result, size_t stage) {
+    each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, stages_[stage].device);
+      const DeviceScope on(main_, device_of(result.value));
       place.kept.add(main_, result.stream, form);
     });
   }
 
   void store_kept(const Place& place, ResultForm form) {
-    each_written([&](const WrittenResult& result, size_t stage) {
+    each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, stages_[stage].device);
+      const DeviceScope on(main_, device_of(result.value));
       main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
   }
 
-  // A field is loaded by the first stage that reads it.
-  void load(Graph& g, size_t s, MicroBatch& batch, const Tensor& whole, const H2dStream& stream) {
+  // A field is loaded by the first task that reads it.
+  void load(Graph& g, const Task& task, MicroBatch& batch, const Tensor& whole,
+            const H2dStream& stream) {
     const auto reader = first_reader_.find(whole.id());
-    if (reader != first_reader_.end() ? reader->second == s : s == 0)
+    const bool is_read = reader != first_reader_.end();
+    if (is_read ? reader->second == key_of(task) : is_same(tasks_.front().task, task))
       batch.set(whole, g.host_load(stream));
   }
 
-  void backward(Place& place, size_t s, MicroBatch& batch) {
+  void backward(Place& place, const Task& task, MicroBatch& batch) {
     Graph& g = place.graph;
-    const nn::NamedTensors& weights = place.weights.at(stages_[s].device);
-    const auto counter = place.counters.find(static_cast<int>(s));
+    const nn::NamedTensors& weights = weights_of(place, task);
+    const auto counter = place.counters.find(key_of(task));
     const bool counts = counter != place.counters.end();
-    for (auto b = stages_[s].blocks.rbegin(); b != stages_[s].blocks.rend(); ++b) {
+    for (const size_t b : blocks_of(task, stages_)) {
       const MicroBatch::Weights visited = variables_.visit(g, weights);
       if (options_.accumulate == 1) {
-        for (const auto& [use, gradient] : batch.backward(*b, visited, {}, {}))
-          accumulators_.keep(block(*b).use(use), gradient);
+        for (const auto& [use, gradient] : batch.backward(b, visited, {}, {}))
+          accumulators_.keep(block(b).use(use), gradient);
       } else {
-        accumulators_.accumulate(g, batch, *b, block(*b), gradients_[*b], visited,
-                                 place.accumulators, counts ? counter->second : Tensor());
+        accumulators_.accumulate(g, batch, b, block(b), gradients_[b], visited, place.accumulators,
+                                 counts ? counter->second : Tensor());
       }
     }
     if (counts) ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
-  // Emits the iterations that run all tasks. The body carries a tensor of each flow for each
-  // iteration between its maker and its last reader. Micro-batches are numbered relative to the
-  // iteration there.
-  void loop(Place& place, int64_t trips) {
+  // Emits a loop over micro-batches. The body carries a tensor of each flow for each iteration
+  // between its maker and its last reader.
+  void loop(Place& place, const OrderLoop& loop) {
     struct Slot {
       std::pair<FlowingValue, int> to;
       int64_t micro_batch;  // In iteration 0.
+      bool operator==(const Slot&) const = default;
     };
     std::vector<Slot> slots;
-    for (const Flow& flow : layout_.flows) {
-      for (int64_t age = 1; age <= flow.read_by.iteration - flow.made_by.iteration; ++age)
-        slots.push_back({{flow.value, flow.device}, -flow.made_by.iteration - age});
+    for (const Flow& flow : flows_) {
+      const int64_t made = flow.made_by.task.micro_batch.constant;
+      for (int64_t age = 1; age <= flow.read_by.iteration - flow.made_by.iteration; ++age) {
+        const Slot slot{{flow.value, flow.device}, made - age};
+        if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
+      }
     }
     Graph& g = main_.ir().create_empty_graph("micro_batch");
-    const int64_t first = order_.ramp();
-    const auto before = std::exchange(flowing_, {});
+    auto before = std::exchange(flowing_, {});
     Tensors carried, results;
     for (const Slot& slot : slots) {
-      const Tensor& t = before.at(first + slot.micro_batch).at(slot.to);
+      const Tensor& t = before.at(slot.micro_batch).at(slot.to);
       carried.push_back(t);
       flowing_[slot.micro_batch].emplace(slot.to, g.input(t.spec(), t.name()));
     }
     TensorMap given;
     Place inside = make_inside(g, place, given);
-    if (activations_ && !in_turn()) inside.iteration = g.input({{}, i32, {}}, "iteration");
-    run(inside, 0, std::nullopt);
+    if (activation_entries_ > 1) inside.iteration = g.input({{}, i32, {}}, "iteration");
+    for (const OrderItem& item : loop.body) run(inside, *item.task());
     for (const Slot& slot : slots) results.push_back(flowing_.at(slot.micro_batch + 1).at(slot.to));
     g.set_outputs(results);
     const Tensors after =
-        ops::repeat(main_, g, trips, carried, given, {.iteration = inside.iteration});
-    flowing_.clear();
+        ops::repeat(main_, g, loop.trips, carried, given, {.iteration = inside.iteration});
+    flowing_ = std::move(before);
     for (size_t i = 0; i < slots.size(); ++i)
-      flowing_[first + trips + slots[i].micro_batch].emplace(slots[i].to, after[i]);
+      flowing_[loop.trips + slots[i].micro_batch].insert_or_assign(slots[i].to, after[i]);
   }
 
   // Adds inputs to the loop's body for all that the micro-batches share.
@@ -428,8 +462,8 @@ class Pipeline {
       for (const auto& [value, t] : inputs)
         inside.inputs[device].emplace(value, add(t, t.name(), Pass::kByValue));
     }
-    for (const auto& [s, counter] : place.counters)
-      inside.counters.emplace(s, add(counter, counter.name(), Pass::kByReference));
+    for (const auto& [blocks, counter] : place.counters)
+      inside.counters.emplace(blocks, add(counter, counter.name(), Pass::kByReference));
     for (const auto& [use, mean] : place.accumulators)
       inside.accumulators.emplace(use, add(mean, mean.name(), Pass::kByReference));
     for (const auto& [name, kept] : place.kept.all()) {
@@ -441,29 +475,42 @@ class Pipeline {
     return inside;
   }
 
-  void update(const Place& place) {
+  // Adds what follows the last micro-batch of an update, unless it was added before.
+  void end_micro_batches(const Place& place) {
+    if (std::exchange(micro_batches_ended_, true)) return;
+    store_kept(place, ResultForm::kUpdateSum);
+    if (!trains_) return;
     variables_.average_running();
-    if (place.total_weight.valid()) {
-      const DeviceScope on(main_, stages_[total_weight_stage()].device);
-      variables_.divide_by(place.total_weight);
-    }
-    // A gradient is averaged over the replicas where its weight is.
-    const auto reduced = [&](const std::string& key) {
-      const DeviceScope on(main_, owners_.at(key));
-      return variables_.reduced(key, sum_of_uses(uses_, key, [&](const std::string& use) {
-                                  return accumulators_.value(use);
-                                }));
-    };
-    if (accumulators_.any_remote()) {
-      // A gradient is loaded and averaged for each use, so that few are on the device at a time.
-      const Tensors scale = variables_.scale(reduced);
-      for (const auto& [key, uses] : uses_) variables_.update(key, reduced(key), scale);
-      return;
-    }
-    std::map<std::string, Tensor> all;
-    for (const auto& [key, uses] : uses_) all.emplace(key, reduced(key));
-    const Tensors scale = variables_.scale([&](const std::string& key) { return all.at(key); });
-    for (const auto& [key, gradient] : all) variables_.update(key, gradient, scale);
+    if (!place.total_weight.valid()) return;
+    const DeviceScope on(main_, device_of(network_.total_weight));
+    variables_.divide_by(place.total_weight);
+  }
+
+  // The gradient of a weight, averaged over the replicas on the weight's device. A gradient in
+  // remote memory is loaded and averaged for each use, so that few are on the device at a time.
+  Tensor reduced(const std::string& key) {
+    const auto known = reduced_.find(key);
+    if (known != reduced_.end()) return known->second;
+    const DeviceScope on(main_, owners_.at(key));
+    const Tensor gradient = variables_.reduced(
+        key,
+        sum_of_uses(uses_, key, [&](const std::string& use) { return accumulators_.value(use); }));
+    if (!accumulators_.any_remote()) reduced_.emplace(key, gradient);
+    return gradient;
+  }
+  void reduce_all() {
+    if (accumulators_.any_remote()) return;
+    for (const auto& [key, uses] : uses_) reduced(key);
+  }
+
+  Tensors norm() {
+    reduce_all();
+    return variables_.scale([&](const std::string& key) { return reduced(key); });
+  }
+
+  void update() {
+    reduce_all();
+    for (const auto& [key, uses] : uses_) variables_.update(key, reduced(key), scale_);
   }
 
   const NetworkGraph& network_;
@@ -482,13 +529,18 @@ class Pipeline {
   int64_t activation_entries_ = 1;
   PipelineLayout layout_;
   const std::vector<PlacedStage>& stages_;
-  const PipelineOrder& order_;
+  std::vector<MicroBatchTask> tasks_;
+  std::vector<Flow> flows_;
   StepVariables variables_;
   Accumulators accumulators_;
-  std::map<TensorId, size_t> first_reader_;  ///< Stage by field.
-  std::map<std::string, int> owners_;        ///< Device by weight and running variable.
+  std::map<TensorId, TaskBlocks> first_reader_;  ///< Forward task by field.
+  std::map<size_t, size_t> stage_of_;            ///< By block.
+  std::map<std::string, int> owners_;            ///< Device by weight and running variable.
   /// Tensors of each micro-batch in the graph of run(), by value and device of the readers.
   std::map<int64_t, std::map<std::pair<FlowingValue, int>, Tensor>> flowing_;
+  bool micro_batches_ended_ = false;
+  std::map<std::string, Tensor> reduced_;  ///< Reduced gradients, by weight.
+  Tensors scale_;                          ///< Factor of all gradients, from their norm.
 };
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "sluice/base/error.h"
+#include "sluice/train/order/strategies.h"
 #include "sluice/train/pipeline/block_times.h"
 #include "sluice/train/pipeline/choose_depths.h"
-#include "sluice/train/pipeline/in_flight.h"
 
 namespace sluice::train {
 namespace {
@@ -36,6 +36,7 @@ std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph&
 }
 
 size_t step_of(const PlacedStage& stage) { return static_cast<size_t>(stage.step); }
+size_t stage_of(const MicroBatchTask& t) { return static_cast<size_t>(t.task.stage); }
 
 // The times and bytes of each stage, and of the messages of its step.
 struct StageCosts {
@@ -49,9 +50,9 @@ StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<St
   const size_t steps = step_of(stages.back()) + 1;
   std::vector<int64_t> sent(steps), sent_back(steps);
   for (const Flow& flow : flows) {
-    const PlacedStage& maker = stages[flow.made_by.stage];
-    if (flow.read_by.backward && !flow.value.is_gradient)
-      costs.activation_bytes[flow.read_by.stage] += flow.bytes;
+    const PlacedStage& maker = stages[stage_of(flow.made_by)];
+    if (flow.read_by.task.kind == TaskKind::kBackward && !flow.value.is_gradient)
+      costs.activation_bytes[stage_of(flow.read_by)] += flow.bytes;
     if (maker.device == flow.device) continue;
     // A gradient that a step makes comes back on the way from the step before it.
     if (!flow.value.is_gradient) sent[step_of(maker)] += flow.bytes;
@@ -69,10 +70,11 @@ StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<St
   return costs;
 }
 
-std::vector<MessageBytes> messages_of(const PipelineLayout& layout) {
+std::vector<MessageBytes> messages_of(const std::vector<PlacedStage>& stages,
+                                      const std::vector<Flow>& flows) {
   std::map<std::pair<int, int>, MessageBytes> pairs;
-  for (const Flow& flow : layout.flows) {
-    const int from = layout.stages[flow.made_by.stage].device;
+  for (const Flow& flow : flows) {
+    const int from = stages[stage_of(flow.made_by)].device;
     if (from == flow.device) continue;
     MessageBytes& pair =
         pairs.try_emplace({from, flow.device}, MessageBytes{from, flow.device}).first->second;
@@ -95,30 +97,49 @@ PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<Plac
   return split_stages(steps, step_of_stage);
 }
 
-// The inputs of a run, which all micro-batches share.
+OrderCounts counts_of(const Options& options, nn::RunMode mode) {
+  return {.micro_batches = options.accumulate,
+          .updates = options.device_iterations,
+          .has_update = mode == nn::RunMode::kTrain,
+          .has_norm = options.max_grad_norm.has_value()};
+}
+
+// The flows of a step whose micro-batches run all tasks in one loop.
+std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<PlacedStage>& stages,
+                                const NetworkGraph& network, const Cut& cut,
+                                const std::vector<std::optional<BlockGradient>>& gradients,
+                                const RemoteActivations* remote) {
+  const Order loop = staged_order(order, {.micro_batches = order.ramp() + 2});
+  return find_flows(tasks_of_micro_batch(loop), stages, cut, gradients, shared_values(network),
+                    remote);
+}
+
+}  // namespace
+
 std::set<MicroBatch::Value> shared_values(const NetworkGraph& network) {
   std::set<MicroBatch::Value> shared;
   for (const auto& [name, whole] : network.inputs) shared.insert(MicroBatch::value(whole));
   return shared;
 }
 
-}  // namespace
-
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
                        const RemoteActivations* remote, nn::RunMode mode, const Options& options) {
   const std::vector<StageTimes> times = block_times(cut, gradients, options.rates);
   PipelineLayout layout{.stages = stages_of(strategy, network, cut, times)};
-  const std::set<MicroBatch::Value> shared = shared_values(network);
+  PipelineOrder order;
   const auto set_order = [&](const PipelineOrder& steps) {
-    layout.order = order_of_stages(steps, layout.stages);
-    layout.flows = find_flows(layout.order, layout.stages, cut, gradients, shared, remote);
+    order = order_of_stages(steps, layout.stages);
+    layout.order = staged_order(order, counts_of(options, mode));
   };
   const Schedule schedule = schedule_of(strategy);
   PipelineOrder steps = order_of_steps(schedule, layout.stages.back().step + 1, mode);
   set_order(steps);
   if (std::holds_alternative<ResidentExecution>(strategy)) return layout;
-  const StageCosts costs = costs_of(layout.stages, times, layout.flows, options.rates);
+  const auto flows = [&] {
+    return flows_of_loop(order, layout.stages, network, cut, gradients, remote);
+  };
+  const StageCosts costs = costs_of(layout.stages, times, flows(), options.rates);
   PipelineCosts of_stages{.stages = costs.times, .activation_bytes = costs.activation_bytes};
   for (const PlacedStage& stage : layout.stages) {
     of_stages.steps.push_back(stage.step);
@@ -134,10 +155,10 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
     set_order(steps);
   }
   PipelinePlan plan{.schedule = schedule,
-                    .order = layout.order,
-                    .messages = messages_of(layout),
+                    .order = order,
+                    .messages = messages_of(layout.stages, flows()),
                     .rates = options.rates};
-  const std::vector<int64_t> in_flight = max_in_flight(steps, options.accumulate);
+  const std::vector<int64_t> in_flight = max_in_flight(layout.order, layout.stages.size());
   for (size_t s = 0; s < layout.stages.size(); ++s) {
     const PlacedStage& placed = layout.stages[s];
     StagePlan& stage = plan.stages.emplace_back();
@@ -147,18 +168,17 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
         stage.parameters += w.use == 0 ? w.input.spec().elements() : 0;
     }
     stage.device = placed.device;
-    stage.in_flight = in_flight[step_of(placed)];
+    stage.in_flight = in_flight[s];
     stage.times = costs.times[s];
     stage.activation_bytes = costs.activation_bytes[s];
   }
-  plan.times =
-      simulate_pipeline(layout.order, options.accumulate, of_stages.stages, of_stages.devices);
+  plan.times = simulate_pipeline(order, options.accumulate, of_stages.stages, of_stages.devices);
   layout.plan = std::move(plan);
   return layout;
 }
 
 PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
-                                  const NetworkGraph& network, const Cut& cut) {
+                                  const Cut& cut, const Options& options) {
   PipelineLayout layout;
   std::pair<int, int> place{kInheritDevice, 0};
   if (!places.empty()) place = places.begin()->second;
@@ -175,10 +195,8 @@ PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& str
   }
   const PipelineOrder steps =
       order_of_steps(schedule_of(strategy), layout.stages.back().step + 1, nn::RunMode::kEvaluate);
-  const std::vector<std::optional<BlockGradient>> none(cut.blocks.size());
-  layout.order = order_of_stages(steps, layout.stages);
-  layout.flows =
-      find_flows(layout.order, layout.stages, cut, none, shared_values(network), nullptr);
+  layout.order = staged_order(order_of_stages(steps, layout.stages),
+                              counts_of(options, nn::RunMode::kEvaluate));
   return layout;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,14 +15,13 @@ namespace sluice::train {
 /// The stages of a step, the order of its tasks and the values that flow between them.
 struct PipelineLayout {
   std::vector<PlacedStage> stages;
-  PipelineOrder order;
-  std::vector<Flow> flows;
+  Order order;
   std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
 };
 
 /// Lays out a step that is resident, sharded or pipelined, or the evaluation of its micro-batches.
-/// A resident step has one stage with all blocks. Inputs that are given once a run do not flow.
-/// Gradients do not read values in `remote`, which may be null.
+/// A resident step has one stage with all blocks. Gradients do not read values in `remote`, which
+/// may be null.
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
                        const RemoteActivations* remote, nn::RunMode mode, const Options& options);
@@ -33,6 +33,9 @@ using BlockPlaces = std::map<std::string, std::pair<int, int>>;
 /// stage; else a stage is the blocks of one place. A block without a place has that of the block
 /// before it. The layout has no plan.
 PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
-                                  const NetworkGraph& network, const Cut& cut);
+                                  const Cut& cut, const Options& options);
+
+/// The inputs of a run, which all micro-batches share.
+std::set<MicroBatch::Value> shared_values(const NetworkGraph& network);
 
 }  // namespace sluice::train

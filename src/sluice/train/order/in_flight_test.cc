@@ -1,17 +1,22 @@
-#include "sluice/train/pipeline/in_flight.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "sluice/base/error.h"
+#include "sluice/train/order/dependences.h"
+#include "sluice/train/order/strategies.h"
 #include "sluice/train/pipeline/test_orders.h"
 
 namespace sluice::train {
 namespace {
 
 using testing::ElementsAre;
+
+std::vector<int64_t> max_in_flight(const PipelineOrder& schedule, int64_t micro_batches) {
+  return train::max_in_flight(staged_order(schedule, {.micro_batches = micro_batches}),
+                              static_cast<size_t>(schedule.stages));
+}
 
 TEST(InFlight, HasTheValuesOfTheReference) {
   const auto of = [](Schedule schedule) { return max_in_flight(training_order(schedule, 4), 8); };

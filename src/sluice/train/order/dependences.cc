@@ -1,0 +1,437 @@
+#include "sluice/train/order/dependences.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "sluice/base/error.h"
+
+namespace sluice::train {
+namespace {
+
+bool is_forward(TaskKind kind) { return kind == TaskKind::kForward || kind == TaskKind::kBoth; }
+bool is_backward(TaskKind kind) { return kind == TaskKind::kBackward || kind == TaskKind::kBoth; }
+
+// Whether a task of these items uses the iteration of loop `depth`.
+bool uses(const std::vector<OrderItem>& items, size_t depth) {
+  bool found = false;
+  for_each_written_task(items, [&](const Task& t, size_t) {
+    found = found || t.micro_batch.factor(depth) != 0 || (t.block && t.block->factor(depth) != 0);
+  });
+  return found;
+}
+
+// A task in one iteration of each loop around it. `time` alternates positions in a body and
+// iterations; its lexicographic order is that of time.
+struct Run {
+  std::vector<int64_t> time;
+  const Task* task = nullptr;
+  std::optional<int64_t> block = {};
+  int64_t micro_batch = 0;
+
+  Task at() const {
+    Task t = *task;
+    t.micro_batch = {micro_batch};
+    if (t.block) t.block = Affine{*block};
+    return t;
+  }
+};
+
+std::string text(const Run& run) { return "'" + to_string(run.at()) + "'"; }
+
+class Check {
+ public:
+  Check(const Order& order, const StepDependences& step)
+      : step_(step), items_(update_loop(order).body), depth_(&items_ == &order.items ? 0 : 1) {}
+
+  void check() {
+    check_written();
+    runs_at(std::nullopt, updates_);
+    std::optional<std::vector<Run>> before;
+    int64_t last = -1;
+    for (const int64_t m : samples()) {
+      std::vector<Run> runs;
+      runs_at(m, runs);
+      std::sort(runs.begin(), runs.end(),
+                [](const Run& a, const Run& b) { return a.time < b.time; });
+      check_micro_batch(runs, m);
+      if (before && last + 1 == m) check_ascent(*before, runs);
+      before = std::move(runs);
+      last = m;
+    }
+    if (step_.has_update) check_updates();
+  }
+
+ private:
+  // The facts that hold for each task apart from the others.
+  void check_written() const {
+    std::map<TaskKind, int64_t> counts;
+    for_each_loop(items_, depth_, 1, [&](const Task& t, int64_t trips, size_t depth) {
+      const auto stages = static_cast<int>(step_.stages.size());
+      require(t.stage >= 0 && t.stage < stages, "order: '{}' must name one of {} stages",
+              to_string(t), stages);
+      require(step_.has_update || t.kind == TaskKind::kForward || t.kind == TaskKind::kSeeds,
+              "order: '{}' must not be in an order without an update", to_string(t));
+      require(t.kind != TaskKind::kBoth || t.block, "order: '{}' must name a block", to_string(t));
+      for (size_t d = 0; d < depth; ++d) {
+        require(t.micro_batch.factor(d) >= 0,
+                "order: '{}' must run its micro-batches in ascending order", to_string(t));
+      }
+      if (t.has_micro_batch())
+        counts[t.kind] += trips * (t.block || t.kind == TaskKind::kSeeds
+                                       ? 1
+                                       : static_cast<int64_t>(blocks_of(t, std::nullopt).size()));
+    });
+    const int64_t n = step_.micro_batches;
+    const auto blocks = static_cast<int64_t>(step_.blocks.size());
+    const int64_t forward = counts[TaskKind::kForward] + counts[TaskKind::kBoth];
+    require(forward == blocks * n,
+            "order: must run {} blocks forward for {} micro-batches, {} tasks, got {}", blocks, n,
+            blocks * n, forward);
+    require(counts[TaskKind::kSeeds] == (step_.has_seeds ? n : 0),
+            "order: must have {} seeds tasks, got {}", step_.has_seeds ? n : 0,
+            counts[TaskKind::kSeeds]);
+  }
+
+  template <typename Visit>
+  static void for_each_loop(const std::vector<OrderItem>& items, size_t depth, int64_t trips,
+                            const Visit& visit) {
+    for (const OrderItem& item : items) {
+      if (const Task* t = item.task()) visit(*t, trips, depth);
+      if (const OrderLoop* l = item.loop())
+        for_each_loop(l->body, depth + 1, trips * l->trips, visit);
+    }
+  }
+
+  // The blocks of a task; `block` is that of one run.
+  std::vector<size_t> blocks_of(const Task& task, std::optional<int64_t> block) const {
+    if (!task.block) return step_.stages.at(static_cast<size_t>(task.stage));
+    return {static_cast<size_t>(block.value_or(0))};
+  }
+  const std::string& name(size_t b) const { return step_.blocks[b].name; }
+
+  // The micro-batches that are looked at: those before, at the begin of, and after the loops.
+  std::vector<int64_t> samples() const {
+    const int64_t n = step_.micro_batches;
+    int64_t head = 3, tail = 3;
+    for_each_written_task(items_, [&](const Task& t, size_t) {
+      if (!t.has_micro_batch()) return;
+      const int64_t c = t.micro_batch.constant;
+      if (c <= n / 2) head = std::max(head, c + 3);
+      if (c > n / 2) tail = std::max(tail, n - c + 2);
+      for (const int64_t f : t.micro_batch.factors) {
+        head = std::max(head, 2 * f + 2);
+        tail = std::max(tail, 2 * f + 2);
+      }
+    });
+    std::set<int64_t> all;
+    for (int64_t m = 0; m < std::min(n, head); ++m) all.insert(m);
+    for (int64_t m = std::max<int64_t>(0, n - tail); m < n; ++m) all.insert(m);
+    return {all.begin(), all.end()};
+  }
+
+  // Finds the runs of a micro-batch, or those of tasks without one.
+  void runs_at(std::optional<int64_t> m, std::vector<Run>& runs) const {
+    std::vector<int64_t> time, iterations(depth_), trips(depth_, 1);
+    std::vector<bool> used(depth_, true);
+    find_runs(items_, m, time, iterations, trips, used, runs);
+  }
+  void find_runs(const std::vector<OrderItem>& items, std::optional<int64_t> m,
+                 std::vector<int64_t>& time, std::vector<int64_t>& iterations,
+                 std::vector<int64_t>& trips, std::vector<bool>& used,
+                 std::vector<Run>& runs) const {
+    for (size_t p = 0; p < items.size(); ++p) {
+      time.push_back(static_cast<int64_t>(p));
+      if (const OrderLoop* loop = items[p].loop()) {
+        trips.push_back(loop->trips);
+        find_runs(loop->body, m, time, iterations, trips, used, runs);
+        trips.pop_back();
+      } else if (const Task& task = *items[p].task(); task.has_micro_batch() == m.has_value()) {
+        std::vector<int64_t> at(trips.size());
+        solve(task, m.value_or(0), trips, 0, at, time, runs);
+      }
+      time.pop_back();
+    }
+  }
+
+  // Sets the iterations of the loops from depth `d` on in which a task runs micro-batch `m`.
+  // `time` has the positions.
+  void solve(const Task& task, int64_t m, const std::vector<int64_t>& trips, size_t d,
+             std::vector<int64_t>& at, const std::vector<int64_t>& positions,
+             std::vector<Run>& runs) const {
+    if (d == trips.size()) {
+      if (task.has_micro_batch() && task.micro_batch.at(at) != m) return;
+      Run run{.task = &task, .micro_batch = m};
+      for (size_t i = 0; i < positions.size(); ++i) {
+        run.time.push_back(positions[i]);
+        if (depth_ + i < at.size()) run.time.push_back(at[depth_ + i]);
+      }
+      if (task.block) {
+        run.block = task.block->at(at);
+        const auto blocks = static_cast<int64_t>(step_.blocks.size());
+        require(*run.block >= 0 && *run.block < blocks, "order: {} must name one of {} blocks",
+                text(run), blocks);
+      }
+      runs.push_back(std::move(run));
+      return;
+    }
+    if (d < depth_) {
+      at[d] = 0;
+      return solve(task, m, trips, d + 1, at, positions, runs);
+    }
+    const int64_t f = task.has_micro_batch() ? task.micro_batch.factor(d) : 0;
+    const int64_t rows = task.block ? task.block->factor(d) : 0;
+    require(f != 0 || rows != 0,
+            "order: '{}' must use the iteration of each loop around it; it runs {} times",
+            to_string(task), trips[d]);
+    int64_t begin = 0, end = trips[d];
+    if (f != 0) {
+      int64_t rest = m - task.micro_batch.constant, inner = 0;
+      for (size_t k = 0; k < d; ++k) rest -= task.micro_batch.factor(k) * at[k];
+      for (size_t k = d + 1; k < trips.size(); ++k)
+        inner += task.micro_batch.factor(k) * (trips[k] - 1);
+      if (rest < 0) return;
+      begin = rest > inner ? (rest - inner + f - 1) / f : 0;
+      end = std::min(end, rest / f + 1);
+    } else {
+      require(end <= static_cast<int64_t>(step_.blocks.size()),
+              "order: '{}' must be in at most {} rows, got {}", to_string(task),
+              step_.blocks.size(), end);
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      at[d] = i;
+      solve(task, m, trips, d + 1, at, positions, runs);
+    }
+  }
+
+  // Each task of a micro-batch follows those that it depends on, and runs once.
+  void check_micro_batch(const std::vector<Run>& runs, int64_t m) const {
+    const size_t blocks = step_.blocks.size();
+    std::vector<const Run*> forward(blocks), backward(blocks);
+    const Run* seeds = nullptr;
+    const auto need = [&](const Run& run, size_t b, const std::vector<const Run*>& made, size_t of,
+                          std::string_view what) {
+      require(made[of] != nullptr,
+              "order: {} must follow the {} task of block '{}' for micro-batch "
+              "{}, which block '{}' reads",
+              text(run), what, name(of), m, name(b));
+    };
+    const auto once = [&](const Run& run, size_t b, std::vector<const Run*>& made) {
+      require(made[b] == nullptr,
+              "order: block '{}' must run once for a micro-batch, got {} and {}", name(b),
+              made[b] == nullptr ? "" : text(*made[b]), text(run));
+      made[b] = &run;
+    };
+    for (const Run& run : runs) {
+      if (run.task->kind == TaskKind::kSeeds) {
+        seeds = &run;
+        continue;
+      }
+      require(!step_.has_seeds || seeds != nullptr,
+              "order: {} must follow the seeds of micro-batch {}", text(run), m);
+      std::vector<size_t> own = blocks_of(*run.task, run.block);
+      if (is_forward(run.task->kind)) {
+        for (const size_t b : own) {
+          for (const size_t r : step_.blocks[b].reads) need(run, b, forward, r, "forward");
+          once(run, b, forward);
+        }
+      }
+      if (!is_backward(run.task->kind)) continue;
+      std::reverse(own.begin(), own.end());
+      for (const size_t b : own) {
+        if (!step_.blocks[b].has_gradient) {
+          require(!run.task->block, "order: {} must not run backward; block '{}' has no gradient",
+                  text(run), name(b));
+          continue;
+        }
+        need(run, b, forward, b, "forward");
+        for (const size_t r : step_.blocks[b].reads_gradients)
+          need(run, b, backward, r, "backward");
+        once(run, b, backward);
+      }
+    }
+    for (size_t b = 0; b < blocks; ++b) {
+      require(forward[b] != nullptr, "order: block '{}' must run forward for micro-batch {}",
+              name(b), m);
+      require(!step_.has_update || !step_.blocks[b].has_gradient || backward[b] != nullptr,
+              "order: block '{}' must run backward for micro-batch {}", name(b), m);
+    }
+  }
+
+  std::map<std::pair<size_t, bool>, const Run*> by_block(const std::vector<Run>& runs) const {
+    std::map<std::pair<size_t, bool>, const Run*> result;
+    for (const Run& run : runs) {
+      if (run.task->kind == TaskKind::kSeeds) continue;
+      for (const size_t b : blocks_of(*run.task, run.block)) {
+        if (is_forward(run.task->kind)) result[{b, false}] = &run;
+        if (is_backward(run.task->kind)) result[{b, true}] = &run;
+      }
+    }
+    return result;
+  }
+
+  // `next` are the runs of the micro-batch after that of `runs`.
+  void check_ascent(const std::vector<Run>& runs, const std::vector<Run>& next) const {
+    const auto now = by_block(runs), then = by_block(next);
+    for (const auto& [key, run] : now) {
+      const auto& [b, backward] = key;
+      if (!backward && !step_.blocks[b].ascends) continue;
+      const Run& later = *then.at(key);
+      require(run->time < later.time,
+              "order: {} must follow {}; the micro-batches of block '{}' ascend, because they {}",
+              text(later), text(*run), name(b),
+              backward ? "share accumulators" : "share a stream, a running variable or a result");
+    }
+  }
+
+  // Each weight is updated once, after all that reads it.
+  void check_updates() const {
+    std::vector<Run> last;
+    runs_at(step_.micro_batches - 1, last);
+    std::map<size_t, const Run*> updated;  // By weight.
+    for (const Run& run : updates_) {
+      if (run.task->kind == TaskKind::kNorm) {
+        for (const Run& reader : last)
+          require(reader.time < run.time, "order: 'norm' must follow {}", text(reader));
+        continue;
+      }
+      for (const size_t w : weights_of(run)) {
+        require(updated.emplace(w, &run).second || !run.block,
+                "order: {} must not update a weight that another update has updated", text(run));
+      }
+      for (const Run& reader : last) {
+        const std::set<size_t> written = weights_of(run);
+        for (const size_t b : reader.task->kind == TaskKind::kSeeds
+                                  ? std::vector<size_t>()
+                                  : blocks_of(*reader.task, reader.block)) {
+          for (const size_t w : step_.blocks[b].weights) {
+            require(!written.contains(w) || reader.time < run.time || !owns(run, w),
+                    "order: {} must follow {}; block '{}' reads a weight that it updates",
+                    text(run), text(reader), name(b));
+          }
+        }
+      }
+    }
+    for (size_t b = 0; b < step_.blocks.size(); ++b) {
+      for (const size_t w : step_.blocks[b].weights)
+        require(!step_.blocks[b].has_gradient || updated.contains(w),
+                "order: a weight of block '{}' must be updated", name(b));
+    }
+  }
+
+  // The first block with a gradient that reads a weight updates it.
+  bool owns(const Run& update, size_t weight) const {
+    if (!update.block) return true;
+    const auto b = static_cast<size_t>(*update.block);
+    for (size_t other = 0; other < b; ++other) {
+      const BlockDependences& o = step_.blocks[other];
+      if (o.has_gradient &&
+          std::find(o.weights.begin(), o.weights.end(), weight) != o.weights.end())
+        return false;
+    }
+    return true;
+  }
+  std::set<size_t> weights_of(const Run& update) const {
+    std::set<size_t> result;
+    for (size_t b = 0; b < step_.blocks.size(); ++b) {
+      if (update.block && static_cast<size_t>(*update.block) != b) continue;
+      for (const size_t w : step_.blocks[b].weights) {
+        if (owns(update, w)) result.insert(w);
+      }
+    }
+    return result;
+  }
+
+  const StepDependences& step_;
+  const std::vector<OrderItem>& items_;
+  size_t depth_;  ///< Loops around the items: that over updates.
+  std::vector<Run> updates_;
+};
+
+// Micro-batches in flight of a stage's blocks, or of the stage if its tasks have all blocks.
+struct Flight {
+  using Key = std::pair<int, int64_t>;
+  std::map<Key, int64_t> now;
+  std::map<Key, int64_t> max;
+};
+
+void fly(const std::vector<OrderItem>& items, bool trains, Flight& flight) {
+  for (const OrderItem& item : items) {
+    if (const OrderLoop* loop = item.loop()) {
+      const std::map<Flight::Key, int64_t> start = flight.now;
+      fly(loop->body, trains, flight);
+      if (loop->trips == 1) continue;
+      // Each iteration changes the numbers as the first one does. The last one has the maximum.
+      for (auto& [key, now] : flight.now) {
+        const auto before = start.find(key);
+        now += (now - (before == start.end() ? 0 : before->second)) * (loop->trips - 2);
+      }
+      fly(loop->body, trains, flight);
+      continue;
+    }
+    const Task& task = *item.task();
+    if (!task.has_micro_batch() || task.kind == TaskKind::kSeeds) continue;
+    const Flight::Key key(task.stage, task.block ? task.block->constant : -1);
+    int64_t& now = flight.now[key];
+    if (is_forward(task.kind)) flight.max[key] = std::max(flight.max[key], ++now);
+    if (trains ? is_backward(task.kind) : is_forward(task.kind)) --now;
+  }
+}
+
+// The body of the loop over micro-batches; null if there is none.
+const OrderLoop* micro_batch_loop(const std::vector<OrderItem>& items, size_t depth) {
+  for (const OrderItem& item : items) {
+    const OrderLoop* loop = item.loop();
+    if (loop != nullptr && uses(loop->body, depth)) return loop;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void check_order(const Order& order, const StepDependences& step) { Check(order, step).check(); }
+
+std::vector<int64_t> max_in_flight(const Order& order, size_t stages) {
+  Flight flight;
+  bool trains = false;
+  for_each_written_task(order.items,
+                        [&](const Task& t, size_t) { trains = trains || is_backward(t.kind); });
+  fly(update_loop(order).body, trains, flight);
+  std::vector<int64_t> result(stages);
+  for (const auto& [key, max] : flight.max) {
+    int64_t& of_stage = result[static_cast<size_t>(key.first)];
+    of_stage = std::max(of_stage, max);
+  }
+  return result;
+}
+
+std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order) {
+  const std::vector<OrderItem>& items = update_loop(order).body;
+  const size_t depth = &items == &order.items ? 0 : 1;
+  const OrderLoop* const loop = micro_batch_loop(items, depth);
+  std::map<std::pair<int64_t, size_t>, Task> in_time;  // By iteration and position.
+  for_each_written_task(loop != nullptr ? loop->body : items, [&](const Task& t, size_t) {
+    if (!t.has_micro_batch()) return;
+    const auto position = static_cast<int64_t>(in_time.size());
+    if (loop != nullptr) {
+      in_time.emplace(std::pair(-t.micro_batch.constant, position), t);
+    } else if (t.micro_batch.constant == 0) {
+      in_time.emplace(std::pair(position, 0), t);
+    }
+  });
+  std::vector<MicroBatchTask> tasks;
+  for (const auto& [time, task] : in_time)
+    tasks.push_back({task, time.first - in_time.begin()->first.first});
+  return tasks;
+}
+
+UpdateLoop update_loop(const Order& order) {
+  const OrderLoop* const loop = order.items.size() == 1 ? order.items[0].loop() : nullptr;
+  if (loop == nullptr || uses(loop->body, 0)) return {1, order.items};
+  return {loop->trips, loop->body};
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,231 @@
+#include "sluice/train/order/order.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/train/order/dependences.h"
+#include "sluice/train/order/strategies.h"
+
+namespace sluice::train {
+namespace {
+
+TEST(Order, HasATextThatParsesBack) {
+  const std::string text =
+      "seeds stage 0, micro-batch 0\n"
+      "for i in 3 {\n"
+      "  for j in 2 {\n"
+      "    forward stage 1, block -2 * i + 7, micro-batch 4 * i + j - 1\n"
+      "    backward stage 0, micro-batch j\n"
+      "  }\n"
+      "  update stage 1, block -i + 7\n"
+      "}\n"
+      "norm\n"
+      "update\n";
+  EXPECT_EQ(to_string(parse_order(text)), text);
+}
+
+TEST(Order, RefusesWrongTexts) {
+  const auto parse = [](const char* text) { return [text] { parse_order(text); }; };
+  expect_refused({
+      {"a word", parse("norm\nrun stage 0"), "line 2: must be a task"},
+      {"a loop's end", parse("}"), "a '}' without a loop"},
+      {"an open loop", parse("for i in 2 {\nnorm\n"), "the loop of line 1 lacks its '}'"},
+      {"a name", parse("for j in 2 {"), "'j' in place of 'i'"},
+      {"no trips", parse("for i in 0 {"), "0 trips; at least 1 is right"},
+      {"a word after the end", parse("for i in 2 { norm"), "'norm' after the line's end"},
+      {"a loop that is not around", parse("forward stage 0, micro-batch i"),
+       "'i' in place of a number"},
+      {"no micro-batch", parse("forward stage 0"), "a task without its micro-batch"},
+      {"a micro-batch of an update", parse("update micro-batch 0"), "'micro-batch'"},
+      {"no number", parse("forward stage 0, micro-batch"), "no number"},
+  });
+}
+
+TEST(Order, OfAResidentStepIsOneLoop) {
+  const PipelineOrder one = training_order(Schedule::kSequential, 1);
+  EXPECT_EQ(to_string(staged_order(one, {.micro_batches = 4, .has_norm = true})),
+            "for i in 4 {\n"
+            "  forward stage 0, micro-batch i\n"
+            "  backward stage 0, micro-batch i\n"
+            "}\n"
+            "norm\n"
+            "update\n");
+  EXPECT_EQ(to_string(staged_order(one, {.micro_batches = 1, .updates = 2})),
+            "for i in 2 {\n"
+            "  forward stage 0, micro-batch 0\n"
+            "  backward stage 0, micro-batch 0\n"
+            "  update\n"
+            "}\n");
+}
+
+TEST(Order, OfAPipelineHasRampsAroundItsLoop) {
+  const PipelineOrder two = training_order(Schedule::kInterleaved, 2);
+  EXPECT_EQ(to_string(staged_order(two, {.micro_batches = 6, .updates = 3})),
+            "for i in 3 {\n"
+            "  forward stage 0, micro-batch 0\n"
+            "  forward stage 1, micro-batch 0\n"
+            "  for j in 5 {\n"
+            "    backward stage 1, micro-batch j\n"
+            "    forward stage 0, micro-batch j + 1\n"
+            "    backward stage 0, micro-batch j\n"
+            "    forward stage 1, micro-batch j + 1\n"
+            "  }\n"
+            "  backward stage 1, micro-batch 5\n"
+            "  backward stage 0, micro-batch 5\n"
+            "  update\n"
+            "}\n");
+  EXPECT_EQ(to_string(staged_order(evaluation_order(2), {.micro_batches = 3, .has_update = false})),
+            "forward stage 0, micro-batch 0\n"
+            "for i in 2 {\n"
+            "  forward stage 1, micro-batch i\n"
+            "  forward stage 0, micro-batch i + 1\n"
+            "}\n"
+            "forward stage 1, micro-batch 2\n");
+}
+
+TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
+  const std::vector<PhasedBlocks> groups = {
+      {.first = 0, .has_gradient = false},
+      {.first = 1, .rows = 3, .forward_loop = true, .backward_loop = true},
+      {.first = 4}};
+  EXPECT_EQ(to_string(phased_order(groups, PhasedUpdates::kInBackward, true,
+                                   {.micro_batches = 5, .updates = 1})),
+            "for i in 5 {\n"
+            "  seeds stage 0, micro-batch i\n"
+            "}\n"
+            "for i in 5 {\n"
+            "  forward stage 0, block 0, micro-batch i\n"
+            "}\n"
+            "for i in 3 {\n"
+            "  for j in 5 {\n"
+            "    forward stage 0, block i + 1, micro-batch j\n"
+            "  }\n"
+            "}\n"
+            "for i in 5 {\n"
+            "  both stage 0, block 4, micro-batch i\n"
+            "}\n"
+            "update stage 0, block 4\n"
+            "for i in 3 {\n"
+            "  for j in 5 {\n"
+            "    backward stage 0, block -i + 3, micro-batch j\n"
+            "  }\n"
+            "  update stage 0, block -i + 3\n"
+            "}\n");
+}
+
+// Four blocks in a chain. Block 0 and 3 share weight 0; block 1 has a running variable.
+StepDependences chain(int64_t micro_batches, std::vector<std::vector<size_t>> stages) {
+  StepDependences step{.stages = std::move(stages), .micro_batches = micro_batches};
+  for (size_t b = 0; b < 4; ++b) {
+    BlockDependences block{.name = "B" + std::to_string(b), .has_gradient = true};
+    if (b > 0) block.reads = {b - 1};
+    if (b < 3) block.reads_gradients = {b + 1};
+    block.weights = {b % 3};
+    block.ascends = b == 1;
+    step.blocks.push_back(std::move(block));
+  }
+  return step;
+}
+
+TEST(Order, OfEachStrategyRespectsTheDependences) {
+  for (const int64_t n : {1, 2, 3, 7, 8, 1000, 2147483647}) {
+    for (const Schedule schedule :
+         {Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential}) {
+      for (const int64_t updates : {1, 3}) {
+        const OrderCounts counts{.micro_batches = n, .updates = updates, .has_norm = updates == 3};
+        check_order(staged_order(training_order(schedule, 4), counts),
+                    chain(n, {{0}, {1}, {2}, {3}}));
+        check_order(staged_order(training_order(schedule, 2), counts), chain(n, {{0, 1}, {2, 3}}));
+        check_order(staged_order(training_order(schedule, 1), counts), chain(n, {{0, 1, 2, 3}}));
+      }
+    }
+    StepDependences phases = chain(n, {{0, 1, 2, 3}});
+    phases.has_seeds = true;
+    for (const bool loop : {false, true}) {
+      const std::vector<PhasedBlocks> groups = {
+          {.first = 0},
+          {.first = 1, .rows = 2, .forward_loop = loop, .backward_loop = loop},
+          {.first = 3}};
+      for (const PhasedUpdates updates : {PhasedUpdates::kInBackward, PhasedUpdates::kApart}) {
+        for (const int64_t d : {1, 4})
+          check_order(phased_order(groups, updates, true, {.micro_batches = n, .updates = d}),
+                      phases);
+      }
+    }
+  }
+}
+
+// Wrong orders, each with the tasks that conflict.
+TEST(Order, NamesTheTasksThatConflict) {
+  const auto check = [](std::string text, int64_t n) {
+    return [text = std::move(text), n] {
+      check_order(parse_order(text), chain(n, {{0, 1}, {2, 3}}));
+    };
+  };
+  const std::string forward =
+      "for i in 3 {\nforward stage 0, micro-batch i\nforward stage 1, micro-batch i\n";
+  expect_refused({
+      {"a value before it exists",
+       check("for i in 3 {\nforward stage 1, micro-batch i\nforward stage 0, micro-batch i\n"
+             "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\nupdate\n",
+             3),
+       "'forward stage 1, micro-batch 0' must follow the forward task of block 'B1'"},
+      {"a gradient before it exists",
+       check(forward + "backward stage 0, micro-batch i\nbackward stage 1, micro-batch i\n}\n"
+                       "update\n",
+             3),
+       "'backward stage 0, micro-batch 0' must follow the backward task of block 'B2'"},
+      {"no backward task", check(forward + "backward stage 1, micro-batch i\n}\nupdate\n", 3),
+       "block 'B0' must run backward for micro-batch 0"},
+      {"a backward task that is missing once",
+       check(forward + "}\nfor i in 2 {\nbackward stage 1, micro-batch i\n"
+                       "backward stage 0, micro-batch i\n}\nbackward stage 1, micro-batch 2\n"
+                       "update\n",
+             3),
+       "block 'B0' must run backward for micro-batch 2"},
+      {"too few micro-batches",
+       check(forward + "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\n"
+                       "update\n",
+             4),
+       "must run 4 blocks forward for 4 micro-batches, 16 tasks, got 12"},
+      {"a micro-batch twice",
+       check("for i in 2 {\nforward stage 0, micro-batch 0\nforward stage 1, micro-batch i\n"
+             "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\nupdate\n",
+             2),
+       "'forward stage 0, micro-batch 0' must use the iteration of each loop around it"},
+      {"micro-batches of a running variable that descend",
+       check("forward stage 0, micro-batch 1\nforward stage 0, micro-batch 0\n"
+             "for i in 2 {\nforward stage 1, micro-batch i\nbackward stage 1, micro-batch i\n"
+             "backward stage 0, micro-batch i\n}\nupdate\n",
+             2),
+       "'forward stage 0, micro-batch 1' must follow 'forward stage 0, micro-batch 0'"},
+      {"micro-batches of an accumulator that descend",
+       check("for i in 2 {\nforward stage 0, micro-batch i\nforward stage 1, micro-batch i\n}\n"
+             "backward stage 1, micro-batch 1\nbackward stage 1, micro-batch 0\n"
+             "backward stage 0, micro-batch 0\nbackward stage 0, micro-batch 1\nupdate\n",
+             2),
+       "'backward stage 1, micro-batch 1' must follow 'backward stage 1, micro-batch 0'"},
+      {"an early update",
+       check("for i in 2 {\nforward stage 0, micro-batch i\nforward stage 1, micro-batch i\n"
+             "backward stage 1, micro-batch i\n}\nupdate\nfor i in 2 {\n"
+             "backward stage 0, micro-batch i\n}\n",
+             2),
+       "'update' must follow 'backward stage 0, micro-batch 1'; block 'B0' reads a weight"},
+      {"no update",
+       check(forward + "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\n", 3),
+       "a weight of block 'B0' must be updated"},
+      {"two updates",
+       check(forward + "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\n"
+                       "update\nupdate stage 0, block 1\n",
+             3),
+       "'update stage 0, block 1' must not update a weight that another update has updated"},
+      {"a stage that does not exist", check("forward stage 2, micro-batch 0\n", 1),
+       "must name one of 2 stages"},
+      {"a block that does not exist",
+       check("for i in 8 {\nforward stage 0, block i, micro-batch 0\n}\n", 2),
+       "must be in at most 4 rows, got 8"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

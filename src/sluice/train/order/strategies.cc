@@ -1,0 +1,129 @@
+#include "sluice/train/order/strategies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sluice/base/error.h"
+
+namespace sluice::train {
+namespace {
+
+// Builds the body of an update. `depth` loops are around it.
+class Body {
+ public:
+  explicit Body(size_t depth) : depth_(depth) {}
+
+  /// constant + iteration of the loop that is `loops_inside` loops inside of the body.
+  Affine index(int64_t constant, size_t loops_inside, int64_t factor = 1) const {
+    Affine a{constant, std::vector<int64_t>(depth_ + loops_inside + 1)};
+    a.factors.back() = factor;
+    return a;
+  }
+  void add(OrderItem item) { items_.push_back(std::move(item)); }
+
+  Order finish(const OrderCounts& counts) && {
+    if (counts.updates == 1) return {std::move(items_)};
+    return {{OrderLoop{counts.updates, std::move(items_)}}};
+  }
+
+ private:
+  size_t depth_;
+  std::vector<OrderItem> items_;
+};
+
+void check(const OrderCounts& counts) {
+  require(counts.micro_batches >= 1 && counts.updates >= 1,
+          "order: must have at least 1 micro-batch and 1 update, got {} and {}",
+          counts.micro_batches, counts.updates);
+}
+
+}  // namespace
+
+Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts) {
+  check(counts);
+  Body body(counts.updates > 1 ? 1 : 0);
+  const int64_t ramp = schedule.ramp(), n = counts.micro_batches;
+  const auto task = [](const PipelineTask& t, Affine micro_batch) {
+    return Task{.kind = t.backward ? TaskKind::kBackward : TaskKind::kForward,
+                .stage = t.stage,
+                .micro_batch = std::move(micro_batch)};
+  };
+  const auto run = [&](int64_t iteration) {
+    for (const PipelineTask& t : schedule.tasks) {
+      const int64_t m = iteration - schedule.iteration(t);
+      if (m >= 0 && m < n) body.add(task(t, {m}));
+    }
+  };
+  int64_t iteration = 0;
+  for (; iteration < ramp; ++iteration) run(iteration);
+  if (n > 1 && n > ramp) {
+    OrderLoop loop{n - ramp};
+    for (const PipelineTask& t : schedule.tasks)
+      loop.body.emplace_back(task(t, body.index(ramp - schedule.iteration(t), 0)));
+    body.add(std::move(loop));
+    iteration += n - ramp;
+  }
+  for (; iteration < n + ramp; ++iteration) run(iteration);
+  if (counts.has_update && counts.has_norm) body.add(Task{.kind = TaskKind::kNorm});
+  if (counts.has_update) body.add(Task{.kind = TaskKind::kUpdate});
+  return std::move(body).finish(counts);
+}
+
+Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates updates, bool has_seeds,
+                   const OrderCounts& counts) {
+  check(counts);
+  require(!counts.has_norm || updates == PhasedUpdates::kApart,
+          "order: a norm of all gradients requires updates apart from backward phases");
+  Body body(counts.updates > 1 ? 1 : 0);
+  // All micro-batches visit a block, `loops` loops inside of the body.
+  const auto visit = [&](TaskKind kind, std::optional<Affine> block, size_t loops) {
+    Task task{.kind = kind, .block = std::move(block), .micro_batch = body.index(0, loops)};
+    return OrderLoop{counts.micro_batches, {std::move(task)}};
+  };
+  enum class Rows { kAscending, kDescending };
+  // Runs the tasks of each row, which `tasks(block, loops)` returns.
+  const auto run_rows = [&](const PhasedBlocks& g, Rows rows, bool loop, const auto& tasks) {
+    const auto first = static_cast<int64_t>(g.first), last = first + g.rows - 1;
+    const bool up = rows == Rows::kAscending;
+    if (loop && g.rows > 1) {
+      body.add(OrderLoop{g.rows, tasks(body.index(up ? first : last, 0, up ? 1 : -1), size_t{1})});
+      return;
+    }
+    for (int64_t r = 0; r < g.rows; ++r) {
+      for (OrderItem& item : tasks(Affine{up ? first + r : last - r}, size_t{0}))
+        body.add(std::move(item));
+    }
+  };
+  if (has_seeds) body.add(visit(TaskKind::kSeeds, std::nullopt, 0));
+  const auto is_both = [&](const PhasedBlocks& g) {
+    return counts.has_update && &g == &groups.back() && g.rows == 1 && g.has_gradient;
+  };
+  for (const PhasedBlocks& g : groups) {
+    if (is_both(g)) continue;
+    run_rows(g, Rows::kAscending, g.forward_loop, [&](const Affine& block, size_t loops) {
+      return std::vector<OrderItem>{visit(TaskKind::kForward, block, loops)};
+    });
+  }
+  if (!counts.has_update) return std::move(body).finish(counts);
+  const auto update = [](const Affine& block) {
+    return Task{.kind = TaskKind::kUpdate, .block = block};
+  };
+  for (auto g = groups.rbegin(); g != groups.rend(); ++g) {
+    if (!g->has_gradient) continue;
+    const TaskKind kind = is_both(*g) ? TaskKind::kBoth : TaskKind::kBackward;
+    run_rows(*g, Rows::kDescending, g->backward_loop, [&](const Affine& block, size_t loops) {
+      std::vector<OrderItem> items{visit(kind, block, loops)};
+      if (updates == PhasedUpdates::kInBackward) items.emplace_back(update(block));
+      return items;
+    });
+  }
+  if (counts.has_norm) body.add(Task{.kind = TaskKind::kNorm});
+  for (auto g = groups.rbegin(); g != groups.rend() && updates == PhasedUpdates::kApart; ++g) {
+    if (!g->has_gradient) continue;
+    run_rows(*g, Rows::kDescending, g->backward_loop,
+             [&](const Affine& block, size_t) { return std::vector<OrderItem>{update(block)}; });
+  }
+  return std::move(body).finish(counts);
+}
+
+}  // namespace sluice::train

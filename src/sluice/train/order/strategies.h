@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/train/order/order.h"
+#include "sluice/train/pipeline/schedule.h"
+
+// A strategy is a pure function to an order (docs/design/0023-orders.md).
+
+namespace sluice::train {
+
+/// The counts of a run, and the tasks that follow its micro-batches.
+struct OrderCounts {
+  int64_t micro_batches = 1;  ///< For each update.
+  int64_t updates = 1;        ///< For each run.
+  bool has_update = true;     ///< False: evaluation, which has forward tasks only.
+  bool has_norm = false;      ///< Whether updates read the norm of all gradients.
+};
+
+/// Returns the order in which stages run as `schedule` says: a ramp-up, a loop that runs each task
+/// once in an iteration, a ramp-down, and the update. A resident step has one stage; a sharded one
+/// has a sequential schedule.
+Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts);
+
+/// Neighbouring blocks that a phased step runs in a loop over rows, or one block.
+struct PhasedBlocks {
+  size_t first = 0;
+  int64_t rows = 1;
+  bool has_gradient = true;
+  bool forward_loop = false;   ///< Whether the rows' forward phases are a loop.
+  bool backward_loop = false;  ///< Whether the rows' backward phases are one.
+};
+
+/// When a phased step updates the weights of a block.
+enum class PhasedUpdates {
+  kInBackward,  ///< At the end of its backward phase.
+  kApart,       ///< After all backward phases, in the same order. A norm requires it.
+};
+
+/// Returns the order in which all micro-batches visit one block after another on one device:
+/// forward in ascending order of blocks and backward in descending order. The last block, if it has
+/// a gradient, runs both as one task. `groups` cover the blocks.
+Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates updates, bool has_seeds,
+                   const OrderCounts& counts);
+
+}  // namespace sluice::train

@@ -525,7 +525,9 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
     return [n, repeat] {
       Ir ir;
       build_training(ir, n, nn::Optimizer::sgd(),
-                     {.strategy = phased(), .device_iterations = repeat});
+                     {.strategy = phased(),
+                      .device_iterations = repeat,
+                      .locations = {.activations = Location::kRemote}});
     };
   };
   const Network plain(Written([](nn::Builder& b, const Inputs& in) {
@@ -533,8 +535,9 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
                       }),
                       batch_fields());
   expect_refused({
-      {"phases with a value of a run", phases(whole(), 1), "phases must have fields of micro-"},
-      {"phases with two updates", phases(plain, 2), "phases must have fields of micro-batches"},
+      {"phases with a value of a run", phases(whole(), 1),
+       "must have fields of micro-batches only"},
+      {"phases with two updates", phases(plain, 2), "must have fields of micro-batches only"},
   });
 }
 

@@ -224,10 +224,11 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   check_output(options, "training");
   check_output(inference, "inference");
   const TensorLocations& where = options.locations;
+  // Phases whose activations are in remote memory have an engine of their own.
   const bool is_phased =
-      std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident()));
-  require(!is_phased || where.activations == Location::kDevice ||
-              where.min_elements_off_device == TensorLocations().min_elements_off_device,
+      std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())) &&
+      where.activations == Location::kRemote;
+  require(!is_phased || where.min_elements_off_device == TensorLocations().min_elements_off_device,
           "training: min_elements_off_device must be {} in phases with remote activations, got {}; "
           "they move whole blocks",
           TensorLocations().min_elements_off_device, where.min_elements_off_device);
@@ -244,9 +245,8 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   check_variables(graph, eval);
   require(
       !is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.device_iterations == 1),
-      "training: phases must have fields of micro-batches only and device_iterations 1; use "
-      "another "
-      "strategy");
+      "training: phases with remote activations must have fields of micro-batches only and "
+      "device_iterations 1; leave the activations on the device, or use another strategy");
   Training t;
   t.learning_rate = rate_stream(ir, network, options);
   if (const auto* rate = std::get_if<StreamedRate>(&options.learning_rate)) {

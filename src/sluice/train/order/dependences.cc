@@ -12,9 +12,6 @@
 namespace sluice::train {
 namespace {
 
-bool is_forward(TaskKind kind) { return kind == TaskKind::kForward || kind == TaskKind::kBoth; }
-bool is_backward(TaskKind kind) { return kind == TaskKind::kBackward || kind == TaskKind::kBoth; }
-
 // Whether a task of these items uses the iteration of loop `depth`.
 bool uses(const std::vector<OrderItem>& items, size_t depth) {
   bool found = false;
@@ -233,13 +230,13 @@ class Check {
       require(!step_.has_seeds || seeds != nullptr,
               "order: {} must follow the seeds of micro-batch {}", text(run), m);
       std::vector<size_t> own = blocks_of(*run.task, run.block);
-      if (is_forward(run.task->kind)) {
+      if (run.task->runs_forward()) {
         for (const size_t b : own) {
           for (const size_t r : step_.blocks[b].reads) need(run, b, forward, r, "forward");
           once(run, b, forward);
         }
       }
-      if (!is_backward(run.task->kind)) continue;
+      if (!run.task->runs_backward()) continue;
       std::reverse(own.begin(), own.end());
       for (const size_t b : own) {
         if (!step_.blocks[b].has_gradient) {
@@ -266,8 +263,8 @@ class Check {
     for (const Run& run : runs) {
       if (run.task->kind == TaskKind::kSeeds) continue;
       for (const size_t b : blocks_of(*run.task, run.block)) {
-        if (is_forward(run.task->kind)) result[{b, false}] = &run;
-        if (is_backward(run.task->kind)) result[{b, true}] = &run;
+        if (run.task->runs_forward()) result[{b, false}] = &run;
+        if (run.task->runs_backward()) result[{b, true}] = &run;
       }
     }
     return result;
@@ -302,11 +299,12 @@ class Check {
         require(updated.emplace(w, &run).second || !run.block,
                 "order: {} must not update a weight that another update has updated", text(run));
       }
+      const std::set<size_t> written = weights_of(run);
       for (const Run& reader : last) {
-        const std::set<size_t> written = weights_of(run);
-        for (const size_t b : reader.task->kind == TaskKind::kSeeds
-                                  ? std::vector<size_t>()
-                                  : blocks_of(*reader.task, reader.block)) {
+        if (reader.task->kind == TaskKind::kSeeds) continue;
+        require(!reader.task->runs_forward() || reader.time < run.time,
+                "order: {} must follow the last forward task, {}", text(run), text(reader));
+        for (const size_t b : blocks_of(*reader.task, reader.block)) {
           for (const size_t w : step_.blocks[b].weights) {
             require(!written.contains(w) || reader.time < run.time || !owns(run, w),
                     "order: {} must follow {}; block '{}' reads a weight that it updates",
@@ -376,8 +374,8 @@ void fly(const std::vector<OrderItem>& items, bool trains, Flight& flight) {
     if (!task.has_micro_batch() || task.kind == TaskKind::kSeeds) continue;
     const Flight::Key key(task.stage, task.block ? task.block->constant : -1);
     int64_t& now = flight.now[key];
-    if (is_forward(task.kind)) flight.max[key] = std::max(flight.max[key], ++now);
-    if (trains ? is_backward(task.kind) : is_forward(task.kind)) --now;
+    if (task.runs_forward()) flight.max[key] = std::max(flight.max[key], ++now);
+    if (trains ? task.runs_backward() : task.runs_forward()) --now;
   }
 }
 
@@ -398,7 +396,7 @@ std::vector<int64_t> max_in_flight(const Order& order, size_t stages) {
   Flight flight;
   bool trains = false;
   for_each_written_task(order.items,
-                        [&](const Task& t, size_t) { trains = trains || is_backward(t.kind); });
+                        [&](const Task& t, size_t) { trains = trains || t.runs_backward(); });
   fly(update_loop(order).body, trains, flight);
   std::vector<int64_t> result(stages);
   for (const auto& [key, max] : flight.max) {

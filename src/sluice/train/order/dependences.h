@@ -7,7 +7,7 @@
 
 namespace sluice::train {
 
-/// What the tasks of a block read and write, as far as it limits their order.
+/// Reads and writes of a block's tasks that limit their order.
 struct BlockDependences {
   std::string name = {};
   std::vector<size_t> reads = {};  ///< Earlier blocks whose values it reads.
@@ -33,7 +33,8 @@ struct StepDependences {
 /// - a task follows those whose values and gradients it reads;
 /// - the micro-batches of a block's backward task ascend, and those of its forward task if it
 ///   `ascends`;
-/// - a weight is updated once, after the last task that reads it or adds to its gradient.
+/// - a weight is updated once, after the last task that reads it or adds to its gradient, and after
+///   the last forward task: an update may read results of all micro-batches.
 /// Its time does not depend on the number of micro-batches.
 void check_order(const Order& order, const StepDependences& step);
 

@@ -40,6 +40,8 @@ struct Task {
   Affine micro_batch = {};  ///< Number within the update; unused by kNorm and kUpdate.
 
   bool has_micro_batch() const { return kind != TaskKind::kNorm && kind != TaskKind::kUpdate; }
+  bool runs_forward() const { return kind == TaskKind::kForward || kind == TaskKind::kBoth; }
+  bool runs_backward() const { return kind == TaskKind::kBackward || kind == TaskKind::kBoth; }
   bool operator==(const Task&) const = default;
 };
 

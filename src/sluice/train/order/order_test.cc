@@ -88,7 +88,7 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
       {.first = 0, .has_gradient = false},
       {.first = 1, .rows = 3, .forward_loop = true, .backward_loop = true},
       {.first = 4}};
-  EXPECT_EQ(to_string(phased_order(groups, PhasedUpdates::kInBackward, true,
+  EXPECT_EQ(to_string(phased_order(groups, PhasedVisits::kLoop, PhasedUpdates::kInBackward, true,
                                    {.micro_batches = 5, .updates = 1})),
             "for i in 5 {\n"
             "  seeds stage 0, micro-batch i\n"
@@ -111,6 +111,21 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
             "  }\n"
             "  update stage 0, block -i + 3\n"
             "}\n");
+}
+
+TEST(Order, OfPhasesInLineHasATaskForEachMicroBatch) {
+  EXPECT_EQ(
+      to_string(phased_order({{.first = 0}, {.first = 1}}, PhasedVisits::kInLine,
+                             PhasedUpdates::kApart, false, {.micro_batches = 2, .has_norm = true})),
+      "forward stage 0, block 0, micro-batch 0\n"
+      "forward stage 0, block 0, micro-batch 1\n"
+      "both stage 0, block 1, micro-batch 0\n"
+      "both stage 0, block 1, micro-batch 1\n"
+      "backward stage 0, block 0, micro-batch 0\n"
+      "backward stage 0, block 0, micro-batch 1\n"
+      "norm\n"
+      "update stage 0, block 1\n"
+      "update stage 0, block 0\n");
 }
 
 // Four blocks in a chain. Block 0 and 3 share weight 0; block 1 has a running variable.
@@ -148,7 +163,8 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
           {.first = 3}};
       for (const PhasedUpdates updates : {PhasedUpdates::kInBackward, PhasedUpdates::kApart}) {
         for (const int64_t d : {1, 4})
-          check_order(phased_order(groups, updates, true, {.micro_batches = n, .updates = d}),
+          check_order(phased_order(groups, PhasedVisits::kLoop, updates, true,
+                                   {.micro_batches = n, .updates = d}),
                       phases);
       }
     }
@@ -211,6 +227,13 @@ TEST(Order, NamesTheTasksThatConflict) {
              "backward stage 0, micro-batch i\n}\n",
              2),
        "'update' must follow 'backward stage 0, micro-batch 1'; block 'B0' reads a weight"},
+      {"an update before the last forward task",
+       check("for i in 2 {\nforward stage 0, micro-batch i\nforward stage 1, micro-batch i\n"
+             "backward stage 1, micro-batch i\n}\nupdate stage 1, block 2\nfor i in 2 {\n"
+             "backward stage 0, micro-batch i\n}\nupdate stage 0, block 0\n"
+             "update stage 0, block 1\nforward stage 0, block 0, micro-batch 0\n",
+             2),
+       "must run 4 blocks forward for 2 micro-batches, 8 tasks, got 9"},
       {"no update",
        check(forward + "backward stage 1, micro-batch i\nbackward stage 0, micro-batch i\n}\n", 3),
        "a weight of block 'B0' must be updated"},

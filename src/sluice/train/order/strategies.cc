@@ -69,16 +69,23 @@ Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts) {
   return std::move(body).finish(counts);
 }
 
-Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates updates, bool has_seeds,
-                   const OrderCounts& counts) {
+Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
+                   PhasedUpdates updates, bool has_seeds, const OrderCounts& counts) {
   check(counts);
   require(!counts.has_norm || updates == PhasedUpdates::kApart,
           "order: a norm of all gradients requires updates apart from backward phases");
   Body body(counts.updates > 1 ? 1 : 0);
   // All micro-batches visit a block, `loops` loops inside of the body.
-  const auto visit = [&](TaskKind kind, std::optional<Affine> block, size_t loops) {
-    Task task{.kind = kind, .block = std::move(block), .micro_batch = body.index(0, loops)};
-    return OrderLoop{counts.micro_batches, {std::move(task)}};
+  const auto visit = [&](TaskKind kind, const std::optional<Affine>& block, size_t loops) {
+    std::vector<OrderItem> items;
+    if (visits == PhasedVisits::kLoop) {
+      const Task task{.kind = kind, .block = block, .micro_batch = body.index(0, loops)};
+      items.emplace_back(OrderLoop{counts.micro_batches, {task}});
+      return items;
+    }
+    for (int64_t m = 0; m < counts.micro_batches; ++m)
+      items.emplace_back(Task{.kind = kind, .block = block, .micro_batch = {m}});
+    return items;
   };
   enum class Rows { kAscending, kDescending };
   // Runs the tasks of each row, which `tasks(block, loops)` returns.
@@ -94,14 +101,16 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates update
         body.add(std::move(item));
     }
   };
-  if (has_seeds) body.add(visit(TaskKind::kSeeds, std::nullopt, 0));
+  if (has_seeds) {
+    for (OrderItem& item : visit(TaskKind::kSeeds, std::nullopt, 0)) body.add(std::move(item));
+  }
   const auto is_both = [&](const PhasedBlocks& g) {
     return counts.has_update && &g == &groups.back() && g.rows == 1 && g.has_gradient;
   };
   for (const PhasedBlocks& g : groups) {
     if (is_both(g)) continue;
     run_rows(g, Rows::kAscending, g.forward_loop, [&](const Affine& block, size_t loops) {
-      return std::vector<OrderItem>{visit(TaskKind::kForward, block, loops)};
+      return visit(TaskKind::kForward, block, loops);
     });
   }
   if (!counts.has_update) return std::move(body).finish(counts);
@@ -112,7 +121,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates update
     if (!g->has_gradient) continue;
     const TaskKind kind = is_both(*g) ? TaskKind::kBoth : TaskKind::kBackward;
     run_rows(*g, Rows::kDescending, g->backward_loop, [&](const Affine& block, size_t loops) {
-      std::vector<OrderItem> items{visit(kind, block, loops)};
+      std::vector<OrderItem> items = visit(kind, block, loops);
       if (updates == PhasedUpdates::kInBackward) items.emplace_back(update(block));
       return items;
     });

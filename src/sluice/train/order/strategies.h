@@ -31,6 +31,12 @@ struct PhasedBlocks {
   bool backward_loop = false;  ///< Whether the rows' backward phases are one.
 };
 
+/// How a phased step runs the micro-batches of a visit.
+enum class PhasedVisits {
+  kLoop,    ///< In a loop; values between visits are entries of buffers.
+  kInLine,  ///< One after another; values between visits are plain tensors.
+};
+
 /// When a phased step updates the weights of a block.
 enum class PhasedUpdates {
   kInBackward,  ///< At the end of its backward phase.
@@ -40,7 +46,7 @@ enum class PhasedUpdates {
 /// Returns the order in which all micro-batches visit one block after another on one device:
 /// forward in ascending order of blocks and backward in descending order. The last block, if it has
 /// a gradient, runs both as one task. `groups` cover the blocks.
-Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedUpdates updates, bool has_seeds,
-                   const OrderCounts& counts);
+Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
+                   PhasedUpdates updates, bool has_seeds, const OrderCounts& counts);
 
 }  // namespace sluice::train

@@ -16,23 +16,16 @@ class Flows {
 
   void forward(const std::vector<size_t>& blocks) {
     for (const size_t b : blocks) {
-      for (const auto& v : MicroBatch::inputs(cut_.blocks[b])) read({false, v});
+      for (const FlowingValue& v : reads_forward(cut_.blocks[b])) read(v);
       for (const auto& v : MicroBatch::outputs(cut_.blocks[b], gradients_[b])) make({false, v});
     }
   }
 
   void backward(const std::vector<size_t>& blocks) {
     for (const size_t b : blocks) {
-      const auto& gradient = gradients_[b];
-      if (!gradient) continue;
-      for (const TakenGradient& t : gradient->taken) {
-        const bool from_loss = t.loss.valid();
-        read({!from_loss, MicroBatch::value(from_loss ? t.loss : t.value.whole)});
-      }
-      for (const auto& v : MicroBatch::kept(cut_.blocks[b], gradient)) {
-        if (remote_ == nullptr || !remote_->has(v)) read({false, v});
-      }
-      for (const Tensor& t : gradient->inputs) make({true, MicroBatch::value(t)});
+      if (!gradients_[b]) continue;
+      for (const FlowingValue& v : reads_backward(cut_.blocks[b], gradients_[b], remote_)) read(v);
+      for (const Tensor& t : gradients_[b]->inputs) make({true, MicroBatch::value(t)});
     }
   }
 
@@ -77,6 +70,27 @@ class Flows {
 
 }  // namespace
 
+std::vector<FlowingValue> reads_forward(const BlockGraph& block) {
+  std::vector<FlowingValue> values;
+  for (const auto& v : MicroBatch::inputs(block)) values.push_back({false, v});
+  return values;
+}
+
+std::vector<FlowingValue> reads_backward(const BlockGraph& block,
+                                         const std::optional<BlockGradient>& gradient,
+                                         const RemoteActivations* remote) {
+  std::vector<FlowingValue> values;
+  if (!gradient) return values;
+  for (const TakenGradient& t : gradient->taken) {
+    const bool from_loss = t.loss.valid();
+    values.push_back({!from_loss, MicroBatch::value(from_loss ? t.loss : t.value.whole)});
+  }
+  for (const auto& v : MicroBatch::kept(block, gradient)) {
+    if (remote == nullptr || !remote->has(v)) values.push_back({false, v});
+  }
+  return values;
+}
+
 std::vector<size_t> blocks_of(const Task& task, const std::vector<PlacedStage>& stages) {
   std::vector<size_t> blocks = stages[static_cast<size_t>(task.stage)].blocks;
   if (task.block) blocks = {static_cast<size_t>(task.block->constant)};
@@ -93,11 +107,8 @@ std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
   for (const MicroBatchTask& t : tasks) {
     flows.begin(t, stages[static_cast<size_t>(t.task.stage)].device);
     const std::vector<size_t> blocks = blocks_of(t.task, stages);
-    if (t.task.kind == TaskKind::kBackward) {
-      flows.backward(blocks);
-    } else {
-      flows.forward(blocks);
-    }
+    if (t.task.runs_forward()) flows.forward(blocks);
+    if (t.task.runs_backward()) flows.backward(blocks);
   }
   return flows.all();
 }

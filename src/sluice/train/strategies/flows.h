@@ -26,14 +26,21 @@ struct Flow {
   MicroBatchTask read_by;  ///< The last reader.
 };
 
-/// Finds the flows between the tasks of a micro-batch, `tasks` (tasks_of_micro_batch()). A task that
-/// adds to a gradient makes it anew. The first reader of a field or a seed makes it. Values in
-/// `shared` do not flow. Gradients do not read values in `remote`, which may be null.
+/// Finds the flows between the tasks of a micro-batch (tasks_of_micro_batch()). A task that adds to
+/// a gradient makes it anew. The first reader of a field or a seed makes it. Values in `shared` do
+/// not flow. Gradients do not read values in `remote`, which may be null.
 std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
                              const std::vector<PlacedStage>& stages, const Cut& cut,
                              const std::vector<std::optional<BlockGradient>>& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote);
+
+/// Returns the values that a block reads in a forward or backward task: those of earlier blocks and
+/// of itself, fields, seeds and gradients. Values in `remote`, which may be null, are not read.
+std::vector<FlowingValue> reads_forward(const BlockGraph& block);
+std::vector<FlowingValue> reads_backward(const BlockGraph& block,
+                                         const std::optional<BlockGradient>& gradient,
+                                         const RemoteActivations* remote);
 
 /// Returns the blocks of a task in the order in which it runs them. A task that names a block names
 /// it by a constant.

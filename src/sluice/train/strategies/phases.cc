@@ -10,7 +10,6 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/updates.h"
-#include "sluice/train/strategies/device_phases.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
 #include "sluice/train/strategies/step_variables.h"
@@ -552,9 +551,6 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                   const WeightRules& groups, nn::Optimizer& optimizer, const Options& options,
                   const Options& inference, Training& training) {
-  if (options.locations.activations == Location::kDevice)
-    return build_device_phases(std::move(ir), network, eval, groups, optimizer, options, inference,
-                               training);
   Phases phases(std::move(ir), network, groups, optimizer, options, training);
   phases.build();
   phases.build_eval(eval, inference);

@@ -9,8 +9,10 @@
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"
 #include "sluice/train/order/dependences.h"
+#include "sluice/train/strategies/flowing_values.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
+#include "sluice/train/strategies/step_dependences.h"
 #include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
@@ -28,24 +30,21 @@ std::unique_ptr<RemoteActivations> remote_activations(
                                              options.locations.min_elements_off_device);
 }
 
+// Phases have a counter of micro-batches for each block, stages one for all of their blocks.
+WeightGradients weight_gradients(const Options& options, const Strategy& strategy) {
+  if (options.accumulate == 1) return WeightGradients::kReturn;
+  return std::holds_alternative<PhasedExecution>(strategy) ? WeightGradients::kAccumulate
+                                                           : WeightGradients::kAccumulateShared;
+}
+
 std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& network, const Cut& cut,
                                                        const WeightRules& rules,
-                                                       const Options& options) {
-  auto gradients = differentiate(
-      network, cut, rules,
-      options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kAccumulateShared);
+                                                       const Options& options,
+                                                       WeightGradients weights) {
+  auto gradients = differentiate(network, cut, rules, weights);
   recompute(cut, options.recompute, gradients);
   return gradients;
 }
-
-/// The blocks that a task names: its stage, and the block if it is one alone.
-using TaskBlocks = std::pair<int, std::optional<int64_t>>;
-
-TaskBlocks key_of(const Task& task) {
-  return {task.stage, task.block ? std::optional(task.block->constant) : std::nullopt};
-}
-
-bool is_same(const Task& a, const Task& b) { return a.kind == b.kind && key_of(a) == key_of(b); }
 
 /// A graph that runs tasks, and its tensors that all micro-batches share.
 struct Place {
@@ -57,6 +56,15 @@ struct Place {
   KeptResults kept;
   Tensor iteration;          ///< Number of the trip, in the body of the loop.
   Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
+};
+
+/// Tasks of one block that follow each other.
+struct Visit {
+  Task task;  ///< The first one.
+  MicroBatch::Weights weights;
+  std::vector<MicroBatch> runs = {};
+
+  bool has(const Task& other) const { return is_same(task, other); }
 };
 
 /// A training program whose weights another program evaluates. If `variables` is null, there is no
@@ -79,7 +87,8 @@ class Pipeline {
         beside_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         cut_(cut(network)),
-        gradients_(gradients_of(network, cut_, rules, options)),
+        weight_gradients_(weight_gradients(options, strategy)),
+        gradients_(gradients_of(network, cut_, rules, options, weight_gradients_)),
         uses_(trained_weights(rules, cut_, gradients_)),
         activations_(remote_activations(cut_, gradients_, options)),
         layout_(beside_ ? lay_out_evaluation(trained.places, strategy, cut_, options)
@@ -87,8 +96,9 @@ class Pipeline {
                                   options)),
         stages_(layout_.stages),
         tasks_(tasks_of_micro_batch(layout_.order)),
-        flows_(find_flows(tasks_, stages_, cut_, gradients_, shared_values(network),
-                          activations_.get())),
+        values_(cut_, gradients_, stages_, activations_.get(),
+                find_flows(tasks_, stages_, cut_, gradients_, shared_values(network),
+                           activations_.get())),
         variables_(beside_ ? StepVariables(main_, *trained.variables)
                            : StepVariables(main_, network, rules, optimizer, options, training)),
         accumulators_(main_, rules, options) {
@@ -97,6 +107,8 @@ class Pipeline {
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
       activations_->set_entries(activation_entries_);
     }
+    check_order(layout_.order, step_dependences(network, cut_, gradients_, uses_, stages_,
+                                                options.accumulate, mode));
     find_first_readers();
     if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const PlacedStage& stage : stages_)
@@ -109,7 +121,11 @@ class Pipeline {
     make_kept(place, ResultForm::kRunLast);
     const size_t first = main_.ops().size();
     place.weights = weights_on_devices();
-    if (options_.accumulate > 1) make_accumulators(place);
+    std::vector<Task> of_stages;  // The others have their accumulators when they begin.
+    for (const auto& [task, iteration] : tasks_) {
+      if (!task.block) of_stages.push_back(task);
+    }
+    make_accumulators(place, of_stages);
     make_kept(place, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
       const DeviceScope on(main_, device_of(network_.total_weight));
@@ -117,10 +133,13 @@ class Pipeline {
     }
     const UpdateLoop updates = update_loop(layout_.order);
     for (const OrderItem& item : updates.body) {
+      std::vector<Task> tasks;
+      for_each_written_task({item}, [&](const Task& t, size_t) { tasks.push_back(t); });
+      make_accumulators(place, tasks);
       if (const OrderLoop* l = item.loop()) loop(place, *l);
       if (const Task* task = item.task()) run(place, *task);
     }
-    end_micro_batches(place);
+    end_forward(place);
     if (updates.trips > 1) transforms::repeat_last_ops(main_, first, updates.trips);
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
@@ -153,7 +172,7 @@ class Pipeline {
   // weight. The first task loads fields that no task reads.
   void find_first_readers() {
     for (const auto& [task, iteration] : tasks_) {
-      if (task.kind != TaskKind::kForward) continue;
+      if (!task.runs_forward()) continue;
       for (const size_t b : blocks_of(task, stages_)) {
         for (const BlockValue& v : block(b).inputs)
           first_reader_.emplace(v.whole.id(), key_of(task));
@@ -162,7 +181,10 @@ class Pipeline {
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const size_t b : stages_[s].blocks) {
         stage_of_[b] = s;
-        for (const WeightUse& w : block(b).weights) owners_.emplace(w.key, stages_[s].device);
+        for (const WeightUse& w : block(b).weights) {
+          owners_.emplace(w.key, stages_[s].device);
+          if (gradients_[b]) owner_block_.emplace(w.key, b);
+        }
         for (const RunningUse& u : block(b).updates) owners_.emplace(u.key, stages_[s].device);
       }
     }
@@ -221,30 +243,33 @@ class Pipeline {
     return result;
   }
 
-  // Adds the accumulators of gradients. With running means, adds a counter for each backward task.
-  void make_accumulators(Place& place) {
+  // Adds the accumulators of the backward tasks among `tasks`, unless they were added before. With
+  // running means, adds a counter for each of these tasks.
+  void make_accumulators(Place& place, const std::vector<Task>& tasks) {
+    if (options_.accumulate == 1) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
-    std::map<TaskBlocks, bool> counts;  // Whether a backward task has gradients of weights.
-    for (const auto& [task, iteration] : tasks_) {
-      if (!running || task.kind != TaskKind::kBackward) continue;
-      for (const size_t b : blocks_of(task, stages_))
-        counts[key_of(task)] = counts[key_of(task)] || gradients_[b].has_value();
-    }
-    for (const auto& [blocks, has_gradients] : counts) {
-      const DeviceScope on(main_, stages_[static_cast<size_t>(blocks.first)].device);
-      if (has_gradients)
-        place.counters.emplace(blocks, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
+    std::map<TaskBlocks, std::vector<size_t>> made;
+    for (const Task& task : tasks) {
+      if (task.runs_backward() && accumulated_.insert(key_of(task)).second)
+        made.emplace(key_of(task), blocks_of(task, stages_));
     }
     std::map<std::string, int> devices;  // By use.
-    for (const PlacedStage& stage : stages_) {
-      for (const size_t b : stage.blocks) {
-        for (const WeightUse& w : block(b).weights) devices.emplace(w.name(), stage.device);
+    for (const auto& [key, blocks] : made) {
+      const DeviceScope on(main_, stages_[static_cast<size_t>(key.first)].device);
+      bool counts = false;
+      for (const size_t b : blocks) {
+        counts = counts || (running && gradients_[b]);
+        for (const WeightUse& w : block(b).weights)
+          devices.emplace(w.name(), stages_[static_cast<size_t>(key.first)].device);
       }
+      if (counts) place.counters.emplace(key, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
     for (const auto& [key, uses] : uses_) {
       for (const WeightUse* use : uses) {
-        const DeviceScope on(main_, devices.at(use->name()));
+        const auto device = devices.find(use->name());
+        if (device == devices.end()) continue;
+        const DeviceScope on(main_, device->second);
         accumulators_.add(*use);
         if (!accumulators_.is_remote(use->name()))
           place.accumulators.emplace(use->name(), accumulators_.tensor(use->name()));
@@ -254,62 +279,46 @@ class Pipeline {
 
   // Runs a task of the order. In the body of the loop, micro-batches are relative to the iteration.
   void run(Place& place, const Task& task) {
+    if (!visit_ || !visit_->has(task)) end_visit(place);
     if (!task.has_micro_batch()) {
-      end_micro_batches(place);
+      end_forward(place);
       if (task.kind == TaskKind::kNorm) {
         scale_ = norm();
       } else {
-        update();
+        update(task);
       }
       return;
     }
     const int64_t m = task.micro_batch.constant;
-    const int device = stages_[static_cast<size_t>(task.stage)].device;
+    const int device = device_of(task);
     const DeviceScope on(place.graph, device);
-    MicroBatchValues found = arrived(m, device);
+    MicroBatchValues found = values_.read(m, task);
     if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
       found.forward.insert(inputs->second.begin(), inputs->second.end());
     MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
                      entry(place, m));
-    if (task.kind == TaskKind::kBackward) {
-      backward(place, task, batch);
-    } else {
-      forward(place, task, batch);
-    }
-    send_on(m, task, found, batch.values());
+    if (task.block && !visit_)
+      visit_ = Visit{task, variables_.visit(place.graph, weights_of(place, task)), {}};
+    if (task.runs_forward()) forward(place, task, batch);
+    if (task.runs_backward()) backward(place, task, batch);
+    values_.write(m, task, found, batch.values());
   }
 
-  MicroBatchValues arrived(int64_t m, int device) {
-    MicroBatchValues values;
-    for (const auto& [to, t] : flowing_[m]) {
-      const auto& [value, where] = to;
-      if (where != device) continue;
-      if (value.is_gradient) {
-        values.gradients.emplace(value.value.second, t);
-      } else {
-        values.forward.emplace(value.value, t);
-      }
+  // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
+  void end_visit(const Place& place) {
+    if (!visit_) return;
+    if (visit_->task.runs_forward()) {
+      const DeviceScope on(place.graph, device_of(visit_->task));
+      for (const size_t b : blocks_of(visit_->task, stages_))
+        variables_.update_running(place.graph, block(b), visit_->runs,
+                                  weights_of(place, visit_->task));
     }
-    return values;
+    visit_.reset();
   }
 
-  // Sends the values that a task has made to all devices that read them.
-  void send_on(int64_t m, const Task& task, const MicroBatchValues& found,
-               const MicroBatchValues& values) {
-    for (const Flow& flow : flows_) {
-      if (!is_same(flow.made_by.task, task)) continue;
-      const Tensor made = find(values, flow.value);
-      if (made.valid() && made != find(found, flow.value))
-        flowing_[m].insert_or_assign({flow.value, flow.device}, made);
-    }
-  }
-  static Tensor find(const MicroBatchValues& values, const FlowingValue& value) {
-    if (value.is_gradient) {
-      const auto found = values.gradients.find(value.value.second);
-      return found == values.gradients.end() ? Tensor() : found->second;
-    }
-    const auto found = values.forward.find(value.value);
-    return found == values.forward.end() ? Tensor() : found->second;
+  // The weights of a block as a task reads them. A visit loads those in remote memory once.
+  MicroBatch::Weights weights(const Place& place, const Task& task) const {
+    return visit_ ? visit_->weights : variables_.visit(place.graph, weights_of(place, task));
   }
 
   void forward(Place& place, const Task& task, MicroBatch& batch) {
@@ -318,11 +327,14 @@ class Pipeline {
     for (size_t i = 0; i < network_.fields.size(); ++i)
       load(g, task, batch, network_.fields[i].second, fields[i]);
     for (const Tensor& t : network_.seed) load(g, task, batch, t, *training_.seed);
-    const nn::NamedTensors& weights = weights_of(place, task);
     const std::vector<size_t> blocks = blocks_of(task, stages_);
     for (const size_t b : blocks) {
-      batch.forward(b, variables_.visit(g, weights));
-      variables_.update_running(g, block(b), {&batch, 1}, weights);
+      batch.forward(b, weights(place, task));
+      if (visit_) {
+        visit_->runs.push_back(batch);
+      } else {
+        variables_.update_running(g, block(b), {&batch, 1}, weights_of(place, task));
+      }
     }
     const auto makes = [&](const Tensor& value) {
       const std::optional<size_t> b = maker(value);
@@ -336,8 +348,9 @@ class Pipeline {
       ops::accumulate_(place.total_weight, batch[network_.total_weight]);
   }
 
+  int device_of(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
   const nn::NamedTensors& weights_of(const Place& place, const Task& task) const {
-    return place.weights.at(stages_[static_cast<size_t>(task.stage)].device);
+    return place.weights.at(device_of(task));
   }
 
   // Calls use(result) for each result that is written and that a block makes.
@@ -390,12 +403,11 @@ class Pipeline {
 
   void backward(Place& place, const Task& task, MicroBatch& batch) {
     Graph& g = place.graph;
-    const nn::NamedTensors& weights = weights_of(place, task);
     const auto counter = place.counters.find(key_of(task));
     const bool counts = counter != place.counters.end();
     for (const size_t b : blocks_of(task, stages_)) {
-      const MicroBatch::Weights visited = variables_.visit(g, weights);
-      if (options_.accumulate == 1) {
+      const MicroBatch::Weights visited = weights(place, task);
+      if (weight_gradients_ == WeightGradients::kReturn) {
         for (const auto& [use, gradient] : batch.backward(b, visited, {}, {}))
           accumulators_.keep(block(b).use(use), gradient);
       } else {
@@ -403,44 +415,23 @@ class Pipeline {
                                  counts ? counter->second : Tensor());
       }
     }
-    if (counts) ops::add_(counter->second, ops::scalar_like(counter->second, 1));
+    if (counts && weight_gradients_ == WeightGradients::kAccumulateShared)
+      ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
-  // Emits a loop over micro-batches. The body carries a tensor of each flow for each iteration
-  // between its maker and its last reader.
+  // Emits a loop over micro-batches.
   void loop(Place& place, const OrderLoop& loop) {
-    struct Slot {
-      std::pair<FlowingValue, int> to;
-      int64_t micro_batch;  // In iteration 0.
-      bool operator==(const Slot&) const = default;
-    };
-    std::vector<Slot> slots;
-    for (const Flow& flow : flows_) {
-      const int64_t made = flow.made_by.task.micro_batch.constant;
-      for (int64_t age = 1; age <= flow.read_by.iteration - flow.made_by.iteration; ++age) {
-        const Slot slot{{flow.value, flow.device}, made - age};
-        if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
-      }
-    }
+    end_visit(place);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
-    auto before = std::exchange(flowing_, {});
-    Tensors carried, results;
-    for (const Slot& slot : slots) {
-      const Tensor& t = before.at(slot.micro_batch).at(slot.to);
-      carried.push_back(t);
-      flowing_[slot.micro_batch].emplace(slot.to, g.input(t.spec(), t.name()));
-    }
+    const Tensors carried = values_.enter_loop(g);
     TensorMap given;
     Place inside = make_inside(g, place, given);
     if (activation_entries_ > 1) inside.iteration = g.input({{}, i32, {}}, "iteration");
     for (const OrderItem& item : loop.body) run(inside, *item.task());
-    for (const Slot& slot : slots) results.push_back(flowing_.at(slot.micro_batch + 1).at(slot.to));
-    g.set_outputs(results);
-    const Tensors after =
-        ops::repeat(main_, g, loop.trips, carried, given, {.iteration = inside.iteration});
-    flowing_ = std::move(before);
-    for (size_t i = 0; i < slots.size(); ++i)
-      flowing_[loop.trips + slots[i].micro_batch].insert_or_assign(slots[i].to, after[i]);
+    end_visit(inside);
+    g.set_outputs(values_.results_of_loop());
+    values_.leave_loop(loop.trips, ops::repeat(main_, g, loop.trips, carried, given,
+                                               {.iteration = inside.iteration}));
   }
 
   // Adds inputs to the loop's body for all that the micro-batches share.
@@ -475,9 +466,9 @@ class Pipeline {
     return inside;
   }
 
-  // Adds what follows the last micro-batch of an update, unless it was added before.
-  void end_micro_batches(const Place& place) {
-    if (std::exchange(micro_batches_ended_, true)) return;
+  // Adds what follows the last forward task of an update, unless it was added before.
+  void end_forward(const Place& place) {
+    if (std::exchange(forward_ended_, true)) return;
     store_kept(place, ResultForm::kUpdateSum);
     if (!trains_) return;
     variables_.average_running();
@@ -508,9 +499,13 @@ class Pipeline {
     return variables_.scale([&](const std::string& key) { return reduced(key); });
   }
 
-  void update() {
-    reduce_all();
-    for (const auto& [key, uses] : uses_) variables_.update(key, reduced(key), scale_);
+  // Updates all weights, or those whose first block with a gradient is the task's.
+  void update(const Task& task) {
+    if (!task.block) reduce_all();
+    for (const auto& [key, uses] : uses_) {
+      if (!task.block || owner_block_.at(key) == static_cast<size_t>(task.block->constant))
+        variables_.update(key, reduced(key), scale_);
+    }
   }
 
   const NetworkGraph& network_;
@@ -521,6 +516,7 @@ class Pipeline {
   bool beside_;  ///< Evaluates beside a training program, with its weights.
   Graph& main_;
   Cut cut_;
+  WeightGradients weight_gradients_;
   std::vector<std::optional<BlockGradient>> gradients_;
   TrainedWeights uses_;
   std::unique_ptr<RemoteActivations> activations_;
@@ -530,15 +526,16 @@ class Pipeline {
   PipelineLayout layout_;
   const std::vector<PlacedStage>& stages_;
   std::vector<MicroBatchTask> tasks_;
-  std::vector<Flow> flows_;
+  FlowingValues values_;
   StepVariables variables_;
   Accumulators accumulators_;
   std::map<TensorId, TaskBlocks> first_reader_;  ///< Forward task by field.
   std::map<size_t, size_t> stage_of_;            ///< By block.
   std::map<std::string, int> owners_;            ///< Device by weight and running variable.
-  /// Tensors of each micro-batch in the graph of run(), by value and device of the readers.
-  std::map<int64_t, std::map<std::pair<FlowingValue, int>, Tensor>> flowing_;
-  bool micro_batches_ended_ = false;
+  std::map<std::string, size_t> owner_block_;    ///< First block with a gradient, by weight.
+  std::optional<Visit> visit_;
+  std::set<TaskBlocks> accumulated_;  ///< Backward tasks whose accumulators exist.
+  bool forward_ended_ = false;
   std::map<std::string, Tensor> reduced_;  ///< Reduced gradients, by weight.
   Tensors scale_;                          ///< Factor of all gradients, from their norm.
 };
@@ -550,8 +547,9 @@ void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval
                     const Strategy& strategy, const Options& inference, Training& training) {
   Pipeline step(ir, network, nn::RunMode::kTrain, rules, optimizer, options, strategy, training);
   step.build();
-  build_eval(ir, eval, step.variables(), step.places(), inference.strategy.value_or(strategy),
-             inference, training);
+  const bool is_phased = std::holds_alternative<PhasedExecution>(strategy);
+  build_eval(ir, eval, step.variables(), step.places(),
+             inference.strategy.value_or(is_phased ? resident() : strategy), inference, training);
 }
 
 void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const Options& options,

@@ -6,12 +6,14 @@
 
 namespace sluice::train {
 
-/// Adds the programs of a step that is resident, sharded or pipelined (build_training()). The
-/// streams of `training` exist. Adds the program "eval" too, by build_eval().
+/// Adds the programs of a step that is resident, sharded, pipelined, or phased with activations on
+/// the device (build_training()). The streams of `training` exist. Adds the program "eval" too, by
+/// build_eval().
 ///
-/// A step runs the tasks of its order (staged_order()). A value that a task makes in one iteration of
-/// the loop for a task of a later one is carried by the loop, once for each iteration between them.
-/// A resident step has one stage, so its loop runs one micro-batch at a time.
+/// A step runs the tasks of its order (order/strategies.h). A value that a task makes in one
+/// iteration of the loop for a task of a later one is carried by the loop, once for each iteration
+/// between them. A resident step has one stage, so its loop runs one micro-batch at a time. Phases
+/// with activations on the device have one stage, too, and run micro-batches one after another.
 void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                     const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
                     const Strategy& strategy, const Options& inference, Training& training);

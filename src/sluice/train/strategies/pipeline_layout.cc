@@ -133,6 +133,16 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
     layout.order = staged_order(order, counts_of(options, mode));
   };
   const Schedule schedule = schedule_of(strategy);
+  if (std::holds_alternative<PhasedExecution>(strategy)) {
+    std::vector<PhasedBlocks> blocks;
+    for (size_t b = 0; b < cut.blocks.size(); ++b)
+      blocks.push_back({.first = b, .has_gradient = gradients[b].has_value()});
+    const bool apart = options.max_grad_norm.has_value();
+    layout.order = phased_order(blocks, PhasedVisits::kInLine,
+                                apart ? PhasedUpdates::kApart : PhasedUpdates::kInBackward, false,
+                                counts_of(options, mode));
+    return layout;
+  }
   PipelineOrder steps = order_of_steps(schedule, layout.stages.back().step + 1, mode);
   set_order(steps);
   if (std::holds_alternative<ResidentExecution>(strategy)) return layout;

@@ -19,9 +19,9 @@ struct PipelineLayout {
   std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
 };
 
-/// Lays out a step that is resident, sharded or pipelined, or the evaluation of its micro-batches.
-/// A resident step has one stage with all blocks. Gradients do not read values in `remote`, which
-/// may be null.
+/// Lays out a step of any strategy, or the evaluation of its micro-batches. Phases have their
+/// activations on the device. Without stages, one stage has all blocks. Gradients do not read
+/// values in `remote`, which may be null.
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
                        const RemoteActivations* remote, nn::RunMode mode, const Options& options);

@@ -1,0 +1,20 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/order/dependences.h"
+#include "sluice/train/pipeline/stages.h"
+
+namespace sluice::train {
+
+/// Returns what limits the order of a step's tasks (check_order()). `weights` are the trained ones.
+/// Micro-batches of a block ascend if it reads a field or seed of the network, updates a running
+/// variable or makes a result.
+StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
+                                 const std::vector<std::optional<BlockGradient>>& gradients,
+                                 const TrainedWeights& weights,
+                                 const std::vector<PlacedStage>& stages, int64_t micro_batches,
+                                 nn::RunMode mode);
+
+}  // namespace sluice::train

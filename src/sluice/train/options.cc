@@ -99,6 +99,9 @@ std::vector<std::string> read_texts(const json& j) {
 
 const Stages* stages_of(const Options& o) {
   if (!o.strategy) return nullptr;
+  if (const auto* p = std::get_if<PhasedExecution>(&*o.strategy))
+    return p->stages ? &*p->stages : nullptr;
+  if (const auto* s = std::get_if<OrderedExecution>(&*o.strategy)) return &s->stages;
   if (const auto* s = std::get_if<ShardedExecution>(&*o.strategy)) return &s->stages;
   if (const auto* p = std::get_if<PipelinedExecution>(&*o.strategy)) return &p->stages;
   return nullptr;
@@ -118,6 +121,10 @@ std::string show_stages(const Options& o) {
 
 void set_stages(Options& o, Stages stages) {
   if (o.strategy) {
+    if (auto* p = std::get_if<PhasedExecution>(&*o.strategy)) {
+      p->stages = std::move(stages);
+      return;
+    }
     if (auto* s = std::get_if<ShardedExecution>(&*o.strategy)) {
       s->stages = std::move(stages);
       return;
@@ -127,14 +134,14 @@ void set_stages(Options& o, Stages stages) {
       return;
     }
   }
-  fail(ErrorKind::kBadFile, "requires the strategy sharded or pipelined");
+  fail(ErrorKind::kBadFile, "requires the strategy phased, sharded or pipelined");
 }
 
 PipelinedExecution* pipelined_of(Options& o) {
   return o.strategy ? std::get_if<PipelinedExecution>(&*o.strategy) : nullptr;
 }
 
-constexpr const char* kStrategies[] = {"resident", "phased", "sharded", "pipelined"};
+constexpr const char* kStrategies[] = {"resident", "phased", "sharded", "pipelined", "a function"};
 
 std::string show_strategy(const Options& o) {
   return o.strategy ? kStrategies[o.strategy->index()] : "automatic";
@@ -149,7 +156,8 @@ void read_strategy(Options& o, const json& j) {
       return;
     }
   }
-  fail(ErrorKind::kBadFile, "must be one of {}, got {}", fmt::join(kStrategies, ", "), j.dump());
+  fail(ErrorKind::kBadFile, "must be one of {}, got {}",
+       fmt::join(std::begin(kStrategies), std::end(kStrategies) - 1, ", "), j.dump());
 }
 
 std::string show_output(const Options& o) {
@@ -267,6 +275,16 @@ const OptionRule kRules[] = {
        PipelinedExecution* const p = pipelined_of(o);
        if (p == nullptr) fail(ErrorKind::kBadFile, "requires the strategy pipelined");
        p->schedule = parse_schedule(read_text(j));
+     }},
+    {"group",
+     [](const Options& o) {
+       const auto* p = o.strategy ? std::get_if<PhasedExecution>(&*o.strategy) : nullptr;
+       return p == nullptr || p->group == 0 ? std::string("all") : fmt::format("{}", p->group);
+     },
+     [](Options& o, const json& j) {
+       auto* const p = o.strategy ? std::get_if<PhasedExecution>(&*o.strategy) : nullptr;
+       if (p == nullptr) fail(ErrorKind::kBadFile, "requires the strategy phased");
+       read_integer(j, p->group);
      }},
     SLUICE_NUMBER(rates.flops),
     SLUICE_NUMBER(rates.copies),

@@ -55,13 +55,19 @@ class Stage {
 /// device.
 struct ResidentExecution {};
 
-/// A block runs all micro-batches before the next block starts. Activations between blocks wait in
-/// remote memory, so that the device holds only a few blocks.
-struct PhasedExecution {};
-
 /// The stages of a model: a list; or a number of stages, which are balanced by DeviceRates, stage s
 /// on device s. With neither, each block is a stage (place_stages()).
 using Stages = std::variant<std::vector<Stage>, int>;
+
+/// A block runs all micro-batches of a group before the next block starts. Activations between
+/// blocks wait in remote memory, so that the device holds only a few blocks.
+struct PhasedExecution {
+  /// Stages on devices, as of a pipeline: while a stage runs a group, the next stage runs the group
+  /// before. Absent: all blocks are on one device.
+  std::optional<Stages> stages = {};
+  /// Micro-batches that visit a block together, a divisor of Options::accumulate. 0: all.
+  int64_t group = 0;
+};
 
 /// Each stage runs on its device. A micro-batch runs through all stages before the next one.
 struct ShardedExecution {
@@ -87,10 +93,20 @@ struct PipelinedExecution {
   std::vector<int64_t> activation_budgets = {};
 };
 
+struct Order;
+struct StepDependences;
+
+/// Each stage runs on its device, in an order that a function returns (order/strategies.h). It is
+/// checked by check_order(), and calls for an evaluation that is sharded.
+struct OrderedExecution {
+  Stages stages = {};
+  std::function<Order(const StepDependences& step)> order = nullptr;
+};
+
 /// The order in which a step runs micro-batches, and the devices of its blocks. The results have
 /// the same bits.
-using Strategy =
-    std::variant<ResidentExecution, PhasedExecution, ShardedExecution, PipelinedExecution>;
+using Strategy = std::variant<ResidentExecution, PhasedExecution, ShardedExecution,
+                              PipelinedExecution, OrderedExecution>;
 
 inline ResidentExecution resident() { return {}; }
 inline PhasedExecution phased() { return {}; }

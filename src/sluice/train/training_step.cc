@@ -125,6 +125,8 @@ Strategy default_strategy(const NetworkGraph& network) {
 }
 
 bool is_staged(const Strategy& strategy) {
+  const auto* phased = std::get_if<PhasedExecution>(&strategy);
+  if (std::holds_alternative<OrderedExecution>(strategy) || (phased && phased->stages)) return true;
   return std::holds_alternative<ShardedExecution>(strategy) ||
          std::holds_alternative<PipelinedExecution>(strategy);
 }
@@ -224,10 +226,11 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   check_output(options, "training");
   check_output(inference, "inference");
   const TensorLocations& where = options.locations;
-  // Phases whose activations are in remote memory have an engine of their own.
-  const bool is_phased =
-      std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())) &&
-      where.activations == Location::kRemote;
+  // Phases of all blocks and micro-batches whose activations are in remote memory have an engine of
+  // their own.
+  const Strategy chosen = options.strategy.value_or(resident());
+  const bool is_phased = std::holds_alternative<PhasedExecution>(chosen) && !has_groups(chosen) &&
+                         where.activations == Location::kRemote;
   require(!is_phased || where.min_elements_off_device == TensorLocations().min_elements_off_device,
           "training: min_elements_off_device must be {} in phases with remote activations, got {}; "
           "they move whole blocks",

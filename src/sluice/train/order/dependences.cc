@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -42,9 +43,14 @@ std::string text(const Run& run) { return "'" + to_string(run.at()) + "'"; }
 class Check {
  public:
   Check(const Order& order, const StepDependences& step)
-      : step_(step), items_(update_loop(order).body), depth_(&items_ == &order.items ? 0 : 1) {}
+      : step_(step),
+        items_(update_loop(order).body),
+        updates_of_run_(update_loop(order).trips),
+        depth_(&items_ == &order.items ? 0 : 1) {}
 
   void check() {
+    require(updates_of_run_ == step_.counts.updates, "order: must have {} updates, got {}",
+            step_.counts.updates, updates_of_run_);
     check_written();
     runs_at(std::nullopt, updates_);
     std::optional<std::vector<Run>> before;
@@ -59,7 +65,7 @@ class Check {
       before = std::move(runs);
       last = m;
     }
-    if (step_.has_update) check_updates();
+    if (step_.counts.has_update) check_updates();
   }
 
  private:
@@ -70,7 +76,7 @@ class Check {
       const auto stages = static_cast<int>(step_.stages.size());
       require(t.stage >= 0 && t.stage < stages, "order: '{}' must name one of {} stages",
               to_string(t), stages);
-      require(step_.has_update || t.kind == TaskKind::kForward || t.kind == TaskKind::kSeeds,
+      require(step_.counts.has_update || t.kind == TaskKind::kForward || t.kind == TaskKind::kSeeds,
               "order: '{}' must not be in an order without an update", to_string(t));
       require(t.kind != TaskKind::kBoth || t.block, "order: '{}' must name a block", to_string(t));
       for (size_t d = 0; d < depth; ++d) {
@@ -82,7 +88,7 @@ class Check {
                                        ? 1
                                        : static_cast<int64_t>(blocks_of(t, std::nullopt).size()));
     });
-    const int64_t n = step_.micro_batches;
+    const int64_t n = step_.counts.micro_batches;
     const auto blocks = static_cast<int64_t>(step_.blocks.size());
     const int64_t forward = counts[TaskKind::kForward] + counts[TaskKind::kBoth];
     require(forward == blocks * n,
@@ -112,7 +118,7 @@ class Check {
 
   // The micro-batches that are looked at: those before, at the begin of, and after the loops.
   std::vector<int64_t> samples() const {
-    const int64_t n = step_.micro_batches;
+    const int64_t n = step_.counts.micro_batches;
     int64_t head = 3, tail = 3;
     for_each_written_task(items_, [&](const Task& t, size_t) {
       if (!t.has_micro_batch()) return;
@@ -253,7 +259,7 @@ class Check {
     for (size_t b = 0; b < blocks; ++b) {
       require(forward[b] != nullptr, "order: block '{}' must run forward for micro-batch {}",
               name(b), m);
-      require(!step_.has_update || !step_.blocks[b].has_gradient || backward[b] != nullptr,
+      require(!step_.counts.has_update || !step_.blocks[b].has_gradient || backward[b] != nullptr,
               "order: block '{}' must run backward for micro-batch {}", name(b), m);
     }
   }
@@ -287,7 +293,7 @@ class Check {
   // Each weight is updated once, after all that reads it.
   void check_updates() const {
     std::vector<Run> last;
-    runs_at(step_.micro_batches - 1, last);
+    runs_at(step_.counts.micro_batches - 1, last);
     std::map<size_t, const Run*> updated;  // By weight.
     for (const Run& run : updates_) {
       if (run.task->kind == TaskKind::kNorm) {
@@ -345,6 +351,7 @@ class Check {
 
   const StepDependences& step_;
   const std::vector<OrderItem>& items_;
+  int64_t updates_of_run_;
   size_t depth_;  ///< Loops around the items: that over updates.
   std::vector<Run> updates_;
 };
@@ -379,13 +386,41 @@ void fly(const std::vector<OrderItem>& items, bool trains, Flight& flight) {
   }
 }
 
-// The body of the loop over micro-batches; null if there is none.
-const OrderLoop* micro_batch_loop(const std::vector<OrderItem>& items, size_t depth) {
-  for (const OrderItem& item : items) {
-    const OrderLoop* loop = item.loop();
-    if (loop != nullptr && uses(loop->body, depth)) return loop;
+int64_t floor_of(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+// Tasks of the items and of the loops in them, each with a key that orders those of one micro-batch
+// by time: alternately a position in a body, and the iteration of a loop in which the task runs the
+// micro-batch, relative to other tasks.
+struct Written {
+  std::vector<int64_t> time;
+  MicroBatchTask task;
+};
+
+void collect(const std::vector<OrderItem>& items, size_t depth, Written& at,
+             std::vector<Written>& all) {
+  for (size_t p = 0; p < items.size(); ++p) {
+    if (const OrderLoop* loop = items[p].loop()) {
+      at.time.push_back(static_cast<int64_t>(p));
+      at.task.loops.push_back(loop);
+      collect(loop->body, depth, at, all);
+      at.task.loops.pop_back();
+      at.time.pop_back();
+      continue;
+    }
+    const Task& task = *items[p].task();
+    if (!task.has_micro_batch()) continue;
+    Written written;
+    int64_t rest = task.micro_batch.constant;
+    for (size_t d = 0; d < at.task.loops.size(); ++d) {
+      const int64_t f = task.micro_batch.factor(depth + d);
+      written.time.push_back(at.time[d]);
+      written.time.push_back(f == 0 ? 0 : -floor_of(rest, f));
+      if (f != 0) rest -= floor_of(rest, f) * f;
+    }
+    written.time.push_back(static_cast<int64_t>(p));
+    written.task = {task, at.task.loops, depth};
+    all.push_back(std::move(written));
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -407,23 +442,51 @@ std::vector<int64_t> max_in_flight(const Order& order, size_t stages) {
 }
 
 std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order) {
-  const std::vector<OrderItem>& items = update_loop(order).body;
-  const size_t depth = &items == &order.items ? 0 : 1;
-  const OrderLoop* const loop = micro_batch_loop(items, depth);
-  std::map<std::pair<int64_t, size_t>, Task> in_time;  // By iteration and position.
-  for_each_written_task(loop != nullptr ? loop->body : items, [&](const Task& t, size_t) {
-    if (!t.has_micro_batch()) return;
-    const auto position = static_cast<int64_t>(in_time.size());
-    if (loop != nullptr) {
-      in_time.emplace(std::pair(-t.micro_batch.constant, position), t);
-    } else if (t.micro_batch.constant == 0) {
-      in_time.emplace(std::pair(position, 0), t);
+  const UpdateLoop updates = update_loop(order);
+  std::vector<Written> written;
+  Written at;
+  collect(updates.body, &updates.body == &order.items ? 0 : 1, at, written);
+  using Key = std::tuple<TaskKind, int, std::vector<int64_t>>;
+  std::map<Key, const Written*> chosen;
+  for (const Written& w : written) {
+    const Task& t = w.task.task;
+    std::vector<int64_t> block;
+    if (t.block) {
+      block = t.block->factors;
+      block.push_back(t.block->constant);
     }
-  });
+    const Written*& best = chosen.try_emplace({t.kind, t.stage, block}, &w).first->second;
+    if (w.task.loops.size() > best->task.loops.size()) best = &w;
+  }
+  std::map<std::vector<int64_t>, const MicroBatchTask*> by_time;
+  for (const auto& [key, w] : chosen) by_time.emplace(w->time, &w->task);
   std::vector<MicroBatchTask> tasks;
-  for (const auto& [time, task] : in_time)
-    tasks.push_back({task, time.first - in_time.begin()->first.first});
+  for (const auto& [time, task] : by_time) tasks.push_back(*task);
   return tasks;
+}
+
+TaskDistance distance(const MicroBatchTask& maker, const MicroBatchTask& reader,
+                      int64_t micro_batches) {
+  const Affine& made = maker.task.micro_batch;
+  const Affine& read = reader.task.micro_batch;
+  size_t common = 0;
+  while (common < maker.loops.size() && common < reader.loops.size() &&
+         maker.loops[common] == reader.loops[common])
+    ++common;
+  // The factor of the innermost loop around both; 0 without one.
+  const int64_t factor = common == 0 ? 0 : maker.factor(common - 1);
+  const int64_t ahead = made.constant - read.constant;
+  if (common == maker.loops.size() && common == reader.loops.size()) {
+    if (common == 0) return {.iterations = 0};
+    require(
+        made.factors == read.factors && factor > 0 && ahead % factor == 0 && ahead >= 0,
+        "order: '{}' must run a micro-batch in the same or in a later iteration of its loop than "
+        "'{}', whose values it reads",
+        to_string(reader.task), to_string(maker.task));
+    return {.iterations = ahead / factor};
+  }
+  if (factor == 0) return {.iterations = {}, .capacity = micro_batches};
+  return {.iterations = {}, .capacity = factor * (floor_of(ahead + factor - 1, factor) + 1)};
 }
 
 UpdateLoop update_loop(const Order& order) {

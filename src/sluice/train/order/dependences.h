@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,20 @@ struct BlockDependences {
   bool ascends = false;
 };
 
+/// The counts of a run, and the tasks that follow its micro-batches.
+struct OrderCounts {
+  int64_t micro_batches = 1;  ///< For each update.
+  int64_t updates = 1;        ///< For each run.
+  bool has_update = true;     ///< False: evaluation, which has forward tasks only.
+  bool has_norm = false;      ///< Whether updates read the norm of all gradients.
+};
+
 /// A step, as far as it limits the order of tasks.
 struct StepDependences {
   std::vector<BlockDependences> blocks = {};
   std::vector<std::vector<size_t>> stages = {};  ///< Blocks of each stage, ascending.
-  int64_t micro_batches = 1;
-  bool has_update = true;
-  bool has_seeds = false;
+  OrderCounts counts = {};
+  bool has_seeds = false;  ///< Whether seeds are tasks of their own.
 };
 
 /// Checks an order against a step. Error{kUsage} names the tasks that conflict:
@@ -46,14 +54,28 @@ std::vector<int64_t> max_in_flight(const Order& order, size_t stages);
 
 /// A task as a micro-batch meets it.
 struct MicroBatchTask {
-  Task task;
-  int64_t iteration = 0;  ///< Iteration of the loop, relative to that of the first task.
+  Task task = {};
+  std::vector<const OrderLoop*> loops = {};  ///< Loops around it in an update, outermost first.
+  size_t outer = 0;                          ///< Loops around these: 1 if updates are a loop.
+
+  /// Returns the factor of loops[depth] in the number of the micro-batch.
+  int64_t factor(size_t depth) const { return task.micro_batch.factor(outer + depth); }
 };
 
-/// Returns the forward and backward tasks of one micro-batch in the order of time: those of the
-/// loop over micro-batches, or those of micro-batch 0 if the order has no such loop; then each has
-/// an iteration of its own.
+/// Returns the forward and backward tasks of one micro-batch in the order of time, each pair of
+/// blocks and direction once. Of a task that is written several times, for different micro-batches,
+/// it returns that of the deepest loop, or the first one. The pointers refer to the order.
 std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order);
+
+/// The distance between two tasks of a micro-batch, the later of which reads a value of the other.
+struct TaskDistance {
+  /// Iterations of the innermost loop around both, if these are the same loops; else absent.
+  std::optional<int64_t> iterations;
+  /// The number of micro-batches whose values exist at a time, if the loops differ.
+  int64_t capacity = 1;
+};
+TaskDistance distance(const MicroBatchTask& maker, const MicroBatchTask& reader,
+                      int64_t micro_batches);
 
 /// The loop over updates, if the order is one: the number of its trips and its body. Otherwise 1
 /// and all items.

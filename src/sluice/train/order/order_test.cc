@@ -113,6 +113,49 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
             "}\n");
 }
 
+TEST(Order, OfPhasesInStagesPipelinesGroups) {
+  StepDependences step{.blocks = {{.name = "A", .has_gradient = false},
+                                  {.name = "B", .has_gradient = true},
+                                  {.name = "C", .has_gradient = true}},
+                       .stages = {{0, 1}, {2}},
+                       .counts = {.micro_batches = 6}};
+  const PipelineOrder two = training_order(Schedule::kSequential, 2);
+  EXPECT_EQ(to_string(grouped_order(two, 2, step)),
+            "for i in 3 {\n"
+            "  for j in 2 {\n"
+            "    forward stage 0, block 0, micro-batch 2 * i + j\n"
+            "  }\n"
+            "  for j in 2 {\n"
+            "    forward stage 0, block 1, micro-batch 2 * i + j\n"
+            "  }\n"
+            "  for j in 2 {\n"
+            "    both stage 1, block 2, micro-batch 2 * i + j\n"
+            "  }\n"
+            "  for j in 2 {\n"
+            "    backward stage 0, block 1, micro-batch 2 * i + j\n"
+            "  }\n"
+            "}\n"
+            "update\n");
+  step.counts.micro_batches = 2;
+  EXPECT_EQ(to_string(grouped_order(two, 2, step)),
+            "for i in 2 {\n"
+            "  forward stage 0, block 0, micro-batch i\n"
+            "}\n"
+            "for i in 2 {\n"
+            "  forward stage 0, block 1, micro-batch i\n"
+            "}\n"
+            "for i in 2 {\n"
+            "  both stage 1, block 2, micro-batch i\n"
+            "}\n"
+            "update stage 1, block 2\n"
+            "for i in 2 {\n"
+            "  backward stage 0, block 1, micro-batch i\n"
+            "}\n"
+            "update stage 0, block 1\n");
+  expect_refused({{"a group that does not divide", [&] { grouped_order(two, 4, step); },
+                   "must divide the 2 micro-batches of an update, got 4"}});
+}
+
 TEST(Order, OfPhasesInLineHasATaskForEachMicroBatch) {
   EXPECT_EQ(
       to_string(phased_order({{.first = 0}, {.first = 1}}, PhasedVisits::kInLine,
@@ -130,7 +173,7 @@ TEST(Order, OfPhasesInLineHasATaskForEachMicroBatch) {
 
 // Four blocks in a chain. Block 0 and 3 share weight 0; block 1 has a running variable.
 StepDependences chain(int64_t micro_batches, std::vector<std::vector<size_t>> stages) {
-  StepDependences step{.stages = std::move(stages), .micro_batches = micro_batches};
+  StepDependences step{.stages = std::move(stages), .counts = {.micro_batches = micro_batches}};
   for (size_t b = 0; b < 4; ++b) {
     BlockDependences block{.name = "B" + std::to_string(b), .has_gradient = true};
     if (b > 0) block.reads = {b - 1};
@@ -148,10 +191,16 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
          {Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential}) {
       for (const int64_t updates : {1, 3}) {
         const OrderCounts counts{.micro_batches = n, .updates = updates, .has_norm = updates == 3};
-        check_order(staged_order(training_order(schedule, 4), counts),
-                    chain(n, {{0}, {1}, {2}, {3}}));
-        check_order(staged_order(training_order(schedule, 2), counts), chain(n, {{0, 1}, {2, 3}}));
-        check_order(staged_order(training_order(schedule, 1), counts), chain(n, {{0, 1, 2, 3}}));
+        for (const auto& stages : std::vector<std::vector<std::vector<size_t>>>{
+                 {{0}, {1}, {2}, {3}}, {{0, 1}, {2, 3}}, {{0, 1, 2, 3}}}) {
+          StepDependences step = chain(n, stages);
+          step.counts = counts;
+          const PipelineOrder slots = training_order(schedule, static_cast<int>(stages.size()));
+          check_order(staged_order(slots, counts), step);
+          for (const int64_t group : {int64_t{1}, int64_t{2}, n}) {
+            if (n % group == 0) check_order(grouped_order(slots, group, step), step);
+          }
+        }
       }
     }
     StepDependences phases = chain(n, {{0, 1, 2, 3}});
@@ -162,10 +211,11 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
           {.first = 1, .rows = 2, .forward_loop = loop, .backward_loop = loop},
           {.first = 3}};
       for (const PhasedUpdates updates : {PhasedUpdates::kInBackward, PhasedUpdates::kApart}) {
-        for (const int64_t d : {1, 4})
-          check_order(phased_order(groups, PhasedVisits::kLoop, updates, true,
-                                   {.micro_batches = n, .updates = d}),
+        for (const int64_t d : {1, 4}) {
+          phases.counts.updates = d;
+          check_order(phased_order(groups, PhasedVisits::kLoop, updates, true, phases.counts),
                       phases);
+        }
       }
     }
   }

@@ -39,33 +39,96 @@ void check(const OrderCounts& counts) {
 
 }  // namespace
 
-Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts) {
-  check(counts);
-  Body body(counts.updates > 1 ? 1 : 0);
-  const int64_t ramp = schedule.ramp(), n = counts.micro_batches;
-  const auto task = [](const PipelineTask& t, Affine micro_batch) {
-    return Task{.kind = t.backward ? TaskKind::kBackward : TaskKind::kForward,
-                .stage = t.stage,
-                .micro_batch = std::move(micro_batch)};
-  };
+namespace {
+
+// Adds `n` runs of each task of a schedule: a ramp-up, a loop and a ramp-down. `items` returns the
+// items of a task, given the number of its run.
+template <typename Items>
+void add_runs(const PipelineOrder& schedule, int64_t n, Body& body, const Items& items) {
+  const int64_t ramp = schedule.ramp();
   const auto run = [&](int64_t iteration) {
     for (const PipelineTask& t : schedule.tasks) {
       const int64_t m = iteration - schedule.iteration(t);
-      if (m >= 0 && m < n) body.add(task(t, {m}));
+      if (m < 0 || m >= n) continue;
+      for (OrderItem& item : items(t, Affine{m}, size_t{0})) body.add(std::move(item));
     }
   };
   int64_t iteration = 0;
   for (; iteration < ramp; ++iteration) run(iteration);
   if (n > 1 && n > ramp) {
     OrderLoop loop{n - ramp};
-    for (const PipelineTask& t : schedule.tasks)
-      loop.body.emplace_back(task(t, body.index(ramp - schedule.iteration(t), 0)));
+    for (const PipelineTask& t : schedule.tasks) {
+      for (OrderItem& item : items(t, body.index(ramp - schedule.iteration(t), 0), size_t{1}))
+        loop.body.push_back(std::move(item));
+    }
     body.add(std::move(loop));
     iteration += n - ramp;
   }
   for (; iteration < n + ramp; ++iteration) run(iteration);
+}
+
+void add_update(const OrderCounts& counts, Body& body) {
   if (counts.has_update && counts.has_norm) body.add(Task{.kind = TaskKind::kNorm});
   if (counts.has_update) body.add(Task{.kind = TaskKind::kUpdate});
+}
+
+}  // namespace
+
+Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts) {
+  check(counts);
+  Body body(counts.updates > 1 ? 1 : 0);
+  add_runs(schedule, counts.micro_batches, body,
+           [](const PipelineTask& t, Affine micro_batch, size_t) {
+             const TaskKind kind = t.backward ? TaskKind::kBackward : TaskKind::kForward;
+             return std::vector<OrderItem>{
+                 Task{.kind = kind, .stage = t.stage, .micro_batch = std::move(micro_batch)}};
+           });
+  add_update(counts, body);
+  return std::move(body).finish(counts);
+}
+
+Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDependences& step) {
+  const OrderCounts& counts = step.counts;
+  check(counts);
+  require(group >= 1 && counts.micro_batches % group == 0,
+          "order: the group must divide the {} micro-batches of an update, got {}",
+          counts.micro_batches, group);
+  const size_t depth = counts.updates > 1 ? 1 : 0;
+  const bool updates_in_backward = group == counts.micro_batches && !counts.has_norm;
+  // The last block of the last stage runs backward at once.
+  const size_t last = step.stages.back().back();
+  const bool joint = counts.has_update && step.blocks[last].has_gradient;
+  // `number` is that of the group; `loops` loops of the body are around the visits.
+  const auto visits = [&](const PipelineTask& t, const Affine& number, size_t loops) {
+    std::vector<OrderItem> items;
+    std::vector<size_t> blocks = step.stages[static_cast<size_t>(t.stage)];
+    if (t.backward) std::reverse(blocks.begin(), blocks.end());
+    for (const size_t b : blocks) {
+      const bool both = joint && b == last;
+      if (t.backward ? !step.blocks[b].has_gradient : both) continue;
+      Affine m{number.constant * group, number.factors};
+      for (int64_t& f : m.factors) f *= group;
+      Task task{.kind = !t.backward ? TaskKind::kForward
+                        : both      ? TaskKind::kBoth
+                                    : TaskKind::kBackward,
+                .stage = t.stage,
+                .block = Affine{static_cast<int64_t>(b)}};
+      if (group > 1) m.factors.resize(depth + loops + 1);
+      if (group > 1) m.factors.back() = 1;
+      task.micro_batch = std::move(m);
+      if (group > 1) {
+        items.emplace_back(OrderLoop{group, {task}});
+      } else {
+        items.emplace_back(task);
+      }
+      if (t.backward && updates_in_backward)
+        items.emplace_back(Task{.kind = TaskKind::kUpdate, .stage = t.stage, .block = task.block});
+    }
+    return items;
+  };
+  Body body(depth);
+  add_runs(schedule, counts.micro_batches / group, body, visits);
+  if (!updates_in_backward) add_update(counts, body);
   return std::move(body).finish(counts);
 }
 

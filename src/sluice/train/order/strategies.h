@@ -2,25 +2,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "sluice/train/order/order.h"
+#include "sluice/train/order/dependences.h"
 #include "sluice/train/pipeline/schedule.h"
 
 // A strategy is a pure function to an order (docs/design/0023-orders.md).
 
 namespace sluice::train {
 
-/// The counts of a run, and the tasks that follow its micro-batches.
-struct OrderCounts {
-  int64_t micro_batches = 1;  ///< For each update.
-  int64_t updates = 1;        ///< For each run.
-  bool has_update = true;     ///< False: evaluation, which has forward tasks only.
-  bool has_norm = false;      ///< Whether updates read the norm of all gradients.
-};
-
 /// Returns the order in which stages run as `schedule` says: a ramp-up, a loop that runs each task
 /// once in an iteration, a ramp-down, and the update. A resident step has one stage; a sharded one
 /// has a sequential schedule.
 Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts);
+
+/// Returns the order in which stages run groups of `group` micro-batches as `schedule` says. A
+/// group visits the blocks of a stage one after another. Weights are updated at the end, or, if all
+/// micro-batches are one group and no norm is needed, after their last gradient. Error{kUsage} if
+/// `group` is not a divisor of the number of micro-batches.
+Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDependences& step);
 
 /// Neighbouring blocks that a phased step runs in a loop over rows, or one block.
 struct PhasedBlocks {

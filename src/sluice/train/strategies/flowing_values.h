@@ -1,6 +1,8 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,52 +21,79 @@ inline bool is_same(const Task& a, const Task& b) {
   return a.kind == b.kind && key_of(a) == key_of(b);
 }
 
-/// The tensors that tasks have made for later tasks, by micro-batch and device of the readers. In
-/// the body of a loop, micro-batches are those of its first iteration.
+/// The graph of a task, and where it is in the order.
+struct TaskPlace {
+  Graph& graph;
+  std::span<const Tensor> iterations;  ///< Numbers of the trips of loops, outermost first.
+  size_t outer = 0;                    ///< Loops around these that have no iteration in the graph.
+};
+
+/// The tensors that tasks make for later tasks of a micro-batch. A value between tasks of one body
+/// is a tensor of its graph; a loop carries it from one iteration to a later one. A value that a
+/// task in another loop reads waits in an entry of a remote buffer of the device that makes it.
 class FlowingValues {
  public:
-  /// `remote` may be null. The arguments but `flows` must outlive this object.
+  /// The arguments but `flows` must outlive this object. Error{kUsage} for flows that loops cannot
+  /// have.
   FlowingValues(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                const std::vector<PlacedStage>& stages, const RemoteActivations* remote,
-                std::vector<Flow> flows);
+                const std::vector<PlacedStage>& stages, std::vector<Flow> flows,
+                const Options& options);
   FlowingValues(const FlowingValues&) = delete;
   FlowingValues& operator=(const FlowingValues&) = delete;
 
-  /// Returns the values that a task reads and that earlier tasks have made.
-  MicroBatchValues read(int64_t micro_batch, const Task& task) const;
-  /// Sends the values that a task has made to all devices that read them. `found` is the result of
+  /// Whether a value waits in remote memory, so that tasks read the iterations of loops.
+  bool has_buffers() const { return !buffers_.empty(); }
+
+  /// Returns the values that a task reads and that earlier tasks have made. Adds loads of values
+  /// that wait.
+  MicroBatchValues read(const TaskPlace& place, const Task& task);
+  /// Sends the values that a task has made to all tasks that read them. `found` is the result of
   /// read(), `values` has all values of the task.
-  void write(int64_t micro_batch, const Task& task, const MicroBatchValues& found,
+  void write(const TaskPlace& place, const Task& task, const MicroBatchValues& found,
              const MicroBatchValues& values);
 
-  /// Enters the loop over micro-batches, whose body is `body`. Adds an input for each flow and each
-  /// iteration between its maker and its last reader, and returns the values of the first
-  /// iteration.
-  Tensors enter_loop(Graph& body);
+  /// Enters a loop, whose body is `body`. Adds an input for each flow and each iteration between
+  /// its maker and its last reader, and returns the values of the first iteration.
+  Tensors enter_loop(const OrderLoop& loop, Graph& body);
   /// Returns the values for the next iteration, after all tasks of the body.
-  Tensors results_of_loop() const;
+  Tensors results_of_loop(const OrderLoop& loop) const;
   /// Leaves the loop. `results` are those after the last iteration.
-  void leave_loop(int64_t trips, const Tensors& results);
+  void leave_loop(const OrderLoop& loop, const Tensors& results);
 
  private:
   using Reader = std::pair<FlowingValue, int>;  // A value and the device of its readers.
   using ByReader = std::map<Reader, Tensor>;
-  // A tensor that the loop carries, and its micro-batch in iteration 0.
+  // A tensor that a loop carries.
   struct Slot {
     Reader reader;
-    int64_t micro_batch;
+    int64_t micro_batch = 0;  // In iteration 0.
+    int64_t factor = 1;       // Micro-batches from one iteration to the next.
     bool operator==(const Slot&) const = default;
   };
+  using TaskKey = std::pair<TaskKind, TaskBlocks>;
+  // A value that waits in remote memory, and the device that makes it. A gradient that a task adds
+  // to on this device replaces the one before.
+  using Waiting = std::pair<FlowingValue, int>;
+  struct Buffer {
+    int64_t capacity = 1;  // Micro-batches that wait at a time.
+    std::optional<RemoteBuffer> buffer = {};
+  };
+
+  void add(const Flow& flow);
+  RemoteEntry entry(const TaskPlace& place, const Task& task, int64_t capacity) const;
 
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
   const std::vector<PlacedStage>& stages_;
-  const RemoteActivations* remote_;
+  const Options& options_;
   std::vector<Flow> flows_;
-  std::map<std::pair<TaskKind, TaskBlocks>, std::vector<const Flow*>> made_by_;
-  std::map<int64_t, ByReader> values_;   ///< By micro-batch.
-  std::map<int64_t, ByReader> outside_;  ///< In the graph around the loop.
-  std::vector<Slot> slots_;
+  std::map<TaskKey, std::vector<const Flow*>> made_by_;
+  std::map<const OrderLoop*, std::vector<Slot>> slots_;
+  std::map<Waiting, Buffer> buffers_;
+  std::map<std::pair<TaskKey, FlowingValue>, Waiting> loads_;  ///< By reader and value.
+  /// Tensors by micro-batch, for the graph of each loop that was entered. The number of the
+  /// micro-batch is that of the first iteration.
+  std::vector<std::map<int64_t, ByReader>> values_{1};
 };
 
 }  // namespace sluice::train

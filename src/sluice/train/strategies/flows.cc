@@ -49,7 +49,8 @@ class Flows {
     if (!value.is_gradient && shared_.contains(value.value)) return;
     const auto& [position, made] = made_.try_emplace(value, position_, task_).first->second;
     Flow& flow = flows_[{value, device_, position}];
-    flow = {value, bytes_of(value), device_, made, task_};
+    if (flow.read_by.empty()) flow = {value, bytes_of(value), device_, made, {}};
+    if (position_ != position || flow.read_by.empty()) flow.read_by.push_back(task_);
   }
   // A gradient has the spec of its value.
   int64_t bytes_of(const FlowingValue& value) const {
@@ -69,6 +70,14 @@ class Flows {
 };
 
 }  // namespace
+
+bool cross_loops(const std::vector<Flow>& flows) {
+  return std::any_of(flows.begin(), flows.end(), [](const Flow& flow) {
+    return std::any_of(flow.read_by.begin(), flow.read_by.end(), [&](const MicroBatchTask& reader) {
+      return reader.loops != flow.made_by.loops;
+    });
+  });
+}
 
 std::vector<FlowingValue> reads_forward(const BlockGraph& block) {
   std::vector<FlowingValue> values;

@@ -23,7 +23,7 @@ struct Flow {
   int64_t bytes = 0;
   int device = 0;  ///< Device of the readers.
   MicroBatchTask made_by;
-  MicroBatchTask read_by;  ///< The last reader.
+  std::vector<MicroBatchTask> read_by;  ///< In the order of time.
 };
 
 /// Finds the flows between the tasks of a micro-batch (tasks_of_micro_batch()). A task that adds to
@@ -34,6 +34,9 @@ std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
                              const std::vector<std::optional<BlockGradient>>& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote);
+
+/// Whether a task reads a value that a task of another loop makes.
+bool cross_loops(const std::vector<Flow>& flows);
 
 /// Returns the values that a block reads in a forward or backward task: those of earlier blocks and
 /// of itself, fields, seeds and gradients. Values in `remote`, which may be null, are not read.

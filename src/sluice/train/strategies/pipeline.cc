@@ -13,6 +13,7 @@
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
 #include "sluice/train/strategies/step_dependences.h"
+#include "sluice/train/strategies/step_graph.h"
 #include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
@@ -45,18 +46,6 @@ std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& netwo
   recompute(cut, options.recompute, gradients);
   return gradients;
 }
-
-/// A graph that runs tasks, and its tensors that all micro-batches share.
-struct Place {
-  Graph& graph;
-  std::map<int, nn::NamedTensors> weights;  ///< By device; running variables, too.
-  std::map<int, std::map<MicroBatch::Value, Tensor>> inputs;  ///< NetworkGraph::inputs, by device.
-  ByUse accumulators;
-  std::map<TaskBlocks, Tensor> counters;
-  KeptResults kept;
-  Tensor iteration;          ///< Number of the trip, in the body of the loop.
-  Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
-};
 
 /// Tasks of one block that follow each other.
 struct Visit {
@@ -92,13 +81,11 @@ class Pipeline {
         uses_(trained_weights(rules, cut_, gradients_)),
         activations_(remote_activations(cut_, gradients_, options)),
         layout_(beside_ ? lay_out_evaluation(trained.places, strategy, cut_, options)
-                        : lay_out(strategy, network, cut_, gradients_, activations_.get(), mode,
-                                  options)),
+                        : lay_out(strategy, network, cut_, gradients_, uses_, activations_.get(),
+                                  mode, options)),
         stages_(layout_.stages),
         tasks_(tasks_of_micro_batch(layout_.order)),
-        values_(cut_, gradients_, stages_, activations_.get(),
-                find_flows(tasks_, stages_, cut_, gradients_, shared_values(network),
-                           activations_.get())),
+        values_(cut_, gradients_, stages_, flows(), options),
         variables_(beside_ ? StepVariables(main_, *trained.variables)
                            : StepVariables(main_, network, rules, optimizer, options, training)),
         accumulators_(main_, rules, options) {
@@ -107,8 +94,8 @@ class Pipeline {
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
       activations_->set_entries(activation_entries_);
     }
-    check_order(layout_.order, step_dependences(network, cut_, gradients_, uses_, stages_,
-                                                options.accumulate, mode));
+    check_order(layout_.order,
+                step_dependences(network, cut_, gradients_, uses_, stages_, options, mode));
     find_first_readers();
     if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const PlacedStage& stage : stages_)
@@ -116,13 +103,13 @@ class Pipeline {
   }
 
   void build() {
-    Place place{main_, {}, load_inputs(), {}, {}, {}, {}};
+    StepGraph place{.graph = main_, .inputs = load_inputs()};
     make_kept(place, ResultForm::kRunSum);
     make_kept(place, ResultForm::kRunLast);
     const size_t first = main_.ops().size();
     place.weights = weights_on_devices();
     std::vector<Task> of_stages;  // The others have their accumulators when they begin.
-    for (const auto& [task, iteration] : tasks_) {
+    for (const auto& [task, loops, outer] : tasks_) {
       if (!task.block) of_stages.push_back(task);
     }
     make_accumulators(place, of_stages);
@@ -149,7 +136,7 @@ class Pipeline {
   /// Returns the places of the blocks, for the evaluation of the same module.
   BlockPlaces places() const {
     BlockPlaces places;
-    if (!layout_.plan) return places;
+    if (stages_.size() == 1) return places;
     for (const PlacedStage& stage : stages_) {
       for (const size_t b : stage.blocks)
         places.emplace(block(b).name, std::pair(stage.device, stage.step));
@@ -160,18 +147,31 @@ class Pipeline {
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
 
+  // The flows between tasks. If values pass from one loop to another, all of these wait in remote
+  // memory, and no others.
+  std::vector<Flow> flows() {
+    const auto find = [&](const RemoteActivations* remote) {
+      return find_flows(tasks_, stages_, cut_, gradients_, shared_values(network_), remote);
+    };
+    std::vector<Flow> all = find(nullptr);
+    if (!activations_) return all;
+    if (!cross_loops(all)) return find(activations_.get());
+    activations_.reset();
+    return all;
+  }
+
   // The entry of a micro-batch. In the body of the loop, `m` is relative to the iteration.
-  RemoteEntry entry(const Place& place, int64_t m) const {
+  RemoteEntry entry(const StepGraph& place, int64_t m) const {
     if (activation_entries_ == 1) return 0;
-    if (!place.iteration.valid()) return m % activation_entries_;
-    return ops::increment_mod(place.iteration, static_cast<double>(m),
+    if (place.iterations.empty()) return m % activation_entries_;
+    return ops::increment_mod(place.iterations.back(), static_cast<double>(m),
                               static_cast<double>(activation_entries_));
   }
 
   // Finds the first task that reads each field, and the device of the first stage that reads each
   // weight. The first task loads fields that no task reads.
   void find_first_readers() {
-    for (const auto& [task, iteration] : tasks_) {
+    for (const auto& [task, loops, outer] : tasks_) {
       if (!task.runs_forward()) continue;
       for (const size_t b : blocks_of(task, stages_)) {
         for (const BlockValue& v : block(b).inputs)
@@ -181,6 +181,7 @@ class Pipeline {
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const size_t b : stages_[s].blocks) {
         stage_of_[b] = s;
+        for (const BlockValue& v : block(b).outputs) makers_.emplace(v.whole.id(), b);
         for (const WeightUse& w : block(b).weights) {
           owners_.emplace(w.key, stages_[s].device);
           if (gradients_[b]) owner_block_.emplace(w.key, b);
@@ -245,7 +246,7 @@ class Pipeline {
 
   // Adds the accumulators of the backward tasks among `tasks`, unless they were added before. With
   // running means, adds a counter for each of these tasks.
-  void make_accumulators(Place& place, const std::vector<Task>& tasks) {
+  void make_accumulators(StepGraph& place, const std::vector<Task>& tasks) {
     if (options_.accumulate == 1) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
@@ -278,7 +279,7 @@ class Pipeline {
   }
 
   // Runs a task of the order. In the body of the loop, micro-batches are relative to the iteration.
-  void run(Place& place, const Task& task) {
+  void run(StepGraph& place, const Task& task) {
     if (!visit_ || !visit_->has(task)) end_visit(place);
     if (!task.has_micro_batch()) {
       end_forward(place);
@@ -292,7 +293,8 @@ class Pipeline {
     const int64_t m = task.micro_batch.constant;
     const int device = device_of(task);
     const DeviceScope on(place.graph, device);
-    MicroBatchValues found = values_.read(m, task);
+    const TaskPlace at{place.graph, place.iterations, tasks_.front().outer};
+    MicroBatchValues found = values_.read(at, task);
     if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
       found.forward.insert(inputs->second.begin(), inputs->second.end());
     MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
@@ -301,11 +303,11 @@ class Pipeline {
       visit_ = Visit{task, variables_.visit(place.graph, weights_of(place, task)), {}};
     if (task.runs_forward()) forward(place, task, batch);
     if (task.runs_backward()) backward(place, task, batch);
-    values_.write(m, task, found, batch.values());
+    values_.write(at, task, found, batch.values());
   }
 
   // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
-  void end_visit(const Place& place) {
+  void end_visit(const StepGraph& place) {
     if (!visit_) return;
     if (visit_->task.runs_forward()) {
       const DeviceScope on(place.graph, device_of(visit_->task));
@@ -317,11 +319,11 @@ class Pipeline {
   }
 
   // The weights of a block as a task reads them. A visit loads those in remote memory once.
-  MicroBatch::Weights weights(const Place& place, const Task& task) const {
+  MicroBatch::Weights weights(const StepGraph& place, const Task& task) const {
     return visit_ ? visit_->weights : variables_.visit(place.graph, weights_of(place, task));
   }
 
-  void forward(Place& place, const Task& task, MicroBatch& batch) {
+  void forward(StepGraph& place, const Task& task, MicroBatch& batch) {
     Graph& g = place.graph;
     const auto& fields = trains_ ? training_.fields : training_.eval_fields;
     for (size_t i = 0; i < network_.fields.size(); ++i)
@@ -349,7 +351,7 @@ class Pipeline {
   }
 
   int device_of(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
-  const nn::NamedTensors& weights_of(const Place& place, const Task& task) const {
+  const nn::NamedTensors& weights_of(const StepGraph& place, const Task& task) const {
     return place.weights.at(device_of(task));
   }
 
@@ -365,10 +367,8 @@ class Pipeline {
 
   // The block that makes a value of the network.
   std::optional<size_t> maker(const Tensor& value) const {
-    const auto found = std::find_if(cut_.blocks.begin(), cut_.blocks.end(),
-                                    [&](const auto& b) { return b.output(value).valid(); });
-    if (found == cut_.blocks.end()) return std::nullopt;
-    return static_cast<size_t>(found - cut_.blocks.begin());
+    const auto found = makers_.find(value.id());
+    return found == makers_.end() ? std::nullopt : std::optional(found->second);
   }
   // The device of the block that makes a value of the network.
   int device_of(const Tensor& value) const {
@@ -376,7 +376,7 @@ class Pipeline {
   }
 
   // Adds the tensors of results that are kept, on the devices that make these.
-  void make_kept(Place& place, ResultForm form) {
+  void make_kept(StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
       const DeviceScope on(main_, device_of(result.value));
@@ -384,7 +384,7 @@ class Pipeline {
     });
   }
 
-  void store_kept(const Place& place, ResultForm form) {
+  void store_kept(const StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
       const DeviceScope on(main_, device_of(result.value));
@@ -401,7 +401,7 @@ class Pipeline {
       batch.set(whole, g.host_load(stream));
   }
 
-  void backward(Place& place, const Task& task, MicroBatch& batch) {
+  void backward(StepGraph& place, const Task& task, MicroBatch& batch) {
     Graph& g = place.graph;
     const auto counter = place.counters.find(key_of(task));
     const bool counts = counter != place.counters.end();
@@ -419,55 +419,54 @@ class Pipeline {
       ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
-  // Emits a loop over micro-batches.
-  void loop(Place& place, const OrderLoop& loop) {
+  // Emits a loop over micro-batches. A loop that visits one block loads its remote weights once.
+  void loop(StepGraph& place, const OrderLoop& loop) {
     end_visit(place);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
-    const Tensors carried = values_.enter_loop(g);
+    const Tensors carried = values_.enter_loop(loop, g);
     TensorMap given;
-    Place inside = make_inside(g, place, given);
-    if (activation_entries_ > 1) inside.iteration = g.input({{}, i32, {}}, "iteration");
-    for (const OrderItem& item : loop.body) run(inside, *item.task());
+    StepGraph inside = enter(place, g, loop, given);
+    const bool visits = loop.body.size() == 1 && loop.body[0].task() != nullptr &&
+                        loop.body[0].task()->block.has_value();
+    std::optional<VisitVariables> visited;
+    if (visits) {
+      const Task& task = *loop.body[0].task();
+      visited.emplace(task, block(blocks_of(task, stages_).front()), device_of(task), variables_,
+                      accumulators_);
+      visited->load(place, inside, given);
+    }
+    if (activation_entries_ > 1 || values_.has_buffers())
+      inside.iterations.push_back(g.input({{}, i32, {}}, "iteration"));
+    for (const OrderItem& item : loop.body) {
+      if (const OrderLoop* inner = item.loop()) this->loop(inside, *inner);
+      if (const Task* task = item.task()) run(inside, *task);
+    }
     end_visit(inside);
-    g.set_outputs(values_.results_of_loop());
-    values_.leave_loop(loop.trips, ops::repeat(main_, g, loop.trips, carried, given,
-                                               {.iteration = inside.iteration}));
+    g.set_outputs(values_.results_of_loop(loop));
+    const Tensor iteration = inside.iterations.empty() ? Tensor() : inside.iterations.back();
+    values_.leave_loop(
+        loop, ops::repeat(place.graph, g, loop.trips, carried, given, {.iteration = iteration}));
+    if (visited) visited->store(place);
   }
 
-  // Adds inputs to the loop's body for all that the micro-batches share.
-  Place make_inside(Graph& g, const Place& place, TensorMap& given) const {
-    Place inside{g, {}, {}, {}, {}, {}, {}};
-    const auto add = [&](const Tensor& t, const std::string& name, Pass pass) {
-      given.emplace_back(g.input(t.spec(), name, pass), t);
-      return given.back().first;
-    };
-    std::set<std::string> updated;
-    for (const nn::internal::RunningUpdate& u : network_.updates) updated.insert(u.key);
-    for (const auto& [device, weights] : place.weights) {
-      nn::NamedTensors& own = inside.weights[device];
-      weights.for_each([&](const std::string& key, const Tensor& t) {
-        own.merge(key, add(t, key, updated.contains(key) ? Pass::kByReference : Pass::kByValue));
-      });
+  // The body `g` of a loop, with inputs for all that its micro-batches share.
+  StepGraph enter(const StepGraph& place, Graph& g, const OrderLoop& loop, TensorMap& given) const {
+    const LoopBlocks blocks = blocks_of(loop, stages_);
+    std::vector<std::string> results;
+    each_written([&](const WrittenResult& r) {
+      if (blocks.forward.contains(*maker(r.value))) results.push_back(r.stream.name);
+    });
+    StepGraph inside = make_body(place, g, cut_, blocks, results, given);
+    const Tensor& total = place.total_weight;
+    if (total.valid() && blocks.forward.contains(*maker(network_.total_weight))) {
+      given.emplace_back(g.input(total.spec(), total.name(), Pass::kByReference), total);
+      inside.total_weight = given.back().first;
     }
-    for (const auto& [device, inputs] : place.inputs) {
-      for (const auto& [value, t] : inputs)
-        inside.inputs[device].emplace(value, add(t, t.name(), Pass::kByValue));
-    }
-    for (const auto& [blocks, counter] : place.counters)
-      inside.counters.emplace(blocks, add(counter, counter.name(), Pass::kByReference));
-    for (const auto& [use, mean] : place.accumulators)
-      inside.accumulators.emplace(use, add(mean, mean.name(), Pass::kByReference));
-    for (const auto& [name, kept] : place.kept.all()) {
-      const Tensor& t = kept.tensor;
-      inside.kept.set(name, add(t, t.name(), Pass::kByReference), kept.form);
-    }
-    if (const Tensor& total = place.total_weight; total.valid())
-      inside.total_weight = add(total, total.name(), Pass::kByReference);
     return inside;
   }
 
   // Adds what follows the last forward task of an update, unless it was added before.
-  void end_forward(const Place& place) {
+  void end_forward(const StepGraph& place) {
     if (std::exchange(forward_ended_, true)) return;
     store_kept(place, ResultForm::kUpdateSum);
     if (!trains_) return;
@@ -531,6 +530,7 @@ class Pipeline {
   Accumulators accumulators_;
   std::map<TensorId, TaskBlocks> first_reader_;  ///< Forward task by field.
   std::map<size_t, size_t> stage_of_;            ///< By block.
+  std::map<TensorId, size_t> makers_;            ///< Block by value.
   std::map<std::string, int> owners_;            ///< Device by weight and running variable.
   std::map<std::string, size_t> owner_block_;    ///< First block with a gradient, by weight.
   std::optional<Visit> visit_;
@@ -547,9 +547,12 @@ void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval
                     const Strategy& strategy, const Options& inference, Training& training) {
   Pipeline step(ir, network, nn::RunMode::kTrain, rules, optimizer, options, strategy, training);
   step.build();
-  const bool is_phased = std::holds_alternative<PhasedExecution>(strategy);
-  build_eval(ir, eval, step.variables(), step.places(),
-             inference.strategy.value_or(is_phased ? resident() : strategy), inference, training);
+  Strategy evaluation = strategy;
+  if (std::holds_alternative<PhasedExecution>(strategy) ||
+      std::holds_alternative<OrderedExecution>(strategy))
+    evaluation = sharded();
+  build_eval(ir, eval, step.variables(), step.places(), inference.strategy.value_or(evaluation),
+             inference, training);
 }
 
 void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const Options& options,

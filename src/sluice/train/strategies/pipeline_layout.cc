@@ -9,6 +9,7 @@
 #include "sluice/train/order/strategies.h"
 #include "sluice/train/pipeline/block_times.h"
 #include "sluice/train/pipeline/choose_depths.h"
+#include "sluice/train/strategies/step_dependences.h"
 
 namespace sluice::train {
 namespace {
@@ -30,6 +31,10 @@ std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph&
     return place_stages(pipelined->stages, network, cut, seconds_of(times));
   if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
     return place_stages(sharded->stages, network, cut, seconds_of(times));
+  if (const auto* ordered = std::get_if<OrderedExecution>(&strategy))
+    return place_stages(ordered->stages, network, cut, seconds_of(times));
+  if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
+    return place_stages(*phased->stages, network, cut, seconds_of(times));
   std::vector<size_t> all(cut.blocks.size());
   std::iota(all.begin(), all.end(), 0);
   return {{all, kInheritDevice}};
@@ -51,8 +56,8 @@ StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<St
   std::vector<int64_t> sent(steps), sent_back(steps);
   for (const Flow& flow : flows) {
     const PlacedStage& maker = stages[stage_of(flow.made_by)];
-    if (flow.read_by.task.kind == TaskKind::kBackward && !flow.value.is_gradient)
-      costs.activation_bytes[stage_of(flow.read_by)] += flow.bytes;
+    if (flow.read_by.back().task.runs_backward() && !flow.value.is_gradient)
+      costs.activation_bytes[stage_of(flow.read_by.back())] += flow.bytes;
     if (maker.device == flow.device) continue;
     // A gradient that a step makes comes back on the way from the step before it.
     if (!flow.value.is_gradient) sent[step_of(maker)] += flow.bytes;
@@ -97,13 +102,6 @@ PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<Plac
   return split_stages(steps, step_of_stage);
 }
 
-OrderCounts counts_of(const Options& options, nn::RunMode mode) {
-  return {.micro_batches = options.accumulate,
-          .updates = options.device_iterations,
-          .has_update = mode == nn::RunMode::kTrain,
-          .has_norm = options.max_grad_norm.has_value()};
-}
-
 // The flows of a step whose micro-batches run all tasks in one loop.
 std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<PlacedStage>& stages,
                                 const NetworkGraph& network, const Cut& cut,
@@ -114,7 +112,61 @@ std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<Pl
                     remote);
 }
 
+// Phases with groups or stages, or with all values on the device.
+Order phases_of(const PhasedExecution& phased, const std::vector<PlacedStage>& stages,
+                const StepDependences& step) {
+  if (has_groups(phased)) {
+    const PipelineOrder steps = training_order(Schedule::kGrouped, stages.back().step + 1);
+    return grouped_order(order_of_stages(steps, stages),
+                         phased.group == 0 ? step.counts.micro_batches : phased.group, step);
+  }
+  std::vector<PhasedBlocks> blocks;
+  for (size_t b = 0; b < step.blocks.size(); ++b)
+    blocks.push_back({.first = b, .has_gradient = step.blocks[b].has_gradient});
+  return phased_order(blocks, PhasedVisits::kInLine,
+                      step.counts.has_norm ? PhasedUpdates::kApart : PhasedUpdates::kInBackward,
+                      false, step.counts);
+}
+
+PipelineCosts pipeline_costs(const std::vector<PlacedStage>& stages, const StageCosts& costs,
+                             const std::vector<int64_t>& budgets) {
+  PipelineCosts result{
+      .stages = costs.times, .activation_bytes = costs.activation_bytes, .budgets = budgets};
+  for (const PlacedStage& stage : stages) {
+    result.steps.push_back(stage.step);
+    result.devices.push_back(stage.device);
+  }
+  return result;
+}
+
+// Adds the stages of a plan, and its times by its order.
+void add_stages(const std::vector<PlacedStage>& stages, const Cut& cut, const StageCosts& costs,
+                int64_t micro_batches, PipelinePlan& plan) {
+  const std::vector<int64_t> in_flight =
+      max_in_flight(staged_order(plan.order, {.micro_batches = micro_batches}), stages.size());
+  std::vector<int> devices;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    StagePlan& stage = plan.stages.emplace_back();
+    for (const size_t b : stages[s].blocks) {
+      stage.blocks.push_back(cut.blocks[b].name);
+      for (const WeightUse& w : cut.blocks[b].weights)
+        stage.parameters += w.use == 0 ? w.input.spec().elements() : 0;
+    }
+    stage.device = stages[s].device;
+    devices.push_back(stage.device);
+    stage.in_flight = in_flight[s];
+    stage.times = costs.times[s];
+    stage.activation_bytes = costs.activation_bytes[s];
+  }
+  plan.times = simulate_pipeline(plan.order, micro_batches, costs.times, devices);
+}
+
 }  // namespace
+
+bool has_groups(const Strategy& strategy) {
+  const auto* phased = std::get_if<PhasedExecution>(&strategy);
+  return phased != nullptr && (phased->stages || phased->group != 0);
+}
 
 std::set<MicroBatch::Value> shared_values(const NetworkGraph& network) {
   std::set<MicroBatch::Value> shared;
@@ -124,66 +176,45 @@ std::set<MicroBatch::Value> shared_values(const NetworkGraph& network) {
 
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
-                       const RemoteActivations* remote, nn::RunMode mode, const Options& options) {
+                       const TrainedWeights& weights, const RemoteActivations* remote,
+                       nn::RunMode mode, const Options& options) {
   const std::vector<StageTimes> times = block_times(cut, gradients, options.rates);
   PipelineLayout layout{.stages = stages_of(strategy, network, cut, times)};
-  PipelineOrder order;
-  const auto set_order = [&](const PipelineOrder& steps) {
-    order = order_of_stages(steps, layout.stages);
-    layout.order = staged_order(order, counts_of(options, mode));
-  };
-  const Schedule schedule = schedule_of(strategy);
-  if (std::holds_alternative<PhasedExecution>(strategy)) {
-    std::vector<PhasedBlocks> blocks;
-    for (size_t b = 0; b < cut.blocks.size(); ++b)
-      blocks.push_back({.first = b, .has_gradient = gradients[b].has_value()});
-    const bool apart = options.max_grad_norm.has_value();
-    layout.order = phased_order(blocks, PhasedVisits::kInLine,
-                                apart ? PhasedUpdates::kApart : PhasedUpdates::kInBackward, false,
-                                counts_of(options, mode));
+  const auto* ordered = std::get_if<OrderedExecution>(&strategy);
+  if (ordered != nullptr || std::holds_alternative<PhasedExecution>(strategy)) {
+    const StepDependences step =
+        step_dependences(network, cut, gradients, weights, layout.stages, options, mode);
+    require(ordered == nullptr || ordered->order != nullptr,
+            "ordered execution: requires a function that orders tasks");
+    layout.order = ordered != nullptr
+                       ? ordered->order(step)
+                       : phases_of(std::get<PhasedExecution>(strategy), layout.stages, step);
     return layout;
   }
-  PipelineOrder steps = order_of_steps(schedule, layout.stages.back().step + 1, mode);
-  set_order(steps);
-  if (std::holds_alternative<ResidentExecution>(strategy)) return layout;
-  const auto flows = [&] {
-    return flows_of_loop(order, layout.stages, network, cut, gradients, remote);
-  };
-  const StageCosts costs = costs_of(layout.stages, times, flows(), options.rates);
-  PipelineCosts of_stages{.stages = costs.times, .activation_bytes = costs.activation_bytes};
-  for (const PlacedStage& stage : layout.stages) {
-    of_stages.steps.push_back(stage.step);
-    of_stages.devices.push_back(stage.device);
-  }
-  const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
-  const bool chooses = schedule == Schedule::kAuto;
-  require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,
-          "activation_budgets: require the schedule auto, got {}", to_string(schedule));
-  if (chooses && mode == nn::RunMode::kTrain) {
-    of_stages.budgets = pipelined->activation_budgets;
-    steps = training_order(choose_depths(of_stages, options.accumulate));
-    set_order(steps);
-  }
-  PipelinePlan plan{.schedule = schedule,
-                    .order = order,
-                    .messages = messages_of(layout.stages, flows()),
-                    .rates = options.rates};
-  const std::vector<int64_t> in_flight = max_in_flight(layout.order, layout.stages.size());
-  for (size_t s = 0; s < layout.stages.size(); ++s) {
-    const PlacedStage& placed = layout.stages[s];
-    StagePlan& stage = plan.stages.emplace_back();
-    for (const size_t b : placed.blocks) {
-      stage.blocks.push_back(cut.blocks[b].name);
-      for (const WeightUse& w : cut.blocks[b].weights)
-        stage.parameters += w.use == 0 ? w.input.spec().elements() : 0;
+  const Schedule schedule = schedule_of(strategy);
+  PipelineOrder order =
+      order_of_stages(order_of_steps(schedule, layout.stages.back().step + 1, mode), layout.stages);
+  if (!std::holds_alternative<ResidentExecution>(strategy)) {
+    const auto flows = [&] {
+      return flows_of_loop(order, layout.stages, network, cut, gradients, remote);
+    };
+    const StageCosts costs = costs_of(layout.stages, times, flows(), options.rates);
+    const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
+    const bool chooses = schedule == Schedule::kAuto;
+    require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,
+            "activation_budgets: require the schedule auto, got {}", to_string(schedule));
+    if (chooses && mode == nn::RunMode::kTrain) {
+      const std::vector<int> depths = choose_depths(
+          pipeline_costs(layout.stages, costs, pipelined->activation_budgets), options.accumulate);
+      order = order_of_stages(training_order(depths), layout.stages);
     }
-    stage.device = placed.device;
-    stage.in_flight = in_flight[s];
-    stage.times = costs.times[s];
-    stage.activation_bytes = costs.activation_bytes[s];
+    layout.plan = PipelinePlan{.schedule = schedule,
+                               .order = order,
+                               .messages = messages_of(layout.stages, flows()),
+                               .rates = options.rates};
+    add_stages(layout.stages, cut, costs, options.accumulate, *layout.plan);
   }
-  plan.times = simulate_pipeline(order, options.accumulate, of_stages.stages, of_stages.devices);
-  layout.plan = std::move(plan);
+  layout.order = staged_order(order, counts_of(options, mode));
   return layout;
 }
 

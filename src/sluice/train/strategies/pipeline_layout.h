@@ -24,7 +24,11 @@ struct PipelineLayout {
 /// values in `remote`, which may be null.
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
-                       const RemoteActivations* remote, nn::RunMode mode, const Options& options);
+                       const TrainedWeights& weights, const RemoteActivations* remote,
+                       nn::RunMode mode, const Options& options);
+
+/// Whether phases have stages or groups, so that values between visits wait in remote memory.
+bool has_groups(const Strategy& strategy);
 
 /// The device and the step of blocks, by name.
 using BlockPlaces = std::map<std::string, std::pair<int, int>>;

@@ -113,6 +113,35 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepWithEachLocation) {
   }
 }
 
+// Phases in groups, in stages and not. Values between visits wait in remote memory.
+TEST(Pipeline, GroupsHaveTheBitsOfTheResidentStep) {
+  const Network n = chain();
+  int way = 0;
+  for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
+    for (const int64_t updates : {1, 2}) {
+      Options options{.accumulate = 6, .device_iterations = updates, .max_grad_norm = clip};
+      const std::string expected = run(n, options).digest;
+      for (const int64_t group : {0, 1, 2, 3, 6}) {
+        for (const std::vector<int>& devices :
+             std::vector<std::vector<int>>{{}, {0, 1}, {1, 0, 1}, {0, 1, 2, 3}}) {
+          if (devices.empty() && group == 0) continue;  // All blocks and all micro-batches.
+          PhasedExecution phases{.group = group};
+          if (!devices.empty()) phases.stages = stages_on(devices);
+          options.strategy = phases;
+          options.locations = locations()[static_cast<size_t>(way) % locations().size()];
+          options.locations.activations = Location::kRemote;
+          options.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
+                                       IoMode::kIoOverlapped}[static_cast<size_t>(way) % 3];
+          options.recompute.all = way % 2 == 0;
+          EXPECT_EQ(run(n, options, 1, 1 + way % 3, 3).digest, expected)
+              << "groups of " << group << ", " << devices.size() << " stages, way " << way;
+          ++way;
+        }
+      }
+    }
+  }
+}
+
 exe::Executable plan(const Options& options, size_t devices) {
   Ir ir;
   build_training(ir, chain(), nn::Optimizer::sgd(), options);
@@ -176,6 +205,24 @@ TEST(Pipeline, RemoteActivationsHaveAnEntryForEachMicroBatchInFlight) {
     EXPECT_EQ(entries(Schedule::kSequential, accumulate), 1);
   }
   EXPECT_EQ(entries(Schedule::kGrouped, 3), 3);
+}
+
+TEST(Pipeline, RefusesWrongGroups) {
+  const auto with = [](PhasedExecution phases, Location activations) {
+    return [phases = std::move(phases), activations] {
+      Ir ir;
+      build_training(
+          ir, chain(), nn::Optimizer::sgd(),
+          {.strategy = phases, .accumulate = 6, .locations = {.activations = activations}});
+    };
+  };
+  expect_refused({
+      {"a group that does not divide", with({.group = 4}, Location::kRemote),
+       "must divide the 6 micro-batches of an update, got 4"},
+      {"a negative group", with({.group = -1}, Location::kRemote), "got -1"},
+      {"values that stay on the device", with({.group = 2}, Location::kDevice),
+       "locations.activations must be remote"},
+  });
 }
 
 TEST(Pipeline, RefusesWrongStages) {

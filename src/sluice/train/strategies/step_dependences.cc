@@ -21,12 +21,19 @@ std::set<TensorId> ordered_values(const NetworkGraph& network) {
 
 }  // namespace
 
+OrderCounts counts_of(const Options& options, nn::RunMode mode) {
+  return {.micro_batches = options.accumulate,
+          .updates = options.device_iterations,
+          .has_update = mode == nn::RunMode::kTrain,
+          .has_norm = options.max_grad_norm.has_value()};
+}
+
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const std::vector<std::optional<BlockGradient>>& gradients,
                                  const TrainedWeights& weights,
-                                 const std::vector<PlacedStage>& stages, int64_t micro_batches,
+                                 const std::vector<PlacedStage>& stages, const Options& options,
                                  nn::RunMode mode) {
-  StepDependences step{.micro_batches = micro_batches, .has_update = mode == nn::RunMode::kTrain};
+  StepDependences step{.counts = counts_of(options, mode)};
   for (const PlacedStage& stage : stages) step.stages.push_back(stage.blocks);
   std::map<TensorId, size_t> makers;
   for (size_t b = 0; b < cut.blocks.size(); ++b) {

@@ -14,7 +14,10 @@ namespace sluice::train {
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const std::vector<std::optional<BlockGradient>>& gradients,
                                  const TrainedWeights& weights,
-                                 const std::vector<PlacedStage>& stages, int64_t micro_batches,
+                                 const std::vector<PlacedStage>& stages, const Options& options,
                                  nn::RunMode mode);
+
+/// Returns the counts of a run of training or evaluation with these options.
+OrderCounts counts_of(const Options& options, nn::RunMode mode);
 
 }  // namespace sluice::train

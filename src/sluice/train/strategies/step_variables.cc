@@ -52,10 +52,14 @@ void Accumulators::keep_as(const std::string& use, const Tensor& gradient) {
   there_.emplace(use, buffer);
 }
 
-Tensor Accumulators::value(const std::string& use) const {
-  if (!is_remote(use)) return here_.at(use);
-  const Graph::IoScope scope(main_, options_.io_mode);
-  return main_.remote_load(there_.at(use), 0, "accum." + use);
+Tensor Accumulators::load(Graph& graph, const std::string& use) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
+  return graph.remote_load(there_.at(use), 0, "accum." + use);
+}
+
+void Accumulators::store(Graph& graph, const std::string& use, const Tensor& accumulator) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
+  graph.remote_store(there_.at(use), 0, accumulator);
 }
 
 void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
@@ -65,16 +69,14 @@ void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const Blo
   MicroBatch::ByUse accumulators = here;
   MicroBatch::ByUse loaded;
   if (gradient) {
-    const Graph::IoScope scope(graph, options_.io_mode);
     for (const size_t w : gradient->weights) {
       const std::string use = block.weights[w].name();
-      if (is_remote(use)) loaded.emplace(use, graph.remote_load(there_.at(use), 0, "accum." + use));
+      if (is_remote(use) && !here.contains(use)) loaded.emplace(use, load(graph, use));
     }
   }
   accumulators.insert(loaded.begin(), loaded.end());
   run.backward(b, weights, accumulators, counter);
-  const Graph::IoScope scope(graph, options_.io_mode);
-  for (const auto& [use, t] : loaded) graph.remote_store(there_.at(use), 0, t);
+  for (const auto& [use, t] : loaded) store(graph, use, t);
 }
 
 const Tensor& StepSizes::load() { return rate_ = main_.host_load(*training_.learning_rate); }
@@ -142,7 +144,7 @@ Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
 MicroBatch::Weights StepVariables::visit(Graph& graph, const nn::NamedTensors& here) const {
   auto loaded = std::make_shared<std::map<std::string, Tensor>>();
   return [this, &graph, &here, loaded](const std::string& key) {
-    if (!is_remote(key)) return here[key];
+    if (const Tensor* own = here.find_leaf(key)) return *own;
     Tensor& t = (*loaded)[key];
     if (!t.valid()) t = weight(graph, key);
     return t;
@@ -154,11 +156,18 @@ void StepVariables::update_running(Graph& graph, const BlockGraph& block,
                                    const nn::NamedTensors& here) const {
   const Graph::IoScope scope(graph, options_.io_mode);
   for (const RunningUse& u : block.updates) {
-    const Tensor variable = is_remote(u.key) ? weight(graph, u.key) : here[u.key];
+    const Tensor* const own = here.find_leaf(u.key);
+    const Tensor variable = own != nullptr ? *own : weight(graph, u.key);
     for (const MicroBatch& run : runs)
       ops::scaled_add_(variable, run[u.value.whole], u.rule.keep, u.rule.take);
-    if (is_remote(u.key)) graph.remote_store(weights_[u.key], 0, variable);
+    if (own == nullptr) store_running(graph, u.key, variable);
   }
+}
+
+void StepVariables::store_running(Graph& graph, const std::string& key,
+                                  const Tensor& variable) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
+  graph.remote_store(weights_[key], 0, variable);
 }
 
 void StepVariables::average_running() const {

@@ -68,6 +68,8 @@ class StepVariables {
   /// Divides all gradients by the total weight of the replica's micro-batches, a tensor of the
   /// entry graph, on the current device.
   void divide_by(const Tensor& total_weight) { divisor_ = total_divisor(total_weight); }
+  /// Stores a remote running variable that `graph` has loaded and updated.
+  void store_running(Graph& graph, const std::string& key, const Tensor& variable) const;
   using Gradient = std::function<Tensor(const std::string& key)>;
   /// Adds the reduction over replicas of a weight's accumulated gradient, the division by the total
   /// weight if there is one, and the hook of gradients. The result is a shard if the weight is
@@ -119,10 +121,16 @@ class Accumulators {
   /// The tensor of an accumulator on the device, in the entry graph.
   const Tensor& tensor(const std::string& use) const { return here_.at(use); }
   /// Returns the accumulator in the entry graph; loads it if it is remote.
-  Tensor value(const std::string& use) const;
+  Tensor value(const std::string& use) const {
+    return is_remote(use) ? load(main_, use) : tensor(use);
+  }
+  /// Load and store a remote accumulator in any graph.
+  Tensor load(Graph& graph, const std::string& use) const;
+  void store(Graph& graph, const std::string& use, const Tensor& accumulator) const;
 
   /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote accumulators are loaded
-  /// before it and stored after it. `here` has the tensors of the other accumulators in `graph`.
+  /// before it and stored after it, unless `here` has them. It has the tensors of the others in
+  /// `graph`.
   void accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
                   const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
                   const MicroBatch::ByUse& here, const Tensor& counter) const;

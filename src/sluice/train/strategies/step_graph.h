@@ -1,0 +1,70 @@
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sluice/train/strategies/flowing_values.h"
+#include "sluice/train/strategies/kept_results.h"
+#include "sluice/train/strategies/step_variables.h"
+
+namespace sluice::train {
+
+/// A graph that runs tasks, and its tensors that all micro-batches share.
+struct StepGraph {
+  Graph& graph;
+  std::map<int, nn::NamedTensors> weights = {};  ///< By device; running variables, too.
+  /// NetworkGraph::inputs, by device.
+  std::map<int, std::map<MicroBatch::Value, Tensor>> inputs = {};
+  MicroBatch::ByUse accumulators = {};
+  std::map<TaskBlocks, Tensor> counters = {};  ///< By backward task.
+  KeptResults kept = {};
+  Tensors iterations = {};   ///< Numbers of the trips of the loops around the graph.
+  Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
+};
+
+/// The blocks that the tasks of a loop run.
+struct LoopBlocks {
+  std::set<size_t> forward;
+  std::set<size_t> backward;
+  std::set<TaskBlocks> backward_tasks;
+  std::map<int, std::set<size_t>> by_device;
+};
+/// Error{kUsage} for a norm or an update in the loop.
+LoopBlocks blocks_of(const OrderLoop& loop, const std::vector<PlacedStage>& stages);
+
+/// Adds inputs to `body`, the body of a loop in the graph of `outside`, for the tensors that its
+/// blocks use: weights, accumulators, counters, inputs of the run, kept results named in `results`,
+/// and iterations of the loops around it. `given` gets them with their tensors outside.
+StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const LoopBlocks& blocks,
+                    const std::vector<std::string>& results, TensorMap& given);
+
+/// The remote variables of a block during a loop of visits: weights, running variables and
+/// accumulators.
+class VisitVariables {
+ public:
+  /// All arguments must outlive this object.
+  VisitVariables(const Task& task, const BlockGraph& block, int device,
+                 const StepVariables& variables, const Accumulators& accumulators)
+      : task_(task),
+        block_(block),
+        device_(device),
+        variables_(variables),
+        accumulators_(accumulators) {}
+
+  /// Loads the variables into the graph around the loop, and makes them inputs of its body.
+  void load(const StepGraph& outside, StepGraph& inside, TensorMap& given);
+  /// Stores the running variables and accumulators after the loop.
+  void store(const StepGraph& outside) const;
+
+ private:
+  const Task& task_;
+  const BlockGraph& block_;
+  int device_;
+  const StepVariables& variables_;
+  const Accumulators& accumulators_;
+  std::map<std::string, Tensor> running_;  ///< By key.
+  MicroBatch::ByUse sums_;
+};
+
+}  // namespace sluice::train

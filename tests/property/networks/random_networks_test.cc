@@ -8,6 +8,7 @@
 
 #include "../random_graph_ops.h"
 #include "random_network.h"
+#include "random_order.h"
 #include "sluice/ops/ops.h"
 #include "sluice/train/cut/cut.h"
 #include "training_outcome.h"
@@ -88,16 +89,44 @@ std::vector<train::Stage> drawn_stages(Dice& dice, TrainingWay& way, const Names
   return stages;
 }
 
-enum class Kind : uint8_t { kResident, kPhased, kSharded, kPipelined };
+enum class Kind : uint8_t { kResident, kPhased, kSharded, kPipelined, kGrouped, kOrdered };
+
+// Phases in stages, in groups or in both.
+void draw_groups(Dice& dice, TrainingWay& way, const Names& blocks) {
+  train::PhasedExecution phases;
+  const auto n = static_cast<int>(way.step.accumulate);
+  do {
+    phases.group = 1 + dice(n);
+  } while (n % phases.group != 0);
+  if (dice.one_in(2)) phases.stages = drawn_stages(dice, way, blocks);
+  way.step.strategy = phases;
+  way.step.locations.activations = Location::kRemote;
+}
+
+// An order that is drawn. Its text parses back to it.
+void draw_order(Dice& dice, TrainingWay& way, const Names& blocks) {
+  const auto form = static_cast<OrderForm>(dice(3));
+  const std::vector<train::Stage> stages = drawn_stages(dice, way, blocks);
+  if (form == OrderForm::kLoops) way.step.locations.activations = Location::kRemote;
+  way.step.strategy = train::OrderedExecution{
+      stages, [form, seed = dice(1 << 20)](const train::StepDependences& step) {
+        Dice own(fold(Seed{17, 5}, static_cast<uint64_t>(seed)));
+        const train::Order order = random_order(own, form, step);
+        if (train::parse_order(to_string(order)) != order)
+          fail(ErrorKind::kInternal, "an order does not parse back:\n{}", to_string(order));
+        return order;
+      }};
+}
 
 // Returns one way of each kind, and with several micro-batches a second one of most kinds. Stages
 // need several blocks.
 std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const Names& blocks) {
-  constexpr std::array kKinds{Kind::kResident, Kind::kPhased, Kind::kSharded,  Kind::kPipelined,
-                              Kind::kResident, Kind::kPhased, Kind::kPipelined};
+  constexpr std::array kKinds{Kind::kResident,  Kind::kPhased,    Kind::kSharded,
+                              Kind::kPipelined, Kind::kOrdered,   Kind::kGrouped,
+                              Kind::kPhased,    Kind::kPipelined, Kind::kOrdered};
   const bool several = base.step.accumulate > 1;
   std::vector<TrainingWay> ways;
-  for (const Kind kind : std::span(kKinds).first(several ? kKinds.size() : 4)) {
+  for (const Kind kind : std::span(kKinds).first(several ? kKinds.size() : 5)) {
     if (kind >= Kind::kSharded && blocks.size() < 2) continue;
     TrainingWay way = base;
     if (!several || !ways.empty()) way.step = drawn_step(dice, base.step, blocks);
@@ -113,6 +142,10 @@ std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const N
         where.min_elements_off_device = 2;  // Other numbers are refused.
     } else if (kind == Kind::kSharded) {
       way.step.strategy = train::ShardedExecution{drawn_stages(dice, way, blocks)};
+    } else if (kind == Kind::kGrouped) {
+      draw_groups(dice, way, blocks);
+    } else if (kind == Kind::kOrdered) {
+      draw_order(dice, way, blocks);
     } else {
       const auto schedule =
           std::array{Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential,

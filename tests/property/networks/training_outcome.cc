@@ -71,7 +71,11 @@ std::string strategy_text(const train::Strategy& strategy) {
     return fmt::format("pipelined {}{}", to_string(p->schedule), text(p->stages));
   if (const auto* p = std::get_if<train::ShardedExecution>(&strategy))
     return "sharded" + text(p->stages);
-  return std::holds_alternative<train::PhasedExecution>(strategy) ? "phased" : "resident";
+  if (const auto* p = std::get_if<train::OrderedExecution>(&strategy))
+    return "ordered" + text(p->stages);
+  if (const auto* p = std::get_if<train::PhasedExecution>(&strategy))
+    return fmt::format("phased, groups of {}{}", p->group, p->stages ? text(*p->stages) : "");
+  return "resident";
 }
 
 }  // namespace

@@ -31,9 +31,11 @@ std::unique_ptr<RemoteActivations> remote_activations(
                                              options.locations.min_elements_off_device);
 }
 
-// Phases have a counter of micro-batches for each block, stages one for all of their blocks.
+// Phases have a counter of micro-batches for each block, stages one for all of their blocks. The
+// loops of other orders need accumulators for one micro-batch, too.
 WeightGradients weight_gradients(const Options& options, const Strategy& strategy) {
-  if (options.accumulate == 1) return WeightGradients::kReturn;
+  if (options.accumulate == 1 && !std::holds_alternative<OrderedExecution>(strategy))
+    return WeightGradients::kReturn;
   return std::holds_alternative<PhasedExecution>(strategy) ? WeightGradients::kAccumulate
                                                            : WeightGradients::kAccumulateShared;
 }
@@ -92,6 +94,8 @@ class Pipeline {
     if (activations_) {
       const std::vector<int64_t> in_flight = max_in_flight(layout_.order, stages_.size());
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
+      // Tasks of blocks may run micro-batches in any order.
+      if (tasks_.front().task.block) activation_entries_ = options.accumulate;
       activations_->set_entries(activation_entries_);
     }
     check_order(layout_.order,
@@ -168,15 +172,11 @@ class Pipeline {
                               static_cast<double>(activation_entries_));
   }
 
-  // Finds the first task that reads each field, and the device of the first stage that reads each
-  // weight. The first task loads fields that no task reads.
+  // Finds the first block that reads each field, and the device of the first stage that reads each
+  // weight.
   void find_first_readers() {
-    for (const auto& [task, loops, outer] : tasks_) {
-      if (!task.runs_forward()) continue;
-      for (const size_t b : blocks_of(task, stages_)) {
-        for (const BlockValue& v : block(b).inputs)
-          first_reader_.emplace(v.whole.id(), key_of(task));
-      }
+    for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+      for (const BlockValue& v : block(b).inputs) first_reader_.emplace(v.whole.id(), b);
     }
     for (size_t s = 0; s < stages_.size(); ++s) {
       for (const size_t b : stages_[s].blocks) {
@@ -247,7 +247,7 @@ class Pipeline {
   // Adds the accumulators of the backward tasks among `tasks`, unless they were added before. With
   // running means, adds a counter for each of these tasks.
   void make_accumulators(StepGraph& place, const std::vector<Task>& tasks) {
-    if (options_.accumulate == 1) return;
+    if (weight_gradients_ == WeightGradients::kReturn) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
     std::map<TaskBlocks, std::vector<size_t>> made;
@@ -392,12 +392,13 @@ class Pipeline {
     });
   }
 
-  // A field is loaded by the first task that reads it.
+  // A field is loaded by the task of the first block that reads it, or of the first block.
   void load(Graph& g, const Task& task, MicroBatch& batch, const Tensor& whole,
             const H2dStream& stream) {
     const auto reader = first_reader_.find(whole.id());
-    const bool is_read = reader != first_reader_.end();
-    if (is_read ? reader->second == key_of(task) : is_same(tasks_.front().task, task))
+    const size_t b = reader == first_reader_.end() ? 0 : reader->second;
+    const std::vector<size_t> blocks = blocks_of(task, stages_);
+    if (std::find(blocks.begin(), blocks.end(), b) != blocks.end())
       batch.set(whole, g.host_load(stream));
   }
 
@@ -528,11 +529,11 @@ class Pipeline {
   FlowingValues values_;
   StepVariables variables_;
   Accumulators accumulators_;
-  std::map<TensorId, TaskBlocks> first_reader_;  ///< Forward task by field.
-  std::map<size_t, size_t> stage_of_;            ///< By block.
-  std::map<TensorId, size_t> makers_;            ///< Block by value.
-  std::map<std::string, int> owners_;            ///< Device by weight and running variable.
-  std::map<std::string, size_t> owner_block_;    ///< First block with a gradient, by weight.
+  std::map<TensorId, size_t> first_reader_;    ///< Block by field.
+  std::map<size_t, size_t> stage_of_;          ///< By block.
+  std::map<TensorId, size_t> makers_;          ///< Block by value.
+  std::map<std::string, int> owners_;          ///< Device by weight and running variable.
+  std::map<std::string, size_t> owner_block_;  ///< First block with a gradient, by weight.
   std::optional<Visit> visit_;
   std::set<TaskBlocks> accumulated_;  ///< Backward tasks whose accumulators exist.
   bool forward_ended_ = false;

@@ -8,11 +8,16 @@
 namespace sluice::train {
 namespace {
 
-// The values of a network whose micro-batches ascend: those of streams and those that are written.
-std::set<TensorId> ordered_values(const NetworkGraph& network) {
+// Fields and seeds of a network, which are read from streams.
+std::set<TensorId> loaded_values(const NetworkGraph& network) {
   std::set<TensorId> values;
   for (const auto& [name, whole] : network.fields) values.insert(whole.id());
   for (const Tensor& seed : network.seed) values.insert(seed.id());
+  return values;
+}
+
+std::set<TensorId> results_of(const NetworkGraph& network) {
+  std::set<TensorId> values;
   for (const Loss& loss : network.results.losses) values.insert(loss.value.id());
   for (const Prediction& p : network.results.predictions) values.insert(p.value.id());
   if (network.total_weight.valid()) values.insert(network.total_weight.id());
@@ -35,29 +40,33 @@ StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  nn::RunMode mode) {
   StepDependences step{.counts = counts_of(options, mode)};
   for (const PlacedStage& stage : stages) step.stages.push_back(stage.blocks);
+  const std::set<TensorId> loaded = loaded_values(network), results = results_of(network);
   std::map<TensorId, size_t> makers;
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     for (const BlockValue& v : cut.blocks[b].outputs) makers.emplace(v.whole.id(), b);
+    for (const BlockValue& v : cut.blocks[b].inputs) {
+      if (loaded.contains(v.whole.id())) makers.emplace(v.whole.id(), b);
+    }
   }
   std::map<std::string, size_t> numbers;  // Trained weights by key.
   for (const auto& [key, uses] : weights) numbers.emplace(key, numbers.size());
   // The first later block that gives the gradient of a value, by value.
   std::map<TensorId, size_t> gradient_makers;
-  const std::set<TensorId> ordered = ordered_values(network);
   step.blocks.resize(cut.blocks.size());
   for (size_t b = cut.blocks.size(); b-- > 0;) {
     const BlockGraph& block = cut.blocks[b];
     BlockDependences& d = step.blocks[b];
     d.name = block.name;
     d.has_gradient = gradients[b].has_value();
-    d.ascends = !block.updates.empty();
+    d.ascends = b == 0 || !block.updates.empty();
     for (const BlockValue& v : block.inputs) {
-      d.ascends = d.ascends || ordered.contains(v.whole.id());
-      if (const auto maker = makers.find(v.whole.id()); maker != makers.end())
-        d.reads.push_back(maker->second);
+      const auto maker = makers.find(v.whole.id());
+      if (maker == makers.end()) continue;
+      if (maker->second != b) d.reads.push_back(maker->second);
+      d.ascends = d.ascends || maker->second == b;
     }
     for (const BlockValue& v : block.outputs)
-      d.ascends = d.ascends || ordered.contains(v.whole.id());
+      d.ascends = d.ascends || results.contains(v.whole.id());
     for (const WeightUse& w : block.weights) {
       if (const auto trained = numbers.find(w.key); trained != numbers.end())
         d.weights.push_back(trained->second);

@@ -9,8 +9,9 @@
 namespace sluice::train {
 
 /// Returns what limits the order of a step's tasks (check_order()). `weights` are the trained ones.
-/// Micro-batches of a block ascend if it reads a field or seed of the network, updates a running
-/// variable or makes a result.
+/// The first block of the cut that reads a field or a seed loads it for the others. The first block
+/// loads those that no block reads. Micro-batches of a block ascend if it loads a value, updates a
+/// running variable or makes a result.
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const std::vector<std::optional<BlockGradient>>& gradients,
                                  const TrainedWeights& weights,

@@ -10,8 +10,10 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/updates.h"
+#include "sluice/train/cut/block_groups.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
+#include "sluice/train/strategies/phased_group.h"
 #include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
@@ -27,52 +29,40 @@ class Phases {
       : ir_(std::move(ir)),
         network_(network),
         weight_rules_(weight_rules),
-        optimizer_(optimizer),
         options_(options),
         training_(training),
         main_(ir_.entry_graph("train")),
         cut_(cut(network, SeedOps::kApart)),
         gradients_(differentiate(network, cut_, weight_rules, WeightGradients::kAccumulate)),
         grouping_(group_blocks(network, cut_, gradients_, weight_rules)),
+        variables_(main_, network, weight_rules, optimizer, options, training, rows()),
         results_(written_results(network.results, training.losses, training.predictions,
                                  options.output.value_or(Output::all()))) {
     trained_weights(weight_rules, cut_, gradients_);  // Refuses weights without a gradient.
     recompute(cut_, options.recompute, gradients_);
     // The norm of all gradients and offloaded gradients require updates of their own.
-    if (options.max_grad_norm) scale_ = nn::GradScale::kInput;
-    if (options.max_grad_norm || options.locations.accumulators == Location::kRemote)
-      updates_ = Updates::kApart;
-    find_owners();
+    keeps_ = options.max_grad_norm || options.locations.accumulators == Location::kRemote;
+    find_readers();
   }
 
   void build() {
-    find_readers();
     kept_.add(main_, results_);
     if (network_.total_weight.valid())
       total_weight_ = zeros(main_, network_.total_weight.spec(), "total_weight");
     std::optional<nn::BoundGraph> seeds;
     if (cut_.seeds) seeds = serialise_seeds();
-    tied_->find = [this](Graph& graph, const std::string& path) {
-      return find_weight(groups_, graph, path, training_.variables);
-    };
     for (const BlockGroup& group : grouping_.groups) groups_.push_back(make_group(group));
-    for (PhasedGroup& group : groups_) make_variables(group);
-    make_other_variables();
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->call(&main_, 0);
-    UpdateArguments arguments = step_sizes();
-    arguments.total_weight = total_weight_;
+    for (const auto& [key, rule] : weight_rules_) variables_.step_sizes().of(rule.group);
     for (const PhasedGroup& g : groups_) {
-      if (g.layer.has_forward()) g.layer.forward_phases(main_);
+      if (g.has_forward()) g.forward_phases(main_);
     }
-    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
-      if (g->layer.has_backward()) g->layer.backward_phases(main_, arguments);
+    for (size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].has_backward()) groups_[g].backward_phases(main_, total_weight_, tied_);
+      for (const std::string& key : read_last_[g]) update_tied(key);
     }
-    if (options_.max_grad_norm)
-      arguments.grad_scale = nn::clip_factor(norm(), *options_.max_grad_norm);
-    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
-      if (g->layer.updates_apart()) g->layer.update_phases(main_, arguments);
-    }
+    if (keeps_) update_kept();
     kept_.store(main_, results_);
   }
 
@@ -88,26 +78,67 @@ class Phases {
     return o;
   }
 
-  // The first block with a backward phase updates a weight: its phase is the last phase that reads
-  // the weight.
-  void find_owners() {
-    for (const bool with_gradient : {true, false}) {
-      for (size_t b = 0; b < gradients_.size(); ++b) {
-        if (with_gradient && !gradients_[b]) continue;
-        for (const WeightUse& w : block(b).weights) owners_.emplace(w.key, w.use);
-      }
-    }
-    for (size_t b = 0; b < gradients_.size(); ++b) {
-      if (!gradients_[b]) continue;
-      for (const size_t i : gradients_[b]->weights) {
-        const WeightUse& w = block(b).weights[i];
-        if (w.use != owners_.at(w.key)) lent_.insert(w.key);
-      }
-    }
-  }
   void find_readers() {
     for (const BlockGraph& b : cut_.blocks) {
       for (const BlockValue& v : b.inputs) ++readers_[v.whole.id()];
+    }
+    // The group whose backward phases are the last ones that read a tied weight.
+    std::set<std::string> found;
+    for (size_t g = 0; g < grouping_.groups.size(); ++g) {
+      const size_t b = grouping_.groups[g].first;
+      if (!gradients_[b]) continue;
+      for (const WeightUse& w : block(b).weights) {
+        if (is_tied(w.key) && weight_rules_.contains(w.key) && found.insert(w.key).second)
+          read_last_[g].push_back(w.key);
+      }
+    }
+  }
+  bool is_tied(const std::string& key) const { return cut_.uses(key) > 1; }
+
+  // The variables of each group. Tied weights are not rows.
+  std::vector<VariableRows> rows() const {
+    std::vector<VariableRows> result;
+    const auto add = [&](const BlockGroup& group, const std::string& name, const auto& key_in) {
+      VariableRows& own = result.emplace_back(VariableRows{name, {}});
+      for (int64_t r = 0; r < group.rows; ++r)
+        own.keys.push_back(key_in(block(group.first + static_cast<size_t>(r))));
+    };
+    for (const BlockGroup& group : grouping_.groups) {
+      const BlockGraph& first = block(group.first);
+      for (size_t i = 0; i < first.weights.size(); ++i) {
+        const std::string& key = first.weights[i].key;
+        if (!is_tied(key)) {
+          add(group, key_of(group.first, key),
+              [i](const BlockGraph& b) { return b.weights[i].key; });
+        }
+      }
+      for (size_t i = 0; i < first.updates.size(); ++i) {
+        add(group, key_of(group.first, first.updates[i].key),
+            [i](const BlockGraph& b) { return b.updates[i].key; });
+      }
+    }
+    return result;
+  }
+
+  // Its gradients are added up; the update is one task.
+  void update_tied(const std::string& key) {
+    const TiedWeight& weight = tied_.at(key);
+    const Tensor gradient = variables_.reduced(key, weight.sum, weight.whole, variables_.divisor());
+    if (!keeps_) {
+      variables_.update(key, gradient, {}, weight.loaded);
+      return;
+    }
+    nn::NamedTensors kept;
+    kept.merge(key, gradient);
+    variables_.keep(main_, 0, {key}, kept);
+  }
+
+  void update_kept() {
+    const Tensors scale = variables_.scale_of_kept();
+    for (size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].has_backward()) groups_[g].update_phases(main_, scale);
+      for (const std::string& key : read_last_[g])
+        variables_.update(key, variables_.kept(key), scale);
     }
   }
 
@@ -141,77 +172,43 @@ class Phases {
                : handle(content, whole);
   }
 
-  UpdateArguments step_sizes();
-  Tensor norm() const;
   nn::BoundGraph serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
-  void connect_joint(const BlockGroup& group, LayerGraphs& graphs, nn::BatchSerialiseOptions& o);
-  void connect_separate(const BlockGroup& group, LayerGraphs& graphs, nn::BatchSerialiseOptions& o);
+  void connect_joint(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
+  void connect_separate(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
   nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
-  LayerGraphs joint_graphs(size_t b) const;
-  LayerGraphs separate_graphs(size_t b) const;
+  GroupGraphs joint_graphs(size_t b) const;
+  GroupGraphs separate_graphs(size_t b) const;
   void load_inputs(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
-  nn::NamedTensors store_results(const std::vector<BlockValue>& outputs, const std::string& prefix,
+  nn::NamedTensors store_results(const std::vector<BlockValue>& outputs,
                                  nn::BatchSerialiseOptions& o) const;
   void store_gradients(const BlockGroup& group, const Tensors& outputs,
                        nn::BatchSerialiseOptions& o);
-  void make_variables(PhasedGroup& group);
-  void make_other_variables();
   std::string key_of(size_t b, const std::string& key, int use = 0) const;
-  void add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialiseOptions& o) const;
+  void add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
   Ir ir_;
   const NetworkGraph& network_;
   const WeightRules& weight_rules_;
-  nn::Optimizer& optimizer_;
   const Options& options_;
   Training& training_;
   Graph& main_;
   Cut cut_;
   std::vector<std::optional<BlockGradient>> gradients_;
   Grouping grouping_;
+  StepVariables variables_;
   std::vector<WrittenResult> results_;
   KeptResults kept_;
   Tensor total_weight_;  ///< Sum of NetworkGraph::total_weight, if there is one.
-  Updates updates_ = Updates::kInBackward;
-  nn::GradScale scale_ = nn::GradScale::kNone;
+  bool keeps_ = false;   ///< Whether updates follow all gradients.
   std::vector<PhasedGroup> groups_;
-  std::shared_ptr<TiedWeights> tied_ = std::make_shared<TiedWeights>();
-  std::set<std::string> lent_;                  ///< Weights with a gradient in other blocks, too.
-  std::map<std::string, int> owners_;           ///< The use of each weight whose block has it.
-  std::map<TensorId, int> readers_;             ///< Number of blocks that read a value.
-  std::map<TensorId, nn::BatchHandle> fields_;  ///< Fields that several blocks read.
+  std::map<std::string, TiedWeight> tied_;                ///< By key.
+  std::map<size_t, std::vector<std::string>> read_last_;  ///< Trained tied weights by group.
+  std::map<TensorId, int> readers_;                       ///< Number of blocks that read a value.
+  std::map<TensorId, nn::BatchHandle> fields_;            ///< Fields that several blocks read.
   std::vector<std::pair<Content, RemoteBuffer>> buffers_;
-  nn::internal::PathCounts made_{ir_};
 };
-
-UpdateArguments Phases::step_sizes() {
-  StepSizes sizes(main_, optimizer_, training_);
-  UpdateArguments arguments;
-  for (const auto& [key, rule] : weight_rules_) {
-    if (rule.group >= arguments.step_sizes.size()) arguments.step_sizes.resize(rule.group + 1);
-    arguments.step_sizes[rule.group] = sizes.of(rule.group);
-  }
-  return arguments;
-}
-
-// The norm of all gradients, summed in alphabetical order of the weights.
-Tensor Phases::norm() const {
-  std::map<std::string, Tensors> squares;
-  for (const PhasedGroup& g : groups_) {
-    if (!g.layer.updates_apart()) continue;
-    for (size_t r = 0; r < g.keys.size(); ++r) {
-      const auto own = g.layer.squares(main_, static_cast<int64_t>(r));
-      for (const auto& [path, key] : g.keys[r]) {
-        if (own.contains(key)) squares.emplace(path, own.at(key));
-      }
-    }
-  }
-  std::vector<Tensors> all;
-  for (auto& [path, chunks] : squares) all.push_back(std::move(chunks));
-  return nn::norm_of_chunks(all);
-}
 
 // A row of a buffer holds the seeds of one block.
 nn::BoundGraph Phases::serialise_seeds() {
@@ -219,7 +216,7 @@ nn::BoundGraph Phases::serialise_seeds() {
   o.loads.emplace_back(cut_.seeds->inputs[0].part, *training_.seed);
   for (const BlockValue& v : cut_.seeds->outputs)
     o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
-  const nn::NamedTensors kept = store_results(cut_.seeds->outputs, "", o);
+  const nn::NamedTensors kept = store_results(cut_.seeds->outputs, o);
   nn::BatchSerialResult phase = nn::batch_serialise(cut_.seeds->graph, o);
   if (training_.note.empty()) training_.note = phase.note;
   return phase.graph.bind(kept);
@@ -243,38 +240,31 @@ std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
   return std::nullopt;
 }
 
-LayerGraphs Phases::separate_graphs(size_t b) const {
-  LayerGraphs graphs{.tied = tied_, .rules = WeightRules()};
+GroupGraphs Phases::separate_graphs(size_t b) const {
+  GroupGraphs graphs;
   nn::NamedTensors weights;
-  for (size_t i = 0; i < block(b).weights.size(); ++i) {
-    const WeightUse& w = block(b).weights[i];
-    const std::string key = key_of(b, w.key, w.use);
-    weights.merge(key, w.input);
-    if (const auto rule = weight_rules_.find(w.key); rule != weight_rules_.end())
-      graphs.rules->emplace(key, rule->second);
-    if (w.use != owners_.at(w.key)) {
-      graphs.borrowed.push_back({key, w.key});
-    } else {
-      graphs.weights.merge(key, network_.factories[w.key]);
-      if (lent_.contains(w.key)) graphs.lent.push_back({key, w.key});
-    }
+  std::vector<GroupVariable>& all = graphs.variables;
+  for (const WeightUse& w : block(b).weights) {
+    all.push_back({.name = key_of(b, w.key, w.use),
+                   .key = w.key,
+                   .tied = is_tied(w.key),
+                   .trained = weight_rules_.contains(w.key)});
+    weights.merge("weight." + all.back().name, w.input);
   }
+  const auto own =
+      std::stable_partition(all.begin(), all.end(), [](const GroupVariable& v) { return v.tied; });
+  std::reverse(all.begin(), own);
+  std::sort(own, all.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
   for (const RunningUse& u : block(b).updates)
-    graphs.weights.merge(key_of(b, u.key), network_.factories[u.key]);
-  std::reverse(graphs.borrowed.begin(), graphs.borrowed.end());
+    all.push_back({.name = key_of(b, u.key), .key = u.key, .running = true});
   graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
   if (!gradients_[b]) return graphs;
   const BlockGradient& gradient = *gradients_[b];
   nn::NamedTensors args;
-  const auto add = [&](const std::string& key, const Tensor& input) {
-    args.merge(key, input);
-    graphs.accumulators.merge(key,
-                              nn::VariableFactory(input.spec(), nn::zeros(), Pass::kByReference));
-  };
-  if (gradient.counter.valid()) add(kCounter, gradient.counter);
+  if (gradient.counter.valid()) args.merge(kCounter, gradient.counter);
   for (size_t i = 0; i < gradient.accumulators.size(); ++i) {
     const WeightUse& w = block(b).weights[gradient.weights[i]];
-    add("accum." + key_of(b, w.key, w.use), gradient.accumulators[i]);
+    args.merge("accum." + key_of(b, w.key, w.use), gradient.accumulators[i]);
   }
   graphs.backward = nn::GraphWithNamedArgs(
       gradient.graph.graph(), args,
@@ -284,8 +274,8 @@ LayerGraphs Phases::separate_graphs(size_t b) const {
 
 // One graph that runs the block forward and backward. Its inputs are those of the block. Its
 // outputs are those of the block, then the gradients that it gives.
-LayerGraphs Phases::joint_graphs(size_t b) const {
-  LayerGraphs graphs = separate_graphs(b);
+GroupGraphs Phases::joint_graphs(size_t b) const {
+  GroupGraphs graphs = separate_graphs(b);
   const nn::GraphWithNamedArgs forward = *graphs.forward;
   const nn::GraphWithNamedArgs backward = *graphs.backward;
   const BlockGraph& own = block(b);
@@ -294,22 +284,19 @@ LayerGraphs Phases::joint_graphs(size_t b) const {
   for (const BlockValue& v : own.inputs)
     given.emplace_back(v.part, g.input(v.part.spec(), v.part.name()));
   nn::NamedTensors args;
-  const auto inputs = [&](const std::string& tree, const nn::NamedTensors& like, Pass pass) {
-    nn::NamedTensors made;
+  const auto inputs = [&](const nn::NamedTensors& like, Pass pass) {
     like.for_each([&](const std::string& key, const Tensor& t) {
-      made.merge(key, g.input(t.spec(), tree + "." + key, pass));
-      args.merge(tree + "." + key, made[key]);
+      args.merge(key, g.input(t.spec(), key, pass));
     });
-    return made;
   };
-  const nn::NamedTensors weights = inputs("fwd", forward.args(), Pass::kByValue);
-  const nn::NamedTensors state = inputs("bwd", backward.args(), Pass::kByReference);
-  const CallSiteInfo call = forward.bind(weights).call_with_info(&g, given);
+  inputs(forward.args(), Pass::kByValue);
+  inputs(backward.args(), Pass::kByReference);
+  const CallSiteInfo call = forward.bind(args).call_with_info(&g, given);
   TensorMap gradients;
   for (const TakenGradient& t : gradients_[b]->taken)
     gradients.emplace_back(t.input, call.graph_to_parent(own.output(t.loss)));
   const Tensors made =
-      backward.bind(state).call(&g, gradients, backward.grad_graph_info().inputs_dict(call));
+      backward.bind(args).call(&g, gradients, backward.grad_graph_info().inputs_dict(call));
   Tensors outputs;
   for (const BlockValue& v : own.outputs) outputs.push_back(call.graph_to_parent(v.part));
   outputs.insert(outputs.end(), made.begin(), made.end());
@@ -345,15 +332,14 @@ void Phases::load_inputs(const BlockGroup& group, const Tensors& inputs,
 }
 
 // Stores the results of each micro-batch, or adds updates of the kept results. Returns the tensors
-// of kept results by the names of their updates, which get the prefix.
+// of kept results by the names of their updates.
 nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
-                                       const std::string& prefix,
                                        nn::BatchSerialiseOptions& o) const {
   nn::NamedTensors kept;
   const auto update = [&](const BlockValue& v, const std::string& name, const Tensor& result,
                           ResultForm form) {
     o.updates.push_back({.value = v.part,
-                         .name = prefix + name,
+                         .name = name,
                          .spec = result.spec(),
                          .apply = [form](const Tensor& own, const Tensor& value) {
                            KeptResults::update(own, form, value);
@@ -362,7 +348,7 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
   };
   for (const BlockValue& v : outputs) {
     if (total_weight_.valid() && v.whole == network_.total_weight)
-      update(v, "__total_weight", total_weight_, ResultForm::kUpdateSum);
+      update(v, "total_weight", total_weight_, ResultForm::kUpdateSum);
     for (size_t i = 0; i < results_.size(); ++i) {
       const auto& [value, stream, form] = results_[i];
       if (value != v.whole) continue;
@@ -370,7 +356,7 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
         o.store_streams.emplace_back(v.part, stream);
         continue;
       }
-      update(v, fmt::format("__result{}", i), kept_.find(stream.name), form);
+      update(v, fmt::format("result.{}", i), kept_.find(stream.name), form);
     }
   }
   return kept;
@@ -391,7 +377,7 @@ void Phases::store_gradients(const BlockGroup& group, const Tensors& outputs,
 }
 
 // The lists for a graph that runs the block forward and backward.
-void Phases::connect_joint(const BlockGroup& group, LayerGraphs& graphs,
+void Phases::connect_joint(const BlockGroup& group, GroupGraphs& graphs,
                            nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);
   const Tensors inputs = graphs.backward->graph().inputs();
@@ -403,18 +389,18 @@ void Phases::connect_joint(const BlockGroup& group, LayerGraphs& graphs,
   std::vector<BlockValue> results;
   for (size_t i = 0; i < own.outputs.size(); ++i)
     results.push_back({own.outputs[i].whole, outputs[i]});
-  graphs.results = store_results(results, "fwd.", o);
+  graphs.results = store_results(results, o);
   store_gradients(group, Tensors(at(outputs, own.outputs.size()), outputs.end()), o);
 }
 
 // The lists for a forward graph and its gradient graph, if there is one.
-void Phases::connect_separate(const BlockGroup& group, LayerGraphs& graphs,
+void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
                               nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);
   Tensors inputs;
   for (const BlockValue& v : own.inputs) inputs.push_back(v.part);
   load_inputs(group, inputs, o);
-  graphs.results = store_results(own.outputs, "", o);
+  graphs.results = store_results(own.outputs, o);
   for (const BlockValue& v : own.outputs) {
     if (readers_.contains(v.whole.id()))
       o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
@@ -432,11 +418,11 @@ void Phases::connect_separate(const BlockGroup& group, LayerGraphs& graphs,
 }
 
 // The updates of running variables by the outputs of the graph that runs the block forward.
-void Phases::add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialiseOptions& o) const {
+void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const {
   const auto& outputs = block(b).outputs;
   for (const RunningUse& u : block(b).updates) {
     nn::BatchUpdate update{.value = u.value.part,
-                           .name = key_of(b, u.key),
+                           .name = "weight." + key_of(b, u.key),
                            .spec = u.spec,
                            .apply = [rule = u.rule](const Tensor& variable, const Tensor& value) {
                              ops::scaled_add_(variable, value, rule.keep, rule.take);
@@ -445,7 +431,6 @@ void Phases::add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialise
       const auto at = std::find_if(outputs.begin(), outputs.end(),
                                    [&](const BlockValue& v) { return v.whole == u.value.whole; });
       update.value = graphs.backward->graph().outputs()[static_cast<size_t>(at - outputs.begin())];
-      update.name = "fwd." + update.name;
     }
     o.updates.push_back(std::move(update));
   }
@@ -463,7 +448,7 @@ nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const TakenGrad
 PhasedGroup Phases::make_group(const BlockGroup& group) {
   const size_t b = group.first;
   const bool joint = b + 1 == cut_.blocks.size() && gradients_[b];
-  LayerGraphs graphs = joint ? joint_graphs(b) : separate_graphs(b);
+  GroupGraphs graphs = joint ? joint_graphs(b) : separate_graphs(b);
   nn::BatchSerialiseOptions o = serial_options();
   if (joint) {
     connect_joint(group, graphs, o);
@@ -471,58 +456,10 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
     connect_separate(group, graphs, o);
   }
   add_updates(b, graphs, o);
-  PhasedGroup result{group,
-                     {},
-                     {},
-                     PhasedLayer(std::move(graphs), optimizer_,
-                                 {.rows = group.rows,
-                                  .locations = options_.locations,
-                                  .updates = gradients_[b] ? updates_ : Updates::kApart,
-                                  .grad_scale = scale_})};
-  result.layer.serialise(o);
-  if (training_.note.empty()) training_.note = result.layer.note();
-  for (int64_t r = 0; r < group.rows; ++r) {
-    const BlockGraph& row = block(b + static_cast<size_t>(r));
-    result.blocks.push_back(row.name);
-    auto& keys = result.keys.emplace_back();
-    for (size_t i = 0; i < row.weights.size(); ++i) {
-      const WeightUse& w = row.weights[i];
-      if (w.use == owners_.at(w.key)) {
-        const WeightUse& first = block(b).weights[i];
-        keys.emplace(w.key, key_of(b, first.key, first.use));
-      }
-    }
-    for (size_t i = 0; i < row.updates.size(); ++i)
-      keys.emplace(row.updates[i].key, key_of(b, block(b).updates[i].key));
-  }
+  PhasedGroup result(group.rows, std::move(graphs), variables_, keeps_);
+  const std::string note = result.serialise(o);
+  if (training_.note.empty()) training_.note = note;
   return result;
-}
-
-void Phases::make_variables(PhasedGroup& group) {
-  for (size_t r = 0; r < group.keys.size(); ++r) {
-    std::map<std::string, std::string> paths;
-    for (const auto& [path, key] : group.keys[r]) paths.emplace(key, path);
-    const auto& [weights, state] = group.layer.init(
-        main_, static_cast<int64_t>(r), network_.factories, paths, options_.seed, made_);
-    for (const auto& [key, path] : paths) {
-      training_.variables.merge(path, weights[key]);
-      if (!state.contains(key)) continue;
-      state.tree(key).for_each([&, p = path](const std::string& name, const Tensor& t) {
-        training_.state.merge(p + "." + name, t);
-      });
-    }
-  }
-}
-
-// Variables that training neither reads nor updates are on the device.
-void Phases::make_other_variables() {
-  nn::NamedVariableFactories others;
-  network_.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
-    if (!training_.variables.has_leaf(key)) others.merge(key, factory);
-  });
-  others.init(main_, {.seed = options_.seed}, made_)
-      .for_each(
-          [&](const std::string& key, const Tensor& t) { training_.variables.merge(key, t); });
 }
 
 void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
@@ -536,7 +473,7 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
-  emit_evaluation(groups_, eval, training_.variables, main, values);
+  emit_evaluation(variables_, eval, options_.io_mode, main, values);
   for (const WrittenResult& r : results) {
     const Tensor& value = values.at(r.value.id());
     if (!kept.put(r.stream.name, value)) main.host_store(r.stream, value);
@@ -551,7 +488,9 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                   const WeightRules& groups, nn::Optimizer& optimizer, const Options& options,
                   const Options& inference, Training& training) {
-  Phases phases(std::move(ir), network, groups, optimizer, options, training);
+  Options moved = options;  // Blocks move whole, so that equal blocks run in a loop.
+  moved.locations.min_elements_off_device = 0;
+  Phases phases(std::move(ir), network, groups, optimizer, moved, training);
   phases.build();
   phases.build_eval(eval, inference);
 }

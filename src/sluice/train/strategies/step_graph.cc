@@ -98,7 +98,7 @@ void VisitVariables::load(const StepGraph& outside, StepGraph& inside, TensorMap
 
 void VisitVariables::store(const StepGraph& outside) const {
   const DeviceScope on(outside.graph, device_);
-  for (const auto& [key, t] : running_) variables_.store_running(outside.graph, key, t);
+  for (const auto& [key, t] : running_) variables_.store(outside.graph, key, t);
   for (const auto& [use, t] : sums_) accumulators_.store(outside.graph, use, t);
 }
 

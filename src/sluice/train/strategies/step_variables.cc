@@ -5,6 +5,9 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
+#include "sluice/ops/concat.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
 #include "sluice/ops/updates.h"
 
 namespace sluice::train {
@@ -90,7 +93,8 @@ const Tensor& StepSizes::of(size_t group) {
 }
 
 StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
-                             nn::Optimizer& optimizer, const Options& options, Training& training)
+                             nn::Optimizer& optimizer, const Options& options, Training& training,
+                             const std::vector<VariableRows>& rows)
     : main_(main),
       network_(network),
       rules_(rules),
@@ -99,24 +103,40 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
       training_(training),
       step_sizes_(main, optimizer, training),
       made_(main.ir()) {
-  nn::NamedVariableFactories remote;
-  nn::NamedVariableFactories running;  // Whole: replicas update them apart.
-  network.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
-    if (is_off_device(options.locations.weights, factory.spec(), options.locations))
-      (factory.role() == nn::Role::kRunning ? running : remote).merge(key, factory);
-  });
-  weights_ = nn::named_variable_buffers(main.ir(), remote, 1, rule().threshold);
-  nn::named_variable_buffers(main.ir(), running)
-      .for_each([&](const std::string& key, const RemoteBuffer& b) { weights_.merge(key, b); });
-  const nn::InitOptions init{.seed = options.seed};
+  const auto add = [&](const VariableRows& own) {
+    const auto variable = std::make_shared<Variable>(Variable{own});
+    for (size_t r = 0; r < own.keys.size(); ++r)
+      places_.emplace(own.keys[r], Place{variable, static_cast<int64_t>(r)});
+  };
+  for (const VariableRows& own : rows) add(own);
   const auto [keys, factories] = network.factories.unpack();
+  for (const std::string& key : keys) {
+    if (!places_.contains(key)) add({.keys = {key}});
+  }
+  for (const nn::Role role : {nn::Role::kWeight, nn::Role::kRunning}) {
+    network.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+      Variable& own = variable(key);
+      if (factory.role() != role || own.buffer ||
+          !is_off_device(options.locations.weights, factory.spec(), options.locations))
+        return;
+      // Replicas update running variables apart, so these are whole.
+      const int64_t shards = role == nn::Role::kWeight ? rule().threshold : nn::kNeverShard;
+      nn::NamedVariableFactories one;
+      one.merge(key, factory);
+      own.buffer = nn::named_variable_buffers(
+          main.ir(), one, static_cast<int64_t>(own.rows.keys.size()), shards)[key];
+    });
+  }
+  const nn::InitOptions init{.seed = options.seed};
   for (size_t i = 0; i < keys.size(); ++i) {
+    const auto& [own, row] = places_.at(keys[i]);
     nn::NamedVariableFactories one;
     one.merge(keys[i], factories[i]);
-    const nn::NamedTensors variable = weights_.has_leaf(keys[i])
-                                          ? one.init_remote(main, weights_, 0, init, made_)
-                                          : one.init(main, init, made_);
-    training.variables.merge(keys[i], variable[keys[i]]);
+    nn::NamedRemoteBuffers buffer;
+    if (own->buffer) buffer.merge(keys[i], *own->buffer);
+    const nn::NamedTensors made =
+        own->buffer ? one.init_remote(main, buffer, row, init, made_) : one.init(main, init, made_);
+    training.variables.merge(keys[i], made[keys[i]]);
   }
 }
 
@@ -128,17 +148,44 @@ StepVariables::StepVariables(Graph& main, const StepVariables& trained)
       options_(trained.options_),
       training_(trained.training_),
       devices_(trained.devices_),
-      weights_(trained.weights_),
+      places_(trained.places_),
       step_sizes_(main, trained.optimizer_, trained.training_),
       made_(main.ir()) {}
 
+// A key of another network is not remote.
+bool StepVariables::is_remote(const std::string& key) const {
+  const auto found = places_.find(key);
+  return found != places_.end() && found->second.variable->buffer.has_value();
+}
+
+bool StepVariables::are_rows(const std::vector<std::string>& keys) const {
+  const auto found = places_.find(keys[0]);
+  return found != places_.end() && found->second.variable->rows.keys == keys;
+}
+
+Tensor StepVariables::load(Graph& graph, const std::string& key) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
+  const auto& [own, row] = places_.at(key);
+  return graph.remote_load(*own->buffer, row, own->rows.name.empty() ? key : own->rows.name);
+}
+
+Tensor StepVariables::load(const std::string& key) const {
+  return is_remote(key) ? load(main_, key) : Tensor();
+}
+
+void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t) const {
+  const auto& [own, row] = places_.at(key);
+  graph.remote_store(*own->buffer, row, t);
+}
+
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
-  if (const RemoteBuffer* buffer = weights_.find_leaf(key)) {
-    const Graph::IoScope scope(graph, options_.io_mode);
-    return nn::gather_replica_sharded_tensor(graph.remote_load(*buffer, 0, key));
-  }
-  const Tensor& variable = training_.variables[key];
-  return variable.graph_id() == graph.id() ? variable : graph.ir().share_variable(variable, graph);
+  if (is_remote(key)) return nn::gather_replica_sharded_tensor(load(graph, key));
+  const Tensor* const variable = training_.variables.find_leaf(key);
+  require(variable != nullptr,
+          "evaluation: weight '{}' must be trained, but the training network has no such weight",
+          key);
+  return variable->graph_id() == graph.id() ? *variable
+                                            : graph.ir().share_variable(*variable, graph);
 }
 
 MicroBatch::Weights StepVariables::visit(Graph& graph, const nn::NamedTensors& here) const {
@@ -160,14 +207,14 @@ void StepVariables::update_running(Graph& graph, const BlockGraph& block,
     const Tensor variable = own != nullptr ? *own : weight(graph, u.key);
     for (const MicroBatch& run : runs)
       ops::scaled_add_(variable, run[u.value.whole], u.rule.keep, u.rule.take);
-    if (own == nullptr) store_running(graph, u.key, variable);
+    if (own == nullptr) store(graph, u.key, variable);
   }
 }
 
-void StepVariables::store_running(Graph& graph, const std::string& key,
-                                  const Tensor& variable) const {
-  const Graph::IoScope scope(graph, options_.io_mode);
-  graph.remote_store(weights_[key], 0, variable);
+void StepVariables::average(const Tensor& whole) {
+  if (whole.graph().ir().fix_replication("a collective") == 1) return;
+  ops::copy_var_update_(whole, nn::reduce_replica_sharded_tensor(whole, ops::CollectiveOp::kMean,
+                                                                 {.threshold = nn::kNeverShard}));
 }
 
 void StepVariables::average_running() const {
@@ -176,16 +223,20 @@ void StepVariables::average_running() const {
   for (const nn::internal::RunningUpdate& u : network_.updates) {
     const DeviceScope on(main_, device(u.key));
     const Tensor variable = weight(main_, u.key);
-    ops::copy_var_update_(variable,
-                          nn::reduce_replica_sharded_tensor(variable, ops::CollectiveOp::kMean,
-                                                            {.threshold = nn::kNeverShard}));
-    if (is_remote(u.key)) main_.remote_store(weights_[u.key], 0, variable);
+    average(variable);
+    if (is_remote(u.key)) store(main_, u.key, variable);
   }
 }
 
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated) const {
   const auto variable = [&] { return weight(main_, key); };
   return rules_.at(key).gradient.reduced(accumulated, variable, rule(), divisor(key));
+}
+
+Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated,
+                              const Tensor& weight, const Tensor& divisor) const {
+  return rules_.at(key).gradient.reduced(
+      accumulated, [&] { return weight; }, rule(), divisor);
 }
 
 // Each device receives the divisor once.
@@ -197,63 +248,243 @@ Tensor StepVariables::divisor(const std::string& key) const {
   return here;
 }
 
+Tensors StepVariables::clip(const std::map<std::string, Tensors>& squares) const {
+  std::vector<Tensors> all;
+  for (const auto& [key, rule] : rules_) all.push_back(squares.at(key));
+  return {nn::clip_factor(nn::norm_of_chunks(all), *options_.max_grad_norm)};
+}
+
 Tensors StepVariables::scale(const Gradient& gradient) const {
   if (!options_.max_grad_norm) return {};
-  std::vector<Tensors> squares;
+  std::map<std::string, Tensors> squares;
   for (const auto& [key, rule] : rules_) {
     const DeviceScope on(main_, device(key));
     const auto& replicas = main_.info(training_.variables[key]).variable->group;
-    squares.push_back(nn::squares_of_chunks(gradient(key), cache_, replicas));
+    squares[key] = nn::squares_of_chunks(gradient(key), cache_, replicas);
   }
-  return {nn::clip_factor(nn::norm_of_chunks(squares), *options_.max_grad_norm)};
+  return clip(squares);
 }
 
-void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale) {
-  const Tensor& variable = training_.variables[key];
-  const size_t group = rules_.at(key).group;
-  const Tensor& step_size = step_sizes_.of(group);
-  const DeviceScope on(main_, device(key));
-  VariableInfo info = *main_.info(variable).variable;
-  const bool shard = !gradient.meta_shape().empty() && variable.meta_shape().empty();
-  if (shard) info.shard = nn::shard_count(main_.ir(), variable.spec(), {0, info.group});
-  TensorSpec spec = gradient.spec();
-  spec.dtype = variable.dtype();
-  const auto scaled = scale.empty() ? nn::GradScale::kNone : nn::GradScale::kInput;
+Tensors StepVariables::scale_of_kept() const {
+  if (!options_.max_grad_norm) return {};
+  std::map<std::string, Tensors> squares = squares_;
+  for (const auto& [first, stacked] : stacked_) {
+    for (size_t r = 0; r < stacked.counts[0].first->rows.keys.size(); ++r) {
+      const Tensor row = main_.remote_load(stacked.buffer, static_cast<int64_t>(r), "squares");
+      int64_t at = 0;
+      for (const auto& [own, count] : stacked.counts) {
+        for (size_t c = 0; c < count; ++c, ++at) {
+          squares[own->rows.keys[r]].push_back(ops::reshape(ops::slice(row, {at}, {at + 1}), {}));
+        }
+      }
+    }
+  }
+  return clip(squares);
+}
+
+// Makes the state of all rows at the first call for one of them.
+StepVariables::Update& StepVariables::update_of(const std::string& key) {
+  Variable& own = variable(key);
+  if (own.update) return *own.update;
+  Ir ir = main_.ir();
+  const WeightRule& weight = rules_.at(key);
+  const Tensor& first = training_.variables[own.rows.keys[0]];
+  VariableInfo info = *main_.info(first).variable;
+  const TensorSpec spec = nn::replica_sharded_spec(ir, network_.factories[key].spec(), rule());
+  if (!spec.meta_shape.empty() && first.meta_shape().empty())
+    info.shard = nn::shard_count(ir, first.spec(), {0, info.group});
+  TensorSpec gradient = spec;
+  gradient.dtype = weight.gradient.dtype();
+  const auto scaled = options_.max_grad_norm ? nn::GradScale::kInput : nn::GradScale::kNone;
   const auto& [factories, step] =
-      optimizer_.step_graph(main_.ir(), spec, gradient.spec(), scaled, info.group, group);
+      optimizer_.step_graph(ir, spec, gradient, scaled, info.group, weight.group);
+  Update update{step, gradient};
   nn::NamedVariableFactories there;
   nn::NamedVariableFactories here;
   factories.for_each([&](const std::string& name, const nn::VariableFactory& factory) {
-    const nn::VariableFactory own = factory.beside(spec, info);
-    const bool off = is_off_device(options_.locations.optimizer, own.spec(), options_.locations);
-    (off ? there : here).merge(name, own);
+    const nn::VariableFactory state = factory.beside(spec, info);
+    const bool off = is_off_device(options_.locations.optimizer, state.spec(), options_.locations);
+    (off ? there : here).merge(name, state);
   });
-  const nn::InitOptions place{.prefix = info.path};
-  const nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(main_.ir(), there);
-  nn::NamedTensors state = here.init(main_, place, made_);
-  nn::NamedTensors remote = there.init_remote(main_, buffers, 0, place, made_);
-  for (const nn::NamedTensors* tree : {&state, &remote}) {
-    tree->for_each([&](const std::string& name, const Tensor& t) {
-      training_.state.merge(key + "." + name, t);
-    });
+  update.there = nn::named_variable_buffers(ir, there, static_cast<int64_t>(own.rows.keys.size()));
+  for (size_t r = 0; r < own.rows.keys.size(); ++r) {
+    const std::string& row = own.rows.keys[r];
+    const nn::InitOptions place{.prefix = main_.info(training_.variables[row]).variable->path};
+    update.here.push_back(here.init(main_, place, made_));
+    const nn::NamedTensors remote =
+        there.init_remote(main_, update.there, static_cast<int64_t>(r), place, made_);
+    for (const nn::NamedTensors* tree : {&std::as_const(update.here.back()), &remote}) {
+      tree->for_each([&](const std::string& name, const Tensor& t) {
+        training_.state.merge(row + "." + name, t);
+      });
+    }
   }
-  nn::NamedTensors loaded;
-  Tensor own;
+  update.kept_here.resize(own.rows.keys.size());
+  return own.update.emplace(std::move(update));
+}
+
+Tensor StepVariables::own(Graph& graph, const std::string& key, const Tensor& loaded) const {
+  if (loaded.valid()) return loaded;
+  const Tensor own = weight(graph, key);
+  const auto& group = main_.info(training_.variables[key]).variable->group;
+  return nn::shard_count(graph.ir(), own.spec(), rule()) > 0
+             ? ops::replica_sharded_slice(own, group)
+             : own;
+}
+
+void StepVariables::write_back(const std::string& key, const Tensor& own) const {
+  const Tensor& variable = training_.variables[key];
+  if (own == variable) return;
+  ops::copy_var_update_(
+      variable, nn::gather_replica_sharded_tensor(own, main_.info(variable).variable->group));
+}
+
+void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale,
+                           const Tensor& loaded) {
+  const int64_t row = places_.at(key).row;
+  const size_t group = rules_.at(key).group;
+  const Tensor& step_size = step_sizes_.of(group);
+  const DeviceScope on(main_, device(key));
+  const Update& update = update_of(key);
+  SLUICE_CHECK(gradient.spec() == update.gradient);
+  nn::NamedTensors remote;
+  Tensor value = loaded;
   {
     const Graph::IoScope scope(main_, options_.io_mode);
-    loaded = nn::load_remote(main_, buffers);
-    if (is_remote(key)) own = main_.remote_load(weights_[key], 0, key);
+    remote = nn::load_remote(main_, update.there, row);
+    if (!value.valid()) value = load(key);
   }
-  if (!own.valid()) own = shard ? ops::replica_sharded_slice(variable, info.group) : variable;
-  state.update(loaded);
-  step.bind(state).call(own, gradient, step_size, scale, optimizer_.hypers(group));
+  nn::NamedTensors state = update.here[static_cast<size_t>(row)];
+  state.update(remote);
+  const Tensor changed = own(main_, key, value);
+  update.step.bind(state).call(changed, gradient, step_size, scale, optimizer_.hypers(group));
   const Graph::IoScope scope(main_, options_.io_mode);
-  nn::store_remote(main_, buffers, loaded);
-  if (is_remote(key)) {
-    main_.remote_store(weights_[key], 0, own);
-  } else if (shard) {
-    ops::copy_var_update_(variable, nn::gather_replica_sharded_tensor(own, info.group));
+  nn::store_remote(main_, update.there, remote, row);
+  if (value.valid()) {
+    store(main_, key, value);
+  } else {
+    write_back(key, changed);
   }
+}
+
+bool StepVariables::add_rows(const std::string& key, VariablePart part, bool stored,
+                             std::vector<RowTensor>& tensors) {
+  Variable& own = variable(key);
+  const std::string& name = own.rows.name;
+  switch (part) {
+    case VariablePart::kValue:
+      if (own.buffer) tensors.push_back({"value." + key, name, *own.buffer, stored});
+      return own.buffer.has_value();
+    case VariablePart::kState: {
+      const Update& update = update_of(key);
+      const auto [states, buffers] = update.there.unpack();
+      for (size_t i = 0; i < states.size(); ++i) {
+        tensors.push_back({fmt::format("state.{}.{}", key, states[i]), name + "." + states[i],
+                           buffers[i], stored});
+      }
+      return update.here[0].empty();
+    }
+    case VariablePart::kGradient: {
+      Update& update = update_of(key);
+      if (!update.kept_there &&
+          is_off_device(options_.locations.accumulators, update.gradient, options_.locations)) {
+        update.kept_there =
+            main_.ir().remote_buffer(update.gradient, static_cast<int64_t>(own.rows.keys.size()));
+      }
+      if (update.kept_there)
+        tensors.push_back({"gradient." + key, name, *update.kept_there, stored});
+      return update.kept_there.has_value();
+    }
+  }
+  return false;
+}
+
+Tensor StepVariables::whole(Graph& graph, const std::string& key, const RemoteEntry& row,
+                            const nn::NamedTensors& loaded) const {
+  if (const Tensor* const t = loaded.find_leaf("value." + key))
+    return nn::gather_replica_sharded_tensor(*t);
+  return weight(graph, variable(key).key(row));
+}
+
+void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector<std::string>& keys,
+                         const nn::NamedTensors& gradients) {
+  std::vector<TensorArg> all;
+  std::map<std::string, Tensors> squares;
+  for (const std::string& key : keys) {
+    if (!options_.max_grad_norm) break;
+    const auto& replicas = main_.info(training_.variables[key]).variable->group;
+    squares[key] = nn::squares_of_chunks(gradients[key], replicas);
+    for (const Tensor& t : squares[key]) all.emplace_back(t);
+  }
+  bool any_remote = false;
+  for (const std::string& key : keys) {
+    std::vector<RowTensor> there;
+    any_remote = add_rows(key, VariablePart::kGradient, true, there) || any_remote;
+    if (there.empty()) {
+      update_of(key).kept_here[static_cast<size_t>(row.constant())] = gradients[key];
+    } else {
+      graph.remote_store(there[0].buffer, row, gradients[key]);
+    }
+  }
+  if (all.empty()) return;
+  if (!any_remote) {
+    for (auto& [key, own] : squares) squares_[variable(key).key(row)] = std::move(own);
+    return;
+  }
+  const Tensor stack = ops::stack(all);
+  const auto rows = static_cast<int64_t>(variable(keys[0]).rows.keys.size());
+  const auto [found, added] = stacked_.try_emplace(keys[0]);
+  if (added) {
+    found->second.buffer = graph.ir().remote_buffer(stack.spec(), rows);
+    for (const std::string& key : keys)
+      found->second.counts.emplace_back(&variable(key), squares[key].size());
+  }
+  graph.remote_store(found->second.buffer, row, stack);
+}
+
+Tensor StepVariables::kept(const std::string& key, const RemoteEntry& row,
+                           const nn::NamedTensors& loaded) const {
+  const Tensor* const t = loaded.find_leaf("gradient." + key);
+  return t != nullptr ? *t : variable(key).update->kept_here[static_cast<size_t>(row.constant())];
+}
+
+Tensor StepVariables::kept(const std::string& key) const {
+  const auto& [own, row] = places_.at(key);
+  const auto& there = own->update->kept_there;
+  return there ? main_.remote_load(*there, row, key)
+               : own->update->kept_here[static_cast<size_t>(row)];
+}
+
+void StepVariables::add_arguments(const std::string& key, const Tensors& scale,
+                                  nn::NamedTensors& arguments) {
+  const size_t group = rules_.at(key).group;
+  const std::string step = fmt::format("step_size.{}", group);
+  if (arguments.has_leaf(step)) return;
+  arguments.merge(step, step_sizes_.of(group));
+  const Tensors hypers = optimizer_.hypers(group);
+  for (size_t i = 0; i < hypers.size(); ++i)
+    arguments.merge(fmt::format("hyper.{}.{}", group, i), hypers[i]);
+  if (!scale.empty() && !arguments.has_leaf("scale")) arguments.merge("scale", scale[0]);
+}
+
+void StepVariables::update(Graph& graph, const std::string& key, const RemoteEntry& row,
+                           const nn::NamedTensors& loaded, const Tensor& gradient,
+                           const nn::NamedTensors& arguments) {
+  const Update& update = update_of(key);
+  const size_t group = rules_.at(key).group;
+  nn::NamedTensors state;
+  if (loaded.contains("state." + key)) state = loaded.tree("state." + key);
+  if (!update.here[0].empty()) state.update(update.here[static_cast<size_t>(row.constant())]);
+  Tensors hypers;
+  for (size_t i = 0; i < optimizer_.hypers(group).size(); ++i)
+    hypers.push_back(arguments[fmt::format("hyper.{}.{}", group, i)]);
+  const Tensor* const scale = arguments.find_leaf("scale");
+  const Tensor* const value = loaded.find_leaf("value." + key);
+  const std::string at = value != nullptr ? key : variable(key).key(row);
+  const Tensor changed = own(graph, at, value != nullptr ? *value : Tensor());
+  update.step.bind(state).call(changed, gradient, arguments[fmt::format("step_size.{}", group)],
+                               scale != nullptr ? Tensors{*scale} : Tensors{}, hypers);
+  if (value == nullptr) write_back(at, changed);
 }
 
 }  // namespace sluice::train

@@ -1,13 +1,17 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sluice/nn/remote.h"
 #include "sluice/train/cut/block_gradients.h"
 #include "sluice/train/strategies/micro_batch.h"
+#include "sluice/train/strategies/row_loop.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -34,14 +38,33 @@ class StepSizes {
   std::map<size_t, Tensor> sizes_;  ///< By parameter group.
 };
 
-/// The weights, running variables and optimizer state of a step without rows, on the device or in
-/// remote memory.
+/// A variable of equal blocks. Each block is a row. In remote memory, the rows share a buffer: row r
+/// has entry r.
+struct VariableRows {
+  std::string name = {};          ///< Name of the tensors that are loaded for any row.
+  std::vector<std::string> keys;  ///< Keys of row 0, row 1, ….
+};
+
+/// The tensors of a variable that may be in remote memory.
+enum class VariablePart : uint8_t {
+  kValue,     ///< The weight or running variable itself.
+  kState,     ///< Optimizer state.
+  kGradient,  ///< The reduced gradient that waits for its update (StepVariables::keep()).
+};
+
+/// The weights, running variables, optimizer state and kept gradients of a step, on the device or
+/// in remote memory.
+///
+/// A function with a `row` addresses a variable by the key of row 0 (VariableRows) and a row, which
+/// may be a tensor of a loop over rows. The loop loads and stores the tensors of add_rows(), under
+/// keys of its own, and passes them as `loaded`.
 class StepVariables {
  public:
   /// Makes the weights and running variables in entry graph `main`, and sets
-  /// `training.variables`.
+  /// `training.variables`. Variables that are not in `rows` have a row of their own.
   StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
-                nn::Optimizer& optimizer, const Options& options, Training& training);
+                nn::Optimizer& optimizer, const Options& options, Training& training,
+                const std::vector<VariableRows>& rows = {});
   /// Makes the variables of a training program usable in entry graph `main`, which only reads them.
   StepVariables(Graph& main, const StepVariables& trained);
 
@@ -50,7 +73,9 @@ class StepVariables {
   void place(std::map<std::string, int> keys) { devices_ = std::move(keys); }
   const std::map<std::string, int>& devices() const { return devices_; }
   StepSizes& step_sizes() { return step_sizes_; }
-  bool is_remote(const std::string& key) const { return weights_.contains(key); }
+  bool is_remote(const std::string& key) const;
+  /// Whether the keys are rows 0, 1, … of one variable.
+  bool are_rows(const std::vector<std::string>& keys) const;
   /// Returns the whole weight in `graph`, which loads it if it is remote. A weight of the device is
   /// shared with the entry graph `graph`.
   Tensor weight(Graph& graph, const std::string& key) const;
@@ -63,27 +88,99 @@ class StepVariables {
   /// of the other variables in `graph`.
   void update_running(Graph& graph, const BlockGraph& block, std::span<const MicroBatch> runs,
                       const nn::NamedTensors& here) const;
+  /// Stores a remote weight or running variable that `graph` has loaded.
+  void store(Graph& graph, const std::string& key, const Tensor& variable) const;
   /// Averages the running variables over replicas, in the entry graph.
   void average_running() const;
+  /// Averages a running variable over replicas, in the graph of `whole`.
+  static void average(const Tensor& whole);
   /// Divides all gradients by the total weight of the replica's micro-batches, a tensor of the
   /// entry graph, on the current device.
   void divide_by(const Tensor& total_weight) { divisor_ = total_divisor(total_weight); }
-  /// Stores a remote running variable that `graph` has loaded and updated.
-  void store_running(Graph& graph, const std::string& key, const Tensor& variable) const;
+  /// Divisor of gradients in the entry graph; empty without a total weight.
+  const Tensor& divisor() const { return divisor_; }
   using Gradient = std::function<Tensor(const std::string& key)>;
   /// Adds the reduction over replicas of a weight's accumulated gradient, the division by the total
   /// weight if there is one, and the hook of gradients. The result is a shard if the weight is
   /// updated in shards.
   Tensor reduced(const std::string& key, const Tensor& accumulated) const;
+  /// Does the same in any graph, which has the whole weight and the divisor.
+  Tensor reduced(const std::string& key, const Tensor& accumulated, const Tensor& weight,
+                 const Tensor& divisor) const;
   /// Returns the factor of all gradients, if Options::max_grad_norm asks for one. `gradient`
   /// returns the reduced gradient of a weight.
   Tensors scale(const Gradient& gradient) const;
-  /// Adds the update of a weight. `scale` is the result of scale().
-  void update(const std::string& key, const Tensor& reduced_gradient, const Tensors& scale);
+  /// Adds the update of a weight. `scale` is the result of scale(). `loaded` is the result of
+  /// load(), if the caller has it.
+  void update(const std::string& key, const Tensor& reduced_gradient, const Tensors& scale,
+              const Tensor& loaded = {});
+  /// Loads a weight in the entry graph; a shard if it is updated in shards. Empty if it is on the
+  /// device.
+  Tensor load(const std::string& key) const;
+
+  /// Appends the tensors of one part that are in remote memory. Returns whether all are, as a loop
+  /// over rows requires. Makes the state, if the part is kState.
+  bool add_rows(const std::string& key, VariablePart part, bool stored,
+                std::vector<RowTensor>& tensors);
+  /// Returns the whole weight or running variable of a row.
+  Tensor whole(Graph& graph, const std::string& key, const RemoteEntry& row,
+               const nn::NamedTensors& loaded) const;
+  /// Keeps the reduced gradients of a row, by key, for updates after all gradients.
+  void keep(Graph& graph, const RemoteEntry& row, const std::vector<std::string>& keys,
+            const nn::NamedTensors& gradients);
+  /// Returns the gradient that keep() kept, in the graph of a row or in the entry graph.
+  Tensor kept(const std::string& key, const RemoteEntry& row, const nn::NamedTensors& loaded) const;
+  Tensor kept(const std::string& key) const;
+  /// scale() of the gradients that keep() kept, in the entry graph.
+  Tensors scale_of_kept() const;
+  /// Adds the arguments of a weight's update to those of a loop.
+  void add_arguments(const std::string& key, const Tensors& scale, nn::NamedTensors& arguments);
+  /// Adds the update of a row. Tensors in `loaded` are changed in place; the caller stores them.
+  void update(Graph& graph, const std::string& key, const RemoteEntry& row,
+              const nn::NamedTensors& loaded, const Tensor& reduced_gradient,
+              const nn::NamedTensors& arguments);
 
  private:
+  /// The update of a variable in all rows.
+  struct Update {
+    const nn::GraphWithNamedArgs& step;
+    TensorSpec gradient;
+    nn::NamedRemoteBuffers there = {};        ///< Remote state by name.
+    std::vector<nn::NamedTensors> here = {};  ///< State on the device, by row.
+    std::optional<RemoteBuffer> kept_there = {};
+    std::vector<Tensor> kept_here = {};  ///< Kept gradients on the device, by row.
+  };
+  struct Variable {
+    VariableRows rows;
+    std::optional<RemoteBuffer> buffer = {};
+    std::optional<Update> update = {};
+    const std::string& key(const RemoteEntry& row) const {
+      return rows.keys[static_cast<size_t>(row.constant())];
+    }
+  };
+  struct Place {
+    std::shared_ptr<Variable> variable;
+    int64_t row = 0;
+  };
+  /// Sums of squares of kept gradients, stacked, with an entry for each row.
+  struct StackedSquares {
+    RemoteBuffer buffer;
+    std::vector<std::pair<const Variable*, size_t>> counts;  ///< Number of each variable's squares.
+  };
+  Variable& variable(const std::string& key) const { return *places_.at(key).variable; }
+  Update& update_of(const std::string& key);
+  Tensor load(Graph& graph, const std::string& key) const;
+  /// Returns the tensor that an update changes: `loaded`, or the weight on the device or its shard.
+  Tensor own(Graph& graph, const std::string& key, const Tensor& loaded) const;
+  /// Writes an updated shard to the weight on the device.
+  void write_back(const std::string& key, const Tensor& own) const;
+  Tensors clip(const std::map<std::string, Tensors>& squares) const;
   Tensor divisor(const std::string& key) const;
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
+  int device(const std::string& key) const {
+    const auto found = devices_.find(key);
+    return found == devices_.end() ? kInheritDevice : found->second;
+  }
 
   Graph& main_;
   const NetworkGraph& network_;
@@ -91,14 +188,11 @@ class StepVariables {
   nn::Optimizer& optimizer_;
   const Options& options_;
   Training& training_;
-  int device(const std::string& key) const {
-    const auto found = devices_.find(key);
-    return found == devices_.end() ? kInheritDevice : found->second;
-  }
-
   std::map<std::string, int> devices_;
-  nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
-  mutable nn::GraphCache cache_;    ///< Graphs of the norm.
+  std::map<std::string, Place> places_;     ///< By key.
+  mutable nn::GraphCache cache_;            ///< Graphs of the norm.
+  std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
+  std::map<std::string, StackedSquares> stacked_;  ///< By the first key.
   StepSizes step_sizes_;
   Tensor divisor_;                          ///< Divisor of gradients; empty without a total weight.
   mutable std::map<int, Tensor> divisors_;  ///< Copies of it, by device.

@@ -1,0 +1,206 @@
+#include "sluice/train/strategies/phased_group.h"
+
+#include <algorithm>
+
+#include "sluice/ir/call.h"
+#include "sluice/ops/arithmetic.h"
+
+namespace sluice::train {
+namespace {
+
+// The row as the i32 tensor that the phase's graph takes.
+Tensor index(Graph& graph, const RemoteEntry& row) {
+  return row.tensor() != nullptr ? *row.tensor()
+                                 : graph.scalar(static_cast<double>(row.constant()), i32, "row");
+}
+
+bool is_weight(const GroupVariable& v) { return !v.running; }
+bool is_running(const GroupVariable& v) { return v.running; }
+bool is_updated(const GroupVariable& v) { return v.trained && !v.tied; }
+
+}  // namespace
+
+PhasedGroup::PhasedGroup(int64_t rows, GroupGraphs graphs, StepVariables& variables,
+                         bool keep_gradients)
+    : rows_(rows),
+      graphs_(std::move(graphs)),
+      variables_(variables),
+      keep_gradients_(keep_gradients) {
+  SLUICE_CHECK(rows_ == 1 || graphs_.results.empty());
+}
+
+std::string PhasedGroup::serialise(nn::BatchSerialiseOptions options) {
+  options.rows = rows_;
+  io_mode_ = options.io_mode;
+  const auto& forward = graphs_.forward;
+  const auto& backward = graphs_.backward;
+  if (forward && backward) {
+    auto [fwd, bwd] =
+        nn::batch_serialise_fwd_and_grad(*forward, *backward, forward->args(), options);
+    forward_phase_ = std::move(fwd);
+    backward_phase_ = std::move(bwd);
+  } else {
+    (forward ? forward_phase_ : backward_phase_) =
+        nn::batch_serialise(forward ? *forward : *backward, options);
+  }
+  return forward_phase_ && !forward_phase_->note.empty() ? forward_phase_->note
+         : backward_phase_                               ? backward_phase_->note
+                                                         : "";
+}
+
+RowLoop PhasedGroup::loop(RowLoop::Order order) const {
+  return {.rows = rows_, .order = order, .io_mode = io_mode_};
+}
+
+// Adds one part of the chosen variables. Rows with a part on the device are in line.
+void PhasedGroup::add_rows(RowLoop& loop, VariablePart part, bool stored, Choice choice) const {
+  for (const GroupVariable& v : graphs_.variables) {
+    if (!v.tied && choice(v) && !variables_.add_rows(v.key, part, stored, loop.tensors))
+      loop.form = RowLoop::Form::kInLine;
+  }
+}
+
+std::vector<std::string> PhasedGroup::updated() const {
+  std::vector<std::string> keys;
+  for (const GroupVariable& v : graphs_.variables) {
+    if (is_updated(v)) keys.push_back(v.key);
+  }
+  return keys;
+}
+
+// The weights of a row, and the running variables for a phase that runs forward.
+nn::NamedTensors PhasedGroup::whole(Graph& graph, const RemoteEntry& row,
+                                    const nn::NamedTensors& loaded,
+                                    const nn::NamedTensors& invariants, bool runs_forward) const {
+  nn::NamedTensors result;
+  for (const GroupVariable& v : graphs_.variables) {
+    if (v.running && !runs_forward) continue;
+    result.merge("weight." + v.name, v.tied ? invariants["tied." + v.key]
+                                            : variables_.whole(graph, v.key, row, loaded));
+  }
+  return result;
+}
+
+void PhasedGroup::average_running(const nn::NamedTensors& whole) const {
+  for (const GroupVariable& v : graphs_.variables) {
+    if (v.running) StepVariables::average(whole["weight." + v.name]);
+  }
+}
+
+void PhasedGroup::forward_phases(Graph& main) const {
+  RowLoop loop = this->loop(RowLoop::Order::kAscending);
+  add_rows(loop, VariablePart::kValue, false, is_weight);
+  add_rows(loop, VariablePart::kValue, true, is_running);
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
+    const nn::NamedTensors all = whole(g, row, loaded, invariants, true);
+    forward_phase_->graph.bind(all).bind(graphs_.results).call(&g, index(g, row));
+    average_running(all);
+    return values;
+  };
+  nn::NamedTensors fixed;
+  for (const GroupVariable& v : graphs_.variables) {
+    if (v.tied && !fixed.has_leaf("tied." + v.key))
+      fixed.merge("tied." + v.key, variables_.weight(main, v.key));
+  }
+  run_rows(main, loop, {}, fixed);
+}
+
+// Runs the backward phase of a row. Returns the accumulated gradients by name of the weight.
+nn::NamedTensors PhasedGroup::accumulate(Graph& graph, const RemoteEntry& row,
+                                         nn::NamedTensors whole) const {
+  nn::NamedTensors accumulators;
+  graphs_.backward->args().for_each([&](const std::string& name, const Tensor& input) {
+    if (name.starts_with("weight.")) return;
+    accumulators.merge(name, zeros(graph, input.spec(), input.name()));
+  });
+  nn::NamedTensors given = whole;
+  given.update(accumulators);
+  const nn::BoundGraph phase = backward_phase_->graph.bind(given);
+  (has_forward() ? phase : phase.bind(graphs_.results)).call(&graph, index(graph, row));
+  if (!has_forward()) average_running(whole);
+  return accumulators.contains("accum") ? accumulators.tree("accum") : nn::NamedTensors();
+}
+
+// A group that runs forward and backward in one phase has one row. It may add to the total weight.
+void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
+                                  std::map<std::string, TiedWeight>& tied) {
+  RowLoop loop = this->loop(RowLoop::Order::kDescending);
+  const bool updates = !keep_gradients_;
+  add_rows(loop, VariablePart::kValue, updates, is_weight);
+  if (!has_forward()) add_rows(loop, VariablePart::kValue, true, is_running);
+  nn::NamedTensors fixed;
+  nn::NamedTensors sums;
+  for (const GroupVariable& v : graphs_.variables) {
+    if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
+    TiedWeight& weight = tied[v.key];
+    weight.loaded = variables_.load(v.key);
+    weight.whole = weight.loaded.valid() ? nn::gather_replica_sharded_tensor(weight.loaded)
+                                         : variables_.weight(main, v.key);
+    fixed.merge("tied." + v.key, weight.whole);
+    if (weight.sum.valid()) sums.merge(v.key, weight.sum);
+  }
+  if (updates) {
+    add_rows(loop, VariablePart::kState, true, is_updated);
+    for (const std::string& key : updated()) variables_.add_arguments(key, {}, fixed);
+  } else {
+    RowLoop kept;  // It decides the form alone.
+    add_rows(kept, VariablePart::kGradient, true, is_updated);
+    if (kept.form == RowLoop::Form::kInLine) loop.form = kept.form;
+  }
+  const auto divide = [&] {
+    if (total_weight.valid() && !variables_.divisor().valid()) variables_.divide_by(total_weight);
+    return variables_.divisor();
+  };
+  if (has_forward() && total_weight.valid()) fixed.merge("divisor", divide());
+  loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                 const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
+    const nn::NamedTensors all = whole(g, row, loaded, invariants, !has_forward());
+    const nn::NamedTensors accumulated = accumulate(g, row, all);
+    const Tensor* const divisor = invariants.find_leaf("divisor");
+    const Tensor& by = divisor != nullptr ? *divisor : divide();
+    nn::NamedTensors next = values;
+    nn::NamedTensors gradients;
+    for (const GroupVariable& v : graphs_.variables) {
+      const Tensor* const gradient = accumulated.find_leaf(v.name);
+      if (gradient == nullptr) continue;
+      if (v.tied) {
+        const Tensor* const sum = next.find_leaf(v.key);
+        next.insert(v.key, sum != nullptr ? ops::add(*sum, *gradient) : *gradient,
+                    nn::Overwrite::kYes);
+      } else {
+        gradients.merge(v.key, variables_.reduced(v.key, *gradient, all["weight." + v.name], by));
+      }
+    }
+    if (keep_gradients_) {
+      variables_.keep(g, row, updated(), gradients);
+    } else {
+      for (const std::string& key : updated())
+        variables_.update(g, key, row, loaded, gradients[key], invariants);
+    }
+    return next;
+  };
+  run_rows(main, loop, sums, fixed).for_each([&](const std::string& key, const Tensor& sum) {
+    tied[key].sum = sum;
+  });
+}
+
+void PhasedGroup::update_phases(Graph& main, const Tensors& scale) {
+  RowLoop loop = this->loop(RowLoop::Order::kDescending);
+  add_rows(loop, VariablePart::kValue, true, is_updated);
+  add_rows(loop, VariablePart::kState, true, is_updated);
+  add_rows(loop, VariablePart::kGradient, false, is_updated);
+  nn::NamedTensors fixed;
+  for (const std::string& key : updated()) variables_.add_arguments(key, scale, fixed);
+  if (fixed.empty()) return;
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
+    for (const std::string& key : updated()) {
+      variables_.update(g, key, row, loaded, variables_.kept(key, row, loaded), invariants);
+    }
+    return values;
+  };
+  run_rows(main, loop, {}, fixed);
+}
+
+}  // namespace sluice::train

@@ -102,8 +102,6 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--strategy pipelined or sharded", strategy},
       {given("--schedule"), o.execution == Execution::kPipelined, "--schedule",
        "--strategy pipelined", strategy},
-      {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
-       !o.phased(), "--offload-threshold", "a strategy other than phased", strategy},
       {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
       {o.session.verify_remote, file, "--verify-remote", "--remote file:DIR", o.offload.remote},
       {o.session.remote_memory >= 0, !stays, "--remote-memory", "offloaded tensors",

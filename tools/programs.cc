@@ -233,8 +233,7 @@ PhasedVariant phased_variant(const ToolOptions& o) {
   v.options.session.more_devices.clear();
   v.options.step.rates = usual.rates;
   v.options.step.device_iterations = usual.device_iterations;
-  v.options.step.locations.min_elements_off_device = usual.locations.min_elements_off_device;
-  std::vector<std::string_view> dropped = {"--device-iterations", "--offload-threshold"};
+  std::vector<std::string_view> dropped = {"--device-iterations"};
   if (v.options.step.output.value_or(train::Output::all()).period > 1) {
     v.options.step.output = train::Output::all();
     dropped.push_back("--output-mode");

@@ -115,8 +115,6 @@ class Usage(CliTest):
              "--recompute cannot be combined with --recompute-blocks"),
             (["--recompute-blocks", "fc.9"],
              "recompute: 'fc.9' must be a block of the network, which has fc.0, fc.1"),
-            (["--strategy", "phased", "--offload-threshold", 9],
-             "--offload-threshold requires a strategy other than phased (it is phased)"),
             (["--strategy", "phased", "--offload", "none", "--io-mode", "compute"],
              "--io-mode requires offloaded tensors (it is --offload none)"),
             (["--remote-direct"], "--remote-direct requires --remote file:DIR (it is host)"),

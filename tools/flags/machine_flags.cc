@@ -25,11 +25,9 @@ void add_memory(Flags flags, ToolOptions& o) {
   flags.text("--remote", "PLACE", o.offload.remote,
              "Keep offloaded tensors in PLACE: none, host or file:DIR (default: host)");
   flags.group(kMemoryGroup, Common::kNo)
-      .integer<int64_t, int64_t>("--offload-threshold", o.step.locations.min_elements_off_device, 0,
-                                 kMost,
-                                 "Keep tensors of fewer than N elements on the device; requires a "
-                                 "strategy other than phased "
-                                 "(default: 2)");
+      .integer<int64_t, int64_t>(
+          "--offload-threshold", o.step.locations.min_elements_off_device, 0, kMost,
+          "Keep tensors of fewer than N elements on the device (default: 2)");
   flags.bytes("--remote-memory", o.session.remote_memory,
               "Limit that memory to BYTES (default: no limit)");
   flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,

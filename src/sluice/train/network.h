@@ -91,7 +91,7 @@ struct Loss {
   /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
   /// must be results of ops, so a weight is not allowed here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
-  Writing writing = {};  ///< Phases allow the value of each micro-batch only.
+  Writing writing = {};
   /// Sum of the weights of the samples in `value`: float32, shape (), at least 0. `value` is then
   /// the weighted sum of the samples' losses. An update divides the sum of the gradients over its
   /// micro-batches and replicas once by the sum of these weights, so that it equals the update of

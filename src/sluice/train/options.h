@@ -177,8 +177,10 @@ struct TensorLocations {
                                               ///< phases all values between blocks.
   Location accumulators = Location::kDevice;  ///< Means of gradients: loaded and stored around each
                                               ///< addition; in phases, until the update.
-  int64_t min_elements_off_device = 2;  ///< Smaller tensors stay on the device. Phases with remote
-                                        ///< activations move whole blocks and allow 2 only.
+  /// Smaller tensors stay on the device. In phases with remote activations, 2 moves scalars, too;
+  /// equal blocks with a variable on the device do not run in a loop; and all values between phases
+  /// move.
+  int64_t min_elements_off_device = 2;
   /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
   /// that shard's state.
   int64_t min_elements_sharded = nn::kNeverShard;

@@ -535,9 +535,8 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
                       }),
                       batch_fields());
   expect_refused({
-      {"phases with a value of a run", phases(whole(), 1),
-       "must have fields of micro-batches only"},
-      {"phases with two updates", phases(plain, 2), "must have fields of micro-batches only"},
+      {"phases with two updates", phases(plain, 2),
+       "training: device_iterations must be 1 in phases with remote activations, got 2"},
   });
 }
 

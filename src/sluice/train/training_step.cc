@@ -182,10 +182,11 @@ void check_replicas(const Options& options, const Ir& ir) {
 
 void check_output(const Options& options, const char* program) {
   if (!options.output || options.output->mode != Output::Mode::kEvery) return;
-  require(!options.outfeed,
-          "{}: the output must be all, final or sum with an outfeed, got every; a program writes "
-          "the results of each update",
-          program);
+  require(
+      !options.outfeed || options.output->period == 1,
+      "{}: the output must be all, final or sum with an outfeed, got every {}; a program writes "
+      "the results of each update",
+      program, options.output->period);
   const int64_t period = options.output->period;
   require(period >= 1 && options.device_iterations % period == 0,
           "{}: the period of the output must be a divisor of device_iterations {}, got {}", program,
@@ -225,16 +226,11 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           inference.accumulate);
   check_output(options, "training");
   check_output(inference, "inference");
-  const TensorLocations& where = options.locations;
   // Phases of all blocks and micro-batches whose activations are in remote memory have an engine of
   // their own.
   const Strategy chosen = options.strategy.value_or(resident());
   const bool is_phased = std::holds_alternative<PhasedExecution>(chosen) && !has_groups(chosen) &&
-                         where.activations == Location::kRemote;
-  require(!is_phased || where.min_elements_off_device == TensorLocations().min_elements_off_device,
-          "training: min_elements_off_device must be {} in phases with remote activations, got {}; "
-          "they move whole blocks",
-          TensorLocations().min_elements_off_device, where.min_elements_off_device);
+                         options.locations.activations == Location::kRemote;
   require(!options.recompute.all || options.recompute.blocks.empty(),
           "training: recompute must be all blocks or a list of blocks, got both");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
@@ -246,10 +242,10 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   for (Prediction& p : eval.results.predictions) p.writing = {};
   check_variables(graph, eval);
-  require(
-      !is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.device_iterations == 1),
-      "training: phases with remote activations must have fields of micro-batches only and "
-      "device_iterations 1; leave the activations on the device, or use another strategy");
+  require(!is_phased || options.device_iterations == 1,
+          "training: device_iterations must be 1 in phases with remote activations, got {}; leave the "
+          "activations on the device, or use another strategy",
+          options.device_iterations);
   Training t;
   t.learning_rate = rate_stream(ir, network, options);
   if (const auto* rate = std::get_if<StreamedRate>(&options.learning_rate)) {

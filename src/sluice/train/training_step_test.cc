@@ -573,10 +573,6 @@ TEST(TrainingStep, Refusals) {
   expect_refused({
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
-      {"small tensors in phases",
-       build(model({8}, 0), {.strategy = phased(),
-                             .locations = {.activations = kRemote, .min_elements_off_device = 9}}),
-       "training: min_elements_off_device must be 2 in phases with remote activations, got 9"},
       {"a weight of two shapes",
        build({TwoShapes(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, {}),
        "network: variable 'weight' must be (6, 3) float32 in evaluation as in training, got (6, 4) "

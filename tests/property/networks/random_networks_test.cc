@@ -137,9 +137,6 @@ std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const N
       way.step.strategy = train::resident();
     } else if (kind == Kind::kPhased) {
       way.step.strategy = train::phased();
-      train::TensorLocations& where = way.step.locations;
-      if (where.activations == Location::kRemote)
-        where.min_elements_off_device = 2;  // Other numbers are refused.
     } else if (kind == Kind::kSharded) {
       way.step.strategy = train::ShardedExecution{drawn_stages(dice, way, blocks)};
     } else if (kind == Kind::kGrouped) {

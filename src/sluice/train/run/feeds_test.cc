@@ -385,7 +385,7 @@ TEST(TrainingFeeds, Refusals) {
                o.outfeed = std::make_shared<data::OutfeedQueue>();
                o.output = Output::every(2);
              }),
-       "training: the output must be all, final or sum with an outfeed, got every; a program "
+       "training: the output must be all, final or sum with an outfeed, got every 2; a program "
        "writes the results of each update"},
       {"counts",
        [&] {

@@ -75,15 +75,16 @@ nn::NamedTensors PhasedGroup::whole(Graph& graph, const RemoteEntry& row,
   nn::NamedTensors result;
   for (const GroupVariable& v : graphs_.variables) {
     if (v.running && !runs_forward) continue;
-    result.merge("weight." + v.name, v.tied ? invariants["tied." + v.key]
-                                            : variables_.whole(graph, v.key, row, loaded));
+    result.merge(
+        v.name, v.tied ? invariants["tied." + v.key] : variables_.whole(graph, v.key, row, loaded));
   }
+  for (const std::string& key : graphs_.inputs.keys_flat()) result.merge(key, invariants[key]);
   return result;
 }
 
 void PhasedGroup::average_running(const nn::NamedTensors& whole) const {
   for (const GroupVariable& v : graphs_.variables) {
-    if (v.running) StepVariables::average(whole["weight." + v.name]);
+    if (v.running) StepVariables::average(whole[v.name]);
   }
 }
 
@@ -98,7 +99,7 @@ void PhasedGroup::forward_phases(Graph& main) const {
     average_running(all);
     return values;
   };
-  nn::NamedTensors fixed;
+  nn::NamedTensors fixed = graphs_.inputs;
   for (const GroupVariable& v : graphs_.variables) {
     if (v.tied && !fixed.has_leaf("tied." + v.key))
       fixed.merge("tied." + v.key, variables_.weight(main, v.key));
@@ -111,7 +112,7 @@ nn::NamedTensors PhasedGroup::accumulate(Graph& graph, const RemoteEntry& row,
                                          nn::NamedTensors whole) const {
   nn::NamedTensors accumulators;
   graphs_.backward->args().for_each([&](const std::string& name, const Tensor& input) {
-    if (name.starts_with("weight.")) return;
+    if (whole.has_leaf(name)) return;
     accumulators.merge(name, zeros(graph, input.spec(), input.name()));
   });
   nn::NamedTensors given = whole;
@@ -129,7 +130,7 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
   const bool updates = !keep_gradients_;
   add_rows(loop, VariablePart::kValue, updates, is_weight);
   if (!has_forward()) add_rows(loop, VariablePart::kValue, true, is_running);
-  nn::NamedTensors fixed;
+  nn::NamedTensors fixed = graphs_.inputs;
   nn::NamedTensors sums;
   for (const GroupVariable& v : graphs_.variables) {
     if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
@@ -169,7 +170,7 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
         next.insert(v.key, sum != nullptr ? ops::add(*sum, *gradient) : *gradient,
                     nn::Overwrite::kYes);
       } else {
-        gradients.merge(v.key, variables_.reduced(v.key, *gradient, all["weight." + v.name], by));
+        gradients.merge(v.key, variables_.reduced(v.key, *gradient, all[v.name], by));
       }
     }
     if (keep_gradients_) {

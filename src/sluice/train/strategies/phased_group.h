@@ -12,7 +12,7 @@ namespace sluice::train {
 
 /// A variable that the blocks of a group read or update.
 struct GroupVariable {
-  std::string name;      ///< Key among the named arguments: "weight.<name>".
+  std::string name;      ///< Key among the named arguments.
   std::string key;       ///< Key in the network, of row 0.
   bool running = false;  ///< Whether the phase that runs forward updates it.
   /// Other uses read the weight, too: all rows read one weight, which is no row of a variable.
@@ -32,11 +32,13 @@ struct TiedWeight {
 struct GroupGraphs {
   /// Tied weights are first, from the last use to the first.
   std::vector<GroupVariable> variables = {};
-  /// Named arguments: "weight.<name>". Absent: `backward` runs forward, too.
+  /// Named arguments: variables and `inputs`. Absent: `backward` runs forward, too.
   std::optional<nn::GraphWithNamedArgs> forward = {};
-  /// Named arguments: "mean_accum_counter" and "accum.<name>", with the weights if it runs forward,
-  /// too. Absent: the group has no gradient.
+  /// Named arguments: "mean_accum_counter" and "accum.<name>", with those of `forward` if it runs
+  /// forward, too. Absent: the group has no gradient.
   std::optional<nn::GraphWithNamedArgs> backward = {};
+  /// Tensors of the entry graph that all micro-batches and rows read.
+  nn::NamedTensors inputs = {};
   /// Tensors of the entry graph that the phase which runs forward updates, by the names of the
   /// updates (BatchUpdate); for groups of one row.
   nn::NamedTensors results = {};

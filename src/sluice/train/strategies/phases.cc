@@ -46,6 +46,7 @@ class Phases {
   }
 
   void build() {
+    inputs_ = load_inputs(main_, network_, training_, variables_.step_sizes());
     kept_.add(main_, results_);
     if (network_.total_weight.valid())
       total_weight_ = zeros(main_, network_.total_weight.spec(), "total_weight");
@@ -179,12 +180,16 @@ class Phases {
   nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
   GroupGraphs joint_graphs(size_t b) const;
   GroupGraphs separate_graphs(size_t b) const;
-  void load_inputs(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
+  void load_values(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
+  std::optional<size_t> once_input(const Tensor& whole) const;
   nn::NamedTensors store_results(const std::vector<BlockValue>& outputs,
                                  nn::BatchSerialiseOptions& o) const;
   void store_gradients(const BlockGroup& group, const Tensors& outputs,
                        nn::BatchSerialiseOptions& o);
-  std::string key_of(size_t b, const std::string& key, int use = 0) const;
+  std::string key_of(size_t b, const std::string& key) const;
+  std::string name_of(size_t b, const WeightUse& w) const {
+    return is_tied(w.key) ? fmt::format("tied.{}_u{}", w.key, w.use) : "weight." + key_of(b, w.key);
+  }
   void add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
@@ -200,6 +205,7 @@ class Phases {
   StepVariables variables_;
   std::vector<WrittenResult> results_;
   KeptResults kept_;
+  Tensors inputs_;       ///< Values of NetworkGraph::inputs, in the entry graph.
   Tensor total_weight_;  ///< Sum of NetworkGraph::total_weight, if there is one.
   bool keeps_ = false;   ///< Whether updates follow all gradients.
   std::vector<PhasedGroup> groups_;
@@ -222,15 +228,22 @@ nn::BoundGraph Phases::serialise_seeds() {
   return phase.graph.bind(kept);
 }
 
-// Weights and running variables have one key in all rows: their name in the block, or else their
-// key in row 0.
-std::string Phases::key_of(size_t b, const std::string& key, int use) const {
+// Variables that are rows have one name in all rows: their name in the block, or else their key in
+// row 0.
+std::string Phases::key_of(size_t b, const std::string& key) const {
   const std::string prefix = block(b).name + ".";
-  const auto in_block = [&](const auto& v) { return v.key.starts_with(prefix); };
+  const auto in_block = [&](const auto& v) { return is_tied(v.key) || v.key.starts_with(prefix); };
   const bool all = std::all_of(block(b).weights.begin(), block(b).weights.end(), in_block) &&
                    std::all_of(block(b).updates.begin(), block(b).updates.end(), in_block);
-  const std::string own = all ? key.substr(prefix.size()) : key;
-  return use == 0 ? own : fmt::format("{}_u{}", own, use);
+  return all ? key.substr(prefix.size()) : key;
+}
+
+// The index of an input that is given once a run.
+std::optional<size_t> Phases::once_input(const Tensor& whole) const {
+  for (size_t i = 0; i < network_.inputs.size(); ++i) {
+    if (network_.inputs[i].second == whole) return i;
+  }
+  return std::nullopt;
 }
 
 std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
@@ -245,18 +258,25 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
   nn::NamedTensors weights;
   std::vector<GroupVariable>& all = graphs.variables;
   for (const WeightUse& w : block(b).weights) {
-    all.push_back({.name = key_of(b, w.key, w.use),
+    all.push_back({.name = name_of(b, w),
                    .key = w.key,
                    .tied = is_tied(w.key),
                    .trained = weight_rules_.contains(w.key)});
-    weights.merge("weight." + all.back().name, w.input);
+    weights.merge(all.back().name, w.input);
   }
   const auto own =
       std::stable_partition(all.begin(), all.end(), [](const GroupVariable& v) { return v.tied; });
   std::reverse(all.begin(), own);
   std::sort(own, all.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
   for (const RunningUse& u : block(b).updates)
-    all.push_back({.name = key_of(b, u.key), .key = u.key, .running = true});
+    all.push_back({.name = "weight." + key_of(b, u.key), .key = u.key, .running = true});
+  for (const BlockValue& v : block(b).inputs) {
+    const auto once = once_input(v.whole);
+    if (!once) continue;
+    const std::string name = fmt::format("input.{}", *once);
+    weights.merge(name, v.part);
+    graphs.inputs.merge(name, inputs_[*once]);
+  }
   graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
   if (!gradients_[b]) return graphs;
   const BlockGradient& gradient = *gradients_[b];
@@ -264,7 +284,7 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
   if (gradient.counter.valid()) args.merge(kCounter, gradient.counter);
   for (size_t i = 0; i < gradient.accumulators.size(); ++i) {
     const WeightUse& w = block(b).weights[gradient.weights[i]];
-    args.merge("accum." + key_of(b, w.key, w.use), gradient.accumulators[i]);
+    args.merge("accum." + name_of(b, w), gradient.accumulators[i]);
   }
   graphs.backward = nn::GraphWithNamedArgs(
       gradient.graph.graph(), args,
@@ -281,8 +301,9 @@ GroupGraphs Phases::joint_graphs(size_t b) const {
   const BlockGraph& own = block(b);
   Graph& g = main_.ir().create_empty_graph(own.name);
   TensorMap given;
-  for (const BlockValue& v : own.inputs)
-    given.emplace_back(v.part, g.input(v.part.spec(), v.part.name()));
+  for (const BlockValue& v : own.inputs) {
+    if (!once_input(v.whole)) given.emplace_back(v.part, g.input(v.part.spec(), v.part.name()));
+  }
   nn::NamedTensors args;
   const auto inputs = [&](const nn::NamedTensors& like, Pass pass) {
     like.for_each([&](const std::string& key, const Tensor& t) {
@@ -306,27 +327,31 @@ GroupGraphs Phases::joint_graphs(size_t b) const {
   return graphs;
 }
 
-// `inputs` are those of the graph that runs first, one for each of the block's.
-void Phases::load_inputs(const BlockGroup& group, const Tensors& inputs,
+// `inputs` are those of the graph that runs first, one for each of the block's that a micro-batch
+// has.
+void Phases::load_values(const BlockGroup& group, const Tensors& inputs,
                          nn::BatchSerialiseOptions& o) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  size_t next = 0;
+  for (size_t i = 0; next < inputs.size(); ++i) {
     const Tensor& whole = block(group.first).inputs[i].whole;
+    if (once_input(whole)) continue;
+    const Tensor& input = inputs[next++];
     const auto stream = field_stream(whole);
     if (!stream) {
-      o.loads.emplace_back(inputs[i], input_handle(Content::kValue, group, i));
+      o.loads.emplace_back(input, input_handle(Content::kValue, group, i));
       continue;
     }
     // The first block that reads a field loads it from its stream and stores it for the others.
     const auto kept = fields_.find(whole.id());
     if (kept != fields_.end()) {
-      o.loads.emplace_back(inputs[i], kept->second);
+      o.loads.emplace_back(input, kept->second);
       continue;
     }
-    o.loads.emplace_back(inputs[i], *stream);
+    o.loads.emplace_back(input, *stream);
     if (readers_.at(whole.id()) < 2) continue;
     const RemoteBuffer own = ir_.remote_buffer(whole.spec(), options_.accumulate);
     const nn::BatchHandle place{own, nn::RowOffset::first()};
-    o.store_buffers.emplace_back(inputs[i], place);
+    o.store_buffers.emplace_back(input, place);
     fields_.emplace(whole.id(), place);
   }
 }
@@ -385,7 +410,9 @@ void Phases::connect_joint(const BlockGroup& group, GroupGraphs& graphs,
   const auto at = [](const Tensors& list, size_t n) {
     return list.begin() + static_cast<std::ptrdiff_t>(n);
   };
-  load_inputs(group, Tensors(inputs.begin(), at(inputs, own.inputs.size())), o);
+  const auto values = std::count_if(own.inputs.begin(), own.inputs.end(),
+                                    [&](const BlockValue& v) { return !once_input(v.whole); });
+  load_values(group, Tensors(inputs.begin(), inputs.begin() + values), o);
   std::vector<BlockValue> results;
   for (size_t i = 0; i < own.outputs.size(); ++i)
     results.push_back({own.outputs[i].whole, outputs[i]});
@@ -398,8 +425,10 @@ void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
                               nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);
   Tensors inputs;
-  for (const BlockValue& v : own.inputs) inputs.push_back(v.part);
-  load_inputs(group, inputs, o);
+  for (const BlockValue& v : own.inputs) {
+    if (!once_input(v.whole)) inputs.push_back(v.part);
+  }
+  load_values(group, inputs, o);
   graphs.results = store_results(own.outputs, o);
   for (const BlockValue& v : own.outputs) {
     if (readers_.contains(v.whole.id()))
@@ -465,12 +494,16 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
 void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   Graph& main = main_.ir().entry_graph("eval");
   const Graph::IoScope scope(main, options_.io_mode);
+  std::map<TensorId, Tensor> values;
+  for (size_t i = 0; i < eval.inputs.size(); ++i) {
+    values.emplace(eval.inputs[i].second.id(),
+                   main.host_load(training_.eval_fields[eval.fields.size() + i]));
+  }
   const std::vector<WrittenResult> results = written_results(
       eval.results, {}, training_.eval_predictions, inference.output.value_or(Output::all()));
   KeptResults kept;
   kept.add(main, results);
   const size_t first = main.ops().size();
-  std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
   emit_evaluation(variables_, eval, options_.io_mode, main, values);
@@ -488,8 +521,10 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                   const WeightRules& groups, nn::Optimizer& optimizer, const Options& options,
                   const Options& inference, Training& training) {
-  Options moved = options;  // Blocks move whole, so that equal blocks run in a loop.
-  moved.locations.min_elements_off_device = 0;
+  // By default blocks move whole, so that equal blocks run in a loop.
+  Options moved = options;
+  int64_t& least = moved.locations.min_elements_off_device;
+  if (least == TensorLocations().min_elements_off_device) least = 0;
   Phases phases(std::move(ir), network, groups, optimizer, moved, training);
   phases.build();
   phases.build_eval(eval, inference);

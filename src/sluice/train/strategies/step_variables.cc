@@ -17,6 +17,17 @@ bool is_off_device(Location location, const TensorSpec& spec, const TensorLocati
          spec.shape.elements() >= locations.min_elements_off_device;
 }
 
+Tensors load_inputs(Graph& main, const NetworkGraph& network, const Training& training,
+                    StepSizes& step_sizes) {
+  Tensors loaded;
+  auto next = training.inputs.begin();
+  for (const auto& [name, whole] : network.inputs) {
+    const bool is_rate = training.learning_rate && training.learning_rate->name == name;
+    loaded.push_back(is_rate ? step_sizes.load() : main.host_load(*next++));
+  }
+  return loaded;
+}
+
 MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
                                   const Training& training) {
   MicroBatchValues values;

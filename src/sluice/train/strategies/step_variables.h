@@ -38,8 +38,8 @@ class StepSizes {
   std::map<size_t, Tensor> sizes_;  ///< By parameter group.
 };
 
-/// A variable of equal blocks. Each block is a row. In remote memory, the rows share a buffer: row r
-/// has entry r.
+/// A variable of equal blocks. Each block is a row. In remote memory the rows share a buffer, in
+/// which row r has entry r.
 struct VariableRows {
   std::string name = {};          ///< Name of the tensors that are loaded for any row.
   std::vector<std::string> keys;  ///< Keys of row 0, row 1, ….
@@ -238,6 +238,11 @@ class Accumulators {
   MicroBatch::ByUse here_;
   std::map<std::string, RemoteBuffer> there_;
 };
+
+/// Adds loads of the inputs that are given once a run to entry graph `main`. Returns them in the
+/// order of NetworkGraph::inputs. That of the learning rate is also the rate of the updates.
+Tensors load_inputs(Graph& main, const NetworkGraph& network, const Training& training,
+                    StepSizes& step_sizes);
 
 /// Adds loads of the next entries of all fields and of the seed to a graph.
 MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,

@@ -121,9 +121,7 @@ bool Grouper::stands_alone(size_t b) const {
                   [&](const BlockValue& v) { return results_.contains(v.whole.id()); });
   return last || returns ||
          std::any_of(block(b).inputs.begin(), block(b).inputs.end(),
-                     [&](const BlockValue& v) { return fields_.contains(v.whole.id()); }) ||
-         std::any_of(block(b).weights.begin(), block(b).weights.end(),
-                     [&](const WeightUse& w) { return tied_.contains(w.key); });
+                     [&](const BlockValue& v) { return fields_.contains(v.whole.id()); });
 }
 
 // The gradients that a block takes and gives, by position.
@@ -147,7 +145,14 @@ std::string Grouper::gradient_structure(size_t b) const {
 }
 
 bool Grouper::equal(size_t a, size_t b) const {
-  return structures_[a] == structures_[b] && gradient_structure(a) == gradient_structure(b);
+  if (structures_[a] != structures_[b] || gradient_structure(a) != gradient_structure(b))
+    return false;
+  for (size_t i = 0; i < block(a).weights.size(); ++i) {
+    const std::string& key = block(a).weights[i].key;
+    const std::string& other = block(b).weights[i].key;
+    if ((tied_.contains(key) || tied_.contains(other)) && key != other) return false;
+  }
+  return true;
 }
 
 // The source of an input, judged by the first two rows.

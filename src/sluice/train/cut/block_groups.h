@@ -47,9 +47,10 @@ struct Grouping {
 
 /// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a
 /// constant, or at a fixed row. Blocks are grouped only if that is possible. The last block stands
-/// alone. So does a block with a field as input, with a tied weight, or with a loss or prediction
-/// in training. Rows treat the gradients of their weights alike. `gradients` may be empty
-/// (evaluation): then blocks need not have equal gradient graphs.
+/// alone. So does a block with a field as input, or with a loss or prediction in training. Rows may
+/// read one tied weight in one place; other blocks with a tied weight stand alone. Rows treat the
+/// gradients of their weights alike. `gradients` may be empty (evaluation): then blocks need not
+/// have equal gradient graphs.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
                       const WeightRules& weight_rules = {});

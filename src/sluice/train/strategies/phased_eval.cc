@@ -48,7 +48,7 @@ bool PhasedEvaluation::is_loop(const BlockGroup& rows) const {
     std::vector<std::string> keys;
     for (int64_t r = 0; r < rows.rows; ++r)
       keys.push_back(cut_.blocks[rows.first + static_cast<size_t>(r)].weights[i].key);
-    if (!variables_.are_rows(keys)) return false;
+    if (cut_.uses(keys[0]) == 1 && !variables_.are_rows(keys)) return false;
   }
   for (const GroupInput& input : rows.inputs) {
     if (input.kind == GroupInput::Kind::kSequence) return false;
@@ -70,12 +70,15 @@ void PhasedEvaluation::run_loop(const BlockGroup& rows) {
   const BlockGraph& first = cut_.blocks[rows.first];
   const BlockGraph& last = cut_.blocks[rows.first + static_cast<size_t>(rows.rows) - 1];
   RowLoop loop{.rows = rows.rows, .io_mode = io_mode_};
-  for (const WeightUse& w : first.weights) {
-    if (!variables_.add_rows(w.key, VariablePart::kValue, false, loop.tensors))
-      loop.form = RowLoop::Form::kInLine;
-  }
   nn::NamedTensors chain;
   nn::NamedTensors fixed;
+  for (const WeightUse& w : first.weights) {
+    const std::string tied = "tied." + w.key;
+    if (cut_.uses(w.key) > 1) {
+      if (!fixed.has_leaf(tied)) fixed.merge(tied, variables_.weight(main_, w.key));
+    } else if (!variables_.add_rows(w.key, VariablePart::kValue, false, loop.tensors))
+      loop.form = RowLoop::Form::kInLine;
+  }
   const auto key = [](size_t i) { return fmt::format("input.{}", i); };
   for (size_t i = 0; i < rows.inputs.size(); ++i) {
     const bool carried = rows.inputs[i].kind == GroupInput::Kind::kChain;
@@ -84,8 +87,11 @@ void PhasedEvaluation::run_loop(const BlockGroup& rows) {
   loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                  const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
     TensorMap given;
-    for (const WeightUse& w : first.weights)
-      given.emplace_back(w.input, variables_.whole(g, w.key, row, loaded));
+    for (const WeightUse& w : first.weights) {
+      const Tensor* const tied = invariants.find_leaf("tied." + w.key);
+      given.emplace_back(w.input,
+                         tied != nullptr ? *tied : variables_.whole(g, w.key, row, loaded));
+    }
     for (size_t i = 0; i < rows.inputs.size(); ++i) {
       const bool carried = rows.inputs[i].kind == GroupInput::Kind::kChain;
       given.emplace_back(first.inputs[i].part, (carried ? values : invariants)[key(i)]);

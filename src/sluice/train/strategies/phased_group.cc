@@ -132,6 +132,7 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
   if (!has_forward()) add_rows(loop, VariablePart::kValue, true, is_running);
   nn::NamedTensors fixed = graphs_.inputs;
   nn::NamedTensors sums;
+  bool is_first = false;  // Whether a sum begins here.
   for (const GroupVariable& v : graphs_.variables) {
     if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
     TiedWeight& weight = tied[v.key];
@@ -140,6 +141,7 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
                                          : variables_.weight(main, v.key);
     fixed.merge("tied." + v.key, weight.whole);
     if (weight.sum.valid()) sums.merge(v.key, weight.sum);
+    is_first = is_first || (v.trained && !weight.sum.valid());
   }
   if (updates) {
     add_rows(loop, VariablePart::kState, true, is_updated);
@@ -181,6 +183,13 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
     }
     return next;
   };
+  // The rows of a loop carry the sums, so the first of them runs before the loop.
+  if (is_first && rows_ > 1) {
+    RowLoop begin = loop;
+    begin.first = --loop.rows;
+    begin.rows = 1;
+    sums = run_rows(main, begin, sums, fixed);
+  }
   run_rows(main, loop, sums, fixed).for_each([&](const std::string& key, const Tensor& sum) {
     tied[key].sum = sum;
   });

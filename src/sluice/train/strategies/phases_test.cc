@@ -231,6 +231,13 @@ TEST(Phases, ValuesOfARunAndATiedWeightHaveTheBitsOfTheResidentStep) {
   }
 }
 
+// The sum of a tied weight's gradients is carried, so that its readers are rows of a loop.
+TEST(Phases, EqualBlocksWithATiedWeightRunInALoop) {
+  const Options options{.strategy = phased(), .locations = TensorLocations::phased()};
+  EXPECT_EQ(run_updates(shared_layers(6), options, 1).steps,
+            run_updates(shared_layers(12), options, 1).steps);
+}
+
 // A threshold of 9 keeps biases and scalars on the device, and 40 all variables.
 TEST(Phases, KeepSmallTensorsOnTheDevice) {
   for (const bool clips : {false, true}) {

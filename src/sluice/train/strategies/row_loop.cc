@@ -124,14 +124,18 @@ class Rows {
 
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
-  RemoteEntry row(int64_t turn) const { return descends() ? loop_.rows - 1 - turn : turn; }
+  RemoteEntry row(int64_t turn) const {
+    return loop_.first + (descends() ? loop_.rows - 1 - turn : turn);
+  }
   // The row that is `ahead` rows after the first row of an iteration. An iteration has `turns`
   // rows.
   RemoteEntry row(const Inside& in, int64_t ahead, int64_t turns = 1) const {
     const Tensor first = turns == 1 ? in.iteration : in.iteration * static_cast<double>(turns);
     if (descends())
-      return in.graph.scalar(static_cast<double>(loop_.rows - 1 - ahead), i32) - first;
-    return ahead == 0 ? first : first + static_cast<double>(ahead);
+      return in.graph.scalar(static_cast<double>(loop_.first + loop_.rows - 1 - ahead), i32) -
+             first;
+    const int64_t offset = loop_.first + ahead;
+    return offset == 0 ? first : first + static_cast<double>(offset);
   }
 
   NamedTensors one_by_one(Graph& g, const RemoteEntry& row, const NamedTensors& values,

@@ -24,6 +24,7 @@ struct RowLoop {
     kLoop,    ///< One `repeat` op, unless there are too few rows.
   };
 
+  int64_t first = 0;  ///< The row with the smallest index.
   int64_t rows = 1;
   Order order = Order::kAscending;
   Form form = Form::kLoop;

@@ -185,6 +185,7 @@ Tensor StepVariables::load(const std::string& key) const {
 }
 
 void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
   const auto& [own, row] = places_.at(key);
   graph.remote_store(*own->buffer, row, t);
 }

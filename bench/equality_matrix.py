@@ -147,8 +147,6 @@ def valid(row):
         row = row._replace(stages=1)
     elif row.stages == 1:
         row = row._replace(stages="blocks")
-    if row.strategy == "phased":
-        row = row._replace(device_iterations=1)
     if row.offload == "none":
         row = row._replace(io_mode="io", io_queues=1, tier="host")
     if row.io_mode == "compute":

@@ -95,8 +95,6 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
       {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
        "--io-mode io or io_overlapped", "compute"},
-      {o.step.device_iterations > 1, !o.phased(), "--device-iterations",
-       "a strategy other than phased", strategy},
       {o.stages.has_value(), o.staged(), "--stages", "--strategy pipelined or sharded", strategy},
       {o.plan.form == PlanOptions::Form::kScheduleTable, o.staged(), "--schedule-table",
        "--strategy pipelined or sharded", strategy},

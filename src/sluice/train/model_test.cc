@@ -142,17 +142,18 @@ TEST(TrainingModel, ReturnsAScalarOfOneMicroBatchWithoutAnAxis) {
 TEST(TrainingModel, PhasesReturnTheMicroBatchesThatTheirOutputNames) {
   const auto results = [](const Options& options) {
     TrainingModel model = training_model(model_network(), on_two_devices(options));
-    return model(samples(8));
+    model(samples(16));
+    return model(samples(16, 1));
   };
-  Options resident{.accumulate = 2, .replicas = 2};
+  Options resident{.accumulate = 2, .device_iterations = 2, .replicas = 2};
   for (const TensorLocations& locations : {TensorLocations(), TensorLocations::phased()}) {
     for (const IoMode mode : {IoMode::kIo, IoMode::kIoOverlapped}) {
       Options options = resident;
       options.strategy = phased();
       options.locations = locations;
       options.io_mode = mode;
-      for (const auto& output :
-           {std::optional<Output>(), std::optional(Output::all()), std::optional(Output::sum())}) {
+      for (const auto& output : {std::optional<Output>(), std::optional(Output::all()),
+                                 std::optional(Output::sum()), std::optional(Output::every(2))}) {
         options.output = resident.output = output;
         const data::Element own = results(options), expected = results(resident);
         for (const char* name : {"loss", "logits"})

@@ -263,8 +263,7 @@ struct Options {
   std::optional<Strategy> strategy = {};
   DeviceRates rates = {};
   int64_t accumulate = 1;         ///< Micro-batches per update.
-  int64_t device_iterations = 1;  ///< Updates of a run, or its micro-batches in inference. Phases
-                                  ///< train with 1 only.
+  int64_t device_iterations = 1;  ///< Updates of a run, or its micro-batches in inference.
   /// Replicas of a model. A program that is built into an Ir has those of the Ir.
   int replicas = 1;
   /// Absent: all for build_training() and inference, final for a TrainingModel.

@@ -520,26 +520,6 @@ TEST(PipelineFunctions, AreRefusedWithWrongValues) {
   });
 }
 
-TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
-  const auto phases = [](const Network& n, int64_t repeat) {
-    return [n, repeat] {
-      Ir ir;
-      build_training(ir, n, nn::Optimizer::sgd(),
-                     {.strategy = phased(),
-                      .device_iterations = repeat,
-                      .locations = {.activations = Location::kRemote}});
-    };
-  };
-  const Network plain(Written([](nn::Builder& b, const Inputs& in) {
-                        return results(in, linear(b, "a", in["x"], 3) * in["scale"]);
-                      }),
-                      batch_fields());
-  expect_refused({
-      {"phases with two updates", phases(plain, 2),
-       "training: device_iterations must be 1 in phases with remote activations, got 2"},
-  });
-}
-
 TEST(PipelineFunctions, AreRefusedIfConcurrentOnesDependOnEachOther) {
   const auto with = [](const StageFunction& left, const StageFunction& right) {
     return [left, right] {

@@ -242,11 +242,6 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   for (Prediction& p : eval.results.predictions) p.writing = {};
   check_variables(graph, eval);
-  require(
-      !is_phased || options.device_iterations == 1,
-      "training: device_iterations must be 1 in phases with remote activations, got {}; leave the "
-      "activations on the device, or use another strategy",
-      options.device_iterations);
   Training t;
   t.learning_rate = rate_stream(ir, network, options);
   if (const auto* rate = std::get_if<StreamedRate>(&options.learning_rate)) {

@@ -1,5 +1,7 @@
 #include "sluice/train/strategies/kept_results.h"
 
+#include <algorithm>
+
 #include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
@@ -52,16 +54,28 @@ std::vector<WrittenResult> written_results(const Results& results,
   return written;
 }
 
-void KeptResults::add(Graph& graph, const std::vector<WrittenResult>& results) {
+namespace {
+
+template <typename Visit>
+void for_each_of(const std::vector<WrittenResult>& results, std::initializer_list<ResultForm> forms,
+                 const Visit& visit) {
   for (const WrittenResult& r : results) {
-    if (r.form != ResultForm::kEach) add(graph, r.stream, r.form);
+    if (std::find(forms.begin(), forms.end(), r.form) != forms.end()) visit(r);
   }
 }
 
-void KeptResults::store(Graph& graph, const std::vector<WrittenResult>& results) const {
-  for (const WrittenResult& r : results) {
+}  // namespace
+
+void KeptResults::add(Graph& graph, const std::vector<WrittenResult>& results,
+                      std::initializer_list<ResultForm> forms) {
+  for_each_of(results, forms, [&](const WrittenResult& r) { add(graph, r.stream, r.form); });
+}
+
+void KeptResults::store(Graph& graph, const std::vector<WrittenResult>& results,
+                        std::initializer_list<ResultForm> forms) const {
+  for_each_of(results, forms, [&](const WrittenResult& r) {
     if (const Tensor kept = find(r.stream.name); kept.valid()) graph.host_store(r.stream, kept);
-  }
+  });
 }
 
 void KeptResults::add(Graph& graph, const D2hStream& stream, ResultForm form) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@ enum class ResultForm : uint8_t {
   kRunSum,     ///< The sum over all micro-batches of a run, once.
   kRunLast,    ///< That of the last micro-batch of a run, once.
 };
+
+/// The forms of results that are kept for a whole run.
+inline constexpr std::initializer_list<ResultForm> kRunForms = {ResultForm::kRunSum,
+                                                                ResultForm::kRunLast};
 
 /// Returns the form of a result that is written (not Writing::Form::kNone).
 ResultForm result_form(const Writing& writing, const Output& output);
@@ -45,8 +50,9 @@ class KeptResults {
  public:
   /// Adds the tensor of a result to `graph`, zeros of its stream's spec.
   void add(Graph& graph, const D2hStream& stream, ResultForm form);
-  /// Adds the tensors of all results but those of form kEach.
-  void add(Graph& graph, const std::vector<WrittenResult>& results);
+  /// Adds the tensors of all results of these forms.
+  void add(Graph& graph, const std::vector<WrittenResult>& results,
+           std::initializer_list<ResultForm> forms);
   /// Uses the tensor `t` of another graph as the tensor of a result in that graph.
   void set(const std::string& name, const Tensor& t, ResultForm form) { kept_[name] = {t, form}; }
   /// Adds the result of a micro-batch to its sum, or replaces the last one by it. Returns false if
@@ -54,8 +60,9 @@ class KeptResults {
   bool put(const std::string& name, const Tensor& value) const;
   /// Adds `value` to the sum `kept`, or replaces the last result `kept` by it.
   static void update(const Tensor& kept, ResultForm form, const Tensor& value);
-  /// Writes the results that are kept.
-  void store(Graph& graph, const std::vector<WrittenResult>& results) const;
+  /// Writes the kept results of these forms.
+  void store(Graph& graph, const std::vector<WrittenResult>& results,
+             std::initializer_list<ResultForm> forms) const;
   /// Returns the tensor of a result; invalid if it is not kept.
   Tensor find(const std::string& name) const;
 

@@ -47,7 +47,11 @@ class Phases {
 
   void build() {
     inputs_ = load_inputs(main_, network_, training_, variables_.step_sizes());
-    kept_.add(main_, results_);
+    StepSizes& sizes = variables_.step_sizes();
+    if (training_.learning_rate && training_.rates_of_run == 1 && !sizes.is_loaded()) sizes.load();
+    kept_.add(main_, results_, kRunForms);
+    const size_t first = main_.ops().size();
+    kept_.add(main_, results_, {ResultForm::kUpdateSum});
     if (network_.total_weight.valid())
       total_weight_ = zeros(main_, network_.total_weight.spec(), "total_weight");
     std::optional<nn::BoundGraph> seeds;
@@ -64,7 +68,10 @@ class Phases {
       for (const std::string& key : read_last_[g]) update_tied(key);
     }
     if (keeps_) update_kept();
-    kept_.store(main_, results_);
+    kept_.store(main_, results_, {ResultForm::kUpdateSum});
+    if (options_.device_iterations > 1)
+      transforms::repeat_last_ops(main_, first, options_.device_iterations);
+    kept_.store(main_, results_, kRunForms);
   }
 
   void build_eval(const NetworkGraph& eval, const Options& inference);
@@ -502,7 +509,7 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   const std::vector<WrittenResult> results = written_results(
       eval.results, {}, training_.eval_predictions, inference.output.value_or(Output::all()));
   KeptResults kept;
-  kept.add(main, results);
+  kept.add(main, results, {ResultForm::kUpdateSum, ResultForm::kRunSum, ResultForm::kRunLast});
   const size_t first = main.ops().size();
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
@@ -513,7 +520,7 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   }
   if (inference.device_iterations > 1)
     transforms::repeat_last_ops(main, first, inference.device_iterations);
-  kept.store(main, results);
+  kept.store(main, results, {ResultForm::kUpdateSum, ResultForm::kRunSum, ResultForm::kRunLast});
 }
 
 }  // namespace

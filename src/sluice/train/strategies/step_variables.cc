@@ -28,18 +28,6 @@ Tensors load_inputs(Graph& main, const NetworkGraph& network, const Training& tr
   return loaded;
 }
 
-MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
-                                  const Training& training) {
-  MicroBatchValues values;
-  const auto load = [&](const Tensor& whole, const H2dStream& stream) {
-    values.forward.emplace(MicroBatch::value(whole), graph.host_load(stream));
-  };
-  for (size_t i = 0; i < network.fields.size(); ++i)
-    load(network.fields[i].second, training.fields[i]);
-  for (const Tensor& t : network.seed) load(t, *training.seed);
-  return values;
-}
-
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
   const builtin::InitOptions init{.shape = spec.shape, .dtype = spec.dtype};
   return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];

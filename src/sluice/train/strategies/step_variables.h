@@ -244,10 +244,6 @@ class Accumulators {
 Tensors load_inputs(Graph& main, const NetworkGraph& network, const Training& training,
                     StepSizes& step_sizes);
 
-/// Adds loads of the next entries of all fields and of the seed to a graph.
-MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
-                                  const Training& training);
-
 /// Adds a tensor of zeros to a graph.
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name);
 

@@ -1,9 +1,7 @@
 // Prints the heights of the planner's plans, their ratio to the live-set bound, and the time.
 // `--csv FILE…` plans MiniMalloc files three times: with the heuristics only, with all searches,
 // and with an exact search for the capacity in the file name (NAME.CAPACITY.csv; otherwise the
-// bound). `--planted SEEDS [NODES [TEXT]]` counts the packings of 300 to 500 buffers for which the
-// exact search finds the known plan at the live-set bound. It draws SEEDS packings of each kind
-// whose name contains TEXT, with NODES each (default: those of sluice plan --problem).
+// bound).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -76,14 +74,6 @@ double timed(Action&& action) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-int64_t positive(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size() && value >= 1,
-          "planner_bench: must be a number of at least 1, got '{}'", text);
-  return value;
-}
-
 int64_t capacity_of(std::string_view name, int64_t otherwise) {
   const size_t begin = name.find('.') + 1;
   int64_t capacity = 0;
@@ -137,8 +127,9 @@ void bench_file(const std::string& path) {
   planner::Outcome outcome{};
   int64_t nodes = 0;
   const double exact_time = timed([&] {
-    outcome = planner::exact_search(instance, planner::make_conflicts(instance),
-                                    capacity / instance.unit, 10'000'000'000, places, nodes);
+    outcome =
+        planner::exact_search(instance, planner::make_conflicts(instance), capacity / instance.unit,
+                              planner::kLongSearchNodes, places, nodes);
   });
   planner::Verdict verdict = planner::validate(problem, solution);
   if (verdict && outcome == planner::Outcome::kFound) {
@@ -152,78 +143,13 @@ void bench_file(const std::string& path) {
   std::fflush(stdout);
 }
 
-struct Kind {
-  const char* name;
-  planner::Cuts cuts;
-};
-
-using Next = planner::Cuts::Next;
-constexpr Kind kPlanted[] = {
-    {"largest, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kLargest}},
-    {"largest, KiB", {.steps = 200, .bytes = 1024, .next = Next::kLargest}},
-    {"by area, KiB", {.steps = 200, .bytes = 1024, .next = Next::kByArea}},
-    {"any, KiB", {.steps = 200, .bytes = 1024, .next = Next::kAny}},
-    {"pinwheels, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .pinwheels = 50}},
-    {"pinwheels, KiB", {.steps = 200, .bytes = 1024, .next = Next::kLargest, .pinwheels = 50}},
-    {"20 % holes, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .holes = 20}},
-    {"5 % holes, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .holes = 5}},
-};
-
-void bench_kind(const Kind& kind, int64_t seeds, int64_t max_nodes) {
-  int64_t solved = 0;
-  std::vector<int64_t> nodes;
-  double seconds = 0;
-  double most_seconds = 0;
-  for (int64_t seed = 0; seed < seeds; ++seed) {
-    planner::Cuts cuts = kind.cuts;
-    cuts.count = 300 + 50 * (seed % 5);
-    const Problem problem = planner::cut_rectangle(cuts, {14, static_cast<uint32_t>(seed)});
-    const planner::Instance instance = planner::make_instance(problem);
-    const planner::Conflicts conflicts = planner::make_conflicts(instance);
-    planner::Places places;
-    planner::Outcome outcome{};
-    nodes.push_back(0);
-    const double time = timed([&] {
-      outcome = planner::exact_search(instance, conflicts, instance.bound, max_nodes, places,
-                                      nodes.back());
-    });
-    seconds += time;
-    most_seconds = std::max(most_seconds, time);
-    if (outcome != planner::Outcome::kFound) continue;
-    const planner::Verdict verdict =
-        check_places(problem, instance, places, planner::live_set_bound(problem));
-    if (!verdict) fail(ErrorKind::kInternal, "{}, seed {}: {}", kind.name, seed, verdict.message);
-    ++solved;
-  }
-  std::sort(nodes.begin(), nodes.end());
-  fmt::print("{:<18} {:>6} of {:<3} {:>14} {:>14} {:>9.2f} {:>9.2f}\n", kind.name, solved, seeds,
-             nodes[nodes.size() / 2], nodes.back(), seconds / static_cast<double>(seeds),
-             most_seconds);
-  std::fflush(stdout);
-}
-
-void bench_planted(int64_t seeds, int64_t max_nodes, std::string_view text) {
-  fmt::print("{:<18} {:>13} {:>14} {:>14} {:>9} {:>9}\n", "cuts", "solved", "median nodes",
-             "most nodes", "mean s", "most s");
-  for (const Kind& kind : kPlanted) {
-    if (std::string_view(kind.name).find(text) != std::string_view::npos) {
-      bench_kind(kind, seeds, max_nodes);
-    }
-  }
-}
-
 void run(std::span<char*> arguments) {
   if (arguments.empty()) {
     fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8} {:>8}\n", "case", "buffers", "height",
                "bound", "ratio", "", "seconds", "cpu");
     return bench_made_up();
   }
-  const std::string_view mode = arguments[0];
-  if (mode == "--planted" && arguments.size() >= 2 && arguments.size() <= 4) {
-    const int64_t nodes = arguments.size() > 2 ? positive(arguments[2]) : planner::kLongSearchNodes;
-    return bench_planted(positive(arguments[1]), nodes, arguments.size() > 3 ? arguments[3] : "");
-  }
-  require(mode == "--csv", "usage: planner_bench [--csv FILE… | --planted SEEDS [NODES [TEXT]]]");
+  require(std::string_view(arguments[0]) == "--csv", "usage: planner_bench [--csv FILE…]");
   fmt::print("{:<14} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9} {:>7} {:>11} {:>7}\n", "file",
              "buffers", "bound", "heuristic", "seconds", "solve", "", "seconds", "capacity",
              "exact", "nodes", "seconds");

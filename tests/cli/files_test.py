@@ -298,22 +298,22 @@ class Files(CliTest):
 
     def test_nodes_of_a_planner_problem(self):
         problem = self.path("a.csv")
-        problem.write_text(self.packing(300, 150, 1024, 1))
-        fit = ["plan", "--problem", problem, "--capacity", 1024]
-        self.assertIn("300 buffers, height 1024, live-set bound 1024, no plan is lower",
+        problem.write_text(self.packing(300, 4000, 1 << 20, 1))
+        fit = ["plan", "--problem", problem, "--capacity", 1 << 20]
+        self.assertIn("300 buffers, height 1048576, live-set bound 1048576, no plan is lower",
                       self.expect_code(0, *fit).stderr)
         solved = self.record(*fit)
-        self.assertEqual([solved[key] for key in ("height", "bound", "lower_bound")], [1024] * 3)
+        self.assertEqual([solved[key] for key in ("height", "bound", "lower_bound")], [1 << 20] * 3)
         self.assertGreater(solved["exact_nodes"], 200000)
-        self.assertEqual(self.record(*fit, "--nodes", 1000000000)["height"], 1024)
+        self.assertEqual(self.record(*fit, "--nodes", 1000000000)["height"], 1 << 20)
         self.expect_error(4, "does not fit", "; the exact search gave up after 2", *fit,
                           "--nodes", 200000)
         self.expect_error(4, "does not fit",
                           "; the exact search requires at least 90000 nodes, got 89999", *fit,
                           "--nodes", 89999)
         few = self.expect_code(0, "plan", "--problem", problem, "--nodes", 1).stderr
-        self.assertRegex(few, r"height \d+, live-set bound 1024, no plan is below 1024")
-        self.assertNotIn("height 1024,", few)
+        self.assertRegex(few, r"height \d+, live-set bound 1048576, no plan is below 1048576")
+        self.assertNotIn("height 1048576,", few)
 
 
 class Signals(CliTest):

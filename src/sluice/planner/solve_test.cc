@@ -119,7 +119,7 @@ TEST(Solve, SaysWhatTheSearchShowedOfACapacity) {
   expect_error(ErrorKind::kDoesNotFit, "the live-set bound is 5, and no plan is lower",
                [&] { solve(problem); });
 
-  Problem packing = cut_rectangle({.count = 400, .steps = 200, .bytes = 1024}, {14, 2});
+  Problem packing = perfect_cuts(400, 200, 1024, {14, 2});
   packing.capacity = 1024;
   expect_error(ErrorKind::kDoesNotFit, "bound is 1024; the exact search gave up after 100",
                [&] { solve(packing, {.exact_nodes = 1'000'000}); });
@@ -128,12 +128,13 @@ TEST(Solve, SaysWhatTheSearchShowedOfACapacity) {
 }
 
 TEST(Solve, FillsACapacityWithinManyNodes) {
-  Problem problem = cut_rectangle({.count = 300, .steps = 150, .bytes = 1024}, {14, 2});
-  problem.capacity = 1024;
+  constexpr int64_t kCapacity = 1 << 20;
+  Problem problem = perfect_cuts(300, 4000, kCapacity, {14, 0});
+  problem.capacity = kCapacity;
   const Solution solution = solve_and_check(
       problem, {.exact_nodes = kLongSearchNodes, .exact_looks_per_pair = kLongSearchNodes});
-  EXPECT_EQ(solution.height, 1024);
-  EXPECT_EQ(solution.lower_bound, 1024);
+  EXPECT_EQ(solution.height, kCapacity);
+  EXPECT_EQ(solution.lower_bound, kCapacity);
   EXPECT_TRUE(solution.optimal);
   EXPECT_GT(solution.exact_nodes, 1'000'000);
   EXPECT_LT(solution.exact_nodes, kLongSearchNodes);

@@ -15,11 +15,11 @@ enum class Outcome {
 /// once. With fewer nodes it returns kGaveUp at once. INT64_MAX if there are more than 4096 items.
 int64_t exact_search_nodes(const Instance& instance);
 
-/// Searches for a plan of at most `height` units. Runs StackSearch alone at first, then StackSearch
-/// and OrderSearch in turns, until one of them ends. `max_nodes` is an approximate limit on the
-/// looks at an item, a pair or a section. Adds the looks to `nodes`, and changes `places` only if
-/// it finds a plan. Deterministic: a pure function of its arguments. Returns kGaveUp also if a
-/// size, an alignment or the height is near the end of int64.
+/// Searches for a plan of at most `height` units. Runs StackSearch with several rankings of the
+/// items in turns, until one of them ends. `max_nodes` is an approximate limit on the looks at an
+/// item, a pair or a section. Adds the looks to `nodes`, and changes `places` only if it finds a
+/// plan. Deterministic: a pure function of its arguments. Returns kGaveUp also if a size, an
+/// alignment or the height is near the end of int64.
 Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,
                      int64_t max_nodes, Places& places, int64_t& nodes);
 

@@ -134,13 +134,6 @@ TEST(ExactSearch, GivesUpOnNumbersNearTheEndOfInt64) {
   EXPECT_EQ(search(problem, kHuge + 1).outcome, Outcome::kGaveUp);
 }
 
-// The stack search alone fails even with three times as many nodes.
-TEST(ExactSearch, FillsPackingsOfHundredsWithoutAGap) {
-  const Problem problem =
-      cut_rectangle({.count = 300, .steps = 150, .bytes = 1024, .pinwheels = 50}, {14, 2});
-  EXPECT_EQ(search(problem, 1024, 1'000'000'000).outcome, Outcome::kFound);
-}
-
 class MiniMalloc : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MiniMalloc, IsSolvedAtItsCapacity) {

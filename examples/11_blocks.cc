@@ -38,7 +38,7 @@ class Net : public nn::Module {
     {
       const nn::Block block(b, "B5");             // Until the end of the scope.
       const Tensor logits = last_(b, x + first);  // A skip over B2, B3 and B4.
-      results.predictions = {{"logits", logits}};
+      results.predictions = {{"logits", logits, "labels"}};
     }
     if (trains) {
       const nn::Block again(b, "B5");  // A block may be opened again.

@@ -39,8 +39,9 @@ class Net : public nn::Module {
       x = ops::relu(layer3_(b, ops::flatten(x, 1)));
     }
     x = layer4_(b, x);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
-    return {.losses = {train::cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x, "labels"}}};
+    return {.losses = {train::cross_entropy(x, in["labels"])},
+            .predictions = {{"logits", x, "labels"}}};
   }
 
  private:

@@ -41,8 +41,9 @@ class Network : public nn::Module {
     }
     const nn::Block block(b, "B4");
     x = layer4_(b, x);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"output", x}}};
-    return {.losses = {train::cross_entropy(x, in["labels"])}, .predictions = {{"output", x}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"output", x, "labels"}}};
+    return {.losses = {train::cross_entropy(x, in["labels"])},
+            .predictions = {{"output", x, "labels"}}};
   }
 
  private:

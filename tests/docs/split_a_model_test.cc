@@ -25,7 +25,7 @@ struct Hidden : nn::Module {
 };
 
 Results finish(const Tensor& logits, const Inputs& in) {
-  if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+  if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits, "labels"}}};
   return {.losses = {train::cross_entropy(logits, in["labels"])}};
 }
 

@@ -51,13 +51,12 @@ void load(train::InferenceModel& model, const ToolOptions& o) {
   }
 }
 
-// Adds the classes to the scores of a classifier.
-void add_classes(models::Loss loss, int64_t samples, std::vector<NamedArray>& predictions) {
-  if (loss != models::Loss::kCrossEntropy) return;
+// Adds the class of each sample to the scores of the classes.
+void add_classes(const std::optional<train::Labelled>& scores,
+                 std::vector<NamedArray>& predictions) {
+  if (!scores) return;
   for (const NamedArray& p : predictions) {
-    const Shape& shape = p.array.shape();
-    if (p.array.dtype() != f32 || shape.rank() != 2 || shape[0] != samples || shape[1] < 2)
-      continue;
+    if (p.name != scores->prediction || p.array.shape().rank() != 2) continue;
     predictions.push_back({kClass, classes_of(p.array)});
     return;
   }
@@ -220,7 +219,7 @@ int run_predict(const ToolOptions& o) {
   std::vector<NamedArray> predictions;
   for (size_t i = 0; i < results.arrays.size(); ++i)
     predictions.push_back({results.names[i], std::move(results.arrays[i])});
-  add_classes(o.model.sizes.loss, samples, predictions);
+  add_classes(programs.training.eval_labelled, predictions);
   const std::vector<std::string> labels = labels_of(o);
   if (o.speaks()) write(o.to, predictions, labels);
   session.agreement().any(false);  // A barrier: the others return after the file is written.

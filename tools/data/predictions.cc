@@ -43,7 +43,7 @@ TestResult test(const train::TrainingModel& model, models::Loss loss, const data
   if (loss == models::Loss::kCrossEntropy) {
     const train::Evaluation evaluation = train::evaluate(inference, samples, show, after_call);
     require(evaluation.accuracy.has_value(),
-            "test: a prediction must be float32 of shape (samples, classes), got none");
+            "test: the model must mark a prediction with its labels (train::Prediction)");
     return {*evaluation.accuracy, loss, evaluation.loss};
   }
   const data::Element predictions = train::predict(inference, samples, show, after_call);

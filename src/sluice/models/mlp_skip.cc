@@ -84,7 +84,7 @@ class SkipPerceptron : public nn::Module {
     const Tensor logits = last_(b, x, first, classes);
     if (in.wants_losses())
       results.losses.insert(results.losses.begin(), train::cross_entropy(logits, in["labels"]));
-    results.predictions = {{"logits", logits}};
+    results.predictions = {{"logits", logits, "labels"}};
     return results;
   }
 

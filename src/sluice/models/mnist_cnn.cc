@@ -42,7 +42,7 @@ class ConvNet : public nn::Module {
       x = dropout_(b, ops::relu(layer3_(b, ops::flatten(x, 1))));
     }
     x = layer4_(b, x);
-    train::Results results{.predictions = {{"logits", x}}};
+    train::Results results{.predictions = {{"logits", x, "labels"}}};
     if (in.wants_losses()) results.losses = {train::cross_entropy(x, in["labels"])};
     return results;
   }

@@ -66,38 +66,24 @@ void check_items(const char* call, const CallSize& model, const CallSize& loader
           call, to_string(model), to_string(loader));
 }
 
-// Finds the predictions that are scores of classes among the results of a program.
-std::optional<size_t> find_scores(const ModelCalls& calls) {
-  const auto& arrays = calls.arrays();
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    const Shape& shape = arrays[i].shape();
-    const int64_t rank = shape.rank();
-    if (arrays[i].dtype() == f32 && rank >= 2 && shape[rank - 1] > 1 &&
-        shape[rank - 2] == calls.size().micro_batch)
-      return i;
-  }
-  return std::nullopt;
-}
-
-// Finds the array with one int32 for each sample.
-std::optional<size_t> find_labels(const data::ElementSpecs& sample) {
-  for (size_t i = 0; i < sample.arrays.size(); ++i) {
-    if (sample.arrays[i].dtype == i32 && sample.arrays[i].shape.rank() == 0) return i;
-  }
-  return std::nullopt;
-}
-
 // Whether the predictions that a call returns are those of its last samples.
 bool returns_last(const Options& options) {
   return !options.output || options.output->mode == Output::Mode::kAll ||
          options.output->mode == Output::Mode::kFinal;
 }
 
-// Returns the number of the first `count` rows whose largest score is at their label.
-int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels, int64_t count) {
-  const auto classes = static_cast<size_t>(scores.shape()[1]);
+// Returns the rows of an array of scores, all axes but the last one.
+int64_t rows_of(const HostTensor& scores) {
+  const Shape& shape = scores.shape();
+  return scores.elements() / shape[shape.rank() - 1];
+}
+
+// Returns the number of labels that are the index of the largest score in their row. Row i of
+// `scores` belongs to label i.
+int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels) {
+  const auto classes = static_cast<size_t>(scores.elements() / rows_of(scores));
   int64_t right = 0;
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+  for (size_t i = 0; i < labels.size(); ++i) {
     const auto row = scores.as<float>().subspan(i * classes, classes);
     right += static_cast<int64_t>(argmax(row)) == labels[i];
   }
@@ -155,8 +141,7 @@ class Fit {
     written_ = calls_.arrays()[0].elements();
     taken_ = calls_.taken(written_);
     values_ = static_cast<size_t>(written_ / taken_.period * taken_.kept);
-    if (returns_last(state.options())) scores_ = find_scores(calls_);
-    labels_ = find_labels(data.sample_specs());
+    if (returns_last(state.options())) scores_ = calls_.scores();
     items_ = data.items();
     if (items_ == data::kForever) items_.reset();
     total_ = options.calls ? *options.calls
@@ -293,7 +278,7 @@ class Fit {
     report_.loss = result_.loss = mean_loss(item, update);
     if (options_.check_replicas && result_.updates % *options_.check_replicas < iterations_)
       compare_replicas();
-    if (scores_ && labels_) report_.accuracy = result_.accuracy = accuracy_of(item);
+    report_.accuracy = result_.accuracy = accuracy_of(item);
     if (!options_.log_dir.empty()) log_call();
     if (options_.after_call) result_.stopped = !options_.after_call(report_);
     if (options_.save_every > 0 && result_.calls % options_.save_every == 0)
@@ -398,7 +383,7 @@ class Fit {
       if (std::isfinite(loss)) continue;
       const int64_t step = update + update_of(i);
       fail(ErrorKind::kDiverged, "the loss of step {} is {}{}", step, number_text(loss),
-           reason_of_loss(state_.programs().ir, data_, item, labels_, step));
+           reason_of_loss(state_.programs().ir, data_, item, calls_.labels(item), step));
     }
     return mean(report_.losses);
   }
@@ -412,12 +397,16 @@ class Fit {
          found->path, found->replica, found->other, state_.updates() - 1);
   }
 
-  // Compares the predictions that the call returned with their labels.
-  double accuracy_of(const data::Element& item) const {
-    const HostTensor& array = calls_.arrays()[*scores_];
-    const Shape& shape = array.shape();
-    const int64_t classes = shape[shape.rank() - 1];
-    return accuracy(array.reshaped({array.elements() / classes, classes}), item.arrays[*labels_]);
+  // Compares the predictions that the call returned, of the last samples, with their labels.
+  std::optional<double> accuracy_of(const data::Element& item) const {
+    const HostTensor* const labels = scores_ ? calls_.labels(item) : nullptr;
+    if (labels == nullptr) return std::nullopt;
+    const HostTensor& scores = calls_.arrays()[*scores_];
+    const int64_t rows = rows_of(scores);
+    require(labels->elements() >= rows, "fit: labels must be one for each of {} rows, got {}", rows,
+            to_string(labels->spec()));
+    const auto last = labels->as<int32_t>().last(static_cast<size_t>(rows));
+    return 100.0 * static_cast<double>(count_right(scores, last)) / static_cast<double>(rows);
   }
 
   internal::ModelState& state_;
@@ -427,11 +416,10 @@ class Fit {
   const ModelCalls& calls_;
   const Training& training_;
   int64_t iterations_;
-  int64_t written_ = 1;      ///< Entries of a loss that the program writes in a call.
-  ModelCalls::Taken taken_;  ///< Entries that the output names.
-  size_t values_ = 0;        ///< Number of those.
-  std::optional<size_t> scores_;
-  std::optional<size_t> labels_;
+  int64_t written_ = 1;           ///< Entries of a loss that the program writes in a call.
+  ModelCalls::Taken taken_;       ///< Entries that the output names.
+  size_t values_ = 0;             ///< Number of those.
+  std::optional<size_t> scores_;  ///< Place of the prediction with labels among the results.
   std::optional<int64_t> items_;  ///< Items of an epoch, if they are known.
   int64_t total_ = 0;             ///< Calls in all.
   CallReport report_;
@@ -546,13 +534,12 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
   ModelCalls& calls = state.calls(ModelCalls::Use::kInfer);
   check_items("evaluate", calls.size(), data.call_size());
   std::optional<size_t> scores;
-  if (returns_last(state.inference_options())) scores = find_scores(calls);
-  const std::optional<size_t> labels = find_labels(data.sample_specs());
+  if (returns_last(state.inference_options())) scores = calls.scores();
   const std::optional<int64_t> items = data.items();
   require(items != data::kForever, "evaluate: data must have an end, got none; use take(n)");
   Evaluation result;
   const auto begin = Clock::now();
-  int64_t right = 0, read = 0;
+  int64_t right = 0, compared = 0, read = 0;
   const int64_t batch = calls.size().samples();
   PredictionLosses losses(state.network(), state.options().session.device,
                           calls.size().micro_batch);
@@ -560,21 +547,30 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
   each_item(pass, "Evaluation", [&](const data::Element& item, int64_t rows) {
     const data::Element results = state.infer(item);
     if (returns_last(state.inference_options())) losses.add(item, results, rows);
-    if (!scores || !labels) {
+    const HostTensor* const labels = scores ? calls.labels(item) : nullptr;
+    if (labels == nullptr) {
       result.samples += rows;
       return;
     }
     const HostTensor& scored = results.arrays[*scores];
-    const auto truth = item.arrays[*labels].as<int32_t>();
+    const int64_t of_sample = labels->elements() / batch;  // Labels of a sample.
+    const int64_t samples = of_sample == 0 ? 0 : rows_of(scored) / of_sample;
+    require(samples * of_sample == rows_of(scored) && samples >= 1 && samples <= batch,
+            "evaluate: prediction '{}' {} must have a row for each label, got labels {}",
+            calls.names()[*scores], to_string(scored.spec()), to_string(labels->spec()));
     // The first sample with a prediction, and the end of those that count.
-    const int64_t first = batch - scored.shape()[0], end = std::max(first, rows);
-    check_scores(calls.names()[*scores], scored, end - first, read + first, item, first);
+    const int64_t first = batch - samples, end = std::max(first, rows);
+    check_scores(calls.names()[*scores], scored.reshaped({samples, scored.elements() / samples}),
+                 end - first, read + first, item, first);
     read += rows;
-    right += count_right(scored, truth.subspan(static_cast<size_t>(first)), end - first);
+    const auto truth = labels->as<int32_t>().subspan(
+        static_cast<size_t>(first * of_sample), static_cast<size_t>((end - first) * of_sample));
+    right += count_right(scored, truth);
+    compared += static_cast<int64_t>(truth.size());
     result.samples += end - first;
   });
-  if (scores && labels && result.samples > 0)
-    result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(result.samples);
+  if (compared > 0)
+    result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(compared);
   losses.set(result);
   result.dropped = data.samples().value_or(result.samples) - result.samples;
   result.seconds = seconds_since(begin);

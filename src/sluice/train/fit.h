@@ -47,8 +47,10 @@ class CallReport {
   int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
   /// Mean of the losses that the call returned; with Output::sum(), of those that it added.
   double loss = 0;
-  std::optional<double> accuracy;  ///< Percentage of right predictions among those returned.
-  std::span<const float> losses;   ///< Weighted sums of the losses, by entry.
+  /// Percentage of right rows among those returned of the prediction with labels
+  /// (Prediction::labels); absent if there is none.
+  std::optional<double> accuracy;
+  std::span<const float> losses;  ///< Weighted sums of the losses, by entry.
 
   /// Returns a loss or prediction as the program writes it: entries, replicas, axes of the value.
   /// Error{kUsage}, which lists the names, if the name does not exist.
@@ -62,9 +64,11 @@ class CallReport {
 
 /// The result of evaluate().
 struct Evaluation {
-  int64_t samples = 0;             ///< Samples whose predictions were compared.
-  int64_t dropped = 0;             ///< Samples of the dataset that were not.
-  std::optional<double> accuracy;  ///< Percentage of samples; absent without labels or scores.
+  int64_t samples = 0;  ///< Samples whose predictions were compared.
+  int64_t dropped = 0;  ///< Samples of the dataset that were not.
+  /// Percentage of right rows of the prediction with labels (Prediction::labels); absent if there
+  /// is none, or if the dataset has no labels.
+  std::optional<double> accuracy;
   /// Sum of `losses` with their weights; absent unless all losses of the network are there.
   std::optional<double> loss;
   /// The losses that the network's build() returns in evaluation (Inputs::wants_losses), by name:

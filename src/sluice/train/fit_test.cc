@@ -41,8 +41,8 @@ class Scored : public FitNet {
  public:
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor x = FitNet::build(b, in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
-    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x, "labels"}}};
+    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x, "labels"}}};
   }
 };
 
@@ -230,7 +230,7 @@ struct TwoLosses : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor hidden = ops::tanh(b.inlined("fc", nn::Linear(8), in["input"]));
     const Tensor logits = b.inlined("out", nn::Linear(3), hidden);
-    Results all{.predictions = {{"hidden", ops::mean(hidden)}, {"logits", logits}}};
+    Results all{.predictions = {{"hidden", ops::mean(hidden)}, {"logits", logits, "labels"}}};
     if (in.mode() == nn::RunMode::kEvaluate) return all;
     all.losses = {cross_entropy(logits, in["labels"]),
                   {.name = "aside", .value = ops::mean(hidden * hidden), .weight = 0.25}};
@@ -278,8 +278,9 @@ TEST(Fit, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
 struct Offset : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor logits = in["input"] + b.add_variable_input("offset", nn::zeros(), {3}, f32);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
-    return {.losses = {cross_entropy(logits, in["labels"])}, .predictions = {{"logits", logits}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits, "labels"}}};
+    return {.losses = {cross_entropy(logits, in["labels"])},
+            .predictions = {{"logits", logits, "labels"}}};
   }
 };
 

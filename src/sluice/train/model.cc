@@ -82,16 +82,8 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
   const std::string prefix = trains || alone ? "" : "eval_";
   const bool has_feeds = trains || alone;
   const auto add = [&](const H2dStream& stream) {
-    const std::string name = without_prefix(stream.name, prefix);
-    const std::vector<train::Field>& all = network.fields();
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
-    SLUICE_CHECK(found != all.end());
-    const auto before = std::count_if(all.begin(), found, [](const auto& f) { return !f.once; });
-    const int64_t entries =
-        found->once ? 1 : checked_mul(size_.device_iterations, size_.accumulate);
-    fields_.push_back(
-        {stream, name, entries, found->once ? SIZE_MAX : static_cast<size_t>(before)});
+    fields_.push_back(field_of(network, without_prefix(stream.name, prefix)));
+    fields_.back().stream = stream;
   };
   std::vector<TensorSpec> batched;
   if (has_feeds && t.infeed) {
@@ -141,6 +133,29 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
       add_result(s, renamed ? name : s.name);
     }
   }
+  const std::optional<Labelled>& labelled = trains ? t.labelled : t.eval_labelled;
+  const std::optional<Labelled>& other = trains ? t.eval_labelled : t.labelled;
+  for (size_t i = 0; labelled && i < results_.size(); ++i) {
+    if (results_[i].name == labelled->prediction) scores_ = i;
+  }
+  if (labelled || other) labels_ = field_of(network, labelled ? labelled->labels : other->labels);
+}
+
+ModelCalls::Field ModelCalls::field_of(const Network& network, const std::string& name) const {
+  const std::vector<train::Field>& all = network.fields();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
+  SLUICE_CHECK(found != all.end());
+  const auto before = std::count_if(all.begin(), found, [](const auto& f) { return !f.once; });
+  const int64_t entries = found->once ? 1 : checked_mul(size_.device_iterations, size_.accumulate);
+  return {{}, name, entries, found->once ? SIZE_MAX : static_cast<size_t>(before)};
+}
+
+const HostTensor* ModelCalls::labels(const data::Element& samples) const {
+  const HostTensor* const found = labels_ ? find(samples, *labels_) : nullptr;
+  require(found == nullptr || found->dtype() == i32, "{}: the labels '{}' must be int32, got {}",
+          program_, labels_ ? labels_->name : "", found == nullptr ? "" : to_string(found->spec()));
+  return found;
 }
 
 const HostTensor* ModelCalls::find(const data::Element& samples, const Field& field) {

@@ -69,7 +69,15 @@ class ModelCalls {
   /// Returns the array of a field among samples; null if there is none.
   static const HostTensor* find(const data::Element& samples, const Field& field);
 
+  /// Returns the place among the results of the prediction with labels, if there is one.
+  std::optional<size_t> scores() const { return scores_; }
+  /// Returns the array of its labels among samples; null if there is none. Also a program whose
+  /// results have no labels finds those of the other program of the model. Error{kUsage} unless
+  /// the array is int32.
+  const HostTensor* labels(const data::Element& samples) const;
+
  private:
+  Field field_of(const Network& network, const std::string& name) const;
   void check_fed(const data::Element& samples) const;
   ConstArrayView view(const data::Element& samples, const Field& field) const;
   HostTensor selected(const HostTensor& array, const TensorSpec& entry) const;
@@ -85,6 +93,8 @@ class ModelCalls {
   std::vector<D2hStream> results_;
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
+  std::optional<size_t> scores_;
+  std::optional<Field> labels_;
   HostTensor seeds_;
   HostTensor rates_;
   /// Bindings of earlier calls by the addresses of their samples, the newest last.

@@ -25,8 +25,8 @@ class ModelNet : public nn::Module {
     Tensor x = ops::gelu(hidden_(b, in["input"]));
     x = b.inlined("dropout", nn::Dropout(0.25), x);
     x = out_(b, x);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
-    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x, "labels"}}};
+    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x, "labels"}}};
   }
 
  private:

@@ -79,6 +79,49 @@ void check_results(const Graph& graph, const Results& results, nn::RunMode mode)
   for (const Prediction& p : results.predictions) check_result(graph, p.name, p.value, names);
 }
 
+// Checks that the labels of a prediction are a field with an int32 for each row of its scores. In
+// evaluation, the field may have another number of samples than the scores.
+void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::RunMode mode) {
+  std::vector<std::string> names;
+  for (const Field& f : fields) names.push_back("'" + f.name + "'");
+  const auto field = std::find_if(fields.begin(), fields.end(),
+                                  [&](const Field& f) { return f.name == p.labels; });
+  require(field != fields.end() && !field->once,
+          "network: the labels of prediction '{}' must be a field of each micro-batch, one of {}, "
+          "got '{}'",
+          p.name, fmt::join(names, ", "), p.labels);
+  const Shape& labels = field->spec.shape;
+  require(field->spec.dtype == i32 && labels.rank() >= 1 && labels.elements() > 0,
+          "network: the labels '{}' of prediction '{}' must be int32 with the samples as first "
+          "axis, got {}",
+          p.labels, p.name, to_string(field->spec));
+  const TensorSpec scores = p.value.spec();
+  const int64_t classes = scores.shape.rank() < 2 ? 0 : scores.shape[scores.shape.rank() - 1];
+  const int64_t rows = classes == 0 ? 0 : scores.shape.elements() / classes;
+  const int64_t of_sample = labels.elements() / labels[0];
+  const bool fits =
+      mode == nn::RunMode::kTrain ? rows == labels.elements() : rows > 0 && rows % of_sample == 0;
+  require(scores.dtype == f32 && fits,
+          "network: prediction '{}' must be float32 with a row of scores for each of its labels "
+          "'{}' {}, got {}",
+          p.name, p.labels, to_string(field->spec), to_string(scores));
+  require(p.writing.form == Writing::Form::kEach,
+          "network: prediction '{}' has labels, so its value of each micro-batch must be written",
+          p.name);
+}
+
+void check_labels(const Results& results, const std::vector<Field>& fields, nn::RunMode mode) {
+  const Prediction* labelled = nullptr;
+  for (const Prediction& p : results.predictions) {
+    if (p.labels.empty()) continue;
+    require(labelled == nullptr,
+            "network: at most one prediction must have labels, got '{}' and '{}'",
+            labelled == nullptr ? "" : labelled->name, p.name);
+    labelled = &p;
+    check_labels(p, fields, mode);
+  }
+}
+
 // Finds the tensors whose gradients the losses give. A loss without gradients of its own gets its
 // weight as a constant gradient, made beside the loss.
 void add_loss_gradients(NetworkGraph& n) {
@@ -291,6 +334,7 @@ NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
   if (!seed.empty()) state.seed = seed[0];
   Results results = build_(b, Inputs(std::move(all), Seeds(state.seed), purpose));
   check_results(state.graph, results, mode);
+  check_labels(results, fields_, mode);
   NetworkGraph n{.graph = nn::GraphWithNamedArgs(state.graph, std::move(state.args)),
                  .factories = std::move(state.factories),
                  .submodules = std::move(state.submodules),

@@ -124,7 +124,12 @@ Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::str
 struct Prediction {
   std::string name = {};  ///< Name of the stream that returns it.
   Tensor value = {};
-  Writing writing = {};  ///< As for a loss.
+  /// Field with the labels of `value`: fit() and evaluate() report the percentage of rows whose
+  /// largest score is at their label. `value` is then float32 with the scores of all classes on its
+  /// last axis, and the field has an int32 for each row. At most one prediction of a network has
+  /// labels. Empty: none; a network without labels has no accuracy.
+  std::string labels = {};
+  Writing writing = {};  ///< As for a loss. With labels, that of each micro-batch.
 };
 
 /// The results of build(): losses (in training, at least one) and predictions (in evaluation, at
@@ -179,8 +184,8 @@ class Network {
   /// Builds the forward graph. Ops that no result needs are left out, and so are fields that are
   /// not read. Error{kUsage} if results are missing, repeat a name or are not tensors of the graph,
   /// if a loss is not a floating-point scalar, and if losses differ in their total weight.
-  /// Error{kUsage} if training reads a running
-  /// variable and updates it, or if a graph that the network calls updates one.
+  /// Error{kUsage} if the labels of a prediction are not those of its scores, if training reads a
+  /// running variable and updates it, or if a graph that the network calls updates one.
   NetworkGraph build(Ir ir, nn::RunMode mode) const;
   /// Builds the graph of evaluation with the losses, for micro-batches of `samples` samples, which
   /// are the first axis of each field but those with Field::once. Losses with a total weight stay
@@ -214,7 +219,7 @@ class Classifier : public M {
         "the module must define build(b, x); nn::Dropout takes its seed from b");
     const Tensor logits = M::build(b, in["input"]);
     Results results;
-    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"logits", logits}};
+    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"logits", logits, "labels"}};
     if (in.wants_losses()) results.losses = {cross_entropy(logits, in["labels"])};
     return results;
   }

@@ -129,7 +129,7 @@ class Functions {
         result.losses.push_back({.name = outputs_[0], .value = values[0]});
         result.losses[0].writing = writing;
       } else {
-        result.predictions.push_back({outputs_[i], values[i], writing});
+        result.predictions.push_back({outputs_[i], values[i], {}, writing});
       }
     }
     return result;

@@ -51,7 +51,8 @@ std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Optio
 
 // Adds streams for the losses and predictions that are written: those of a feed, or their own.
 void add_results(Ir& ir, const Results& results, const Options& options,
-                 std::vector<D2hStream>& predictions, Training& t) {
+                 std::vector<D2hStream>& predictions, std::optional<Labelled>& labelled,
+                 Training& t) {
   const Output output = options.output.value_or(Output::all());
   std::vector<FeedField> fields;
   std::vector<int64_t> entries;
@@ -66,7 +67,9 @@ void add_results(Ir& ir, const Results& results, const Options& options,
     if (add(loss)) t.loss_weights.push_back(loss.weight);
   }
   const size_t losses = fields.size();
-  for (const Prediction& p : results.predictions) add(p);
+  for (const Prediction& p : results.predictions) {
+    if (add(p) && !p.labels.empty()) labelled = {p.name, p.labels};
+  }
   if (options.outfeed) t.outfeed = ir.outfeed("results", fields);
   for (size_t i = 0; i < fields.size(); ++i) {
     const D2hStream stream =
@@ -84,7 +87,7 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
       t.inputs.push_back(ir.h2d_stream(input.spec(), name));
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
-  add_results(ir, graph.results, options, t.predictions, t);
+  add_results(ir, graph.results, options, t.predictions, t.labelled, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -95,11 +98,12 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
     const Results& trained = graph.results;
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
-    evaluated.predictions.push_back({taken ? "eval_" + p.name : p.name, p.value, p.writing});
+    evaluated.predictions.push_back(
+        {taken ? "eval_" + p.name : p.name, p.value, p.labels, p.writing});
   }
   Options arrays = inference;
   arrays.outfeed = nullptr;
-  add_results(ir, evaluated, arrays, t.eval_predictions, t);
+  add_results(ir, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
 }
 
 std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factories) {
@@ -288,7 +292,8 @@ Training build_inference(Ir ir, const Network& network, const Options& options) 
   for (const Prediction& p : eval.results.predictions)
     require(p.writing.form != Writing::Form::kNone,
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
-  add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions, t);
+  add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions,
+              t.eval_labelled, t);
   const Strategy strategy = options.strategy.value_or(default_strategy(eval));
   check_rates(options, strategy);
   build_pipelined_eval(ir, eval, options, strategy, t);

@@ -136,14 +136,14 @@ void check_finite(const Session& session, const Training& training,
 }
 
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
-                           std::optional<size_t> labels, int64_t update) {
-  if (const auto rule = labels ? label_rule(ir) : std::nullopt) {
-    const auto all = item.arrays[*labels].as<int32_t>();
+                           const HostTensor* labels, int64_t update) {
+  if (const auto rule = labels != nullptr ? label_rule(ir) : std::nullopt) {
+    const auto all = labels->as<int32_t>();
     for (size_t i = 0; i < all.size(); ++i) {
       const bool is_class = all[i] >= 0 && all[i] < rule->classes;
       if (is_class || rule->ignored == all[i]) continue;
       return fmt::format("; label {} in row {} is outside 0..{}", all[i],
-                         row_of_dataset(loader, static_cast<int64_t>(i)), rule->classes - 1);
+                         row_of_dataset(loader, row_of_element(*labels, i)), rule->classes - 1);
     }
   }
   for (size_t f = 0; f < item.arrays.size(); ++f) {

@@ -20,10 +20,10 @@ void check_finite(const Session& session, const Training& training,
 /// Returns the reason why a loss of the item that `loader` returned last is not finite, or the
 /// remedy, for the end of a message: "; label 10 in row 3 is outside 0..9", "; field 'x' in row 5
 /// is nan", or "; a smaller learning rate may help". Empty if nothing is known: the first update
-/// has not changed any weight. Rows are those of the dataset, counted from 0. `labels`: the field
-/// of the labels, if there is one.
+/// has not changed any weight. Rows are those of the dataset, counted from 0. `labels`: the array
+/// of the labels; null if there is none.
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
-                           std::optional<size_t> labels, int64_t update);
+                           const HostTensor* labels, int64_t update);
 
 /// Error{kDiverged} if one of the first `rows` rows of a prediction has a NaN. The message has the
 /// row, `first` + its index, and whether the inputs of the row are finite. `inputs` has a row for

@@ -25,7 +25,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 struct FiniteLayer : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor logits = b.inlined("out", nn::Linear(3), in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits, "labels"}}};
     return {.losses = {cross_entropy(logits, in["labels"])}};
   }
 };

@@ -105,7 +105,7 @@ struct Ignoring : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor x = b.inlined("out", nn::Linear(3), in["input"]);
     return {.losses = {cross_entropy(x, in["labels"], nn::CrossEntropyOptions{.ignore_index = -1})},
-            .predictions = {{"logits", x}}};
+            .predictions = {{"logits", x, "labels"}}};
   }
 };
 
@@ -129,7 +129,7 @@ TEST(Evaluate, DividesALossByItsTotalWeight) {
 struct TrainingLoss : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor x = b.inlined("out", nn::Linear(3), in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x, "labels"}}};
     return {.losses = {cross_entropy(x, in["labels"])}};
   }
 };

@@ -35,10 +35,10 @@ namespace fs = std::filesystem;
 struct LoggedNet : nn::Module {
   Results build(nn::Builder& b, const Inputs& in) const {
     const Tensor logits = b.inlined("out", nn::Linear(3), in["input"]);
-    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits, "labels"}}};
     return {.losses = {cross_entropy(logits, in["labels"]),
                        {.name = "a,b", .value = ops::mean(logits * logits), .weight = 0.25}},
-            .predictions = {{"logits", logits}}};
+            .predictions = {{"logits", logits, "labels"}}};
   }
 };
 

@@ -46,5 +46,34 @@ TEST(ProofSteps, DoNotGrowWithTheMicroBatches) {
     expect_equal(PipelinedExecution{two, schedule}, 2);
 }
 
+// Optimizer state in remote memory, many updates a call: the outer loop is left early although each
+// of its iterations leaves an inner loop early, or moves the entries of every variable.
+TEST(ProofSteps, DoNotGrowWithTheUpdatesOfACall) {
+  const auto plan_of = [](const train::Strategy& strategy, int devices, int64_t accumulate,
+                          int64_t updates) {
+    Ir ir;
+    build_training(ir, skip_network(), nn::Optimizer::adam(),
+                   {.strategy = strategy,
+                    .accumulate = accumulate,
+                    .device_iterations = updates,
+                    .locations = {.optimizer = train::Location::kRemote}});
+    return compiled(ir, devices).executable;
+  };
+  const auto expect_equal = [&](const train::Strategy& strategy, int devices, int64_t accumulate) {
+    const exe::Executable many = plan_of(strategy, devices, accumulate, 20'000);
+    const int64_t few = steps_of_proof(many);
+    const exe::Executable more = plan_of(strategy, devices, accumulate, 200'000);
+    EXPECT_EQ(check::violations(more, {.max_steps = few + few / 4}).size(), 0) << few;
+    exe::Executable damaged = more;
+    std::swap(damaged.programs.back().remote[0].found, damaged.programs.back().remote[1].found);
+    EXPECT_NE(check::violations(damaged, {.max_steps = few + few / 4}).size(), 0);
+  };
+  const std::vector<Stage> two{Stage("first", "row0"), Stage("row1", "row2", "last")};
+  expect_equal(train::resident(), 1, 1);
+  expect_equal(train::resident(), 1, 40);
+  expect_equal(PipelinedExecution{two, Schedule::kGrouped}, 2, 3);
+  expect_equal(PipelinedExecution{two, Schedule::kInterleaved}, 2, 40);
+}
+
 }  // namespace
 }  // namespace sluice::property

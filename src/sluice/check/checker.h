@@ -67,10 +67,12 @@ struct Options {
 ///     between its issue and its wait.
 ///   - Devices run in one interleaving. Programs wait only for data, so all interleavings have the
 ///     same result. Vector clocks over (device, queue) find the uses that nothing orders.
-///   - A loop is left early once its state repeats, if addresses depend on its counter only modulo
-///     some number. Loops with messages, streams or collectives are left together, once the joint
-///     state of all devices repeats. The numbers in them must be affine in the counters. Rings and
-///     channels must be in the same slots again, so the joint period is a multiple of their depths.
+///   - A loop is left early once its state repeats, if addresses and remote entries depend on its
+///     counter only modulo some number. Loops with messages, streams, collectives or remote entries
+///     are left together, once the joint state of all devices repeats. The numbers in them must be
+///     affine in the counters. Rings and channels must be in the same slots again, so the joint
+///     period is a multiple of their depths. A loop that moves remote entries must be long
+///     (exe/remote_trace.h). docs/design/0023-proof-of-loops.md has the argument.
 ///   - Both arms of a branch run from the same state. Afterwards a byte is known if both arms left
 ///     the same value, or left values to which both gave the same name.
 ///

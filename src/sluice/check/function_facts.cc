@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sluice/check/saturating.h"
 #include "sluice/exe/call_order.h"
+#include "sluice/exe/remote_trace.h"
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::check {
@@ -101,7 +103,8 @@ void for_each_number(const exe::Step& step, const std::vector<FunctionFacts>& fa
       if (callee.in_numbers[i]) f(c.index_args[i]);
     }
   });
-  if (const auto* i = std::get_if<exe::Issue>(&step.body)) f(i->entry);
+  if (const auto* i = std::get_if<exe::Issue>(&step.body); i != nullptr && is_stream(*i))
+    f(i->entry);
   if (const auto* s = std::get_if<exe::Send>(&step.body)) f(s->message);
   if (const auto* r = std::get_if<exe::Receive>(&step.body)) f(r->message);
   if (const auto* c = std::get_if<exe::Collective>(&step.body)) f(c->sequence);
@@ -132,6 +135,9 @@ int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& fac
   exe::for_each_operand(step, [&](const exe::Operand& o) {
     result = join(result, address_period(o.at, kind, index));
   });
+  const auto* const issue = std::get_if<exe::Issue>(&step.body);
+  if (issue != nullptr && !is_stream(*issue) && !issue->entry_from)
+    result = join(result, period(issue->entry, 0, kind, index));
   return result;
 }
 
@@ -141,17 +147,18 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
   out.in_numbers.assign(static_cast<size_t>(f.index_params), false);
   for (const exe::Step& step : f.steps) {
     if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-      const bool stream =
-          i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
-      out.communicates |= stream;
-      out.moves_remote |= !stream;
+      out.communicates |= is_stream(*i);
+      out.moved = saturating_sum(out.moved, is_stream(*i) ? 0 : 1);
     }
     out.communicates |= std::holds_alternative<exe::Send>(step.body) ||
                         std::holds_alternative<exe::Receive>(step.body) ||
                         std::holds_alternative<exe::Collective>(step.body);
     exe::for_each_call(step, [&](const exe::Call& c) {
       out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
-      out.moves_remote |= facts[static_cast<size_t>(c.function)].moves_remote;
+      const auto* const loop = std::get_if<exe::Loop>(&step.body);
+      out.moved = saturating_sum(out.moved,
+                                 saturating_product(loop == nullptr ? 1 : loop->trips,
+                                                    facts[static_cast<size_t>(c.function)].moved));
       out.affine &= facts[static_cast<size_t>(c.function)].affine;
       out.exits |= facts[static_cast<size_t>(c.function)].exits;
     });
@@ -167,11 +174,15 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
                                  step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
     }
   }
-  out.transfers = out.communicates || out.moves_remote;
+  out.transfers = out.communicates || out.moved > 0;
   return out;
 }
 
 }  // namespace
+
+bool is_stream(const exe::Issue& issue) {
+  return issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut;
+}
 
 std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
   std::vector<FunctionFacts> facts(executable.functions.size());
@@ -181,9 +192,14 @@ std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
   return facts;
 }
 
+bool is_long(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
+  const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
+  return loop.condition < 0 && saturating_product(loop.trips, body.moved) > exe::kLongLoop;
+}
+
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
   const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
-  if (body.moves_remote || body.exits || !body.affine) return 0;
+  if ((body.moved > 0 && !is_long(loop, facts)) || body.exits || !body.affine) return 0;
   for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
     if (body.in_numbers[i] && form_of(loop.body.index_args[i]) == Form::kOther) return 0;
   }

@@ -433,7 +433,7 @@ struct CollectiveCount {
 /// of the graphs (compiler/lower/announce_remote.h). The checker computes it for the order of the
 /// plan (check/simulation/ledger.h). The two share no code. All numbers are unsigned, have 64 bits
 /// and wrap. A dynamic load or store is one whose entry number is in device memory
-/// (Issue::entry_from).
+/// (Issue::entry_from). Long loops have rules of their own (exe/remote_trace.h).
 ///
 ///     mix(a, b)      x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9,
 ///                    y = (x ^ (x >> 29)) * 0x94d049bb133111eb, result y ^ (y >> 32)

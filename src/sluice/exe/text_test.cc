@@ -1,10 +1,9 @@
 #include "sluice/exe/text.h"
-
-#include <gtest/gtest.h>
-
 #include "sluice/base/error.h"
+#include "sluice/base/test_refusals.h"
 #include "sluice/exe/fingerprint.h"
 #include "sluice/exe/test_plans.h"
+#include "sluice/exe/validate.h"
 
 namespace sluice::exe {
 namespace {
@@ -260,6 +259,202 @@ TEST(Executable, ProgramByName) {
   EXPECT_EQ(e.program("load").name, "load");
   EXPECT_THROW(e.program("eval"), Error);
   EXPECT_EQ(planned_bytes(e, 0, Space::kDevice), 4096 + 384);
+}
+
+// Each edit makes a valid plan invalid. parse_text must reject it with an error that names the
+// defect.
+struct Edit {
+  std::string from;
+  std::string to;
+  std::string part;  ///< Part of the error message.
+};
+
+void expect_unreadable(const std::string& text, const std::vector<Edit>& edits) {
+  for (const Edit& e : edits) {
+    const std::string edited = plans::replaced(text, e.from, e.to);
+    expect_refused(
+        {{e.from + " -> " + e.to, [&] { parse_text(edited, "f.plan", Fingerprints::kIgnored); },
+          e.part, ErrorKind::kBadFile}});
+  }
+}
+
+TEST(ExeRefusals, Words) {
+  expect_unreadable(
+      plans::everything(),
+      {
+          {"kind tier", "kind attic", "kind of arena must be one of persistent, frames, "},
+          {"0 \"host\" space", "0 \"host\" spice", "'space' expected, found 'spice'"},
+          {"budget -1\n", "budget\n", "budget is missing"},
+          {"budget -1\n", "budget none\n", "budget must be an integer, found 'none'"},
+          {"budget -1\n", "budget -1 more\n", "the end of the line expected, found 'more'"},
+          {"workers 3", "workers 4294967296", "workers must fit 32 bits, got 4294967296"},
+          {"\"w\" 0\n", "\"w 0\n", "a string must end in '\"'"},
+          {"\"w\" 0\n", "\"w\"0\n", "a space must follow a string"},
+          {"\\x0a", "\\xg0", "\\x needs two hexadecimal digits"},
+          {"data 00ff1a", "data 00ff1g", "data must be hexadecimal (0-9, a-f), got '1g'"},
+          {"data 00ff1a", "data 00ff1", "an even number of hexadecimal digits, got 5"},
+          {"float16(2,3)\nstream", "float17(2,3)\nstream", "unknown dtype 'float17'"},
+          {"float16(2,3)\nstream", "float16\nstream", "a shape '(2,3)' expected, found ''"},
+          {"float16(2,3)\nstream", "float16(2,3\nstream", "a shape must end in ')', got '(2,3'"},
+          {"float16(2,3)\nstream", "float16(2,x)\nstream",
+           "a dimension must be an integer >= 0, got 'x'"},
+          {"float16(2,3)\nstream", "float16(2,)\nstream", "a shape must not end in ','"},
+          {"float16(2,3)\nstream", "float16(2,3)x\nstream",
+           "a tensor spec must end after its shape, got 'x'"},
+          {"shard 2", "shard 02", "shard must be an integer, found '02'"},
+          {"token 0\n      write %1 at frame+0 bytes 12",
+           "token -0\n      write %1 at frame+0 bytes 12", "token must be an integer, found '-0'"},
+          {"carry 0:0", "carry 0:", "must be a pair 'a:b', found '0:'"},
+          {"entry_from read %0", "entry_from read 0", "a value '%N' expected, found '0'"},
+      });
+}
+
+TEST(ExeRefusals, AddressesAndExpressions) {
+  expect_unreadable(plans::everything(),
+                    {
+                        {"at param0+8", "at parameter+8", "got 'parameter+8'"},
+                        {"at param0+8", "at heap+8",
+                         "an address must be arenaN+K, frame+K or paramN+K, or one of these with "
+                         "@ring(depth,stride,slot), got 'heap+8'"},
+                        {"at param0+8", "at param-1+8", "got 'param-1+8'"},
+                        {"at param0+8", "at param0", "got 'param0'"},
+                        {"at param0+8", "at param0+08", "got 'param0+08'"},
+                        {"at param0+8", "at param0+8x", "got 'param0+8x'"},
+                        {"@ring(3,1,", "@ring(3,x,", "@ring(3,x,(rep+p1))'"},
+                        {"@ring(3,1,(rep+p1))", "@ring(3,1,0", "@ring(3,1,0'"},
+                        {"@ring(3,1,", "@ring(3;1,", "@ring(3;1,(rep+p1))'"},
+                        {"(rep+p1)", "(rep^p1)", "one of + - * / % expected at '^p1)"},
+                        {"(p0*-2)", "(p0*-2", "index expression '(p0*-2': ')' expected at ''"},
+                        {"(p0*-2)", "(p-1*2)", "a parameter number >= 0 expected at '*2)'"},
+                        {"(p0*-2)", "(q0*-2)", "an integer expected at 'q0*-2)'"},
+                    });
+}
+
+TEST(ExeRefusals, Lines) {
+  const std::string text = plans::everything();
+  expect_refused({
+      {"nothing", [] { parse_text("", "f.plan"); }, "f.plan:0: the text is empty",
+       ErrorKind::kBadFile},
+      {"another version", [] { parse_text("sluice executable 2\n", "f.plan"); },
+       "f.plan:1: '1' expected, found '2'", ErrorKind::kBadFile},
+      {"no end", [] { parse_text("sluice executable 1\n", "f.plan"); },
+       "f.plan:1: the text ends before 'end'", ErrorKind::kBadFile},
+      {"more", [] { parse_text("sluice executable 1\nend\nmore", "f.plan"); },
+       "f.plan:3: text after 'end'", ErrorKind::kBadFile},
+  });
+  const std::string memory = "      read %0 at frame+0 bytes 16 float32(4) row\n";
+  expect_unreadable(
+      text,
+      {
+          {"tier 1 \"file\"", "tier 2 \"file\"", "number 1 expected, found 2"},
+          {"tier 1 \"file\"", "tear 1 \"file\"", "unknown kind of line 'tear'"},
+          {"  final 0 value %1", "  finale 0 value %1",
+           "a program must have lines entry, stream, collectives, remote or final, got 'finale'"},
+          {"param 1 \"y\"", "param 2 \"y\"", "param 1 expected, found 2"},
+          {"  0 sync kernel", memory + "  0 sync kernel", "there is no step before this line"},
+          {"      index 1 rep\n", "      coincide 0:1\n",
+           "a step of this kind must not have operands that may coincide"},
+          {"row\n      then\n", "row\n", "'then' or 'else' must come before this line"},
+          {"5 wait queue 1 token 0\n", "5 wait queue 1 token 0\n" + memory,
+           "a wait must not have operands"},
+          {"      index 1 rep\n", "      index 1 rep\n      index 1 rep\n",
+           "this step must have only one 'index'"},
+          {"      stage_attrs lhs_transposed=true\n",
+           "      stage_attrs lhs_transposed=true\n      stage_attrs lhs_transposed=true\n",
+           "this step must have only one 'stage_attrs'"},
+          {"5 wait queue 1 token 0\n", memory + "5 wait queue 1 token 0\n",
+           "this step must have only one 'an operand'"},
+          {"      else\n", "      else\n      else\n", "this step must have only one 'else'"},
+          {"6 sync send", "5 sync send", "step 6 expected, found 5"},
+          {"6 sync send", "6 sync sent", "kind of step must be one of kernel, call, "},
+          {"b=0.5", "b=half", "unknown dtype 'half'"},
+          {"g=float32 ", "g= ", "a value is missing"},
+      });
+}
+
+TEST(ExeRefusals, Numbers) {
+  expect_unreadable(
+      plans::everything(),
+      {
+          {"workers 1 queues compute\n", "workers 1 queues\n", "a device needs a compute queue"},
+          {"workers 1 ", "workers 0 ", "workers must be at least 1, got 0"},
+          {"memory 1048576", "memory -2",
+           "budget must be at least 0 bytes, or -1 for none, got -2"},
+          {"budget 65536", "budget -2", "budget must be at least 0 bytes, or -1 for none, got -2"},
+          {"bytes 4096 stride", "bytes -1 stride", "arena bytes must be in [0, "},
+          {"entries 2 arena 2 offset 4096 stride 4096",
+           "entries 1000000000000 arena 2 offset 4096 stride 1000000000000",
+           "in all, got 1000000000000 x 1000000000000"},
+          {"0 \"r\" float32(4)", "0 \"r\" float32(4611686018427387904)",
+           "bytes, got shape (4611686018427387904,)"},
+          {"replicas 4", "replicas 0", "replicas must be at least 1, got 0"},
+          {"group 0 stride 2", "group 0 stride 0",
+           "stride x size must divide 4 replicas, got 0 x 2"},
+          {"group 0 stride 2", "group 0 stride 3",
+           "stride x size must divide 4 replicas, got 3 x 2"},
+          {"collectives 1 device", "collectives -1 device", "collectives must be in [0, "},
+          {"  final 0 value %1", "  remote 3 loads 1 stores 1 found 1\n  final 0 value %1",
+           "remote buffer 3 does not exist (there are 1)"},
+          {"capacity 2", "capacity 0", "capacity must be at least 1, got 0"},
+          {"shard 2", "shard -2", "shard must be at least 0, got -2"},
+          {"buffer 0 entry 1", "buffer 0 entry 2", "entry must be in [0, 2), got 2"},
+          {"data 00ff1a", "data 00ff", "data must have 3 bytes for this spec, got 2"},
+          {"index_params 2", "index_params 5000", "index_params must be in [0, 4096], got 5000"},
+          {"tasks 7", "tasks 0", "tasks must be in [1, "},
+          {"flops 34", "flops -1", "flops must be in [0, "},
+          {"trips 3", "trips -3", "trips must be in [0, "},
+      });
+}
+
+TEST(ExeRefusals, References) {
+  expect_unreadable(
+      plans::everything(),
+      {
+          {"frame arena3+0", "frame arena4+0", "arena 4 does not exist (there are 4)"},
+          {"2:1\n", "3:1\n", "operand 3 does not exist (there are 3)"},
+          {"at param0+8", "at param2+8", "parameter 2 does not exist (there are 2)"},
+          {"5 wait queue 1", "5 wait queue 3", "queue 3 does not exist (there are 3)"},
+          {"send 0 message", "send 1 message", "channel 1 does not exist (there are 1)"},
+          {"stream_in 0", "stream_in 2", "stream 2 does not exist (there are 2)"},
+          {"message 0\n      read", "message it\n      read", "'it' must be used in loops only"},
+          {"(p0*-2)", "(p2*-2)", "index parameter 2 does not exist (there are 2)"},
+          {"  0 call 0", "  0 call 7", "function 7 does not exist (there are 3)"},
+          {"then 0 frame frame+0", "then 1 frame frame+0", "'main' must get 0 arguments, got 2"},
+          {"index it ((it*2)+1)", "index it", "'callee' must get 2 index arguments, got 1"},
+          {"  entry device 1 function 2", "  entry device 0 function 2",
+           "device 0 has two entries"},
+          {"device 1 function 2", "device 1 function 1",
+           "the entry 'main' must be for device 1, got device 0"},
+          {"device 1 function 2", "device 1 function 0",
+           "the entry 'callee' must not have parameters"},
+          {"frame arena3+0", "frame frame+0",
+           "an entry's frame must have a constant address in an arena"},
+          {"queue 1 token 1 found", "queue 1 token 0 found", "token 0 is issued twice"},
+      });
+  expect_unreadable(plans::two_devices(),
+                    {
+                        {"0 sync loop 0 frame frame+0 trips 5\n      index it",
+                         "0 sync loop 2 frame frame+0 trips 5", "function 2 'main 0' calls itself"},
+                        {"0 sync loop 0", "0 sync loop 1",
+                         "'consume' must be a function of device 0, got device 1"},
+                    });
+  // The text form cannot express this defect.
+  Executable e = plans::plan(plans::everything());
+  std::get<Call>(e.functions[1].steps[0].body).frame.index = 1;
+  ASSERT_EQ(validate(e).size(), 1u);
+  EXPECT_EQ(validate(e)[0].message, "the index of a frame must be 0, got 1");
+  expect_refused(
+      {{"a program", [&] { e.program("eval"); }, "no program 'eval'; there are: load, train"}});
+}
+
+TEST(ExeRefusals, ExpressionsWithoutAValue) {
+  const IndexExpr p0 = IndexExpr::param(0);
+  expect_refused({
+      {"a parameter", [&] { (void)p0.evaluate({}); },
+       "index expression p0: index parameters must be below 0, got p0"},
+      {"a division by zero", [] { (void)(IndexExpr::iteration() / 0).evaluate({}); },
+       "index expression (it/0): 0 / 0 has no 64-bit value"},
+  });
 }
 
 }  // namespace

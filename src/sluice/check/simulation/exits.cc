@@ -20,7 +20,7 @@ void Simulation::begin_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
               {},
               {},
               {}});
-  if (facts_[static_cast<size_t>(l.body.function)].moves_remote)
+  if (facts_[static_cast<size_t>(l.body.function)].moved > 0)
     run.exit->contents = remote_.contents();
   for (const auto& [token, queue] : d.stack.back().tokens) {
     bad(d, "wait", "token {} on queue {} is not waited for before the loop", token, queue);
@@ -79,7 +79,7 @@ void Simulation::join_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
   d.window = std::move(exit.window);
   join_flights(d.flights, exit.flights);
   clocks_.forget_since(d.device, exit.clocks);
-  remote_.join(exit.contents, exit.stored);
+  remote_.join(exit.contents, exit.stored, d.device);
   for (auto& [c, number] : exit.use.sent)
     number.second = channels_[static_cast<size_t>(c)].sent - number.first;
   for (auto& [c, number] : exit.use.received)

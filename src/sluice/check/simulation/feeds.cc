@@ -3,14 +3,6 @@
 #include "sluice/check/simulation/simulation.h"
 
 namespace sluice::check {
-namespace {
-
-bool is_stream(const exe::Issue& i) {
-  return i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut;
-}
-
-}  // namespace
-
 void Simulation::find_feeds() {
   feed_of_ = exe::feeds_of_streams(e_);
   user_of_.assign(e_.streams.size(), -1);

@@ -23,38 +23,87 @@ class RemoteLedger {
   explicit RemoteLedger(const exe::Executable& executable);
   static Activation entry(int32_t device);
   /// Returns the activation that call number `call` of `caller` begins. `iteration` is 0 outside
-  /// loops and 1 for an else-arm. Calls, loops and branches of a function are numbered together.
+  /// loops and in long loops, and 1 for an else-arm. Calls, loops and branches of a function are
+  /// numbered together.
   static Activation callee(Activation caller, int64_t call, int64_t iteration);
 
   /// Records a load or store of an entry. `entry` is empty if data select the entry at run time.
-  void move(const exe::Issue& issue, std::optional<int64_t> entry, Activation by);
+  void move(const exe::Issue& issue, int32_t device, std::optional<int64_t> entry, Activation by);
 
-  /// Digests of the contents of a buffer's entries.
+  /// Long loops of a device nest: each call concerns the innermost one that runs. Returns how many
+  /// long loops now run on the device.
+  size_t begin_long_loop(int32_t device);
+  void end_iteration(int32_t device);
+  void end_long_loop(int32_t device);
+
+  /// Content of an entry.
+  struct Content {
+    uint64_t digest = 0;
+    int32_t device = 0;  ///< Device that has set it.
+    /// Number of long loops around it that run, and the iteration of the innermost one.
+    int32_t depth = 0;
+    int64_t iteration = 0;
+    bool operator==(const Content&) const = default;
+  };
+  /// Contents of the entries of a buffer.
   struct Buffer {
-    /// By entry: digest of its content, if a store has named the entry.
-    std::unordered_map<int64_t, uint64_t> entries;
+    std::unordered_map<int64_t, Content> entries;  ///< Entries that a store has named.
     uint64_t others = 0;  ///< Digest of all stores that did not name an entry.
   };
   using Contents = std::map<int32_t, Buffer>;
   /// Both arms of a conditional begin with the same contents. Copy `contents` before the first arm
   /// and pass the copy to `start_with` before the second arm. Then pass the contents that the first
-  /// arm left to `join`.
+  /// arm left to `join`. `device` runs the conditional.
   const Contents& contents() const { return contents_; }
   void start_with(Contents contents) { contents_ = std::move(contents); }
-  void join(const Contents& then);
+  void join(const Contents& then, int32_t device);
   /// Joins the contents of these buffers before a loop that may exit with those after it.
-  void join(const Contents& before, const std::set<int32_t>& buffers);
+  void join(const Contents& before, const std::set<int32_t>& buffers, int32_t device);
+
+  /// Counts and sums so far.
+  struct Progress {
+    struct Sum {
+      uint64_t ended = 0;  ///< Sum over the iterations that have ended.
+      uint64_t open = 0;   ///< Sum over the loads of the iteration that runs.
+      bool operator==(const Sum&) const = default;
+    };
+    struct LongLoop {
+      int64_t iteration = 0;
+      std::map<int32_t, Sum> sums;  ///< By buffer.
+    };
+    std::map<int32_t, exe::RemoteTrace> moved;       ///< `found` is the sum outside of long loops.
+    std::map<int32_t, std::vector<LongLoop>> loops;  ///< By device, from the outermost loop.
+  };
+  const Progress& progress() const { return progress_; }
+  /// A long loop that has run some iterations more.
+  struct Advance {
+    int32_t device = 0;
+    size_t depth = 0;  ///< Number of long loops up to this one; 0: it is not long.
+    int64_t iterations = 0;
+  };
+  /// Appends the contents as seen by loads, which is the same in each iteration that finds the same
+  /// stores the same number of iterations ago.
+  void serialise(std::vector<int64_t>& out) const;
+  /// Returns whether progress since `before` repeats with the loops: no sums but those of ended
+  /// iterations of the loops in `advances` have changed.
+  bool repeats(const Progress& before, const std::vector<Advance>& advances) const;
+  /// Adds `periods` times the progress since `before`. Requires equal contents, as serialised, and
+  /// `repeats`.
+  void skip(const Progress& before, const std::vector<Advance>& advances, int64_t periods);
 
   /// Returns the traces of all buffers that a transfer has used, in ascending order of buffers.
   std::vector<exe::RemoteTrace> traces() const;
 
  private:
   uint64_t first(int32_t buffer, int64_t entry) const;
-  uint64_t at(int32_t buffer, const Buffer& contents, int64_t entry) const;
+  Content at(int32_t buffer, const Buffer& contents, int64_t entry) const;
+  uint64_t seen(const Content& content) const;
+  Content set_now(uint64_t digest, int32_t device) const;
   uint64_t all(int32_t buffer, const Buffer& contents) const;
+  void add(int32_t device, int32_t buffer, uint64_t found);
 
   Contents contents_;
-  std::map<int32_t, exe::RemoteTrace> moved_;  ///< Counts so far; `found` is the sum over loads.
+  Progress progress_;
   /// By buffer and entry: digest of the variable whose home it is.
   std::map<std::pair<int32_t, int64_t>, uint64_t> homes_;
 };

@@ -72,7 +72,7 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
   if (!run_arm(d, b.else_call, 1)) return Outcome::kDone;
   d.window.merge(after_then);
   join_flights(d.flights, flights_after_then);
-  if (remote) remote_.join(entries);
+  if (remote) remote_.join(entries, d.device);
   join_arms(a, then_made, d.arm, mark, then_ranges, then_pieces);
   bytes_.release();
   ++a.calls;

@@ -9,6 +9,49 @@ namespace sluice::check {
 /// Comparisons with one remembered state. The position repeats before the state does, if ever.
 constexpr int kTries = 4;
 
+namespace {
+
+/// The last uses of streams and of bytes of tiers, and which of them a clock knows.
+class LastUses {
+ public:
+  /// Returns the number of a use, in the order of first calls; -1 if there is none.
+  int64_t number(const Epoch& e) {
+    if (e.actor < 0) return -1;
+    // The bytes of one transfer are neighbours.
+    for (size_t i = uses_.size(); i-- > 0 && uses_.size() - i <= kNeighbours;) {
+      if (uses_[i].actor == e.actor && uses_[i].time == e.time) return static_cast<int64_t>(i);
+    }
+    uses_.push_back(e);
+    return static_cast<int64_t>(uses_.size()) - 1;
+  }
+  void append_known(const std::vector<int64_t>& clock, std::vector<int64_t>& out) const {
+    for (size_t i = 0; i < uses_.size(); i += kBits) {
+      int64_t bits = 0;
+      for (size_t j = i; j < std::min(i + kBits, uses_.size()); ++j)
+        bits = bits * 2 + (clock[static_cast<size_t>(uses_[j].actor)] >= uses_[j].time);
+      out.push_back(bits);
+    }
+  }
+
+ private:
+  static constexpr size_t kNeighbours = 8;
+  static constexpr size_t kBits = 62;
+  std::vector<Epoch> uses_;
+};
+
+/// Appends who used which bytes of an arena last.
+void append_uses(const IntervalMap<TierUses::Uses>& arena, LastUses& uses,
+                 std::vector<int64_t>& out) {
+  arena.for_each([&](int64_t begin, int64_t end, const TierUses::Uses& u) {
+    out.insert(out.end(), {begin, end, u.writer.actor, uses.number(u.writer),
+                           static_cast<int64_t>(u.readers.size())});
+    for (const Epoch& e : u.readers) out.insert(out.end(), {e.actor, uses.number(e)});
+  });
+  out.push_back(-1);
+}
+
+}  // namespace
+
 Simulation::Position Simulation::position() const {
   Position now;
   for (const DeviceRun& d : devices_) {
@@ -25,38 +68,45 @@ Simulation::Position Simulation::position() const {
   return now;
 }
 
-/// Finds the loop of each device that has advanced since the last look. Returns whether all else in
-/// the two positions is equal, and the loops have advanced by whole periods.
-bool Simulation::find_advances(const Position& now, std::vector<Advance>& advances) {
+/// Finds the loop of each device that has advanced from `before` to `now`. Returns whether all else
+/// in the two positions is equal, the loops have advanced by whole periods, and `nesting` joint
+/// loops enclose the outermost of them.
+bool Simulation::find_advances(const Position& before, const Position& now, size_t nesting,
+                               std::vector<Advance>& advances) {
+  size_t outermost = std::numeric_limits<size_t>::max();
   for (size_t i = 0; i < devices_.size(); ++i) {
-    const auto& before = looked_.devices[i];
-    const auto& after = now.devices[i];
-    if (before.size() != after.size()) return false;
+    const auto& old = before.devices[i];
+    const auto& current = now.devices[i];
+    if (old.size() != current.size()) return false;
     bool found = false;
-    for (size_t level = 0; level < after.size(); ++level) {
-      const Position::Level& a = before[level];
-      const Position::Level& b = after[level];
-      if (a == b) continue;
+    size_t joint = 0;
+    for (size_t level = 0; level < current.size(); ++level) {
+      const Position::Level& a = old[level];
+      const Position::Level& b = current[level];
       const LoopRun* const loop = devices_[i].stack[level].loop.get();
-      const int64_t by = b.iteration - a.iteration;
-      if (found || a.function != b.function || a.step != b.step || loop == nullptr ||
-          a.iteration < 0 || !loop->joint || by <= 0 || by % loop->period != 0)
-        return false;
-      found = true;
-      advances.push_back({&devices_[i], level, by});
+      if (!(a == b)) {
+        const int64_t by = b.iteration - a.iteration;
+        if (found || a.function != b.function || a.step != b.step || loop == nullptr ||
+            a.iteration < 0 || !loop->joint || by <= 0 || by % loop->period != 0)
+          return false;
+        found = true;
+        outermost = std::min(outermost, joint);
+        advances.push_back({&devices_[i], level, by});
+      }
+      joint += loop != nullptr && loop->joint;
     }
   }
-  if (now.collectives.size() != looked_.collectives.size()) return false;
+  if (now.collectives.size() != before.collectives.size()) return false;
   for (size_t c = 0; c < channels_.size(); ++c) {
-    if ((now.sent[c] - looked_.sent[c]) % e_.channels[c].capacity != 0) return false;
+    if ((now.sent[c] - before.sent[c]) % e_.channels[c].capacity != 0) return false;
   }
-  return !advances.empty();
+  return outermost == nesting;
 }
 
 /// Returns the state that determines the rest of a run, without positions and counts of messages,
 /// entries and collectives. Instances are numbered in the order found, as state_of() does. A clock
-/// counts only where a later check reads it: does it know the last use of a stream? The bytes of
-/// tiers do not change in loops that are left early, and knowledge of their uses only grows.
+/// counts only where a later check reads it: which last uses of streams and of bytes of tiers does
+/// it know?
 std::vector<int64_t> Simulation::joint_state() const {
   std::vector<int64_t> out;
   std::unordered_map<int64_t, int64_t> numbers;
@@ -79,11 +129,10 @@ std::vector<int64_t> Simulation::joint_state() const {
     }
   };
   const auto range = [&](const Range& r) { out.insert(out.end(), {r.arena, r.begin, r.end}); };
-  const auto clock = [&](const std::vector<int64_t>& known) {
-    for (const StreamState& s : streams_) {
-      out.push_back(s.last.actor < 0 || known[static_cast<size_t>(s.last.actor)] >= s.last.time);
-    }
-  };
+  LastUses uses;
+  for (const StreamState& s : streams_) out.insert(out.end(), {s.last.actor, uses.number(s.last)});
+  for (size_t a = 0; a < e_.arenas.size(); ++a) append_uses(tiers_.arena(a), uses, out);
+  const auto clock = [&](const std::vector<int64_t>& known) { uses.append_known(known, out); };
   for (const Instance& i : variables_) instance(i);
   values(constants_);
   values(ends_);
@@ -129,6 +178,7 @@ std::vector<int64_t> Simulation::joint_state() const {
     out.push_back(-1);
   }
   feed_state(out);
+  remote_.serialise(out);
   for (size_t a = 0; a < e_.arenas.size(); ++a) {
     bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const Content& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});
@@ -138,10 +188,31 @@ std::vector<int64_t> Simulation::joint_state() const {
   return out;
 }
 
-/// Moves the run on by `periods` times the distance between the last look and `now`.
-void Simulation::skip(const Position& now, const std::vector<Advance>& advances, int64_t periods) {
-  const auto moved = [&](const std::vector<int64_t>& before, const std::vector<int64_t>& after,
-                         size_t i) { return periods * (after[i] - before[i]); };
+/// Returns the number of whole periods before the last one that the loops have left.
+int64_t Simulation::left_periods(const std::vector<Advance>& advances) {
+  int64_t periods = std::numeric_limits<int64_t>::max();
+  for (const Advance& a : advances) {
+    const Activation& at = a.device->stack[a.level];
+    const int64_t trips = std::get<exe::Loop>(at.function->steps[at.step].body).trips;
+    // The last period runs with its true counter.
+    periods = std::min(periods, (trips - at.loop->iteration) / a.iterations - 1);
+  }
+  return std::max<int64_t>(periods, 0);
+}
+
+std::vector<RemoteLedger::Advance> Simulation::remote_advances(
+    const std::vector<Advance>& advances) {
+  std::vector<RemoteLedger::Advance> out;
+  for (const Advance& a : advances)
+    out.push_back({a.device->device, a.device->stack[a.level].loop->long_depth, a.iterations});
+  return out;
+}
+
+/// Moves the run on by `periods` times the distance between two positions.
+void Simulation::skip(const Position& before, const Position& now,
+                      const std::vector<Advance>& advances, int64_t periods) {
+  const auto moved = [&](const std::vector<int64_t>& old, const std::vector<int64_t>& current,
+                         size_t i) { return periods * (current[i] - old[i]); };
   for (const Advance& a : advances) {
     std::deque<Activation>& stack = a.device->stack;
     stack[a.level].loop->iteration += periods * a.iterations;
@@ -154,50 +225,56 @@ void Simulation::skip(const Position& now, const std::vector<Advance>& advances,
     }
   }
   for (size_t s = 0; s < streams_.size(); ++s)
-    streams_[s].next += moved(looked_.streams, now.streams, s);
+    streams_[s].next += moved(before.streams, now.streams, s);
   for (size_t c = 0; c < channels_.size(); ++c) {
-    channels_[c].sent += moved(looked_.sent, now.sent, c);
-    channels_[c].received += moved(looked_.received, now.received, c);
-    for (auto& [slot, m] : channels_[c].slots) m.number += moved(looked_.sent, now.sent, c);
+    channels_[c].sent += moved(before.sent, now.sent, c);
+    channels_[c].received += moved(before.received, now.received, c);
+    for (auto& [slot, m] : channels_[c].slots) m.number += moved(before.sent, now.sent, c);
   }
   size_t i = 0;
   for (auto& [where, count] : collectives_)
-    count += moved(looked_.collectives, now.collectives, i++);
+    count += moved(before.collectives, now.collectives, i++);
 }
 
 /// Leaves the running loops early if the joint state of all devices repeats: then they take the
 /// same steps in every period. Numbers of messages, entries and collectives are affine and must be
 /// right before and after the skipped periods, so they are right in between.
 void Simulation::leave_early_together() {
-  const bool running = std::any_of(devices_.begin(), devices_.end(), [](const DeviceRun& d) {
-    return std::any_of(d.stack.begin(), d.stack.end(),
-                       [](const Activation& a) { return a.loop && a.loop->joint; });
-  });
-  if (!running || !findings_.empty()) return;
+  size_t nested = 0;
+  for (const DeviceRun& d : devices_) {
+    const auto joint = std::count_if(d.stack.begin(), d.stack.end(),
+                                     [](const Activation& a) { return a.loop && a.loop->joint; });
+    nested = std::max(nested, static_cast<size_t>(joint));
+  }
+  looks_.resize(nested);
+  if (nested == 0 || !findings_.empty()) return;
   const Position now = position();
-  if (++rounds_ >= next_look_) {
-    // The distance between looks doubles, so that each period is shorter than one of them.
-    looked_ = now;
-    looked_state_ = joint_state();
-    next_look_ = 2 * rounds_;
-    tries_ = kTries;
+  std::vector<int64_t> state;  // Empty until a look needs it.
+  const auto current = [&]() -> const std::vector<int64_t>& {
+    if (state.empty()) state = joint_state();
+    return state;
+  };
+  // From the inside: an inner loop repeats in fewer rounds.
+  for (size_t nesting = nested; nesting-- > 0;) {
+    Look& look = looks_[nesting];
+    if (++look.rounds >= look.next) {
+      // The distance between looks doubles, so that each period is shorter than one of them.
+      look = {look.rounds, 2 * look.rounds, kTries, now, remote_.progress(), current()};
+      continue;
+    }
+    std::vector<Advance> advances;
+    if (look.tries == 0 || !find_advances(look.position, now, nesting, advances)) continue;
+    const int64_t periods = left_periods(advances);
+    if (periods < 1) continue;
+    --look.tries;
+    const std::vector<RemoteLedger::Advance> remote = remote_advances(advances);
+    if (current() != look.state || !remote_.repeats(look.remote, remote)) continue;
+    remote_.skip(look.remote, remote, periods);
+    skip(look.position, now, advances, periods);
+    // Outer loops keep their looks: they repeat although inner loops are left early.
+    for (size_t inner = nesting; inner < nested; ++inner) looks_[inner] = {};
     return;
   }
-  std::vector<Advance> advances;
-  if (tries_ == 0 || !find_advances(now, advances)) return;
-  int64_t periods = std::numeric_limits<int64_t>::max();
-  for (const Advance& a : advances) {
-    const Activation& at = a.device->stack[a.level];
-    const int64_t trips = std::get<exe::Loop>(at.function->steps[at.step].body).trips;
-    // The last period runs with its true counter.
-    periods = std::min(periods, (trips - at.loop->iteration) / a.iterations - 1);
-  }
-  if (periods < 1) return;
-  --tries_;
-  if (joint_state() != looked_state_) return;
-  skip(now, advances, periods);
-  rounds_ = 0;
-  next_look_ = 1;
 }
 
 }  // namespace sluice::check

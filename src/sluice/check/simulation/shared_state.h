@@ -46,11 +46,13 @@ class TierUses {
   /// one of the two writes.
   bool use(const Range& r, bool writes, const Epoch& at, const Clocks& clocks);
 
- private:
   struct Uses {
     Epoch writer;
     std::vector<Epoch> readers;  ///< Latest read of each actor since the last write.
   };
+  const IntervalMap<Uses>& arena(size_t a) const { return arenas_[a]; }
+
+ private:
   std::vector<IntervalMap<Uses>> arenas_;
 };
 

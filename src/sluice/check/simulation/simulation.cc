@@ -337,8 +337,8 @@ bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const Loo
   callee.function = &f;
   callee.role = role;
   callee.call = &call;
-  callee.path =
-      RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
+  const bool named = loop != nullptr && loop->long_depth == 0;
+  callee.path = RemoteLedger::callee(caller.path, caller.calls, named ? loop->iteration : 0);
   if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
   callee.params.resize(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {
@@ -417,6 +417,7 @@ void Simulation::leave(DeviceRun& d) {
   d.stack.pop_back();
   Activation& caller = d.stack.back();
   if (role == Role::kIteration) {
+    if (caller.loop->long_depth > 0) remote_.end_iteration(d.device);
     end_iteration(caller, call, made);
     return;
   }
@@ -462,6 +463,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     a.loop->period = loop_period(l, facts_);
     // Transfers change state that `state_of` omits.
     a.loop->joint = a.loop->period > 0 && facts_[static_cast<size_t>(l.body.function)].transfers;
+    if (is_long(l, facts_)) a.loop->long_depth = remote_.begin_long_loop(d.device);
     if (l.condition >= 0) begin_exits(d, l, *a.loop);
   }
   LoopRun& run = *a.loop;
@@ -472,6 +474,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     return Outcome::kEntered;
   }
   if (run.exit) join_exits(d, l, run);
+  if (run.long_depth > 0) remote_.end_long_loop(d.device);
   for (size_t i = 0; i < l.body.args.size() && !run.exit; ++i) {
     const exe::Operand& o = l.body.args[i];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;

@@ -78,7 +78,8 @@ class Simulation {
   /// State of a loop step that is running.
   struct LoopRun {
     int64_t iteration = 0;
-    bool joint = false;  ///< Transfers: left early together with other devices (repeats.cc).
+    bool joint = false;     ///< Transfers: left early together with other devices (repeats.cc).
+    size_t long_depth = 0;  ///< See RemoteLedger::begin_long_loop; 0: the loop is not long.
     std::vector<Instance> found;    ///< By argument: the value that the next iteration must find.
     std::vector<Instance> made;     ///< By argument: the value that the last iteration made.
     int64_t period = 0;             ///< See loop_period; 0: run every iteration.
@@ -125,6 +126,16 @@ class Simulation {
     };
     std::vector<std::vector<Level>> devices;
     std::vector<int64_t> streams, sent, received, collectives;
+  };
+  /// A position that is compared with later ones. Nested loops have one each, because an inner loop
+  /// may be left early in each iteration of an outer one.
+  struct Look {
+    int64_t rounds = 0;
+    int64_t next = 1;  ///< Round after which the state is looked at again.
+    int tries = 0;     ///< Comparisons with the state that may still be made.
+    Position position;
+    RemoteLedger::Progress remote;
+    std::vector<int64_t> state;
   };
   /// A loop that has advanced between two positions.
   struct Advance {
@@ -231,9 +242,13 @@ class Simulation {
   // repeats.cc: loops of several devices left early.
   void leave_early_together();
   Position position() const;
-  bool find_advances(const Position& now, std::vector<Advance>& advances);
+  bool find_advances(const Position& before, const Position& now, size_t nesting,
+                     std::vector<Advance>& advances);
   std::vector<int64_t> joint_state() const;
-  void skip(const Position& now, const std::vector<Advance>& advances, int64_t periods);
+  static int64_t left_periods(const std::vector<Advance>& advances);
+  static std::vector<RemoteLedger::Advance> remote_advances(const std::vector<Advance>& advances);
+  void skip(const Position& before, const Position& now, const std::vector<Advance>& advances,
+            int64_t periods);
 
   const exe::Executable& e_;
   const exe::Program& program_;
@@ -260,11 +275,7 @@ class Simulation {
   /// Values of the entry functions at their ends.
   std::unordered_map<exe::ValueId, Instance> ends_;
   const std::string row_ = "row";
-  int64_t rounds_ = 0;
-  int64_t next_look_ = 1;  ///< Round after which the state is looked at again.
-  int tries_ = 0;          ///< Comparisons with the state that may still be made.
-  Position looked_;        ///< The position of the last look, and the state.
-  std::vector<int64_t> looked_state_;
+  std::vector<Look> looks_;  ///< By number of the enclosing loops that are left together.
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
   int64_t last_step_;

@@ -145,7 +145,7 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   if (i.entry_from) {
     // The entry is read and checked at run time, so the transfer may touch any entry.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
-    remote_.move(i, std::nullopt, d.stack.back().path);
+    remote_.move(i, d.device, std::nullopt, d.stack.back().path);
   } else {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
@@ -156,7 +156,7 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
     }
     const int64_t begin = b.offset + number * b.entry_stride;
     entry = {b.arena, begin, begin + i.memory.bytes};
-    remote_.move(i, number, d.stack.back().path);
+    remote_.move(i, d.device, number, d.stack.back().path);
   }
   entry_in_flight(d, i, entry);
   const int32_t actor = clocks_.actor(d.device, i.queue);

@@ -1,12 +1,17 @@
 #include "sluice/compiler/lower/announce_remote.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "sluice/base/hash.h"
 #include "sluice/exe/call_order.h"
+#include "sluice/exe/remote_trace.h"
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::compiler {
@@ -35,6 +40,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return y ^ (y >> 32);
 }
 
+constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // Factor of a long loop's sum.
+
 // The contents of one remote buffer while a walk runs transfers in the order of the graphs.
 class BufferHistory {
  public:
@@ -42,16 +49,16 @@ class BufferHistory {
 
   void load(std::optional<int64_t> entry, uint64_t transfer) {
     ++loads_;
-    found_ += mix(transfer, entry ? content(now_, *entry) : mix(3, all()));
+    sum_ += mix(transfer, entry ? seen(content(now_, *entry)) : mix(3, all()));
   }
 
   void store(std::optional<int64_t> entry, uint64_t transfer) {
     ++stores_;
     if (entry) {
-      now_.named[*entry] = transfer;
+      now_.named[*entry] = from_now(transfer);
       return;
     }
-    for (auto& named : now_.named) named.second = mix(named.second, transfer);
+    for (auto& named : now_.named) named.second = from_now(mix(seen(named.second), transfer));
     now_.others = mix(now_.others, transfer);
   }
 
@@ -62,6 +69,9 @@ class BufferHistory {
   void end_branch() {
     const State after_then = std::move(saved_.back());
     saved_.pop_back();
+    const auto either = [&](const Stored& a, const Stored& b) {
+      return a == b ? a : from_now(mix(seen(a), seen(b)));
+    };
     State joined;
     for (const State* arm : {&after_then, &std::as_const(now_)}) {
       for (const auto& named : arm->named) {
@@ -69,42 +79,119 @@ class BufferHistory {
         joined.named[entry] = either(content(after_then, entry), content(now_, entry));
       }
     }
-    joined.others = either(after_then.others, now_.others);
+    joined.others =
+        after_then.others == now_.others ? now_.others : mix(after_then.others, now_.others);
     now_ = std::move(joined);
+  }
+
+  // Order of calls for a long loop: begin_loop, the steps of each iteration and next_iteration
+  // after it, end_loop.
+  void begin_loop() {
+    loops_.push_back({0, sum_, 0});
+    sum_ = 0;
+  }
+  void next_iteration() {
+    Loop& loop = loops_.back();
+    loop.ended = loop.ended * kStep + std::exchange(sum_, 0);
+    ++loop.iteration;
+  }
+  void end_loop() {
+    std::map<int64_t, uint64_t> left;
+    for (const auto& [entry, stored] : now_.named) {
+      if (stored.depth == loops_.size()) left[entry] = seen(stored);
+    }
+    const Loop loop = loops_.back();
+    loops_.pop_back();
+    sum_ = loop.around + loop.ended;
+    for (const auto& [entry, name] : left) now_.named[entry] = from_now(name);
+  }
+
+  // The state between two iterations of the innermost long loop, relative to the iteration, and
+  // the progress until then.
+  struct Mark {
+    std::vector<std::array<uint64_t, 3>> contents;
+    uint64_t others = 0;
+    uint64_t ended = 0;
+    int64_t loads = 0;
+    int64_t stores = 0;
+    bool same_state(const Mark& o) const { return contents == o.contents && others == o.others; }
+  };
+  Mark mark() const {
+    Mark mark{{}, now_.others, loops_.back().ended, loads_, stores_};
+    for (const auto& [entry, stored] : now_.named)
+      mark.contents.push_back({static_cast<uint64_t>(entry), stored.name, seen(stored)});
+    return mark;
+  }
+  // Runs `times` more periods of so many iterations, all like the one since `before`.
+  void repeat(const Mark& before, int64_t iterations, int64_t times) {
+    Loop& loop = loops_.back();
+    uint64_t factor = 1;
+    for (int64_t i = 0; i < iterations; ++i) factor *= kStep;
+    // ended = factor * ended + added, as often as `times` says, by halving it.
+    uint64_t added = loop.ended - factor * before.ended;
+    for (int64_t n = times; n > 0; n /= 2) {
+      if (n % 2 != 0) loop.ended = factor * loop.ended + added;
+      added += factor * added;
+      factor *= factor;
+    }
+    loads_ += times * (loads_ - before.loads);
+    stores_ += times * (stores_ - before.stores);
+    loop.iteration += times * iterations;
+    for (auto& [entry, stored] : now_.named) {
+      if (stored.depth == loops_.size()) stored.iteration += times * iterations;
+    }
   }
 
   bool used() const { return loads_ + stores_ > 0; }
   exe::RemoteTrace trace(int32_t buffer) const {
-    return {buffer, loads_, stores_, static_cast<int64_t>((found_ + all()) / 2)};
+    return {buffer, loads_, stores_, static_cast<int64_t>((sum_ + all()) / 2)};
   }
 
  private:
+  // A store, and the iteration of the innermost of `depth` long loops in which it was made.
+  struct Stored {
+    uint64_t name = 0;
+    size_t depth = 0;
+    int64_t iteration = 0;
+    bool operator==(const Stored&) const = default;
+  };
   struct State {
-    std::map<int64_t, uint64_t> named;
+    std::map<int64_t, Stored> named;
     uint64_t others = 0;
   };
+  struct Loop {
+    int64_t iteration = 0;
+    uint64_t around = 0;  // Sum before the loop.
+    uint64_t ended = 0;   // Sum over its iterations.
+  };
 
-  static uint64_t either(uint64_t a, uint64_t b) { return a == b ? a : mix(a, b); }
-
+  Stored from_now(uint64_t name) const {
+    return {name, loops_.size(), loops_.empty() ? 0 : loops_.back().iteration};
+  }
+  uint64_t seen(const Stored& s) const {
+    if (s.depth == 0) return s.name;
+    return mix(s.name, static_cast<uint64_t>(loops_[s.depth - 1].iteration - s.iteration));
+  }
   uint64_t first(int64_t entry) const {
     const auto home = homes_.find(entry);
     return home != homes_.end() ? home->second : mix(1, static_cast<uint64_t>(entry));
   }
-  uint64_t content(const State& state, int64_t entry) const {
+  Stored content(const State& state, int64_t entry) const {
     const auto named = state.named.find(entry);
     if (named != state.named.end()) return named->second;
-    return state.others == 0 ? first(entry) : mix(first(entry), state.others);
+    return {state.others == 0 ? first(entry) : mix(first(entry), state.others)};
   }
   uint64_t all() const {
     uint64_t sum = now_.others;
-    for (const auto& [entry, held] : now_.named) sum += mix(first(entry), held);
+    for (const auto& [entry, held] : now_.named) sum += mix(first(entry), seen(held));
     return sum;
   }
 
   std::map<int64_t, uint64_t> homes_;
   State now_;
   std::vector<State> saved_;  // One state for each open branch.
-  uint64_t found_ = 0;
+  std::vector<Loop> loops_;   // The long loops that run.
+  uint64_t sum_ = 0;          // Sum of the innermost long loop's iteration, or outside of them.
   int64_t loads_ = 0;
   int64_t stores_ = 0;
 };
@@ -117,10 +204,67 @@ std::vector<BufferHistory> new_histories(const exe::Executable& e) {
   return all;
 }
 
+using Difference = std::optional<int64_t>;  // Empty: not constant.
+
+// Returns value(i + n) - value(i) of an expression, if it is the same for each i. Takes the
+// differences of its parameters, which are 0 beyond the end of `params`, and of its counter.
+Difference difference(const exe::IndexExpr& expr, std::span<const Difference> params,
+                      Difference counter) {
+  using Kind = exe::IndexExpr::Kind;
+  struct Term {
+    Difference by;
+    std::optional<int64_t> constant;
+  };
+  std::vector<Term> terms;
+  for (const exe::IndexExpr::Node& node : expr.nodes()) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        terms.push_back({0, node.value});
+        continue;
+      case Kind::kIteration:
+        terms.push_back({counter, {}});
+        continue;
+      case Kind::kReplica:
+        terms.push_back({0, {}});
+        continue;
+      case Kind::kParam:
+        terms.push_back(
+            {static_cast<size_t>(node.value) < params.size() ? params[node.value] : 0, {}});
+        continue;
+      default:
+        break;
+    }
+    const Term right = terms.back();
+    terms.pop_back();
+    Term& left = terms.back();
+    const Difference a = left.by, b = right.by;
+    const int64_t divisor = right.constant.value_or(0);
+    int64_t by = 0;
+    bool known = a && b;
+    if (known && node.kind == Kind::kAdd) known = !__builtin_add_overflow(*a, *b, &by);
+    if (known && node.kind == Kind::kSub) known = !__builtin_sub_overflow(*a, *b, &by);
+    if (known && !(*a == 0 && *b == 0)) {
+      if (node.kind == Kind::kMul) {
+        const auto factor = right.constant ? right.constant : left.constant;
+        known = factor && !__builtin_mul_overflow(*factor, right.constant ? *a : *b, &by);
+      } else if (node.kind == Kind::kDiv || node.kind == Kind::kMod) {
+        known = divisor > 0 && *a % divisor == 0;
+        if (known && node.kind == Kind::kDiv) by = *a / divisor;
+      }
+    }
+    left = {known ? Difference(by) : std::nullopt, {}};
+  }
+  return terms.back().by;
+}
+
 class RemoteWalk {
  public:
   RemoteWalk(const exe::Executable& e, const std::vector<std::vector<int32_t>>& before_calls)
-      : e_(e), order_(e.functions.size()), moves_(e.functions.size()), counts_(e.functions.size()) {
+      : e_(e),
+        order_(e.functions.size()),
+        moves_(e.functions.size()),
+        counts_(e.functions.size()),
+        transfers_(e.functions.size()) {
     for (const int32_t f : exe::callees_first(e)) {
       sort(static_cast<size_t>(f), before_calls[static_cast<size_t>(f)]);
       count(static_cast<size_t>(f));
@@ -168,19 +312,119 @@ class RemoteWalk {
     order_[f].insert(order_[f].end(), next, transfers.end());
   }
 
-  // Counts the steps that walk() visits in a function and its callees, up to kMostSteps.
+  // Counts the transfers of a function and its callees, and the steps that walk() visits at least.
+  // Both are at most kMostSteps.
   void count(size_t f) {
     if (!moves_[f]) return;
-    int64_t sum = 0;
+    const auto add = [](int64_t& sum, int64_t times, int64_t count) {
+      sum = std::min(sum + times * count, kMostSteps);
+    };
     for (const exe::Step* step : order_[f]) {
-      ++sum;
+      add(counts_[f], 1, 1);
+      if (remote_transfer(*step) != nullptr) add(transfers_[f], 1, 1);
       const auto* const loop = std::get_if<exe::Loop>(&step->body);
       const int64_t trips = std::min(loop == nullptr ? 1 : loop->trips, kMostSteps);
+      const bool repeats = loop != nullptr && is_long(*loop) && period(*loop) > 0;
       exe::for_each_call(*step, [&](const exe::Call& c) {
-        sum = std::min(sum + trips * counts_[static_cast<size_t>(c.function)], kMostSteps);
+        add(counts_[f], repeats ? 1 : trips, counts_[static_cast<size_t>(c.function)]);
+        add(transfers_[f], trips, transfers_[static_cast<size_t>(c.function)]);
       });
     }
-    counts_[f] = sum;
+  }
+
+  bool is_long(const exe::Loop& l) const {
+    return l.condition < 0 &&
+           std::min(l.trips, kMostSteps) * transfers_[static_cast<size_t>(l.body.function)] >
+               exe::kLongLoop;
+  }
+
+  // Returns a number of iterations after which a loop moves the same entries; 0: unknown.
+  int64_t period(const exe::Loop& l) const {
+    int64_t moduli = 1;
+    std::set<int32_t> seen;
+    const bool small = join_moduli(l.body, seen, moduli);
+    for (const int64_t n : {int64_t{1}, moduli}) {
+      std::set<std::pair<int32_t, std::vector<Difference>>> proved;
+      if ((n == 1 || small) && moves_alike(l.body, {}, n, proved)) return n;
+    }
+    return 0;
+  }
+
+  // Joins all constant moduli of index expressions of a call. Returns false if the result is large.
+  bool join_moduli(const exe::Call& c, std::set<int32_t>& seen, int64_t& moduli) const {
+    const auto join = [&](const exe::IndexExpr& x) {
+      const auto& nodes = x.nodes();
+      for (size_t i = 1; i < nodes.size() && moduli <= kMostSteps; ++i) {
+        const bool constant = nodes[i - 1].kind == exe::IndexExpr::Kind::kConstant;
+        if (nodes[i].kind != exe::IndexExpr::Kind::kMod || !constant || nodes[i - 1].value <= 0)
+          continue;
+        if (nodes[i - 1].value > kMostSteps) return void(moduli = kMostSteps + 1);
+        moduli = std::lcm(moduli, nodes[i - 1].value);
+      }
+    };
+    for (const exe::IndexExpr& x : c.index_args) join(x);
+    if (seen.insert(c.function).second) {
+      for (const exe::Step* step : order_[static_cast<size_t>(c.function)]) {
+        if (const exe::Issue* issue = remote_transfer(*step)) join(issue->entry);
+        exe::for_each_call(*step,
+                           [&](const exe::Call& inner) { join_moduli(inner, seen, moduli); });
+      }
+    }
+    return moduli <= kMostSteps;
+  }
+
+  // Whether no entry of a call changes with these differences of its caller's parameters and of
+  // the counter of its loop.
+  bool moves_alike(const exe::Call& c, std::span<const Difference> params, Difference counter,
+                   std::set<std::pair<int32_t, std::vector<Difference>>>& proved) const {
+    if (!moves_[static_cast<size_t>(c.function)]) return true;
+    std::vector<Difference> args;
+    for (const exe::IndexExpr& x : c.index_args) args.push_back(difference(x, params, counter));
+    if (!proved.insert({c.function, args}).second) return true;
+    const auto& steps = order_[static_cast<size_t>(c.function)];
+    return std::all_of(steps.begin(), steps.end(), [&](const exe::Step* step) {
+      const exe::Issue* const issue = remote_transfer(*step);
+      if (issue != nullptr && !issue->entry_from && difference(issue->entry, args, 0) != 0)
+        return false;
+      bool alike = true;
+      exe::for_each_call(*step, [&](const exe::Call& inner) {
+        alike = alike && moves_alike(inner, args, 0, proved);
+      });
+      return alike;
+    });
+  }
+
+  // Runs a long loop. Leaves it once the contents of all buffers repeat.
+  template <typename F>
+  void run_long(const exe::Loop& l, F&& iteration) {
+    for (BufferHistory& buffer : buffers_) buffer.begin_loop();
+    const int64_t every = period(l);
+    std::vector<BufferHistory::Mark> marks;
+    const auto mark = [&] {
+      std::vector<BufferHistory::Mark> all;
+      for (const BufferHistory& buffer : buffers_) all.push_back(buffer.mark());
+      return all;
+    };
+    int64_t next = 1;
+    for (int64_t it = 0; it < l.trips && left_ > 0;) {
+      if (every > 0 && it == next && l.trips - it >= every) {
+        const auto now = mark();
+        const bool same = std::equal(now.begin(), now.end(), marks.begin(), marks.end(),
+                                     [](const auto& a, const auto& b) { return a.same_state(b); });
+        if (same) {
+          const int64_t times = (l.trips - it) / every;
+          for (size_t b = 0; b < buffers_.size(); ++b) buffers_[b].repeat(marks[b], every, times);
+          it += times * every;
+          continue;
+        }
+        // Each distance between marks is twice the last, so marks cost no more than iterations.
+        next = marks.empty() ? it + every : 2 * it;
+        marks = marks.empty() ? now : std::vector<BufferHistory::Mark>{};
+      }
+      iteration(it++);
+      for (BufferHistory& buffer : buffers_) buffer.next_iteration();
+    }
+    for (BufferHistory& buffer : buffers_) buffer.end_loop();
   }
 
   void walk(int32_t f, const std::vector<int64_t>& params, uint64_t self) {
@@ -198,12 +442,12 @@ class RemoteWalk {
         continue;
       }
       // The number of the call and the iteration identify the activation.
-      const auto turn = [&](const exe::Call& c, int64_t it) {
+      const auto turn = [&](const exe::Call& c, int64_t it, bool named = true) {
         if (!moves_[static_cast<size_t>(c.function)]) return;
         std::vector<int64_t> args;
         for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
         walk(c.function, args,
-             mix(mix(self, static_cast<uint64_t>(call)), static_cast<uint64_t>(it)));
+             mix(mix(self, static_cast<uint64_t>(call)), named ? static_cast<uint64_t>(it) : 0));
       };
       if (const auto* c = std::get_if<exe::Call>(&step->body)) turn(*c, 0);
       if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
@@ -213,7 +457,11 @@ class RemoteWalk {
           for (BufferHistory& buffer : buffers_) buffer.begin_branch();
           for (BufferHistory& buffer : buffers_) buffer.begin_else();
         }
-        for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
+        if (is_long(*l)) {
+          run_long(*l, [&](int64_t it) { turn(l->body, it, false); });
+        } else {
+          for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
+        }
         if (exits) {
           for (BufferHistory& buffer : buffers_) buffer.end_branch();
         }
@@ -232,7 +480,8 @@ class RemoteWalk {
   const exe::Executable& e_;
   std::vector<std::vector<const exe::Step*>> order_;  // Its steps, by function.
   std::vector<bool> moves_;                           // By function: it or a callee has transfers.
-  std::vector<int64_t> counts_;                       // By function: steps of a walk.
+  std::vector<int64_t> counts_;                       // By function: steps of a walk, at least.
+  std::vector<int64_t> transfers_;                    // By function: transfers of an activation.
   std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;
 };

@@ -59,8 +59,8 @@ int run_synthetic(const ToolOptions& o, const Programs& programs, Session& sessi
 }  // namespace
 
 int run_bench(const ToolOptions& o) {
-  const Programs programs = build_programs(o);
-  Session session(programs.ir, session_options(o));
+  Programs programs = build_programs(o);
+  Session session = train::open_session(programs);
   log_offload(o, programs);
   const bool has_report = write_profile(o, programs, session);
   if (o.model.synthetic) return run_synthetic(o, programs, session, has_report);

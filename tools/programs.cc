@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <set>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
-#include "sluice/compiler/compile.h"
-#include "sluice/exe/memory_needs.h"
-#include "sluice/report/forecast/forecast.h"
 #include "sluice/train/devices.h"
 #include "tools/flags/words.h"
 #include "tools/machine/rates.h"
@@ -22,11 +20,10 @@ namespace {
 struct NamedOptimizer {
   std::string_view name;
   nn::Optimizer (*make)();
-  bool state = true;  // Whether it keeps state.
 };
 
 constexpr NamedOptimizer kOptimizers[] = {
-    {"sgd", [] { return nn::Optimizer::sgd(); }, false},
+    {"sgd", [] { return nn::Optimizer::sgd(); }},
     {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }},
     {"nesterov",
      [] { return nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}); }},
@@ -49,35 +46,18 @@ const NamedOptimizer& optimizer_of(const ToolOptions& o) {
 }
 
 using train::Location;
+using train::OffloadKind;
+using train::OffloadReason;
 using train::TensorLocations;
-
-struct OffloadKind {
-  std::string_view word;
-  Location TensorLocations::*location;
-};
-
-// In the order in which --offload auto tries them.
-constexpr OffloadKind kOffloadKinds[] = {{"optimizer", &TensorLocations::optimizer},
-                                         {"weights", &TensorLocations::weights},
-                                         {"accumulators", &TensorLocations::accumulators},
-                                         {"activations", &TensorLocations::activations}};
 
 // The locations of an option list without --offload: thresholds alone.
 TensorLocations on_device(const ToolOptions& o) {
   TensorLocations none = o.step.locations;
-  for (const OffloadKind& kind : kOffloadKinds) none.*kind.location = Location::kDevice;
+  for (const OffloadKind& kind : train::offload_kinds()) none.*kind.location = Location::kDevice;
   return none;
 }
 
 bool has_accumulators(const ToolOptions& o) { return o.phased() || o.step.accumulate > 1; }
-
-// Whether the program has tensors of this kind.
-bool has(const ToolOptions& o, const OffloadKind& kind) {
-  if (kind.word == "weights") return true;
-  if (!o.trains) return false;
-  if (kind.word == "optimizer") return optimizer_of(o).state;
-  return kind.word != "accumulators" || has_accumulators(o);
-}
 
 // The words of --offload. Error{kUsage} for other words, and for tensors that do not exist.
 TensorLocations parse_offload(const ToolOptions& o) {
@@ -89,10 +69,11 @@ TensorLocations parse_offload(const ToolOptions& o) {
     begin = end + 1;
   }
   if (words == std::set<std::string>{"none"}) return locations;
+  const std::span<const OffloadKind> kinds = train::offload_kinds();
   for (const std::string& word : words) {
-    const auto kind = std::find_if(std::begin(kOffloadKinds), std::end(kOffloadKinds),
+    const auto kind = std::find_if(kinds.begin(), kinds.end(),
                                    [&](const OffloadKind& k) { return k.word == word; });
-    require(kind != std::end(kOffloadKinds),
+    require(kind != kinds.end(),
             "--offload: must be auto, none, or some of optimizer,weights,activations,accumulators, "
             "got '{}'",
             o.offload.tensors);
@@ -129,175 +110,70 @@ train::Network network_of(const ToolOptions& o) {
   return models::find_model(o.model.name).build(o.model.sizes);
 }
 
-Programs build(const ToolOptions& o, const TensorLocations& locations) {
+bool is_automatic(const ToolOptions& o) { return o.offload.tensors == "auto"; }
+
+// The options of the programs, with the locations of --offload.
+train::Options options_of(const ToolOptions& o) {
   train::Options step = o.step;
-  step.locations = locations;
   step.strategy = strategy_of(o);
   step.replicas = static_cast<int>(o.train.replicas);
   step.session = session_options(o);
-  Programs p;
-  p.ir.set_replication(step.replicas);
+  step.locations = is_automatic(o) ? on_device(o) : parse_offload(o);
+  if (is_automatic(o) && o.offload.remote != "none") step.offload = train::automatic;
   if (!o.trains) {
     step.device_iterations = o.train.test_iterations;
-    p.training = train::build_inference_for(p.ir, network_of(o), step);
-    p.options = step;
-    return p;
-  }
-  const NamedOptimizer& optimizer = optimizer_of(o);
-  if (o.train.lr_schedule) {
+    if (is_automatic(o) && o.phased()) step.locations.weights = Location::kRemote;
+  } else if (o.train.lr_schedule) {
     step.learning_rate = train::StreamedRate{};
   } else if (o.train.lr) {
     step.learning_rate = *o.train.lr;
   }
-  p.training = train::build_training_for(step.session, p.ir, network_of(o), optimizer.make(), step,
-                                         {.device_iterations = o.train.test_iterations});
-  p.options = step;
-  if (!p.training.note.empty() && o.output.speaks()) sys::print_stderr("{}\n", p.training.note);
-  return p;
+  return step;
 }
 
-ToolOptions silent(const ToolOptions& o) {
-  ToolOptions quiet = o;
-  quiet.output.log_level = LogLevel::kError;
-  quiet.session.print_after.clear();
-  return quiet;
+train::Options evaluation_of(const ToolOptions& o) {
+  return {.device_iterations = o.train.test_iterations};
 }
 
-// Returns the text of the refusal of a plan; empty if it fits. The text shows how far the plan
-// exceeds the budget.
-std::string why_not(const ToolOptions& o, const TensorLocations& locations) {
-  const ToolOptions quiet = silent(o);
-  try {
-    compile_programs(build(quiet, locations), quiet);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kDoesNotFit) throw;
-    return e.what();
-  }
-  return "";
+train::PlannedPrograms take_plan(Programs& programs) {
+  train::PlannedPrograms planned = programs;
+  programs.compiled = nullptr;
+  return planned;
 }
 
-// The most bytes that a device needs, and the time that a step is forecast to take.
-struct Cost {
-  int64_t bytes = 0;
-  double seconds = 0;
-};
-
-Cost cost_of(const ToolOptions& o, const TensorLocations& locations, const report::Rates& rates) {
-  ToolOptions free = silent(o);
-  free.session.device.memory = -1;
-  const Compiled plan = compile_programs(build(free, locations), free);
-  Cost cost;
-  for (const exe::MemoryNeeds& m : exe::memory_needs(plan.executable, 0)) {
-    if (m.device >= 0) cost.bytes = std::max(cost.bytes, m.total_bytes);
+// The reason of an offload in the words of the flags.
+std::string offload_reason(const ToolOptions& o, const train::OffloadDecision& decision) {
+  if (!is_automatic(o)) return "given by --offload";
+  if (o.phased() && decision.tried.size() == 1) {
+    return fmt::format("phases keep {} in remote memory unless --offload says more",
+                       o.trains ? "weights, state and activations" : "weights");
   }
-  for (const report::ProgramForecast& p : report::forecast(plan.executable, rates)) {
-    if (p.program == (o.trains ? "train" : "eval")) cost.seconds = p.seconds;
+  switch (decision.reason) {
+    case OffloadReason::kGiven:
+      return "--remote none leaves no other memory";
+    case OffloadReason::kNoBudget:
+      return "device memory has no budget (--memory)";
+    case OffloadReason::kFits:
+      return "the program fits --memory";
+    case OffloadReason::kNeeded:
+      break;
   }
-  return cost;
+  return decision.why();
 }
 
-struct Choice {
-  TensorLocations locations;
-  std::string reason;
-};
-
-// The savings and costs of each kind: "; optimizer saves 524288 bytes for 0.21 ms an update".
-std::string savings(const ToolOptions& o, TensorLocations locations,
-                    const std::vector<const OffloadKind*>& kinds) {
-  const report::Rates rates = measure_rates(o).rates;
-  Cost before = cost_of(o, locations, rates);
-  std::string text;
-  for (const OffloadKind* kind : kinds) {
-    locations.*kind->location = Location::kRemote;
-    const Cost after = cost_of(o, locations, rates);
-    text += fmt::format(
-        "; {} saves {} bytes for {:.2f} ms {}", kind->word, before.bytes - after.bytes,
-        std::max(0.0, (after.seconds - before.seconds) * 1e3), o.trains ? "an update" : "a call");
-    before = after;
-  }
-  return text;
-}
-
-Choice choose(const ToolOptions& o);
-
-// These options with --strategy phased, without flags of the command line that phases refuse.
-struct PhasedVariant {
-  ToolOptions options;
-  std::string without;  // " without --stages"; empty if all flags stay.
-};
-
-PhasedVariant phased_variant(const ToolOptions& o) {
-  PhasedVariant v{silent(o), ""};
-  const train::Options usual;
-  v.options.execution = Execution::kPhased;
-  v.options.session.more_devices.clear();
-  v.options.step.rates = usual.rates;
-  v.options.step.device_iterations = usual.device_iterations;
-  std::vector<std::string_view> dropped = {"--device-iterations"};
-  if (v.options.step.output.value_or(train::Output::all()).period > 1) {
-    v.options.step.output = train::Output::all();
-    dropped.push_back("--output-mode");
-  }
+// The command line that differs from this one by phases, in the words of its flags: "--strategy
+// phased --offload weights", and the flags of several devices.
+std::string phased_command(const ToolOptions& o, const TensorLocations& locations) {
+  std::vector<std::string_view> dropped;
   if (o.staged()) dropped.insert(dropped.end(), {"--stages", "--schedule", "--machine"});
-  if (!o.session.more_devices.empty())
-    dropped.insert(dropped.end(), {"--devices", "--device-ids", "--opaque"});
+  const bool several = !o.session.more_devices.empty();
+  if (several) dropped.insert(dropped.end(), {"--devices", "--device-ids", "--opaque"});
   std::erase_if(dropped, [&](std::string_view flag) {
     return std::find(o.given.begin(), o.given.end(), flag) == o.given.end();
   });
-  if (!dropped.empty()) v.without = fmt::format(" without {}", fmt::join(dropped, ", "));
-  return v;
-}
-
-// Names the phased program that fits; empty if there is none. Every failure to find one is an
-// absent advice: the refusal that it completes must reach the user.
-std::string phased_instead(const ToolOptions& o) {
-  if (o.phased()) return "";
-  try {
-    const PhasedVariant phased = phased_variant(o);
-    const Choice choice = choose(phased.options);
-    const std::string one = o.session.more_devices.empty()
-                                ? ""
-                                : fmt::format(" with --memory {}", o.session.device.memory);
-    return fmt::format("\n  --strategy phased --offload {}{}{} fits",
-                       offload_words(choice.locations), one, phased.without);
-  } catch (const std::exception&) {
-    return "";
-  }
-}
-
-// Returns the first locations that fit. Error{kDoesNotFit} if all locations exceed the budget.
-Choice choose(const ToolOptions& o) {
-  TensorLocations locations = on_device(o);
-  std::string without;  // The refusal of the first locations.
-  if (o.phased()) {
-    for (const OffloadKind& kind : kOffloadKinds) {
-      if (kind.word != "accumulators" && has(o, kind)) locations.*kind.location = Location::kRemote;
-    }
-    const std::string reason =
-        fmt::format("phases keep {} in remote memory unless --offload says more",
-                    o.trains ? "weights, state and activations" : "weights");
-    if (o.session.device.memory < 0) return {locations, reason};
-    without = why_not(o, locations);
-    if (without.empty()) return {locations, reason};
-  } else {
-    if (o.offload.remote == "none") return {locations, "--remote none leaves no other memory"};
-    if (o.session.device.memory < 0) return {locations, "device memory has no budget (--memory)"};
-    without = why_not(o, locations);
-    if (without.empty()) return {locations, "the program fits --memory"};
-  }
-  const TensorLocations first = locations;
-  std::vector<const OffloadKind*> added;
-  for (const OffloadKind& kind : kOffloadKinds) {
-    const bool stays = o.trains && kind.word == "weights";
-    if (stays || !has(o, kind) || locations.*kind.location == Location::kRemote) continue;
-    locations.*kind.location = Location::kRemote;
-    added.push_back(&kind);
-    if (why_not(o, locations).empty()) {
-      return {locations, "without it, " + without.substr(0, without.find_first_of(",\n")) +
-                             savings(o, first, added)};
-    }
-  }
-  throw Error(ErrorKind::kDoesNotFit, without + phased_instead(o));
+  return fmt::format("--strategy phased --offload {}{}{}", to_string(locations),
+                     several ? fmt::format(" with --memory {}", o.session.device.memory) : "",
+                     dropped.empty() ? "" : fmt::format(" without {}", fmt::join(dropped, ", ")));
 }
 
 }  // namespace
@@ -308,23 +184,15 @@ std::string optimizer_names(std::string_view separator) {
   return fmt::format("{}", fmt::join(names, separator));
 }
 
-train::TrainingModel open_model(const Programs& programs, const ToolOptions& o) {
-  return train::training_model(network_of(o), programs.options, programs.ir, programs.training);
+train::TrainingModel open_model(Programs& programs, const ToolOptions& o) {
+  return train::open_training(network_of(o), take_plan(programs));
 }
 
-train::InferenceModel open_inference(const Programs& programs, const ToolOptions& o) {
-  return train::inference_model(network_of(o), programs.options, programs.ir, programs.training);
+train::InferenceModel open_inference(Programs& programs, const ToolOptions& o) {
+  return train::open_inference(network_of(o), take_plan(programs));
 }
 
-std::string offload_words(const train::TensorLocations& locations) {
-  std::vector<std::string_view> words;
-  for (const OffloadKind& kind : kOffloadKinds) {
-    if (locations.*kind.location == Location::kRemote) words.push_back(kind.word);
-  }
-  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ","));
-}
-
-bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).state; }
+bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).make().has_state(); }
 
 std::string default_rates() {
   std::string text;
@@ -334,40 +202,41 @@ std::string default_rates() {
   return text;
 }
 
-Programs build_programs(const ToolOptions& o) {
-  const bool phased = o.phased();
-  require(!phased || o.offload.remote != "none" || o.offload.tensors == "none",
-          "--strategy phased requires --remote host or file:DIR (it is none), or --offload none");
-  const Choice choice =
-      o.offload.tensors == "auto" ? choose(o) : Choice{parse_offload(o), "given by --offload"};
-  require(choice.locations == on_device(o) || o.offload.remote != "none",
-          "--offload {} requires --remote host or file:DIR (it is none)", o.offload.tensors);
-  Programs programs = build(o, choice.locations);
-  programs.locations = choice.locations;
-  programs.offload_reason = choice.reason;
-  return programs;
-}
+RefusedPrograms::RefusedPrograms(const DoesNotFit& refusal, std::shared_ptr<Programs> programs)
+    : DoesNotFit(refusal), programs_(std::move(programs)) {}
 
-Compiled compile_programs(const Programs& programs, const ToolOptions& o) {
-  try {
-    return compile(programs.ir, compile_options(session_options(o)));
-  } catch (Error& e) {
-    train::note_stages(programs.training, e);
-    throw;
-  }
+Programs build_programs(const ToolOptions& o) {
+  require(!o.phased() || o.offload.remote != "none" || o.offload.tensors == "none",
+          "--strategy phased requires --remote host or file:DIR (it is none), or --offload none");
+  const train::Options options = options_of(o);
+  require(options.locations == on_device(o) || o.offload.remote != "none",
+          "--offload {} requires --remote host or file:DIR (it is none)", o.offload.tensors);
+  const train::ForecastRates rates = [&o] { return measure_rates(o).rates; };
+  Programs programs{o.trains ? train::plan_training(network_of(o), optimizer_of(o).make(), options,
+                                                    evaluation_of(o), rates)
+                             : train::plan_inference(network_of(o), options, rates),
+                    ""};
+  programs.offload_reason = offload_reason(o, programs.offload);
+  if (!programs.training.note.empty() && o.output.speaks())
+    sys::print_stderr("{}\n", programs.training.note);
+  if (programs.offload.fits) return programs;
+  DoesNotFit refusal = train::refusal_of(programs);
+  if (programs.offload.phased)
+    refusal = refusal.with_remedy(phased_command(o, *programs.offload.phased));
+  throw RefusedPrograms(refusal, std::make_shared<Programs>(std::move(programs)));
 }
 
 std::string offload_line(const Programs& programs) {
-  return fmt::format("offload: {}; {}\n", offload_words(programs.locations),
+  return fmt::format("offload: {}; {}\n", to_string(programs.offload.locations),
                      programs.offload_reason);
 }
 
 void log_offload(const ToolOptions& o, const Programs& programs) {
-  if (o.offload.tensors == "auto" && o.output.speaks()) sys::write_stderr(offload_line(programs));
+  if (is_automatic(o) && o.output.speaks()) sys::write_stderr(offload_line(programs));
 }
 
 void add_offload(const Programs& programs, JsonRecord& record) {
-  record.add("offload", offload_words(programs.locations));
+  record.add("offload", to_string(programs.offload.locations));
   record.add("offload_reason", programs.offload_reason);
 }
 
@@ -403,11 +272,17 @@ void add_reductions(const train::Training& t, JsonRecord& record) {
 
 int64_t devices_of_replica(const ToolOptions& o) {
   if (!o.staged()) return 1;
-  ToolOptions one = silent(o);
+  ToolOptions one = o;
   one.train.replicas = 1;
+  one.offload.tensors = "none";
   one.schedule = train::Schedule::kGrouped;  // Each schedule has the same devices; this one does
                                              // not need a plan.
-  return build(one, on_device(o)).training.devices;
+  const train::Options options = options_of(one);
+  const Ir ir;
+  if (!o.trains) return train::build_inference_for(ir, network_of(o), options).devices;
+  return train::build_training_for(options.session, ir, network_of(o), optimizer_of(o).make(),
+                                   options, evaluation_of(o))
+      .devices;
 }
 
 SessionOptions session_options(const ToolOptions& o) {

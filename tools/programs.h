@@ -1,6 +1,10 @@
 #pragma once
+#include <memory>
+#include <string>
+
 #include "sluice/compiler/compile.h"
 #include "sluice/sluice.h"
+#include "sluice/train/plan/plan.h"
 #include "tools/json_record.h"
 #include "tools/options.h"
 
@@ -9,34 +13,32 @@ namespace sluice::tool {
 /// The programs of a model. "train" does one step of `accumulate` micro-batches, "eval" computes
 /// logits of `eval_batch` samples. They share the weights. Options that do not train have "eval"
 /// alone.
-struct Programs {
-  Ir ir;
-  train::Training training;
-  train::Options options;            ///< Options of the model, with the session.
-  train::TensorLocations locations;  ///< Tensors that leave the device.
-  std::string offload_reason;        ///< Why these.
+struct Programs : train::PlannedPrograms {
+  std::string offload_reason;  ///< OffloadDecision::why() in the words of the flags.
 };
 
-/// Builds the programs with the locations that the options ask for. "auto" starts with weights,
-/// state and activations in phases, and with nothing in a resident step. Then it adds kinds until
-/// the plan fits the budget: optimizer, accumulators, activations. Error{kUsage} for rates, names
-/// or combinations that do not make a model. Error{kDoesNotFit}, which names options that would
-/// fit, if "auto" does not find a plan that fits.
+/// A refusal of programs that do not fit, for commands that print their plan.
+class RefusedPrograms : public DoesNotFit {
+ public:
+  RefusedPrograms(const DoesNotFit& refusal, std::shared_ptr<Programs> programs);
+  const std::shared_ptr<Programs>& programs() const { return programs_; }
+
+ private:
+  std::shared_ptr<Programs> programs_;
+};
+
+/// Builds and compiles the programs with the locations that the options ask for; "auto" is
+/// train::Offload::kAutomatic. Error{kUsage} for rates, names or combinations that do not make a
+/// model. RefusedPrograms, which names options that would fit, if the programs do not fit.
 Programs build_programs(const ToolOptions& options);
 
-/// Opens a session on programs.
-train::TrainingModel open_model(const Programs& programs, const ToolOptions& options);
-/// Opens a session on programs that only infer.
-train::InferenceModel open_inference(const Programs& programs, const ToolOptions& options);
-
-/// Compiles programs for the session of the options. A refusal names the stages.
-Compiled compile_programs(const Programs& programs, const ToolOptions& options);
+/// Opens a session on programs, and moves their plan into it.
+train::TrainingModel open_model(Programs& programs, const ToolOptions& options);
+/// Opens a session on programs that only infer, and moves their plan into it.
+train::InferenceModel open_inference(Programs& programs, const ToolOptions& options);
 
 /// Whether the optimizer of the options keeps state.
 bool has_optimizer_state(const ToolOptions& options);
-
-/// "none", or the words of --offload: "optimizer,weights".
-std::string offload_words(const train::TensorLocations& locations);
 
 /// "offload: none; the program fits --memory" and a line break.
 std::string offload_line(const Programs& programs);

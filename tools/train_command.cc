@@ -75,14 +75,14 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
   }
   if (o.step.locations.min_elements_sharded != nn::kNeverShard)
     text += fmt::format("; threshold {}", o.step.locations.min_elements_sharded);
-  if (offload_words(programs.locations) != "none") {
+  if (to_string(programs.offload.locations) != "none") {
     constexpr const char* kModes[] = {"compute", "io", "io_overlapped"};
     text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
                         o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
   }
   if (const std::string reductions = reductions_text(programs.training); !reductions.empty())
     text += "; " + reductions;
-  std::string moved = offload_words(programs.locations);
+  std::string moved = to_string(programs.offload.locations);
   if (moved == "none") return text + "; all variables on the device";
   if (moved.starts_with("optimizer")) moved.replace(0, std::strlen("optimizer"), "state");
   return text + fmt::format("; {} remote ({})", moved, o.offload.remote);
@@ -238,7 +238,7 @@ void save(train::TrainingModel& model, const ToolOptions& o) {
 }
 
 // Opens the model with the weights of the options, and reports the choices of the tool.
-train::TrainingModel open(const Programs& programs, const ToolOptions& o) {
+train::TrainingModel open(Programs& programs, const ToolOptions& o) {
   log_offload(o, programs);
   log_devices(o);
   train::TrainingModel model = open_model(programs, o);
@@ -252,7 +252,7 @@ train::TrainingModel open(const Programs& programs, const ToolOptions& o) {
 int run_train(const ToolOptions& o) {
   require(!o.train.check_replicas || o.train.replicas > 1,
           "--check-replicas requires --replicas 2 or more (it is {})", o.train.replicas);
-  const Programs programs = build_programs(o);
+  Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
@@ -279,7 +279,7 @@ int run_train(const ToolOptions& o) {
 int run_eval(const ToolOptions& o) {
   require(!o.model.weights.empty() || !o.model.torch_weights.empty(),
           "eval: --weights FILE or --torch-weights FILE is needed");
-  const Programs programs = build_programs(o);
+  Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);

@@ -108,7 +108,11 @@ class Memory(CliTest):
         for count, least in enumerate(needs[1:], 1):
             if least == needs[count - 1]:
                 continue
-            record = self.record("plan", *model, "--memory", least)
+            result = self.expect_code(0, "plan", *model, "--memory", least, "--json",
+                                      "--print-after", "offsets")
+            # Each program is compiled once.
+            self.assertEqual(result.stderr.count("--- after offsets"), 1 + count)
+            record = json.loads(result.stdout)
             self.assertEqual(set(record["offload"].split(",")), set(kinds[:count]))
             for kind, before, after in zip(kinds[:count], needs, needs[1:]):
                 self.assertRegex(

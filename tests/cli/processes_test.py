@@ -76,6 +76,11 @@ class Cgroups(FolderTest):
         self.expect_error(4, "does not fit", text, *TRAIN, "--offload", "optimizer,weights",
                           "--optimizer", "adam", env=self.env)
         self.expect_code(0, "plan", "mnist", env=self.env)
+        self.write("proc/meminfo", "MemAvailable: 12 kB\nSwapFree: 2 kB")
+        self.expect_error(4, "does not fit",
+                          "memory: must be at most 14336 bytes, which the machine has available, "
+                          "got ", *TRAIN, env=self.env)
+        (self.folder / "proc/meminfo").unlink()
         self.version_1()
         self.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "20000")
         self.expect_error(4, "does not fit", text, *TRAIN, env=self.env)

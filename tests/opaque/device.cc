@@ -29,6 +29,7 @@ class OpenOpaque final : public runtime::QueuedDevice {
     const auto lock = begin_setup("pin");
     state_->memory.pin(memory);
   }
+  int64_t available_memory() const override { return state_->family->options.memory; }
 
   void read(DeviceAddress tensor, const TensorSpec& spec, std::string_view layout, int64_t begin,
             std::span<std::byte> out) override {

@@ -42,6 +42,8 @@ struct Options {
   /// of a family count together. Open(), queue(), allocate() and pin() fail with kDoesNotFit.
   /// Another call loses its device: Error{kPeerLost}, now and from then on.
   int64_t fail_at = 0;
+  /// Bytes that an open device reports as available_memory(); -1: not known.
+  int64_t memory = -1;
   /// Runs on the device before each launch and copy. The arguments are the queue's index in its
   /// family, the command's number as in Queue::begun(), and its name ("launch opaque.gemm"). An
   /// Error that it throws is the error of the command; kPeerLost means that the device is lost.

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "replicas_util.h"
+#include "sluice/exe/executable.h"
 #include "sluice/exe/memory_needs.h"
 
 namespace sluice::test {

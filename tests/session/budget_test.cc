@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "../support/mlp.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
+#include "sluice/session/fit.h"
 
 namespace sluice::test {
 namespace {
@@ -39,6 +45,16 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
   EXPECT_THAT(what, HasSubstr("smallest budget"));
   EXPECT_THAT(what, HasSubstr("live-set bound"));
   EXPECT_THAT(what, HasSubstr("layer0.fc.weight"));  // A tensor that is live at the peak.
+  try {
+    Session(p.ir, with_memory(peak - 1));
+    FAIL() << "it fits";
+  } catch (const DoesNotFit& e) {
+    EXPECT_EQ(e.memory().smallest_budget(), peak);
+    EXPECT_EQ(e.memory().budget_bytes, peak - 1);
+    EXPECT_LE(e.memory().bound_bytes, peak);
+    EXPECT_THAT(e.memory().holders,
+                testing::Contains(testing::Field(&exe::Holder::name, "layer0.fc.weight")));
+  }
   error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(0)); });
   error_of(ErrorKind::kUsage, [&] { Session(p.ir, with_memory(-2)); });
 }
@@ -62,6 +78,84 @@ TEST(Budget, PeakIsTheLiveSetBoundOnTheMlp) {
     EXPECT_LT(memory.ratio, 1.005);
     EXPECT_EQ(memory.total_bytes, session.measured_bytes());
   }
+}
+
+TEST(Budget, ChoosesTheFirstRungThatFits) {
+  std::vector<int> built;
+  const auto rung = [&](int width, int64_t memory) {
+    return Rung{
+        std::to_string(width), [&built, width, memory] {
+          built.push_back(width);
+          return RungProgram{MlpProgram({.layers = 2, .width = width}).ir, with_memory(memory)};
+        }};
+  };
+  const int64_t budget = Session(rung(32, -1).build().ir, with_memory(-1)).planned_bytes();
+  built.clear();
+  Fit fit = find_fit({.rungs = {rung(48, budget), rung(32, budget), rung(16, budget)}});
+  EXPECT_EQ(built, (std::vector<int>{48, 32}));
+  ASSERT_EQ(fit.chosen, size_t{1});
+  ASSERT_EQ(fit.tried.size(), 2u);
+  EXPECT_EQ(fit.tried[1].device_bytes, budget);
+  EXPECT_EQ(fit.tried[1].saved_bytes, fit.tried[0].device_bytes - budget);
+  Session session(fit.program.ir, std::move(*fit.compiled), fit.program.session);
+  EXPECT_EQ(session.measured_bytes(), budget);
+}
+
+TEST(Budget, AdviceIsTriedIfNoRungFits) {
+  const auto rung = [](int width, int64_t memory) {
+    return Rung{
+        std::to_string(width), [width, memory] {
+          return RungProgram{MlpProgram({.layers = 2, .width = width}).ir, with_memory(memory)};
+        }};
+  };
+  const Rung fails{"fails", []() -> RungProgram { fail(ErrorKind::kUsage, "no such program"); }};
+  Fit fit = find_fit({.rungs = {rung(32, 8)}, .advice = {rung(32, 8), rung(16, -1), fails}});
+  EXPECT_FALSE(fit.chosen);
+  EXPECT_EQ(fit.advised, size_t{1});
+  EXPECT_EQ(fit.program.session.device.memory, 8);
+  EXPECT_FALSE(find_fit({.rungs = {rung(32, 8)}, .advice = {fails, rung(16, -1)}}).advised);
+  error_of(ErrorKind::kUsage, [&] { find_fit({.rungs = {rung(32, 8), fails}}); });
+}
+
+// The files of a system in a folder of their own.
+class MachineMemory : public testing::Test {
+ protected:
+  MachineMemory() { ::setenv("SLUICE_SYSTEM_ROOT", root_.c_str(), 1); }
+  ~MachineMemory() override {
+    ::unsetenv("SLUICE_SYSTEM_ROOT");
+    std::filesystem::remove_all(root_);
+  }
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file(root_ + path);
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+  }
+  const std::string root_ = testing::TempDir() + "budget_test_system";
+};
+
+TEST_F(MachineMemory, AProgramThatNeedsMoreIsRefusedWhenItsSessionOpens) {
+  const MlpProgram p;
+  const int64_t peak = Session(p.ir, with_memory(-1)).planned_bytes();
+  const auto refused = [&](int64_t available, const std::string& part) {
+    try {
+      Session(p.ir, with_memory(-1));
+      ADD_FAILURE() << "it fits";
+    } catch (const DoesNotFit& e) {
+      EXPECT_THAT(e.what(), HasSubstr(part));
+      EXPECT_EQ(e.memory().budget_bytes, available);
+      EXPECT_GE(e.memory().total_bytes, peak);
+    }
+  };
+  write("/proc/meminfo", fmt::format("MemAvailable: {} kB", (peak - 1) / 1024));
+  refused((peak - 1) / 1024 * 1024, "which the machine has available, got ");
+  // The plan is the same as on any other machine.
+  EXPECT_EQ(compile(p.ir, compile_options(with_memory(-1))).memories[0].total_bytes, peak);
+  write("/proc/meminfo", fmt::format("MemAvailable: {} kB", 2 * peak / 1024));
+  EXPECT_EQ(Session(p.ir, with_memory(-1)).measured_bytes(), peak);
+  write("/proc/self/cgroup", "0::/");
+  write("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+  write("/sys/fs/cgroup/memory.max", "4096");
+  refused(4096, "which the control group leaves to this process, got ");
 }
 
 TEST(Budget, OfTheHostTierIsItsOwn) {

@@ -195,7 +195,7 @@ std::vector<std::string> labels_of(const ToolOptions& o) {
 
 int run_predict(const ToolOptions& o) {
   if (o.speaks()) sys::check_replaceable(o.to);
-  const Programs programs = build_programs(o);
+  Programs programs = build_programs(o);
   log_offload(o, programs);
   train::InferenceModel model = open_inference(programs, o);
   Session& session = model.session();

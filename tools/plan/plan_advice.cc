@@ -7,7 +7,6 @@
 #include <exception>
 #include <optional>
 
-#include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
 
 namespace sluice::tool {
@@ -26,8 +25,9 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   base.output.log_level = LogLevel::kError;
   base.session.print_after.clear();
   base.session.device.memory = -1;
+  for (DeviceChoice& d : base.session.more_devices) d.memory = -1;
   base.session.remote_memory = -1;
-  base.offload.tensors = offload_words(programs.locations);
+  base.offload.tensors = to_string(programs.offload.locations);
   const bool automatic = o.offload.tensors == "auto";
   // A smaller program might fit without the offload that --offload auto chose for this one.
   const bool chosen = automatic && !o.phased() && base.offload.tensors != "none";
@@ -41,7 +41,7 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   const bool has_tier = o.offload.remote != "none";
   if (!o.phased()) {
     if (has_tier && has_optimizer_state(o) &&
-        programs.locations.optimizer == train::Location::kDevice)
+        programs.offload.locations.optimizer == train::Location::kDevice)
       add("--offload optimizer").offload.tensors = "optimizer";
     // The length of phases with activations on the device grows with the micro-batches.
     if (has_tier && o.step.accumulate <= kMostPhasedMicroBatches) {
@@ -75,7 +75,7 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   return result;
 }
 
-// Returns the budget of a memory; -1: none.
+// Returns the budget of a memory of a candidate; -1: none.
 int64_t budget_of(const exe::MemoryNeeds& memory, const SessionOptions& budgets) {
   if (memory.device < 0) return budgets.remote_memory;
   if (memory.device == 0) return budgets.device.memory;
@@ -83,12 +83,12 @@ int64_t budget_of(const exe::MemoryNeeds& memory, const SessionOptions& budgets)
   return more < budgets.more_devices.size() ? budgets.more_devices[more].memory : -1;
 }
 
-report::Suggestion needs_of(std::string option, const std::vector<exe::MemoryNeeds>& memories,
+report::Suggestion needs_of(std::string option, std::vector<exe::MemoryNeeds> memories,
                             const SessionOptions& budgets) {
   report::Suggestion needs{std::move(option), 0, 0, true};
-  for (const exe::MemoryNeeds& m : memories) {
-    const int64_t budget = budget_of(m, budgets);
-    needs.fits = needs.fits && (budget < 0 || m.total_bytes <= budget);
+  for (exe::MemoryNeeds& m : memories) {
+    m.budget_bytes = budget_of(m, budgets);
+    needs.fits = needs.fits && m.fits();
     if (m.device >= 0) {
       needs.device_bytes = std::max(needs.device_bytes, m.total_bytes);
     } else {
@@ -110,9 +110,7 @@ bool is_smaller(const report::Suggestion& a, const report::Suggestion& b) {
 // replace the plan or the refusal that it completes.
 std::optional<report::Suggestion> compiled(const Candidate& c, const SessionOptions& budgets) {
   try {
-    const Programs programs = build_programs(c.options);
-    const Compiled plan = compile(programs.ir, compile_options(session_options(c.options)));
-    return needs_of(c.option, exe::memory_needs(plan.executable, 0), budgets);
+    return needs_of(c.option, build_programs(c.options).compiled->memories, budgets);
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -121,11 +119,11 @@ std::optional<report::Suggestion> compiled(const Candidate& c, const SessionOpti
 }  // namespace
 
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
-                                            const report::PlanReport& plan, double seconds,
-                                            const SessionOptions& budgets, double most_seconds) {
+                                            const report::PlanReport& plan, double most_seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const report::Suggestion now = needs_of("", plan.memories, budgets);
+  const double seconds = programs.offload.tried.front().build_seconds;
+  const report::Suggestion now = needs_of("", plan.memories, options.session);
   std::vector<report::Suggestion> known, unknown;
   for (const Candidate& c : candidates(options, programs)) {
     const std::chrono::duration<double> passed = Clock::now() - begin;
@@ -133,7 +131,7 @@ std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Pr
       unknown.push_back({c.option});
       continue;
     }
-    const std::optional<report::Suggestion> s = compiled(c, budgets);
+    const std::optional<report::Suggestion> s = compiled(c, options.session);
     if (s && is_smaller(*s, now)) known.push_back(*s);
   }
   std::stable_sort(known.begin(), known.end(),

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <set>
 
@@ -19,7 +18,6 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
-#include "sluice/session/profile.h"
 #include "tools/call_results.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
@@ -153,33 +151,24 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
   return bytes / training.device_iterations;
 }
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 report::PlanReport report_of(const Compiled& compiled, const ToolOptions& o) {
   report::PlanReport report = report::plan_report(compiled.executable);
   report.phased = o.phased();
   return report;
 }
 
-// A compiled and proved model.
+// A compiled model. One that fits its budgets is proved.
 struct Plan {
-  Plan(const ToolOptions& o, const report::Rates& rates)
-      : programs(build_programs(o)),
-        compiled(compile_programs(programs, o)),
-        seconds(seconds_since(begin)),
+  Plan(Programs built, const ToolOptions& o, const report::Rates& rates)
+      : programs(std::move(built)),
+        compiled(*programs.compiled),
         report(report_of(compiled, o)),
         forecasts(report::forecast(compiled.executable, rates)) {
-    check::prove(compiled.executable);
+    if (programs.offload.fits) check::prove(compiled.executable);
   }
 
-  Clock::time_point begin = Clock::now();
   Programs programs;
-  Compiled compiled;
-  double seconds;  ///< Time that building and compiling took.
+  const Compiled& compiled;
   report::PlanReport report;
   std::vector<report::ProgramForecast> forecasts;
 
@@ -234,11 +223,10 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
 }
 
 std::vector<report::Suggestion> suggestions_for(const Plan& plan, const ToolOptions& o) {
-  return suggestions(o, plan.programs, plan.report, plan.seconds, o.session);
+  return suggestions(o, plan.programs, plan.report);
 }
 
-void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine,
-                bool refused = false) {
+void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine) {
   report::Outlook outlook{
       .forecasts = plan.forecasts, .machine = machine, .suggestions = suggestions_for(plan, o)};
   if (plan.programs.training.pipeline)
@@ -248,7 +236,7 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
     outlook.stages.push_back(text);
   if (const std::string text = results_text(plan.programs); !text.empty())
     outlook.stages.push_back(text);
-  if (!refused) {
+  if (plan.programs.offload.fits) {
     outlook.offload = offload_line(plan.programs);
     outlook.offload.pop_back();
     outlook.closing =
@@ -257,15 +245,12 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
   fmt::print("{}", report::summary(plan.report, outlook));
 }
 
-// Prints the plan that would be made without budgets, beside the budgets that it exceeds. Prints
-// nothing if there is no such plan: the caller throws the refusal.
-void print_refused(const ToolOptions& o, const MachineRates& machine) noexcept {
+// Prints a plan beside the budgets that it exceeds. The caller throws the refusal, which no error
+// may replace.
+void print_refused(const Programs& programs, const ToolOptions& o,
+                   const MachineRates& machine) noexcept {
   try {
-    const ToolOptions unlimited = without_budgets(o);
-    Plan plan(unlimited, machine.rates);
-    set_budgets(o.session, plan.compiled.executable);
-    plan.report = report_of(plan.compiled, o);
-    print_plan(plan, unlimited, machine.text, true);
+    print_plan(Plan(programs, o, machine.rates), o, machine.text);
   } catch (const std::exception&) {
     return;
   }
@@ -274,10 +259,10 @@ void print_refused(const ToolOptions& o, const MachineRates& machine) noexcept {
 // The plan; prints one before it throws the error of a budget that is too small.
 Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
   try {
-    return Plan(o, machine.rates);
-  } catch (const Error& e) {
+    return Plan(build_programs(o), o, machine.rates);
+  } catch (const RefusedPrograms& e) {
     const bool shows = o.plan.form == PlanOptions::Form::kSummary && !o.output.json;
-    if (e.kind() == ErrorKind::kDoesNotFit && shows) print_refused(o, machine);
+    if (shows) print_refused(*e.programs(), o, machine);
     throw;
   }
 }
@@ -285,7 +270,7 @@ Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
 }  // namespace
 
 SweepFigures figures_of(const ToolOptions& o) {
-  const Plan plan(o, measure_rates(o).rates);
+  const Plan plan(build_programs(o), o, measure_rates(o).rates);
   const exe::Executable& e = plan.compiled.executable;
   SweepFigures f{.state_bytes = state_bytes_per_update(plan.programs.training, e),
                  .seconds = plan.step_forecast().seconds};

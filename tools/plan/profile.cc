@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -95,23 +94,25 @@ void write_late(const ToolOptions& o, const Programs& programs, const exe::Execu
   }
 }
 
-// Writes the report of the plan that would be made without budgets, beside the budgets that it
-// exceeds and the options that would make it fit. Warns if it cannot: the caller throws the
-// refusal.
+// Returns the programs of a refusal. The machine may refuse programs that fit their budgets.
+Programs programs_of(const ToolOptions& o, const Error& refusal) {
+  if (const auto* const refused = dynamic_cast<const RefusedPrograms*>(&refusal))
+    return *refused->programs();
+  ToolOptions quiet = o;
+  quiet.output.log_level = LogLevel::kError;
+  return build_programs(quiet);
+}
+
+// Writes the report of a plan that does not fit, beside the budgets that it exceeds and the options
+// that would make it fit. Warns if it cannot: the caller throws the refusal.
 void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
   try {
-    ToolOptions unlimited = without_budgets(o);
-    unlimited.output.log_level = LogLevel::kError;
-    const auto begin = std::chrono::steady_clock::now();
-    const Programs programs = build_programs(unlimited);
-    Compiled compiled = compile_programs(programs, unlimited);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const Programs programs = programs_of(o, refusal);
+    const exe::Executable& executable = programs.compiled->executable;
     std::vector<report::Suggestion> options;
     if (o.trains)
-      options = suggestions(unlimited, programs, report::plan_report(compiled.executable),
-                            seconds.count(), o.session, kMostRemedySeconds);
-    set_budgets(o.session, compiled.executable);
-    write_late(o, programs, compiled.executable,
+      options = suggestions(o, programs, report::plan_report(executable), kMostRemedySeconds);
+    write_late(o, programs, executable,
                {.suggestions = std::move(options), .refusal = refusal.what()});
   } catch (const std::exception& e) {
     sys::print_stderr("--profile: {}; the report is not written\n", e.what());
@@ -196,10 +197,5 @@ void Measuring::after_run() {
 }
 
 bool Measuring::is_done() const { return !active_ || ended_ > report::kMeasuredRuns; }
-
-ToolOptions without_budgets(ToolOptions o) {
-  o.session = sluice::without_budgets(o.session);
-  return o;
-}
 
 }  // namespace sluice::tool

@@ -63,7 +63,4 @@ class Measuring {
 void write_measured(const ToolOptions& o, const Programs& programs, const Session& session,
                     std::vector<report::MeasuredRun> measured);
 
-/// Returns the options without budgets, for the plan that would be made without them.
-ToolOptions without_budgets(ToolOptions o);
-
 }  // namespace sluice::tool

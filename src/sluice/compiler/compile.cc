@@ -10,7 +10,6 @@
 #include "sluice/compiler/analysis/homes.h"
 #include "sluice/compiler/body_text.h"
 #include "sluice/compiler/lower/announce_remote.h"
-#include "sluice/compiler/lower/budget.h"
 #include "sluice/compiler/lower/emit.h"
 #include "sluice/compiler/lower/entry_bounds.h"
 #include "sluice/compiler/lower/kernels.h"
@@ -169,11 +168,6 @@ const CompilerPass kPasses[] = {
        announce_remote(p);
        return static_cast<int64_t>(p.executable.remote_buffers.size());
      }},
-    {"budgets", "A plan that exceeds a budget is reported as an error.", false,
-     [](Program& p, const Context&) {
-       check_budgets(p.executable);
-       return int64_t{0};
-     }},
 };
 
 void check_names(const CompileOptions& options) {
@@ -238,6 +232,7 @@ Compiled compile(const Ir& ir, const CompileOptions& options) {
   compiled.variable_index = std::move(program.variable_index);
   compiled.executable = std::move(program.executable);
   compiled.fusions = std::move(program.fusions);
+  compiled.memories = exe::memory_needs(compiled.executable);
   compiled.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return compiled;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/compiler/options.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/ir/ir.h"
 
 namespace sluice {
@@ -23,16 +24,16 @@ struct Compiled {
   std::vector<PassRecord> passes;
   FusionReport fusions;
   double seconds = 0;
+  /// Bytes needed in each memory, with their budgets and the largest holders.
+  std::vector<exe::MemoryNeeds> memories;
   /// Index in executable.variables of each variable.
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
   /// The variables of the Ir, in the order of executable.variables.
   std::vector<std::shared_ptr<const VariableInfo>> variables;
 };
 
-/// Compiles every entry graph of `ir` for the devices.
-/// Error{kDoesNotFit} if a budget cannot be met. The message has the bytes needed, the holders of
-/// the peak, the smallest budget that this compiler finds a plan for, and the live-set bound.
-/// Error{kUsage} if
+/// Compiles every entry graph of `ir` for the devices. The plan is the same under every budget, and
+/// may exceed one: exe::find_excess() judges it. Error{kUsage} if
 /// - no kernel of a target supports an op,
 /// - a pass name is unknown,
 /// - `options.io_queues` is not 0, 1 or 3, or

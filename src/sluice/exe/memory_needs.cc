@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sluice/exe/call_order.h"
+#include "sluice/exe/executable.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 

@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "sluice/exe/executable.h"
-
 namespace sluice::exe {
+
+struct Executable;
+struct FrameBuffer;
+struct Function;
 
 /// An object that occupies bytes at the peak.
 struct Holder {
@@ -41,6 +43,8 @@ struct MemoryNeeds {
   /// The smallest budget for which this compiler finds a plan: it makes the same plan under every
   /// budget.
   int64_t smallest_budget() const { return total_bytes; }
+  /// Whether the budget is met.
+  bool fits() const { return budget_bytes < 0 || total_bytes <= budget_bytes; }
 };
 
 /// Whether a buffer of a function holds the frame of a function that a step calls, not a tensor.

@@ -116,7 +116,7 @@ class Text {
       if (m.budget_bytes < 0) continue;
       const std::string of =
           fmt::format("{} {} of {}", name, grouped(m.total_bytes), grouped(m.budget_bytes));
-      append(m.total_bytes <= m.budget_bytes ? fits : exceeds, of);
+      append(m.fits() ? fits : exceeds, of);
     }
     const std::string answer = !exceeds.empty() ? "fits: no (" + exceeds + " bytes)"
                                : !fits.empty()  ? "fits: yes (" + fits + " bytes)"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
@@ -82,8 +81,10 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
-  communicator_ = std::make_unique<Communicator>(executable_, loaded_, open_devices(), placement_,
-                                                 options_.group);
+  const std::vector<std::vector<OpenDevice*>> opened = open_devices();
+  check_device_memory();
+  communicator_ =
+      std::make_unique<Communicator>(executable_, loaded_, opened, placement_, options_.group);
   for (size_t s = 0; s < executable_.streams.size(); ++s) {
     auto& owners = stream_owners_.emplace_back();
     for (int r = 0; r < executable_.replicas; ++r)
@@ -135,34 +136,7 @@ std::vector<std::vector<OpenDevice*>> Executor::open_devices() {
   return opened;
 }
 
-// The system would end a process beyond its limit without a message, once it touches the memory.
-void Executor::check_host_memory() const {
-  if (options_.host_memory < 0) return;
-  const exe::ReplicaRange here = placement_.here();
-  int64_t devices = 0, host = 0;
-  for (int r = 0; r < here.count; ++r) {
-    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
-      const exe::Arena& arena = executable_.arenas[a];
-      const bool on_device = arena.space == exe::Space::kDevice;
-      if (arena.space == exe::Space::kFile ||
-          (on_device && exe::is_queued(executable_, arena.device)))
-        continue;
-      int64_t& sum = on_device ? devices : host;
-      sum = checked_add(sum, placement_.bytes_of(here.first + r, static_cast<int32_t>(a)));
-    }
-  }
-  if (checked_add(devices, host) <= options_.host_memory) return;
-  fail(ErrorKind::kDoesNotFit,
-       "memory: must be at most {} bytes, which the control group leaves to this process, got {}: "
-       "{} of devices and {} of the host; use a smaller micro-batch, remote memory in "
-       "\"file:FOLDER\", or a higher limit",
-       options_.host_memory, devices + host, devices, host);
-}
-
-// The slots of a channel to another process are in memory of the device that sends.
 void Executor::allocate_arenas(Replica& replica, int number) {
-  std::map<int32_t, int32_t> sender_of;  // By arena of slots.
-  for (const exe::Channel& c : executable_.channels) sender_of[c.arena] = c.from;
   for (size_t a = 0; a < executable_.arenas.size(); ++a) {
     const exe::Arena& arena = executable_.arenas[a];
     const auto index = static_cast<int32_t>(a);
@@ -170,11 +144,8 @@ void Executor::allocate_arenas(Replica& replica, int number) {
     DeviceAddress device;
     std::byte* host = nullptr;
     if (arena.space == exe::Space::kDevice) {
-      const auto sender = sender_of.find(index);
-      const bool here = placement_.has(number, arena.device);
-      const int32_t owner = here || sender == sender_of.end() ? arena.device : sender->second;
-      if (placement_.has(number, owner))
-        device = replica.devices[static_cast<size_t>(owner)]->allocate(bytes);
+      const int32_t owner = owner_of(number, index);
+      if (owner >= 0) device = replica.devices[static_cast<size_t>(owner)]->allocate(bytes);
     } else if (arena.space != exe::Space::kFile) {
       host = replica.host_memory.emplace_back(host_memory(bytes)).get();
     }

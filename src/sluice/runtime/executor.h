@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/base/system/cgroup.h"
 #include "sluice/runtime/pool.h"
 #include "sluice/runtime/strand.h"
 
@@ -21,9 +22,8 @@ struct ExecutorOptions {
   int threads = 1;       ///< Workers for the devices of the host.
   int usable_cores = 1;  ///< Workers spin only if this is at least their number.
   std::string folder;    ///< Folder for the files of the file tier.
-  /// Largest number of bytes of host memory, with that of CPUs, that this process may allocate; -1:
-  /// no limit.
-  int64_t host_memory = -1;
+  /// Host memory that this process may allocate, with that of CPUs.
+  sys::AvailableMemory host_memory = {};
   /// Largest rate of remote memory in bytes per second; -1: no limit.
   int64_t remote_bandwidth = -1;
   /// Processes that share the devices of all replicas; null: this process runs them all.
@@ -49,9 +49,10 @@ struct FreeMemory {
 /// make recordings of launches.
 class Executor {
  public:
-  /// Allocates memory and binds kernels. Error{kDoesNotFit} beyond ExecutorOptions::host_memory.
-  /// Error{kUsage} if the executable was planned for other
-  /// devices or workers, or if the processes cannot share them as `options` say.
+  /// Allocates memory and binds kernels. DoesNotFit, before it allocates, if it needs more than
+  /// ExecutorOptions::host_memory or QueuedDevice::available_memory(). Error{kUsage} if the
+  /// executable was planned for other devices or workers, or if the processes cannot share them as
+  /// `options` say.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
   ~Executor();
@@ -125,6 +126,8 @@ class Executor {
   }
   std::vector<std::vector<OpenDevice*>> open_devices();
   void check_host_memory() const;
+  void check_device_memory() const;
+  int32_t owner_of(int replica, int32_t arena) const;
   void allocate_arenas(Replica& replica, int number);
   void prepare(Replica& replica, int number, int workers);
   /// Adds a lane for events if they are recorded; null otherwise.

@@ -105,6 +105,8 @@ class QueuedDevice : public OpenDevice {
   /// Makes host memory known to the device, for upload() and download(). It must outlive the
   /// device.
   virtual void pin(std::span<std::byte> memory) = 0;
+  /// Returns the bytes that allocate() can still return in all; -1: not known.
+  virtual int64_t available_memory() const { return -1; }
 };
 
 }  // namespace sluice::runtime

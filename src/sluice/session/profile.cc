@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "sluice/base/sys.h"
-#include "sluice/compiler/compile.h"
 #include "sluice/report/measured_times.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/measured.h"
@@ -138,21 +137,6 @@ void write_report(const std::string& folder, const report::Report& report) {
   write("trace.json", report::to_chrome_trace(report));
 }
 
-SessionOptions without_budgets(SessionOptions options) {
-  options.device.memory = -1;
-  for (DeviceChoice& d : options.more_devices) d.memory = -1;
-  options.remote_memory = -1;
-  options.print_after.clear();
-  return options;
-}
-
-void set_budgets(const SessionOptions& options, exe::Executable& executable) {
-  executable.devices[0].memory_budget = options.device.memory;
-  for (size_t d = 1; d < executable.devices.size(); ++d)
-    executable.devices[d].memory_budget = options.more_devices[d - 1].memory;
-  for (exe::Tier& tier : executable.tiers) tier.budget = options.remote_memory;
-}
-
 std::unique_ptr<SessionReport> SessionReport::open(const SessionOptions& options) {
   if (options.group != nullptr && options.group->rank() != 0) return nullptr;
   std::string folder = profile_folder(options.profile);
@@ -168,11 +152,9 @@ void SessionReport::warn(const std::exception& e) const {
   sys::print_stderr("report in {}: {}; it is not complete\n", folder_, e.what());
 }
 
-void SessionReport::write_refused(const Ir& ir, const SessionOptions& options,
+void SessionReport::write_refused(const exe::Executable& executable,
                                   const Error& refusal) noexcept {
   try {
-    exe::Executable executable = compile(ir, compile_options(without_budgets(options))).executable;
-    set_budgets(options, executable);
     begin(executable);
     report::Report report = report_of(executable, executable.devices[0].workers);
     report.refusal = refusal.what();

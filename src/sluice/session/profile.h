@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
-#include "sluice/ir/ir.h"
 #include "sluice/report/report.h"
 #include "sluice/session/options.h"
 
@@ -34,11 +33,6 @@ std::string make_report_folder(const std::string& folder, const std::string& par
 /// cannot be written.
 void write_report(const std::string& folder, const report::Report& report);
 
-/// Returns options without budgets, for the plan that would be made without them.
-SessionOptions without_budgets(SessionOptions options);
-/// Sets the budgets of the options in a plan that was made without budgets.
-void set_budgets(const SessionOptions& options, exe::Executable& executable);
-
 /// The report that a session writes when it ends: its plan, the last run of each program, and the
 /// minimum of the times of several runs of a program (report::kMeasuredRuns). The first session
 /// of a process writes to `training` in its folder if its programs change variables, else to
@@ -51,7 +45,7 @@ class SessionReport {
 
   /// Writes the report of a plan that exceeds a budget, before its error is thrown. Warns if a file
   /// cannot be written.
-  void write_refused(const Ir& ir, const SessionOptions& options, const Error& refusal) noexcept;
+  void write_refused(const exe::Executable& executable, const Error& refusal) noexcept;
   /// Creates the folder for this plan.
   void begin(const exe::Executable& executable);
   /// Prepares a run of a program, and stores the last run if it was of another one.

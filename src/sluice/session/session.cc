@@ -29,22 +29,14 @@ std::vector<size_t> by_path(const Variables& variables) {
   return order;
 }
 
-// Compiles a program. The report of a plan that does not fit is written before the error is thrown.
-Compiled compile_for(const Ir& ir, const SessionOptions& options, const CompileOptions& plan,
-                     SessionReport* report) {
-  try {
-    return compile(ir, plan);
-  } catch (const Error& e) {
-    if (report != nullptr && e.kind() == ErrorKind::kDoesNotFit)
-      report->write_refused(ir, options, e);
-    throw;
-  }
-}
-
 }  // namespace
 
 Session::Session(const Ir& ir, const SessionOptions& options)
+    : Session(ir, compile(ir, compile_options(options)), options) {}
+
+Session::Session(const Ir& ir, Compiled compiled, const SessionOptions& options)
     : ir_(ir),
+      compiled_(std::make_unique<Compiled>(std::move(compiled))),
       agreement_(std::make_unique<runtime::Agreement>(options.group)),
       report_(SessionReport::open(options)),
       calls_(std::make_unique<CallQueue>()) {
@@ -52,7 +44,10 @@ Session::Session(const Ir& ir, const SessionOptions& options)
   std::vector<std::shared_ptr<runtime::Device>> devices;
   devices.push_back(options.device.device);
   for (const DeviceChoice& c : options.more_devices) devices.push_back(c.device);
-  compiled_ = std::make_unique<Compiled>(compile_for(ir_, options, plan, report_.get()));
+  if (const auto excess = exe::find_excess(compiled_->executable, compiled_->memories)) {
+    if (report_ != nullptr) report_->write_refused(compiled_->executable, *excess);
+    throw *excess;
+  }
   if (report_ != nullptr) report_->begin(compiled_->executable);
   if (options.proof == SessionOptions::Proof::kCheck) check::prove(compiled_->executable);
   if (plan.processes > 1) agreement_->require_same("plans", exe::to_text(compiled_->executable));

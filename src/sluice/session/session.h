@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
+#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/ir/ir.h"
 #include "sluice/session/bindings.h"
 #include "sluice/session/options.h"
@@ -83,10 +84,13 @@ class AsyncRun {
 /// processes, all must make their calls in one order, so one thread of each should call.
 class Session {
  public:
-  /// Compiles and proves the plan, allocates its memory and initialises the variables.
-  /// Error{kDoesNotFit} if a budget cannot be met, or if this process's control groups leave too
-  /// little memory; Error{kInternal} if the proof of the plan fails.
+  /// Compiles and proves the plan, allocates its memory and initialises the variables. DoesNotFit
+  /// if a budget cannot be met, or, before anything is allocated, if the host or a device has less
+  /// memory than this process needs; Error{kInternal} if the proof of the plan fails.
   Session(const Ir& ir, const SessionOptions& options = {});
+  /// As above, without compiling: `compiled` is compile(ir, compile_options(options))
+  /// (compiler/compile.h).
+  Session(const Ir& ir, Compiled compiled, const SessionOptions& options);
   /// Stops a run in progress. Cancels the sources and sinks of feeds, and waits until they return.
   ~Session();
 

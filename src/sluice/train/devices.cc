@@ -7,13 +7,10 @@
 #include <limits>
 
 #include "sluice/compiler/compile.h"
-#include "sluice/exe/memory_needs.h"
 #include "sluice/train/pipeline/pipeline_plan.h"
 
 namespace sluice::train {
 namespace {
-
-constexpr int64_t kUnlimited = -1;
 
 // The bytes of activations in flight on each device of a plan.
 std::vector<int64_t> bytes_in_flight(const PipelinePlan& plan, size_t devices) {
@@ -29,14 +26,12 @@ std::vector<int64_t> budgets_of(const SessionOptions& session) {
   return budgets;
 }
 
-// The bytes that each device needs without budgets.
+// The bytes that each device needs.
 std::vector<int64_t> needed_bytes(SessionOptions session, const Ir& ir) {
   session.print_after.clear();
-  session.device.memory = session.remote_memory = kUnlimited;
-  for (DeviceChoice& d : session.more_devices) d.memory = kUnlimited;
   const Compiled compiled = compile(ir, compile_options(session));
   std::vector<int64_t> needed(session.more_devices.size() + 1);
-  for (const exe::MemoryNeeds& m : exe::memory_needs(compiled.executable, 0)) {
+  for (const exe::MemoryNeeds& m : compiled.memories) {
     if (m.device >= 0) needed[static_cast<size_t>(m.device)] = m.total_bytes;
   }
   return needed;
@@ -124,14 +119,18 @@ Training build_inference_for(Ir ir, const Network& network, const Options& optio
        .outfeed = options.outfeed,
        .locations = {.weights = options.locations.weights,
                      .min_elements_off_device = options.locations.min_elements_off_device},
+       .offload = options.offload,
        .io_mode = options.io_mode,
        .seed = options.seed,
        .session = options.session});
 }
 
-Session open_session(const Ir& ir, const Training& training, const SessionOptions& session) {
+Session open_session(const Ir& ir, const Training& training, const SessionOptions& session,
+                     const std::shared_ptr<Compiled>& compiled) {
   try {
-    return Session(ir, with_devices(session, training.devices));
+    const SessionOptions options = with_devices(session, training.devices);
+    if (compiled != nullptr) return Session(ir, std::move(*compiled), options);
+    return Session(ir, options);
   } catch (Error& e) {
     note_stages(training, e);
     throw;

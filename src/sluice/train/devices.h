@@ -1,4 +1,6 @@
 #pragma once
+#include <memory>
+
 #include "sluice/session/session.h"
 #include "sluice/train/training_step.h"
 
@@ -20,8 +22,10 @@ Training build_training_for(const SessionOptions& session, Ir ir, const Network&
 /// of an update do.
 Training build_inference_for(Ir ir, const Network& network, const Options& options);
 
-/// Opens a session on the programs of `training`, with devices by with_devices().
-Session open_session(const Ir& ir, const Training& training, const SessionOptions& session);
+/// Opens a session on the programs of `training`, with devices by with_devices(). `compiled` is
+/// moved into it; null: the programs are compiled.
+Session open_session(const Ir& ir, const Training& training, const SessionOptions& session,
+                     const std::shared_ptr<Compiled>& compiled = nullptr);
 
 /// Adds the stages and their devices to an Error{kDoesNotFit} or Error{kPeerLost} of a program in
 /// stages.

@@ -31,11 +31,18 @@ Options for_training(Options options) {
   return options;
 }
 
-Training build(Ir ir, const Network& network, const std::optional<nn::Optimizer>& optimizer,
-               const Options& options, const std::optional<Options>& inference) {
-  if (!optimizer) return build_inference_for(ir, network, options);
-  return build_training_for(options.session, ir, network, *optimizer, for_training(options),
-                            inference.value_or(Options()));
+PlannedPrograms plan_for(const Network& network, const std::optional<nn::Optimizer>& optimizer,
+                         const Options& options, const std::optional<Options>& inference) {
+  if (!optimizer) return plan_inference(network, options);
+  return plan_training(network, *optimizer, for_training(options), inference.value_or(Options()));
+}
+
+// Programs that were built by others, which the session compiles.
+PlannedPrograms programs_of(const Ir& ir, const Training& training, const Options& options) {
+  require(options.offload == Offload::kGiven,
+          "model: offload must be given for programs that exist, got automatic; give the programs "
+          "of plan_training()");
+  return {ir, training, options, {.locations = options.locations}, nullptr};
 }
 
 std::string without_prefix(const std::string& name, std::string_view prefix) {
@@ -53,18 +60,13 @@ Shape joined(const Shape& entry, int64_t entries) {
 
 ModelPrograms::ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
                              const Options& options, const std::optional<Options>& inference)
-    : ir(options.replicas),
-      training(build(ir, network, optimizer, options, inference)),
-      session(open_session(ir, training, options.session)) {
-  report_stages();
-}
+    : ModelPrograms(plan_for(network, optimizer, options, inference)) {}
 
-ModelPrograms::ModelPrograms(const Ir& from, Training built, const SessionOptions& options)
-    : ir(from), training(std::move(built)), session(open_session(ir, training, options)) {
-  report_stages();
-}
-
-void ModelPrograms::report_stages() {
+ModelPrograms::ModelPrograms(PlannedPrograms planned)
+    : ir(planned.ir),
+      session(open_session(planned)),
+      training(std::move(planned.training)),
+      offload(std::move(planned.offload)) {
   if (training.pipeline) session.add_to_report(pipeline_report(training));
 }
 
@@ -279,15 +281,14 @@ ModelState::ModelState(Network network, Options options, std::optional<nn::Optim
   }
 }
 
-ModelState::ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
-                       Training programs)
+ModelState::ModelState(ModelCalls::Use use, Network network, PlannedPrograms planned)
     : network_(std::move(network)),
-      options_(std::move(options)),
+      options_(planned.options),
       trains_(use == ModelCalls::Use::kTrain) {
-  inference_.device_iterations = programs.eval_iterations;
-  inference_.replicas = programs.replicas;
-  if (!programs.learning_rate) rate_ = programs.constant_rate;
-  open(std::make_unique<ModelPrograms>(ir, std::move(programs), options_.session));
+  inference_.device_iterations = planned.training.eval_iterations;
+  inference_.replicas = planned.training.replicas;
+  if (!planned.training.learning_rate) rate_ = planned.training.constant_rate;
+  open(std::make_unique<ModelPrograms>(std::move(planned)));
 }
 
 void ModelState::open(std::unique_ptr<ModelPrograms> programs) {
@@ -469,6 +470,7 @@ HostTensor TrainingModel::weight(std::string_view path) {
   return session().read(*found);
 }
 report::Plan TrainingModel::plan() { return session().plan(); }
+const OffloadDecision& TrainingModel::offload() { return state_->programs().offload; }
 const Training& TrainingModel::programs() { return state_->programs().training; }
 Session& TrainingModel::session() { return state_->programs().session; }
 
@@ -482,6 +484,7 @@ std::vector<std::string> InferenceModel::load(const std::string& path) {
   return session().load(path);
 }
 report::Plan InferenceModel::plan() { return session().plan(); }
+const OffloadDecision& InferenceModel::offload() { return state_->programs().offload; }
 const Training& InferenceModel::programs() { return state_->programs().training; }
 Session& InferenceModel::session() { return state_->programs().session; }
 
@@ -491,10 +494,14 @@ TrainingModel training_model(const Network& network, const Options& options,
       std::make_shared<internal::ModelState>(network, options, std::move(optimizer)));
 }
 
+TrainingModel open_training(const Network& network, PlannedPrograms programs) {
+  return internal::ModelAccess::make<TrainingModel>(
+      std::make_shared<internal::ModelState>(Use::kTrain, network, std::move(programs)));
+}
+
 TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
                              const Training& programs) {
-  return internal::ModelAccess::make<TrainingModel>(
-      std::make_shared<internal::ModelState>(Use::kTrain, network, options, ir, programs));
+  return open_training(network, internal::programs_of(ir, programs, options));
 }
 
 InferenceModel inference_model(const TrainingModel& training) {
@@ -515,10 +522,14 @@ InferenceModel inference_model(const Network& network, const Options& options) {
       std::make_shared<internal::ModelState>(network, options, std::nullopt));
 }
 
+InferenceModel open_inference(const Network& network, PlannedPrograms programs) {
+  return internal::ModelAccess::make<InferenceModel>(
+      std::make_shared<internal::ModelState>(Use::kInfer, network, std::move(programs)));
+}
+
 InferenceModel inference_model(const Network& network, const Options& options, const Ir& ir,
                                const Training& programs) {
-  return internal::ModelAccess::make<InferenceModel>(
-      std::make_shared<internal::ModelState>(Use::kInfer, network, options, ir, programs));
+  return open_inference(network, internal::programs_of(ir, programs, options));
 }
 
 double accuracy(const HostTensor& predictions, const HostTensor& labels) {

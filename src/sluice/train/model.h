@@ -12,6 +12,7 @@
 #include "sluice/session/session.h"
 #include "sluice/train/network.h"
 #include "sluice/train/options.h"
+#include "sluice/train/plan/offload.h"
 #include "sluice/train/training_step.h"
 
 /// Models: a network with its options, which is called with arrays of samples.
@@ -65,8 +66,9 @@ std::string to_string(const CallSize& size);
 class TrainingModel {
  public:
   /// Trains on the next samples and returns the losses and predictions by name. The first call
-  /// compiles. Error{kUsage} for missing fields, other shapes or dtypes; then no sample is used.
-  /// Also the errors of build_training() and Session.
+  /// compiles. DoesNotFit, with its figures, if no plan fits (exe/budget/does_not_fit.h).
+  /// Error{kUsage} for missing fields, other shapes or dtypes; then no sample is used. Also the
+  /// errors of build_training() and Session.
   ///
   /// With Options::infeed, the samples come from that queue, which compile() opens, and `samples`
   /// has only the fields that are given once a run. Error{kUsage} at the end of data; the weights
@@ -103,6 +105,8 @@ class TrainingModel {
   HostTensor weight(std::string_view path);
   /// Returns the plan for users.
   report::Plan plan();
+  /// Returns the tensors in remote memory and why they are there. Compiles if necessary.
+  const OffloadDecision& offload();
   /// The programs and their session; compile if necessary.
   const Training& programs();
   Session& session();
@@ -128,6 +132,8 @@ class InferenceModel {
   /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored.
   std::vector<std::string> load(const std::string& path);
   report::Plan plan();
+  /// As of a TrainingModel.
+  const OffloadDecision& offload();
   const Training& programs();
   Session& session();
 

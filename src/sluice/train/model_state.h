@@ -11,6 +11,7 @@
 
 #include "sluice/session/call_queue.h"
 #include "sluice/train/model.h"
+#include "sluice/train/plan/plan.h"
 
 namespace sluice::train::internal {
 
@@ -22,14 +23,12 @@ Shape joined(const Shape& entry, int64_t entries);
 struct ModelPrograms {
   ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
                 const Options& options, const std::optional<Options>& inference);
-  ModelPrograms(const Ir& ir, Training training, const SessionOptions& session);
+  explicit ModelPrograms(PlannedPrograms planned);
 
   Ir ir;
-  Training training;
   Session session;
-
- private:
-  void report_stages();
+  Training training;
+  OffloadDecision offload;
 };
 
 /// Calls of one program of a model: checks samples, binds arrays and holds the results.
@@ -112,8 +111,7 @@ class ModelState {
   /// Without an optimizer, the model infers alone.
   ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
   /// Opens a session on programs that exist.
-  ModelState(ModelCalls::Use use, Network network, Options options, const Ir& ir,
-             Training programs);
+  ModelState(ModelCalls::Use use, Network network, PlannedPrograms planned);
 
   void compile();
   bool is_compiled() const;

@@ -34,6 +34,8 @@ struct Word {
 
 constexpr Word<Location> kLocations[] = {{"device", Location::kDevice},
                                          {"remote", Location::kRemote}};
+constexpr Word<Offload> kOffloads[] = {{"given", Offload::kGiven},
+                                       {"automatic", Offload::kAutomatic}};
 constexpr Word<IoMode> kIoModes[] = {
     {"compute", IoMode::kCompute}, {"io", IoMode::kIo}, {"io_overlapped", IoMode::kIoOverlapped}};
 constexpr Word<Accumulation> kAccumulations[] = {{"sum", Accumulation::kSum},
@@ -305,6 +307,7 @@ const OptionRule kRules[] = {
     SLUICE_INTEGER(locations.min_elements_off_device),
     {"locations.min_elements_sharded", show_sharded,
      [](Options& o, const json& j) { read_integer(j, o.locations.min_elements_sharded); }},
+    SLUICE_WORD(offload, kOffloads),
     SLUICE_WORD(io_mode, kIoModes),
     {"recompute", show_recompute, read_recompute},
     {"learning_rate", show_rate, read_rate},

@@ -194,6 +194,17 @@ struct TensorLocations {
   bool operator==(const TensorLocations&) const = default;
 };
 
+/// How the tensors in remote memory are chosen.
+enum class Offload : uint8_t {
+  kGiven,  ///< By Options::locations alone.
+  /// By the budgets of the devices (plan/plan.h). Phases first move weights, state and activations.
+  /// While the program does not fit, one more kind leaves the device: the optimizer's state, then
+  /// accumulators, then activations; in inference, weights. Those of Options::locations are always
+  /// in remote memory.
+  kAutomatic
+};
+inline constexpr Offload automatic = Offload::kAutomatic;
+
 /// Blocks that compute their inner activations again for their gradients instead of keeping them.
 struct Recompute {
   bool all = false;
@@ -275,6 +286,9 @@ struct Options {
   /// entries. A call then does not return these results. Null: a call returns all results.
   std::shared_ptr<data::OutfeedQueue> outfeed = nullptr;
   TensorLocations locations = {};
+  /// For models (model.h) and plan_training() (plan/plan.h), which know a session. Other functions
+  /// that build programs take kGiven only.
+  Offload offload = Offload::kGiven;
   IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all
                                  ///< transfers of phases.
   Recompute recompute = {};

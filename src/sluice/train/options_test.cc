@@ -48,7 +48,7 @@ TEST(Options, AreReadFromAFile) {
     "locations": {"optimizer": "remote", "weights": "remote", "activations": "remote",
                   "accumulators": "remote", "min_elements_off_device": 7,
                   "min_elements_sharded": 8192},
-    "io_mode": "io_overlapped", "recompute": ["B1"], "learning_rate": 0.001,
+    "offload": "automatic", "io_mode": "io_overlapped", "recompute": ["B1"], "learning_rate": 0.001,
     "accumulation_reduction": "sum", "replica_reduction": "sum", "accumulator_dtype": "float16",
     "max_grad_norm": 1.5, "seed": 18446744073709551615,
     "session": {"device": {"memory": 1000, "threads": 3}, "remote": "file:/tmp",
@@ -73,6 +73,7 @@ TEST(Options, AreReadFromAFile) {
   EXPECT_EQ(options.accumulate, 10);
   EXPECT_EQ(options.output, Output::every(2));
   EXPECT_EQ(options.locations.min_elements_sharded, 8192);
+  EXPECT_EQ(options.offload, automatic);
   EXPECT_EQ(options.io_mode, IoMode::kIoOverlapped);
   EXPECT_EQ(std::get<double>(options.learning_rate), 0.001);
   EXPECT_EQ(std::get<DType>(options.accumulator_dtype), f16);
@@ -114,6 +115,7 @@ TEST(Options, BadFilesAreRefused) {
       bad(R"({"output": "every 0"})", "output: must be all, final, sum or \"every N\""),
       bad(R"({"locations": {"weights": "disk"}})",
           "locations.weights: must be one of device, remote, got \"disk\""),
+      bad(R"({"offload": "auto"})", "offload: must be one of given, automatic, got \"auto\""),
       bad(R"({"locations": 3})", "got 'locations'"),
       bad(R"({"session": {"verify": 1}})", "session.verify: must be one of false, true, got 1"),
       bad(R"({"accumulator_dtype": "float8"})", "accumulator_dtype: "),

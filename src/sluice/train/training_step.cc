@@ -184,6 +184,13 @@ void check_replicas(const Options& options, const Ir& ir) {
           options.replicas);
 }
 
+void check_offload(const Options& options, const char* program) {
+  require(options.offload == Offload::kGiven,
+          "{}: offload must be given for programs without a session, got automatic; use a model or "
+          "plan_{}(), or name the tensors in locations",
+          program, program);
+}
+
 void check_output(const Options& options, const char* program) {
   if (!options.output || options.output->mode != Output::Mode::kEvery) return;
   require(
@@ -228,6 +235,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           "inference: accumulate must be 1, as there are no updates, got {}; device_iterations is "
           "the number of micro-batches",
           inference.accumulate);
+  check_offload(options, "training");
   check_output(options, "training");
   check_output(inference, "inference");
   // Phases of all blocks and micro-batches whose activations are in remote memory have an engine of
@@ -284,6 +292,7 @@ Training build_inference(Ir ir, const Network& network, const Options& options) 
   require(!std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())),
           "inference: the strategy must be resident, sharded or pipelined, got phased");
   check_inference(options);
+  check_offload(options, "inference");
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   Training t;
   t.eval_fields = add_fields(ir, eval, options, t);

@@ -13,6 +13,7 @@
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/exe/executable.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"

@@ -46,6 +46,26 @@ TEST_P(SessionFaults, AnyCallOfTheInterfaceMayFail) {
   EXPECT_GT(calls, 60);
 }
 
+// The first call opens the device. A second one, which would allocate, fails in another way.
+TEST(OpaqueMemoryOfADevice, IsRefusedBeforeItIsAllocated) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(f32_spec({1000}), Initializer::constant(0), "w");
+  ops::add_(w, w);
+  const int64_t needed = Session(ir, {.device = choice({})}).planned_bytes();
+  try {
+    Session(ir, {.device = choice({.fail_at = 2, .memory = needed - 1})});
+    FAIL() << "it fits";
+  } catch (const DoesNotFit& e) {
+    EXPECT_THAT(e.what(), HasSubstr(fmt::format("device 0 (opaque): memory must be at most {} "
+                                                "bytes, which the device has available, got {}; ",
+                                                needed - 1, needed)));
+    EXPECT_EQ(e.memory().total_bytes, needed);
+    EXPECT_EQ(e.memory().budget_bytes, needed - 1);
+  }
+  EXPECT_EQ(Session(ir, {.device = choice({.memory = needed})}).measured_bytes(), needed);
+}
+
 // Eight layers y = relu(2x + 1), each on the next device, and a variable that changes.
 struct Program {
   explicit Program(int devices) {

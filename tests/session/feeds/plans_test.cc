@@ -157,7 +157,7 @@ TEST(FeedPlans, PlannedBytesAreMeasured) {
     EXPECT_EQ(executor.measured_bytes(replica, -1, exe::Space::kHost), planned);
   SessionOptions small = with(1);
   small.remote_memory = 2 * planned - 1;
-  EXPECT_THAT(error_text(ErrorKind::kDoesNotFit, [&] { plan_of(p.ir, small); }),
+  EXPECT_THAT(error_text(ErrorKind::kDoesNotFit, [&] { Session(p.ir, small); }),
               HasSubstr("tier host needs 768 bytes, its budget is 767"));
 }
 

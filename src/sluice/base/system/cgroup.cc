@@ -107,6 +107,20 @@ void bound_memory(CgroupLimits& limits, const std::vector<int64_t>& bytes) {
   limits.memory = limits.memory < 0 ? bytes[0] : std::min(limits.memory, bytes[0]);
 }
 
+// Returns MemAvailable and SwapFree of /proc/meminfo in bytes; -1 without MemAvailable.
+int64_t machine_memory(const std::string& root) {
+  int64_t available = -1, swap = 0;
+  for (const std::string& line : lines_of(root + "/proc/meminfo")) {
+    const std::vector<std::string> words = words_of(line);  // "MemAvailable:   22368460 kB".
+    if (words.size() < 2) continue;
+    int64_t* const bytes = words[0] == "MemAvailable:" ? &available
+                           : words[0] == "SwapFree:"   ? &swap
+                                                       : nullptr;
+    if (bytes != nullptr) *bytes = std::strtoll(words[1].c_str(), nullptr, 10) * 1024;
+  }
+  return available < 0 ? -1 : available + swap;
+}
+
 void bound(CgroupLimits& limits, const Mount& mount, const std::string& folder) {
   if (mount.is_v2) {
     bound_cores(limits, numbers_of(folder + "/cpu.max"));
@@ -152,12 +166,15 @@ CgroupLimits cgroup_limits(const std::string& root) {
   return limits;
 }
 
-int64_t available_memory(const std::string& root) {
+AvailableMemory available_memory(const std::string& root) {
+  AvailableMemory memory{.bytes = machine_memory(root)};
   const int64_t limit = cgroup_limits(root).memory;
-  if (limit < 0) return -1;
+  if (limit < 0) return memory;
   const std::vector<int64_t> pages = numbers_of(root + "/proc/self/statm");
   const int64_t resident = pages.size() < 2 ? 0 : pages[1] * ::sysconf(_SC_PAGESIZE);
-  return std::max<int64_t>(limit - resident, 0);
+  const int64_t left = std::max<int64_t>(limit - resident, 0);
+  if (memory.bytes < 0 || left < memory.bytes) memory = {left, AvailableMemory::Limit::kCgroup};
+  return memory;
 }
 
 }  // namespace sluice::sys

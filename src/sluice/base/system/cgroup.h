@@ -21,8 +21,16 @@ std::string system_root();
 /// below the mounts.
 CgroupLimits cgroup_limits(const std::string& root = system_root());
 
-/// Returns the bytes that the cgroups leave to this process: their memory limit less the bytes that
-/// the process has in memory (/proc/self/statm), at least 0. Returns -1 without a limit.
-int64_t available_memory(const std::string& root = system_root());
+/// Memory that this process can still allocate.
+struct AvailableMemory {
+  int64_t bytes = -1;  ///< -1: not known.
+  enum class Limit : uint8_t { kMachine, kCgroup } limit = Limit::kMachine;
+};
+
+/// Returns the smaller of two amounts: what the cgroups leave to this process, which is their
+/// memory limit less the bytes that the process has in memory (/proc/self/statm), at least 0; and
+/// what the machine has, MemAvailable and SwapFree of /proc/meminfo. Files that are missing or
+/// unreadable set no limit.
+AvailableMemory available_memory(const std::string& root = system_root());
 
 }  // namespace sluice::sys

@@ -75,13 +75,23 @@ TEST_F(Cgroups, APathOutsideTheMountIsThatOfTheMountPoint) {
 TEST_F(Cgroups, MemoryInUseIsNotAvailable) {
   write("/proc/self/cgroup", "0::/");
   write("/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
-  EXPECT_EQ(available_memory(root_), -1);
+  const auto expect_left = [&](int64_t bytes, AvailableMemory::Limit limit) {
+    const AvailableMemory memory = available_memory(root_);
+    EXPECT_EQ(memory.bytes, bytes);
+    EXPECT_EQ(memory.limit, limit);
+  };
+  using Limit = AvailableMemory::Limit;
+  expect_left(-1, Limit::kMachine);
   write("/sys/fs/cgroup/memory.max", "1000000");
-  EXPECT_EQ(available_memory(root_), 1000000);
+  expect_left(1000000, Limit::kCgroup);
+  write("/proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:     700 kB\nSwapFree: 100 kB");
+  expect_left(800 * 1024, Limit::kMachine);
+  write("/proc/meminfo", "MemAvailable: 977 kB");
+  expect_left(1000000, Limit::kCgroup);
   write("/proc/self/statm", "500 10 5 1 0 3 0");
-  EXPECT_LT(available_memory(root_), 1000000);
+  EXPECT_LT(available_memory(root_).bytes, 1000000);
   write("/proc/self/statm", "5000000 1000000 5 1 0 3 0");
-  EXPECT_EQ(available_memory(root_), 0);
+  expect_left(0, Limit::kCgroup);
 }
 
 }  // namespace

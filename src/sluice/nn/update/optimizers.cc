@@ -214,6 +214,13 @@ Tensors Optimizer::hypers(std::optional<size_t> parameter_group) const {
   return internal::hyper_tensors(group_at(parameter_group).rule);
 }
 
+bool Optimizer::has_state() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) {
+    const auto* const sgd = std::get_if<SgdOptions>(&group.rule);
+    return sgd == nullptr || sgd->momentum.tensor() != nullptr || sgd->momentum.number() != 0;
+  });
+}
+
 std::string Optimizer::rules() const {
   constexpr const char* kNames[] = {"sgd", "adam", "rmsprop"};
   std::string text;

@@ -305,6 +305,8 @@ class Optimizer {
   /// with momentum, 0.002 for Adamax and LAMB, 0.001 for other forms of Adam and for RMSprop.
   /// Error{kUsage} if parameter groups differ.
   double default_learning_rate() const;
+  /// Whether the update of a variable keeps state.
+  bool has_state() const;
   /// Formats the update rules of all parameter groups. Optimizers with equal texts compute equal
   /// updates of variables in equal groups.
   std::string rules() const;

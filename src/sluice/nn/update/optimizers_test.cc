@@ -190,9 +190,12 @@ TEST(Adam, DefaultsOfTheForm) {
 
 TEST(Sgd, StateOfItsForms) {
   const auto keys = [](const SgdOptions& o) {
-    return Walk(Optimizer::sgd(o), 0.1).states().keys_flat();
+    const auto keys = Walk(Optimizer::sgd(o), 0.1).states().keys_flat();
+    EXPECT_EQ(Optimizer::sgd(o).has_state(), !keys.empty());
+    return keys;
   };
   using Keys = std::vector<std::string>;
+  EXPECT_EQ(keys({}), Keys());
   EXPECT_EQ(keys({.momentum = 0.9, .form = SgdForm::kNesterov}), Keys{"w.momentum"});
   EXPECT_EQ(keys({.momentum = 0.9, .dampening = 0.5}), (Keys{"w.momentum", "w.started"}));
 }

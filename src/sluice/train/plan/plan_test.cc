@@ -16,7 +16,7 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-constexpr int64_t kWidth = 48;
+constexpr int64_t kPlanWidth = 48;
 
 // Four blocks. Adam's state is twice the weights.
 class PlanNet : public nn::Module {
@@ -30,9 +30,9 @@ class PlanNet : public nn::Module {
   }
 
  private:
-  nn::Child<nn::Linear> first_{*this, "first", kWidth};
-  nn::Child<nn::Linear> second_{*this, "second", kWidth};
-  nn::Child<nn::Linear> third_{*this, "third", kWidth};
+  nn::Child<nn::Linear> first_{*this, "first", kPlanWidth};
+  nn::Child<nn::Linear> second_{*this, "second", kPlanWidth};
+  nn::Child<nn::Linear> third_{*this, "third", kPlanWidth};
   nn::Child<nn::Linear> out_{*this, "out", kClasses};
 };
 

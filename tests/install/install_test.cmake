@@ -33,7 +33,7 @@ run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 run(${SCRATCH}/build/consumer)
 if(NOT output MATCHES "device 0 \\(cpu\\): [0-9,]+ bytes of a budget of 1,048,576" OR
-   NOT output MATCHES "logits: \\(8, 10\\) float32")
+   NOT output MATCHES "logits: \\(8, 10\\) float32\ndevices: 2\n")
   message(FATAL_ERROR "the consumer printed:\n${output}")
 endif()
 

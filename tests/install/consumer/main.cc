@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <sluice/sluice.h>
+#include <sluice/train/devices.h>
 using namespace sluice;
 
 class Net : public nn::Module {
@@ -25,4 +26,6 @@ int main() {
   HostTensor batch(image.spec);
   HostTensors results = session.run({{image, batch}});
   fmt::print("logits: {}\n", to_string(results[logits].spec()));
+  const SessionOptions two = train::with_devices({.device = cpu_device({.threads = 1})}, 2);
+  fmt::print("devices: {}\n", 1 + two.more_devices.size());
 }

@@ -1,6 +1,8 @@
 // Makes each public options struct, and each handle that users spell out, from only some of its
 // fields. This must compile without warnings.
+#include <sluice/data/feed_queues.h>
 #include <sluice/sluice.h>
+#include <sluice/train/devices.h>
 #include <sluice/transforms/batch_serialise.h>
 
 using namespace sluice;
@@ -42,4 +44,15 @@ Tensor operators(const Tensor& x, const Tensor& labels, const Tensor& seed) {
 nn::SgdOptions sgd() { return {.momentum = 0.9}; }
 nn::AdamOptions adam() { return {.beta1 = 0.8}; }
 train::Options step() { return {.accumulate = 8}; }
+train::Prediction prediction(const Tensor& x) {
+  return {.name = "x", .value = x, .labels = "labels"};
+}
+Session two_devices(const Ir& ir, const train::Training& training) {
+  return train::open_session(ir, training, train::with_devices(session(), 2));
+}
+std::shared_ptr<data::InfeedQueue> samples(const data::Dataset& dataset) {
+  return std::make_shared<data::InfeedQueue>(dataset,
+                                             data::InfeedQueueOptions{.prefetch_depth = 2});
+}
+std::shared_ptr<data::OutfeedQueue> results() { return std::make_shared<data::OutfeedQueue>(); }
 train::Field field() { return {.name = "x", .spec = spec()}; }

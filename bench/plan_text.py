@@ -1,7 +1,9 @@
 """The canonical text of a plan: the text of `sluice plan --full` without its provenance.
 
-The provenance of a plan is: `where`, origin, memo, the fingerprint, and the names of functions,
-parameters, values, constants, buffers of frames and channels. Functions, values, channels, exits
+The provenance of a plan is: its table of provenances and the rows of it that steps, stages and
+values have, `where`, origin, memo, the fingerprint, roles and owners of variables, names of rows of
+blocks, values of buffers, and the names of functions, parameters, values, constants, buffers of
+frames and channels. Functions, values, channels, exits
 and tokens are numbered by first use, functions in the order of a depth-first traversal of calls
 from the programs. All other words stay, for example the names of variables, streams and remote
 buffers.
@@ -24,10 +26,12 @@ def without_provenance(line):
         if word[0] == "#":
             line, words = line[:word.start()].rstrip(), words[:at]
             break
+    labels = {"variable": ("of", "role"), "buffer": ("value",), "stage": ("provenance",)}
     if words[0][0].isdigit():  # A step.
-        for label in ("where", "origin"):
-            if words[-2:-1] and words[-2][0] == label:
-                line, words = line[:words[-2].start()].rstrip(), words[:-2]
+        labels[words[0][0]] = ("provenance", "where", "origin")
+    for label in labels.get(words[0][0], ()):
+        if words[-2:-1] and words[-2][0] == label:
+            line, words = line[:words[-2].start()].rstrip(), words[:-2]
     at = NAMES.get(words[0][0])
     if at is not None:
         line = line[:words[at].start()] + "_" + line[words[at].end():]
@@ -51,7 +55,7 @@ def read(text):
             part = functions[number] = []
         elif word == "program":
             part = programs
-        if word not in ("value", "computes"):
+        if word not in ("value", "computes", "provenance", "rows_of_block"):
             part.append(line)
     return tables, programs, channels, functions
 

@@ -54,7 +54,7 @@ Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Nod
   node.out_specs = {copy.spec};
   node.outputs = {body.add(std::move(copy))};
   node.origin = at.origin;
-  node.where = at.where;
+  node.provenance = at.provenance;
   node.device = at.device;
   return node;
 }

@@ -61,6 +61,8 @@ struct NodeKinds {
     /// row-major. Empty for other kernels.
     std::vector<OpStage> stages;
     bool prints = false;  ///< Whether it has an effect outside the program's tensors.
+    /// Provenance of each stage of a fused kernel; empty: all have that of the node.
+    std::vector<Provenance> origins = {};
     bool operator==(const Kernel&) const = default;
   };
   /// Output 0 has the bytes of input 0 in the same order. Its shape may differ.
@@ -170,10 +172,12 @@ struct Node : NodeKinds {
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
   OpId origin = -1;
-  std::string where;
+  Provenance provenance;
   int32_t device = kInheritDevice;
   bool operator==(const Node&) const = default;
 
+  /// Module path and source line of its op, for errors.
+  std::string where() const { return provenance.where(); }
   template <typename T>
   bool is() const {
     return std::holds_alternative<T>(what);

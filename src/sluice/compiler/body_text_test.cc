@@ -18,7 +18,7 @@ void expect_same(const Node& a, const Node& b) {
   EXPECT_EQ(a.out_specs, b.out_specs);
   EXPECT_EQ(a.ties, b.ties);
   EXPECT_EQ(a.origin, b.origin);
-  EXPECT_EQ(a.where, b.where);
+  EXPECT_EQ(a.provenance, b.provenance);
   EXPECT_EQ(a.device, b.device);
 }
 

@@ -44,8 +44,8 @@ class Verifier {
     std::string where = "body " + body_.name;
     if (now_ < body_.nodes.size()) {
       const Node& node = body_.nodes[now_];
-      where +=
-          fmt::format(", node {} ({}.{} made at {})", now_, name_of(node), node.origin, node.where);
+      where += fmt::format(", node {} ({}.{} made at {})", now_, name_of(node), node.origin,
+                           node.where());
     }
     fail(ErrorKind::kInternal, "{}: {}", where, fmt::format(format, std::forward<Args>(args)...));
   }

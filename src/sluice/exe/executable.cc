@@ -17,6 +17,26 @@ bool operator==(const StepBody& a, const StepBody& b) {
   return static_cast<const StepBody::variant&>(a) == static_cast<const StepBody::variant&>(b);
 }
 
+const Provenance& Origins::at(int32_t row) const {
+  static const Provenance none;
+  return row < 0 ? none : rows[static_cast<size_t>(row)];
+}
+
+int32_t Origins::of_value(ValueId value) const {
+  const auto v = static_cast<size_t>(value);
+  return value >= 0 && v < values.size() ? values[v] : -1;
+}
+
+ValueId Origins::in_buffer(int32_t function, int32_t buffer) const {
+  const auto f = static_cast<size_t>(function), b = static_cast<size_t>(buffer);
+  return f < buffers.size() && b < buffers[f].size() ? buffers[f][b] : kNoValue;
+}
+
+Origins::Variable Origins::of_variable(int32_t variable) const {
+  const auto v = static_cast<size_t>(variable);
+  return v < variables.size() ? variables[v] : Variable();
+}
+
 const Program& Executable::program(const std::string& name) const {
   std::string known;
   for (const Program& p : programs) {

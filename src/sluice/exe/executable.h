@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -7,6 +8,7 @@
 
 #include "sluice/base/attrs.h"
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/provenance.h"
 #include "sluice/base/shape.h"
 #include "sluice/exe/index_expr.h"
 
@@ -233,6 +235,9 @@ struct Step {
   /// Whether all workers must finish the earlier steps of the program before any worker begins this
   /// step. Worker 0 runs all single-task steps, in their order.
   bool sync = false;
+  /// Row of Origins::rows; -1: unknown. The stages of a fused kernel have consecutive rows from here
+  /// on.
+  int32_t provenance = -1;
   int64_t origin = -1;  ///< Id of the op in its graph; -1 if unknown.
   std::string where;    ///< Module path and source line of the op.
   bool operator==(const Step&) const = default;
@@ -479,6 +484,32 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
+/// Origins of the parts of a plan, for reports. Neither the fingerprint nor the canonical text of a
+/// plan has them. Each table may be shorter than what it describes: the rest is unknown.
+struct Origins {
+  struct Variable {
+    OpRole role = OpRole::kForward;  ///< See VariableInfo::role.
+    int32_t owner = -1;  ///< Variable that state or an accumulator belongs to; -1: none.
+    bool operator==(const Variable&) const = default;
+  };
+  std::vector<Provenance> rows;
+  /// By value: index in `rows`; -1: unknown. Copies, conversions and transfers have that of their
+  /// value.
+  std::vector<int32_t> values;
+  /// By function and buffer: the first value that it holds; kNoValue: a frame of a callee.
+  std::vector<std::vector<ValueId>> buffers;
+  std::vector<Variable> variables;
+  /// By block (Provenance::block): names of the rows of equal blocks that share its functions.
+  std::map<std::string, std::vector<std::string>> rows_of_blocks;
+  bool operator==(const Origins&) const = default;
+
+  /// The provenance in a row; that of an op without one if `row` is -1.
+  const Provenance& at(int32_t row) const;
+  int32_t of_value(ValueId value) const;
+  ValueId in_buffer(int32_t function, int32_t buffer) const;
+  Variable of_variable(int32_t variable) const;
+};
+
 struct Executable {
   /// Number of replicas that run the programs. Each has its own arenas, tiers, channels and
   /// streams.
@@ -496,6 +527,7 @@ struct Executable {
   std::vector<Value> values;
   std::vector<Function> functions;
   std::vector<Program> programs;
+  Origins origins;
   bool operator==(const Executable&) const = default;
 
   /// Returns the program with this name. Error{kUsage} listing the programs if it does not exist.

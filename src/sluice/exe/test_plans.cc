@@ -434,18 +434,21 @@ arena 3 "slots" kind slots space pinned device 1 bytes 256 stride 0
 stream 0 "s\\n\x0a" in float16(2,3)
 stream 1 "o" out int32()
 remote 0 "r" float32(4)of(8) entries 2 arena 2 offset 4096 stride 4096
-variable 0 "w" float32(4)of(8) arena 2 offset 0 bytes 16 panel value %0 shard 2 group 0 buffer 0 entry 1 init "normal(0, 1)"
+variable 0 "w" float32(4)of(8) arena 2 offset 0 bytes 16 panel value %0 shard 2 group 0 buffer 0 entry 1 init "normal(0, 1)" role update of 0
 constant 0 "c" uint8(3) arena 0 offset 64 value %1 data 00ff1a
 constant 1 "none" uint8(0) arena 0 offset 128 value %- data -
 channel 0 "ch" from 0 to 1 capacity 2 arena 3 offset 128 slot 64
 group 0 stride 2 size 2
+provenance 0 gradient op "gelu" block "b 1" module "m/fc" line "a.cc:1" variable "w" at 1 2 per_iteration 3 -1
+provenance 1 running
+rows_of_block "b 1" "b 1" "b\\2"
 value 0 "w" 0
-value 1 "c # no comment" -3
+value 1 "c # no comment" -3 provenance 1
 function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 32
   param 0 "x" update %0>%1 bytes 16 float32(4) panel
   param 1 "y" write %- bytes 0 bool() row
-  buffer "t" offset 0 bytes 64 steps 0 1
-  0 sync kernel cpu.k "Odd Op" tasks 7 workspace 12 flops 34 origin 104 where "m/fc (a.cc:1)"
+  buffer "t" offset 0 bytes 64 steps 0 1 value %1
+  0 sync kernel cpu.k "Odd Op" tasks 7 workspace 12 flops 34 origin 104 where "m/fc (a.cc:1)" provenance 0
       attrs a=1 b=0.5 c="x y # \"\\" d=[1,2] e=[1.0,2.5] f=[.] g=float32 h=true i=[]
       coincide 0:1 2:1
       scalars 5 (p0*-2) ((p1/3)%4)

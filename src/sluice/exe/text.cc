@@ -151,11 +151,13 @@ class Writer {
     }
     for (size_t i = 0; i < e_.variables.size(); ++i) {
       const VariablePlan& v = e_.variables[i];
-      line(
-          "variable {} {} {} arena {} offset {} bytes {} {} value {} shard {} group {} buffer {} "
+      add("variable {} {} {} arena {} offset {} bytes {} {} value {} shard {} group {} buffer {} "
           "entry {} init {}",
           i, quote(v.path), spec_text(v.spec), v.arena, v.offset, v.bytes, bare_or_quote(v.layout),
           value_text(v.value), v.shard, v.group, v.buffer, v.entry, quote(v.initializer));
+      const auto [role, owner] = e_.origins.of_variable(static_cast<int32_t>(i));
+      if (role != OpRole::kForward) add(" role {} of {}", word(role), owner);
+      out_ += '\n';
     }
     for (size_t i = 0; i < e_.constants.size(); ++i) {
       const ConstantPlan& c = e_.constants[i];
@@ -178,9 +180,40 @@ class Writer {
       const ReplicaGroup& g = e_.groups[i];
       line("group {} stride {} size {}", i, g.stride, g.size);
     }
-    for (size_t i = 0; i < e_.values.size(); ++i) {
-      line("value {} {} {}", i, quote(e_.values[i].tensor), e_.values[i].version);
+    for (size_t i = 0; i < e_.origins.rows.size(); ++i) provenance(i);
+    for (const auto& [block, rows] : e_.origins.rows_of_blocks) {
+      add("rows_of_block {}", quote(block));
+      for (const std::string& row : rows) add(" {}", quote(row));
+      out_ += '\n';
     }
+    for (size_t i = 0; i < e_.values.size(); ++i) {
+      add("value {} {} {}", i, quote(e_.values[i].tensor), e_.values[i].version);
+      from(e_.origins.of_value(static_cast<ValueId>(i)));
+      out_ += '\n';
+    }
+  }
+
+  void provenance(size_t i) {
+    const Provenance& p = e_.origins.rows[i];
+    add("provenance {} {}", i, word(p.role));
+    const auto field = [&](const char* label, const std::string& text) {
+      if (!text.empty()) add(" {} {}", label, quote(text));
+    };
+    field("op", p.op);
+    field("block", p.block);
+    field("module", p.module_path);
+    field("line", p.line);
+    field("variable", p.variable);
+    const auto instance = [&](const char* label, const Instance& at) {
+      if (at != Instance{}) add(" {} {} {}", label, at.micro_batch, at.row);
+    };
+    instance("at", p.at);
+    instance("per_iteration", p.per_iteration);
+    out_ += '\n';
+  }
+
+  void from(int32_t provenance) {
+    if (provenance != -1) add(" provenance {}", provenance);
   }
 
   void value_comment(ValueId v) {
@@ -264,6 +297,7 @@ class Writer {
     std::visit(Printer{*this}, step.body);
     if (step.origin != -1) add(" origin {}", step.origin);
     if (!step.where.empty()) add(" where {}", quote(step.where));
+    from(step.provenance);
   }
 
   /// Writes the options of a kernel or a collective, and its operands that may coincide.
@@ -332,9 +366,14 @@ class Writer {
       if (p.made != kNoValue) add(">{}", value_text(p.made));
       line(" bytes {} {} {}", p.bytes, spec_text(p.spec), bare_or_quote(p.layout));
     }
-    for (const FrameBuffer& b : f.buffers) {
-      line("  buffer {} offset {} bytes {} steps {} {}", quote(b.name), b.offset, b.bytes, b.begin,
-           b.end);
+    for (size_t i = 0; i < f.buffers.size(); ++i) {
+      const FrameBuffer& b = f.buffers[i];
+      add("  buffer {} offset {} bytes {} steps {} {}", quote(b.name), b.offset, b.bytes, b.begin,
+          b.end);
+      const ValueId held =
+          e_.origins.in_buffer(static_cast<int32_t>(index), static_cast<int32_t>(i));
+      if (held != kNoValue) add(" value {}", value_text(held));
+      out_ += '\n';
     }
     for (size_t s = 0; s < f.steps.size(); ++s) {
       add("  {} ", s);
@@ -354,7 +393,9 @@ std::string to_text(const Executable& executable) { return Writer(executable).ru
 
 std::string step_title(const Step& step) {
   const Executable none;
-  return Writer(none).title(step);
+  Step titled = step;
+  titled.provenance = -1;
+  return Writer(none).title(titled);
 }
 
 }  // namespace sluice::exe

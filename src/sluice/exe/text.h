@@ -18,6 +18,7 @@ namespace sluice::exe {
 /// address is a base (arenaN, frame, paramN), an offset and, for a ring, its depth, stride and
 /// slot. '#' begins a comment. The line `computes` holds the fingerprint of the executable
 /// (fingerprint.h), which covers the values that the steps compute, options of operators included.
+/// A line `provenance` is a row of Origins; steps and values end in `provenance` and a row.
 /// The checker and the device check the rest of a text.
 std::string to_text(const Executable& executable);
 

@@ -181,10 +181,37 @@ class TextParser {
       Value& v = row(Part::kValue, e_.values);
       v.tensor = in_.string("a tensor");
       v.version = in_.integer("a version");
+      e_.origins.values.push_back(from());
+    } else if (in_.eat("provenance")) {
+      provenance(row(Part::kProvenance, e_.origins.rows));
+    } else if (in_.eat("rows_of_block")) {
+      std::vector<std::string>& rows = e_.origins.rows_of_blocks[in_.string("a block")];
+      while (!in_.done()) rows.push_back(in_.string("a name"));
     } else {
       return false;
     }
     return true;
+  }
+
+  int32_t from() { return in_.eat("provenance") ? in_.integer32("a provenance") : -1; }
+
+  void provenance(Provenance& p) {
+    p.role = in_.one_of<OpRole>(kOpRoleWords, "role");
+    const auto field = [&](std::string_view label, std::string& text) {
+      if (in_.eat(label)) text = in_.string("a text");
+    };
+    field("op", p.op);
+    field("block", p.block);
+    field("module", p.module_path);
+    field("line", p.line);
+    field("variable", p.variable);
+    const auto instance = [&](std::string_view label, Instance& at) {
+      if (!in_.eat(label)) return;
+      at.micro_batch = in_.integer("a micro-batch");
+      at.row = in_.integer("a row");
+    };
+    instance("at", p.at);
+    instance("per_iteration", p.per_iteration);
   }
 
   void feed(Feed& f) {
@@ -204,6 +231,7 @@ class TextParser {
 
   void function(Function& f) {
     function_ = &f;
+    e_.origins.buffers.emplace_back();
     f.name = in_.string("a name");
     in_.expect("memo");
     f.memo = in_.string("memo");
@@ -239,6 +267,11 @@ class TextParser {
     v.entry = in_.labelled("entry");
     in_.expect("init");
     v.initializer = in_.string("an initializer");
+    Origins::Variable& origin = e_.origins.variables.emplace_back();
+    if (in_.eat("role")) {
+      origin.role = in_.one_of<OpRole>(kOpRoleWords, "role");
+      origin.owner = in_.labelled32("of");
+    }
   }
 
   void program_line() {
@@ -300,6 +333,7 @@ class TextParser {
       b.bytes = in_.labelled("bytes");
       b.begin = in_.labelled("steps");
       b.end = in_.integer("steps");
+      e_.origins.buffers.back().push_back(in_.eat("value") ? in_.values().first : kNoValue);
       function_->buffers.push_back(std::move(b));
     } else if (item_line()) {
       // The call has read a line of the current step.
@@ -511,6 +545,7 @@ class TextParser {
     }
     if (in_.eat("origin")) step_->origin = in_.integer("origin");
     if (in_.eat("where")) step_->where = in_.string("where");
+    step_->provenance = from();
   }
 
   LineReader in_;

@@ -306,6 +306,11 @@ TEST(ExeRefusals, Words) {
            "token -0\n      write %1 at frame+0 bytes 12", "token must be an integer, found '-0'"},
           {"carry 0:0", "carry 0:", "must be a pair 'a:b', found '0:'"},
           {"entry_from read %0", "entry_from read 0", "a value '%N' expected, found '0'"},
+          {"provenance 1 running", "provenance 1 runs", "role must be one of forward, gradient, "},
+          {"-3 provenance 1", "-3 provenance 2", "provenance 2 does not exist (there are 2)"},
+          {"where \"m/fc (a.cc:1)\" provenance 0", "where \"m/fc (a.cc:1)\" provenance 1",
+           "provenance 2 does not exist (there are 2)"},
+          {"role update of 0", "role update of 1", "variable 1 does not exist (there are 1)"},
       });
 }
 

@@ -20,6 +20,7 @@ class Validator {
     streams_and_channels();
     feeds();
     variables();
+    origins();
     for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
     // Check call chains last: they dereference indices validated above.
     if (problems_.empty()) call_order();
@@ -69,6 +70,7 @@ class Validator {
     return bytes;
   }
   void value(ValueId v) { index_or_none(v, e_.values.size(), "value"); }
+  void provenance(int32_t p) { index_or_none(p, e_.origins.rows.size(), "provenance"); }
 
   void devices_and_arenas() {
     at(Part::kDevice, 0);
@@ -175,6 +177,22 @@ class Validator {
       index(c.arena, e_.arenas.size(), "arena");
       size(c.offset, "offset");
       value(c.value);
+    }
+  }
+
+  void origins() {
+    const Origins& o = e_.origins;
+    for (size_t i = 0; i < o.values.size(); ++i) {
+      at(Part::kValue, i);
+      provenance(o.values[i]);
+    }
+    for (size_t i = 0; i < o.variables.size(); ++i) {
+      at(Part::kVariable, i);
+      index_or_none(o.variables[i].owner, e_.variables.size(), "variable");
+    }
+    for (size_t f = 0; f < o.buffers.size(); ++f) {
+      at(Part::kFunction, f);
+      for (const ValueId v : o.buffers[f]) value(v);
     }
   }
 
@@ -303,6 +321,10 @@ class Validator {
   }
 
   void step(const Step& s) {
+    provenance(s.provenance);
+    const auto* fused = std::get_if<Kernel>(&s.body);
+    if (fused != nullptr && s.provenance >= 0 && !fused->stages.empty())
+      provenance(s.provenance + static_cast<int32_t>(fused->stages.size()) - 1);
     std::visit(Overloaded{
                    [&](const Kernel& k) { kernel(k); },
                    [&](const Call& c) { call(c); },

@@ -18,6 +18,7 @@ struct Place {
     kRemoteBuffer,
     kGroup,
     kChannel,
+    kProvenance,
     kValue,
     kVariable,
     kConstant,

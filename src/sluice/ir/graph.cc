@@ -281,10 +281,11 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
 
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
-  std::string where = line_;
+  std::string where = here_.line;
   if (where.empty() && !inputs.empty()) where = place(inputs.front().where);
   const auto context = [&] {
-    return fmt::format("adding {}{}{} to graph {}", def.name, scope_.empty() ? "" : " in " + scope_,
+    const std::string& scope = here_.module_path;
+    return fmt::format("adding {}{}{} to graph {}", def.name, scope.empty() ? "" : " in " + scope,
                        where.empty() ? "" : " at " + where, name_);
   };
   Op op;
@@ -313,9 +314,12 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   op.callees = std::move(options.callees);
   for (const GraphId callee : op.callees) ir_->callers[callee].insert(id_);
   op.device = device_;
-  op.module_path = scope_;
-  op.block = block_;
-  op.where = where;
+  op.provenance = here_;
+  op.provenance.line = where;
+  if (here_.op.empty()) op.provenance.op = def.name;
+  if (here_.role == OpRole::kForward && def.has(Trait::kCollective))
+    op.provenance.role = OpRole::kCollective;
+  if (&def != &builtin::loop()) op.provenance.per_iteration = {};
   for (const Operand& operand : op.inputs) {
     if (operand.new_version < 0) continue;
     storages_[static_cast<size_t>(info(operand.tensor).storage)].writers.push_back({op.id, -1});
@@ -404,15 +408,38 @@ DeviceScope::DeviceScope(Graph& graph, int device) : graph_(graph), previous_(gr
 DeviceScope::~DeviceScope() { graph_.device_ = previous_; }
 
 Graph::LineScope::LineScope(Graph& graph, std::string line)
-    : graph_(graph), previous_(std::exchange(graph.line_, std::move(line))) {}
-Graph::LineScope::~LineScope() { graph_.line_ = std::move(previous_); }
+    : graph_(graph), previous_(std::exchange(graph.here_.line, std::move(line))) {}
+Graph::LineScope::~LineScope() { graph_.here_.line = std::move(previous_); }
+
+Graph::ProvenanceScope::ProvenanceScope(Graph& graph, const ProvenanceFields& fields)
+    : graph_(graph),
+      role_(graph.here_.role),
+      block_(graph.here_.block),
+      variable_(graph.here_.variable),
+      at_(graph.here_.at),
+      per_iteration_(std::exchange(graph.here_.per_iteration, fields.per_iteration)) {
+  Provenance& here = graph.here_;
+  if (fields.role) here.role = *fields.role;
+  if (fields.block) here.block = *fields.block;
+  if (fields.variable) here.variable = *fields.variable;
+  here.at = here.at + fields.at;
+}
+Graph::ProvenanceScope::~ProvenanceScope() {
+  Provenance& here = graph_.here_;
+  here.role = role_;
+  here.block = std::move(block_);
+  here.variable = std::move(variable_);
+  here.at = at_;
+  here.per_iteration = per_iteration_;
+}
 
 Graph::Scope::Scope(Graph& graph, const std::string& scope)
-    : graph_(graph), previous_(graph.scope_.size()) {
-  if (!graph.scope_.empty()) graph.scope_ += '/';
-  graph.scope_ += scope;
+    : graph_(graph), previous_(graph.here_.module_path.size()) {
+  std::string& path = graph.here_.module_path;
+  if (!path.empty()) path += '/';
+  path += scope;
 }
-Graph::Scope::~Scope() { graph_.scope_.resize(previous_); }
+Graph::Scope::~Scope() { graph_.here_.module_path.resize(previous_); }
 
 Graph::IoScope::IoScope(Graph& graph, IoMode mode) : graph_(graph), previous_(graph.io_mode_) {
   graph.io_mode_ = mode;

@@ -155,12 +155,36 @@ class Graph {
     Graph& graph_;
     IoMode previous_;
   };
+  /// Fields that a ProvenanceScope sets; absent ones stay.
+  struct ProvenanceFields {
+    std::optional<OpRole> role = {};
+    std::optional<std::string> block = {};
+    std::optional<std::string> variable = {};
+    Instance at = {};             ///< Added to the present one.
+    Instance per_iteration = {};  ///< Of loops.
+  };
+  /// While a ProvenanceScope exists, ops added to the graph have these fields in their provenance.
+  class ProvenanceScope {
+   public:
+    ProvenanceScope(Graph& graph, const ProvenanceFields& fields);
+    ~ProvenanceScope();
+    ProvenanceScope(const ProvenanceScope&) = delete;
+    ProvenanceScope& operator=(const ProvenanceScope&) = delete;
+
+   private:
+    Graph& graph_;
+    OpRole role_;
+    std::string block_;
+    std::string variable_;
+    Instance at_;
+    Instance per_iteration_;
+  };
   /// Ops added from now on run on this device (kInheritDevice: on the device of the caller). A
   /// DeviceScope does so for a block.
   void set_device(int device);
   /// Ops added from now on belong to this block of a model (nn/block.h); empty: to none.
-  void set_block(std::string block) { block_ = std::move(block); }
-  const std::string& block() const { return block_; }
+  void set_block(std::string block) { here_.block = std::move(block); }
+  const std::string& block() const { return here_.block; }
   int device() const { return device_; }
   /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops added to the
   /// graph. A front end in another language reports its own lines in this way.
@@ -240,10 +264,10 @@ class Graph {
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
-  std::string scope_;
-  std::string line_;  ///< Line of the LineScope; empty: ops take the line of their call.
+  /// Provenance of ops that are added. The line is that of the LineScope; empty: ops take the line
+  /// of their call. The operator is that of a GraphEditor::Guise; empty: an op takes its own.
+  Provenance here_;
   int device_ = kInheritDevice;
-  std::string block_;
   IoMode io_mode_ = IoMode::kCompute;
   std::vector<Mirror> mirrors_;
   bool settling_ = false;

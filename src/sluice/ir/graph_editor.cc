@@ -355,20 +355,20 @@ void GraphEditor::renumber() {
 
 GraphEditor::Guise::Guise(Graph& graph, const Op& origin)
     : graph_(graph),
-      where_(origin.where),
-      scope_(graph.scope_),
-      block_(graph.block_),
+      line_(origin.provenance.line),
+      here_(graph.here_),
       device_(graph.device_),
       first_(graph.ops_.size()) {
-  graph.scope_ = origin.module_path;
-  graph.block_ = origin.block;
+  const OpRole role = here_.role;
+  graph.here_ = origin.provenance;
+  if (graph.here_.role == OpRole::kForward) graph.here_.role = role;
+  graph.here_.line = here_.line;
   graph.device_ = origin.device;
 }
 
 GraphEditor::Guise::~Guise() {
-  for (size_t i = first_; i < graph_.ops_.size(); ++i) graph_.ops_[i].where = where_;
-  graph_.scope_ = scope_;
-  graph_.block_ = block_;
+  for (size_t i = first_; i < graph_.ops_.size(); ++i) graph_.ops_[i].provenance.line = line_;
+  graph_.here_ = std::move(here_);
   graph_.device_ = device_;
 }
 

@@ -71,8 +71,8 @@ class GraphEditor {
   /// id of each tensor; -1 if it was removed.
   std::vector<TensorId> compact(TensorId first = 0);
 
-  /// While a Guise exists, ops added to the graph get the device, module path, block and source
-  /// line of `origin`.
+  /// While a Guise exists, ops added to the graph get the device and the provenance of `origin`. If
+  /// `origin` has no role, they get that of the graph's ProvenanceScope.
   class Guise {
    public:
     Guise(Graph& graph, const Op& origin);
@@ -82,9 +82,8 @@ class GraphEditor {
 
    private:
     Graph& graph_;
-    std::string where_;
-    std::string scope_;
-    std::string block_;
+    std::string line_;
+    Provenance here_;
     int device_;
     size_t first_;
   };

@@ -48,6 +48,7 @@ struct IrState : std::enable_shared_from_this<IrState> {
   OpId next_op = 100;
   int64_t next_graph_number = 0;
   int64_t next_tensor_suffix = 0;
+  std::map<std::string, std::vector<std::string>> rows_of_blocks;
 };
 
 /// An input of a graph that `create_graph` makes: name, spec, and how it is passed.
@@ -145,6 +146,13 @@ class Ir {
     return state_->remote_buffers[static_cast<size_t>(id) - 1];
   }
   int remote_buffer_count() const { return static_cast<int>(state_->remote_buffers.size()); }
+  /// Names the rows of equal blocks that share the graphs of block `block` (Provenance::block).
+  void name_rows(const std::string& block, std::vector<std::string> rows) const {
+    state_->rows_of_blocks[block] = std::move(rows);
+  }
+  const std::map<std::string, std::vector<std::string>>& rows_of_blocks() const {
+    return state_->rows_of_blocks;
+  }
   /// Adds the variable `from` to entry graph `to` under the same path. Both programs use one
   /// storage.
   Tensor share_variable(const Tensor& from, Graph& to);

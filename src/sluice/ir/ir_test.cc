@@ -68,7 +68,7 @@ TEST(Ir, LineScopesGiveOpsTheLineOfAnotherFrontEnd) {
   const Tensor x = graph.input(f32_spec({2}), "x");
   const auto line_of_an_op = [&] {
     graph.emit(copy_def(), {x}, {});
-    return graph.ops().back().where;
+    return graph.ops().back().provenance.line;
   };
   {
     Graph::LineScope outer(graph, "model.py:12");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/base/attrs.h"
+#include "sluice/base/provenance.h"
 #include "sluice/ir/tensor.h"
 
 namespace sluice {
@@ -59,9 +60,7 @@ struct Op {
   std::vector<Effect> effects;
   std::vector<GraphId> callees;  ///< Call: 1; Loop: 1 (the wrapper); If: then, else.
   int device = kInheritDevice;
-  std::string module_path;  ///< Scopes in which the op was made: "fc1/attention".
-  std::string block;        ///< Block of the model that the op belongs to (nn/block.h), or empty.
-  std::string where;        ///< Source line of the call that made the op: "file.cc:42".
+  Provenance provenance;
 
   /// Returns type and id: "MatMul.100".
   std::string label() const;

@@ -46,6 +46,7 @@ Effect Graph::transfer(Effect::Kind kind, int32_t id, int64_t entry) {
 Tensor Graph::host_load(const H2dStream& stream, std::string name) {
   require(stream.ir == ir_->id, "host_load: stream '{}' belongs to another Ir", stream.name);
   if (name.empty()) name = stream.name;
+  const ProvenanceScope of(*this, {.variable = stream.name});
   const Tensor target = unwritten(*this, stream.spec, name + "_init");
   return emit(builtin::host_load(), {target}, {},
               {.name = name, .effects = {transfer(Effect::Kind::kStreamRead, stream.id)}})[0];

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "sluice/base/provenance.h"
 #include "sluice/base/shape.h"
 #include "sluice/ir/initializer.h"
 #include "sluice/ir/replica_grouping.h"
@@ -26,6 +27,9 @@ struct VariableInfo {
   std::optional<ReplicaGrouping> group = {};
   int shard = 0;  ///< Number of chunks of a shard (meta_shape is set); 0 for a whole variable.
   Home home = {};
+  /// kUpdate: state of an optimizer. kRunningAverage and kAccumulation: what updates the variable.
+  OpRole role = OpRole::kForward;
+  std::string owner = {};  ///< Path of the variable that state or an accumulator belongs to.
 };
 
 /// Returns the spec of the array that the host sees of a variable whose tensor has `spec`. The

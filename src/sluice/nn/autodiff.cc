@@ -48,9 +48,12 @@ std::pair<NamedVariableFactories, GraphWithNamedArgs> autodiff_with_accumulation
       transforms::autodiff_with_accumulation(graph.graph(), tensors, names, options);
   NamedVariableFactories factories;
   NamedTensors args;
-  for (const transforms::AddedInput& added : result.added) {
+  const size_t counters = result.added.size() - names.size();
+  for (size_t i = 0; i < result.added.size(); ++i) {
+    const transforms::AddedInput& added = result.added[i];
+    const VariableFactory plain(added.spec, zeros(), Pass::kByReference, added.group);
     factories.merge(added.name,
-                    VariableFactory(added.spec, zeros(), Pass::kByReference, added.group));
+                    plain.owned_by(i < counters ? "" : names[i - counters], Role::kAccumulator));
     args.merge(added.name, added.input);
   }
   auto info = std::make_shared<const transforms::GradGraphInfo>(std::move(result.info));

@@ -60,8 +60,10 @@ NamedTensors load_remote(Graph& graph, const NamedRemoteBuffers& buffers,
                          const RemoteEntry& entry) {
   const auto [keys, list] = buffers.unpack();
   NamedTensors loaded;
-  for (size_t i = 0; i < keys.size(); ++i)
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Graph::ProvenanceScope of(graph, {.variable = keys[i]});
     loaded.merge(keys[i], graph.remote_load(list[i], entry, keys[i]));
+  }
   return loaded;
 }
 

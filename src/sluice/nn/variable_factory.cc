@@ -29,6 +29,20 @@ Initializer uniform_of(double deviation) {
   return uniform(-bound, bound);
 }
 
+OpRole op_role_of(Role role) {
+  switch (role) {
+    case Role::kWeight:
+      break;
+    case Role::kRunning:
+      return OpRole::kRunningAverage;
+    case Role::kState:
+      return OpRole::kUpdate;
+    case Role::kAccumulator:
+      return OpRole::kAccumulation;
+  }
+  return OpRole::kForward;
+}
+
 double he_deviation(int64_t fan, double gain) {
   return gain / std::sqrt(static_cast<double>(std::max<int64_t>(fan, 1)));
 }
@@ -109,6 +123,13 @@ VariableFactory VariableFactory::running() const {
   return result;
 }
 
+VariableFactory VariableFactory::owned_by(std::string owner, Role role) const {
+  VariableFactory result = *this;
+  result.role_ = role;
+  result.owner_ = std::move(owner);
+  return result;
+}
+
 VariableFactory VariableFactory::sharded(int chunks) const {
   if (chunks == 0 || shard_ > 0) return *this;
   require(chunks > 0 && spec_.shape.rank() > 0,
@@ -121,7 +142,7 @@ VariableFactory VariableFactory::sharded(int chunks) const {
 }
 
 VariableFactory VariableFactory::beside(const TensorSpec& spec, const VariableInfo& other) const {
-  VariableFactory state = *this;
+  VariableFactory state = owned_by("");
   state.group_ = other.group;
   if (other.shard == 0 || spec_.shape != spec.shape) return state;
   state.shard_ = other.shard;
@@ -134,7 +155,8 @@ Tensor VariableFactory::create_input(Graph& graph, std::string name) const {
 }
 
 Tensor VariableFactory::create_variable(Graph& main, std::string name, const std::string& path,
-                                        uint64_t seed, int64_t nth, const Home& home) const {
+                                        uint64_t seed, int64_t nth, const Home& home,
+                                        const std::string& prefix) const {
   const Seed run{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
   VariableInfo info;
   info.path = nth == 0 ? path : fmt::format("{}#{}", path, nth);
@@ -142,6 +164,9 @@ Tensor VariableFactory::create_variable(Graph& main, std::string name, const std
   info.group = group_;
   info.shard = shard_;
   info.home = home;
+  info.role = op_role_of(role_);
+  if (role_ == Role::kState || role_ == Role::kAccumulator)
+    info.owner = prefix.empty() || owner_.empty() ? prefix + owner_ : prefix + "." + owner_;
   return main.variable(spec_, std::move(info), std::move(name));
 }
 
@@ -169,7 +194,8 @@ NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& option
                                           internal::PathCounts& made) const {
   return init_at(main, options, made,
                  [&](const std::string&, const VariableFactory& factory, const std::string& path) {
-                   return factory.create_variable(main, path, path, options.seed, made[path]);
+                   return factory.create_variable(main, path, path, options.seed, made[path], {},
+                                                  options.prefix);
                  });
 }
 
@@ -190,7 +216,8 @@ NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteB
                 internal::join_keys(buffers.keys_flat()));
         const int size = factory.group() ? factory.group()->size() : replicas;
         return factory.sharded(buffer->spec.meta_shape.empty() ? 0 : size)
-            .create_variable(main, path, path, options.seed, made[path], {buffer->id, entry});
+            .create_variable(main, path, path, options.seed, made[path], {buffer->id, entry},
+                             options.prefix);
       });
 }
 
@@ -205,6 +232,7 @@ NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
   for_each([&](const std::string& key, const VariableFactory& factory) {
     const TensorSpec& spec = factory.spec();
     const builtin::InitOptions zeros{.shape = spec.shape, .dtype = spec.dtype};
+    const Graph::ProvenanceScope of(graph, {.variable = factory.owner()});
     result.merge(
         key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key, .outputs = {spec}})[0]);
   });

@@ -29,9 +29,11 @@ inline Initializer array(HostTensor value) { return Initializer::array(std::move
 
 /// How training changes a variable.
 enum class Role {
-  kWeight,   ///< An optimizer updates it by its gradient.
-  kRunning,  ///< Without a gradient: values that the model computes update it
-             ///< (Builder::update_running).
+  kWeight,       ///< An optimizer updates it by its gradient.
+  kRunning,      ///< Without a gradient: values that the model computes update it
+                 ///< (Builder::update_running).
+  kState,        ///< State of an optimizer: the update of another variable changes it.
+  kAccumulator,  ///< Collects the gradients of another variable.
 };
 
 /// Numbers of elements of the input that one element of the output reads, and of elements of the
@@ -80,8 +82,12 @@ class VariableFactory {
   Pass pass() const { return pass_; }
   const std::optional<ReplicaGrouping>& group() const { return group_; }
   Role role() const { return role_; }
+  const std::string& owner() const { return owner_; }  ///< See owned_by().
   /// Returns a factory of the variable as a running variable.
   VariableFactory running() const;
+  /// Returns a factory of state or of an accumulator of the variable `owner`. `owner` is its key in
+  /// the tree of this factory; empty: the prefix of InitOptions is its path.
+  VariableFactory owned_by(std::string owner, Role role = Role::kState) const;
   /// The counterpart in PyTorch's module; absent: the variable has the same name and form there.
   const std::optional<TorchName>& torch() const { return torch_; }
   void set_torch(const TorchName& name) { torch_ = name; }
@@ -90,7 +96,7 @@ class VariableFactory {
   /// sharded. Error{kUsage} for a scalar.
   VariableFactory sharded(int chunks) const;
   /// Returns a factory of the variable as state of the variable `other`, whose spec is `spec`. It
-  /// takes over the group of `other`. If `other` is a shard of the same shape, the state is a shard
+  /// has the role kState and takes over the group of `other`. If `other` is a shard of the same shape, the state is a shard
   /// too.
   VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
 
@@ -100,8 +106,9 @@ class VariableFactory {
   /// model, without wrapper modules. `nth` counts the variables created for this path, from 0; from
   /// 1 on, "#nth" is appended to the path. A random first value depends on seed, path, nth and
   /// element.
+  /// `prefix` is that of InitOptions.
   Tensor create_variable(Graph& main, std::string name, const std::string& path, uint64_t seed,
-                         int64_t nth, const Home& home = {}) const;
+                         int64_t nth, const Home& home = {}, const std::string& prefix = "") const;
 
  private:
   TensorSpec spec_;
@@ -111,6 +118,7 @@ class VariableFactory {
   std::optional<TorchName> torch_;
   int shard_ = 0;  ///< Number of shards; 0: whole.
   Role role_ = Role::kWeight;
+  std::string owner_;
 };
 
 /// Returns "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".

@@ -131,10 +131,9 @@ PlacedHolder placed(const exe::Holder& h, const Places& places) {
   const Place place = h.kind == "variable"   ? places.of_variable(h.index)
                       : h.kind == "remote"   ? places.of_remote(h.index)
                       : h.kind == "buffer"   ? places.of_buffer(h.function, h.index)
-                      : h.kind == "constant" ? Place{Holding::kConstant, "constant " + h.name}
-                                             : Place{Holding::kUnknown, kind_of_arena(h.kind)};
-  const bool tensor = h.function >= 0 || h.index >= 0;
-  return {place.text, tensor ? std::string(word(place.kind)) : kind_of_arena(h.kind), h.bytes};
+                      : h.kind == "constant" ? Place{"constants", "constant " + h.name}
+                                             : Place{kind_of_arena(h.kind), kind_of_arena(h.kind)};
+  return {place.text, place.kind, h.bytes};
 }
 
 template <typename Row>

@@ -9,7 +9,6 @@
 #include "sluice/exe/words.h"
 #include "sluice/report/forecast/step_times.h"
 #include "sluice/report/measured_times.h"
-#include "sluice/report/parts.h"
 #include "sluice/report/places.h"
 
 namespace sluice::report {
@@ -53,8 +52,7 @@ class Maker {
       const exe::VariablePlan& v = e_.variables[i];
       if (v.buffer >= 0) continue;
       const Place place = places_.of_variable(static_cast<int32_t>(i));
-      r.objects.push_back(
-          {v.path, place.text, std::string(word(place.kind)), v.arena, v.offset, v.bytes});
+      r.objects.push_back({v.path, place.text, place.kind, v.arena, v.offset, v.bytes});
     }
     for (const exe::ConstantPlan& c : e_.constants)
       r.objects.push_back({c.name, "constant " + c.name, kind_of_arena("constant"), c.arena,
@@ -62,8 +60,8 @@ class Maker {
     for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
       const exe::RemoteBufferPlan& b = e_.remote_buffers[i];
       const Place place = places_.of_remote(static_cast<int32_t>(i));
-      r.objects.push_back({b.name, place.text, std::string(word(place.kind)), b.arena, b.offset,
-                           b.entries * b.entry_stride});
+      r.objects.push_back(
+          {b.name, place.text, place.kind, b.arena, b.offset, b.entries * b.entry_stride});
     }
     for (size_t a = 0; a < e_.arenas.size(); ++a) {
       const exe::Arena& arena = e_.arenas[a];
@@ -93,8 +91,8 @@ class Maker {
       const exe::FrameBuffer& buffer = fn.buffers[b];
       if (exe::holds_frame(fn, buffer)) continue;
       const Place place = places_.of_buffer(id, static_cast<int32_t>(b));
-      f.buffers.push_back({buffer.name, place.text, std::string(word(place.kind)), buffer.offset,
-                           buffer.bytes, buffer.begin, buffer.end});
+      f.buffers.push_back({buffer.name, place.text, place.kind, buffer.offset, buffer.bytes,
+                           buffer.begin, buffer.end});
       change(buffer.begin) += buffer.bytes;
       change(buffer.end) -= buffer.bytes;
     }
@@ -206,7 +204,6 @@ class Maker {
   void add_programs(int64_t most_events, Report& r) const {
     const TrafficCounter counter(e_);
     const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
-    const PartNumbers parts = part_numbers(e_, places_, r);
     for (size_t p = 0; p < e_.programs.size(); ++p) {
       const exe::Program& program = e_.programs[p];
       ProgramReport& out = r.programs.emplace_back();
@@ -220,7 +217,7 @@ class Maker {
       out.messages = counter.messages_of(program);
       out.collectives = counter.collectives_of(program);
       out.accesses = remote_accesses(e_, program);
-      out.trace = planned_trace(e_, program, rates_, parts, most_events);
+      out.trace = planned_trace(e_, program, rates_, places_, r.parts, most_events);
       out.overlaps = overlaps(e_, out.trace);
       add_kernels(e_, program, r, out);
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -22,22 +21,16 @@ struct Line {
 struct Activation {
   int32_t function = 0;
   size_t step = 0;
-  int64_t turns_left = 0;  ///< Turns of the loop that called it, after this one.
-  bool in_loop = false;    ///< A loop called it.
-  int32_t outer = -1;      ///< Part of the function around it, or of one around that.
-  double begin = 0;
-  int32_t turn = 0;                       ///< Earlier turns of that loop.
-  bool covered = false;                   ///< A callee has an event of this function's part.
+  int64_t turns_left = 0;                 ///< Turns of the loop that called it, after this one.
+  Provenance call;                        ///< That of its call, in the current turn.
   std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
-  /// By part and its run in this turn: number of earlier runs of the part.
-  std::map<std::pair<int32_t, int32_t>, int32_t> parts = {};
 };
 
-/// Consecutive kernels that run one part, in a function that runs several parts.
+/// Consecutive kernels that run one part of a block for one micro-batch.
 struct Stretch {
   int32_t part = -1;
   int32_t function = 0;
-  int32_t run = 0;  ///< The micro-batch.
+  int32_t micro_batch = 0;
   double begin = 0;
   double end = 0;
 };
@@ -48,17 +41,18 @@ struct Walker {
   double now = 0;
   std::vector<double> busy;  ///< Time until which each queue is busy.
   std::vector<Activation> stack;
-  std::map<int32_t, int32_t> ran;  ///< Runs of each part.
   Stretch stretch;
 };
 
 class Simulation {
  public:
-  Simulation(const exe::Executable& e, const Rates& rates, const PartNumbers& parts, int64_t most)
+  Simulation(const exe::Executable& e, const Rates& rates, const Places& places,
+             const std::vector<std::string>& parts, int64_t most)
       : e_(e),
         times_(e, rates),
-        parts_(parts),
+        places_(places),
         most_(static_cast<size_t>(std::max<int64_t>(most, 0))) {
+    for (const std::string& part : parts) parts_.emplace(part, static_cast<int32_t>(parts_.size()));
     for (const exe::Channel& c : e.channels)
       lines_.push_back({{},
                         std::deque<double>(
@@ -71,7 +65,7 @@ class Simulation {
       Walker& w = walkers.emplace_back();
       w.device = start.device;
       w.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size());
-      enter(w, start.function, 0);
+      w.stack.push_back({start.function});
     }
     // Advance the device with the earliest time: remote memory serves transfers in order of time.
     while (trace_.events.size() < most_) {
@@ -82,6 +76,7 @@ class Simulation {
       if (next == nullptr) break;
       advance(*next);
     }
+    for (Walker& w : walkers) end_stretch(w);
     for (const Walker& w : walkers) trace_.complete = trace_.complete && w.stack.empty();
     for (const Event& event : trace_.events) trace_.seconds = std::max(trace_.seconds, event.end);
     return std::move(trace_);
@@ -89,8 +84,6 @@ class Simulation {
 
  private:
   static constexpr int64_t kMostSlots = 1 << 16;
-  /// Part of a call that computes activations again; no other part is equal.
-  static constexpr int32_t kAgain = std::numeric_limits<int32_t>::max();
 
   const std::vector<exe::Step>& steps(int32_t function) const {
     return e_.functions[static_cast<size_t>(function)].steps;
@@ -124,59 +117,29 @@ class Simulation {
     w.now += seconds;
   }
 
-  int32_t part_of(const Activation& at) const {
-    return parts_.functions[static_cast<size_t>(at.function)];
-  }
-
-  void enter(Walker& w, int32_t function, int64_t turns_left, bool in_loop = false) {
-    int32_t outer = -1;
-    if (!w.stack.empty()) {
-      const Activation& at = w.stack.back();
-      outer = part_of(at) >= 0 ? part_of(at) : at.outer;
-      const bool one = parts_.functions[static_cast<size_t>(function)] >= 0;
-      if (outer < 0 && one && parts_.steps[static_cast<size_t>(at.function)][at.step].part < 0)
-        outer = kAgain;
-    }
-    w.stack.push_back({function, 0, turns_left, in_loop, outer, w.now});
-    if (part_of(w.stack.back()) >= 0) end_stretch(w);
-  }
-
-  // Returns the micro-batch of a strategy with phases: the turn of the innermost loop that is not
-  // over blocks.
-  int32_t turn_of_micro_batches(const Walker& w) const {
-    for (auto a = w.stack.rbegin(); a != w.stack.rend(); ++a)
-      if (a->in_loop && !parts_.rows[static_cast<size_t>(a->function)]) return a->turn;
-    return 0;
-  }
-
-  void add_part(const Walker& w, const Stretch& s) {
-    if (s.end > s.begin)
-      trace_.events.push_back(
-          {Event::Kind::kPart, w.device, 0, s.function, s.run, s.begin, s.end, 0, s.part});
+  void enter(Walker& w, const exe::Step& step, int32_t function, int64_t turns_left = 0) {
+    w.stack.push_back({function, 0, turns_left, places_.of_step(step, w.stack.back().call)});
   }
 
   void end_stretch(Walker& w) {
-    if (w.stretch.part >= 0) add_part(w, w.stretch);
+    const Stretch& s = w.stretch;
+    if (s.part >= 0 && s.end > s.begin) {
+      trace_.events.push_back(
+          {Event::Kind::kPart, w.device, 0, s.function, s.micro_batch, s.begin, s.end, 0, s.part});
+    }
     w.stretch.part = -1;
   }
 
-  // Continues the stretch of the current kernel's part, or begins another stretch. Has no effect
-  // for a kernel without a part, and in a function that runs one part.
-  void add_to_stretch(Walker& w, double begin) {
-    Activation& at = w.stack.back();
-    const StepPart part = parts_.steps[static_cast<size_t>(at.function)][at.step];
-    if (part.part < 0 || part_of(at) >= 0 || at.outer >= 0) return;
-    int32_t run = 0;
-    if (parts_.phases) {
-      run = turn_of_micro_batches(w);
-    } else {
-      const auto [known, first] = at.parts.try_emplace({part.part, part.run}, w.ran[part.part]);
-      if (first) ++w.ran[part.part];
-      run = known->second;
-    }
-    if (w.stretch.part != part.part || w.stretch.run != run) {
+  // Continues the stretch of the current kernel's part and micro-batch, or begins another stretch.
+  void add_to_stretch(Walker& w, const exe::Step& step, double begin) {
+    const Activation& at = w.stack.back();
+    const Provenance own = places_.of_step(step, at.call);
+    const auto part = parts_.find(places_.part_of_kernel(step, own));
+    if (part == parts_.end()) return;
+    const auto micro_batch = static_cast<int32_t>(own.at.micro_batch);
+    if (w.stretch.part != part->second || w.stretch.micro_batch != micro_batch) {
       end_stretch(w);
-      w.stretch = {part.part, at.function, run, begin, begin};
+      w.stretch = {part->second, at.function, micro_batch, begin, begin};
     }
     w.stretch.end = w.now;
   }
@@ -184,22 +147,10 @@ class Simulation {
   // Ends an activation, or begins the next turn of its loop.
   void leave(Walker& w) {
     Activation& at = w.stack.back();
-    // A forward function inside a backward one computes activations again.
-    if (const int32_t part = part_of(at);
-        part >= 0 && !at.covered && (at.outer < 0 || at.outer == part)) {
-      const int32_t run = parts_.phases ? turn_of_micro_batches(w) : w.ran[part]++;
-      add_part(w, {part, at.function, run, at.begin, w.now});
-      for (size_t i = 0; i + 1 < w.stack.size(); ++i)
-        if (part_of(w.stack[i]) == part) w.stack[i].covered = true;
-    }
-    if (!at.parts.empty()) end_stretch(w);
-    at.parts.clear();
     if (at.turns_left > 0) {
       --at.turns_left;
-      ++at.turn;
-      at.covered = false;
+      at.call.at = at.call.at + at.call.per_iteration;
       at.step = 0;
-      at.begin = w.now;
       return;
     }
     w.stack.pop_back();
@@ -211,11 +162,12 @@ class Simulation {
     if (at.step >= steps(at.function).size()) return leave(w);
     const exe::Step& step = steps(at.function)[at.step];
     const double seconds = times_.seconds(at.function, at.step);
-    if (const auto* call = std::get_if<exe::Call>(&step.body)) return enter(w, call->function, 0);
+    if (const auto* call = std::get_if<exe::Call>(&step.body))
+      return enter(w, step, call->function);
     if (const auto* branch = std::get_if<exe::Branch>(&step.body))
-      return enter(w, branch->then_call.function, 0);
+      return enter(w, step, branch->then_call.function);
     if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
-      if (loop->trips > 0) return enter(w, loop->body.function, loop->trips - 1, true);
+      if (loop->trips > 0) return enter(w, step, loop->body.function, loop->trips - 1);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       transfer(w, *issue, seconds);
     } else if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
@@ -234,7 +186,7 @@ class Simulation {
     } else {
       const double begin = w.now;
       work(w, seconds);
-      add_to_stretch(w, begin);
+      add_to_stretch(w, step, begin);
     }
     ++w.stack.back().step;
   }
@@ -257,7 +209,8 @@ class Simulation {
 
   const exe::Executable& e_;
   const StepTimes times_;
-  const PartNumbers& parts_;
+  const Places& places_;
+  std::map<std::string, int32_t> parts_;  ///< Numbers by name.
   const size_t most_;
   std::vector<Line> lines_;
   double remote_busy_ = 0;
@@ -267,8 +220,9 @@ class Simulation {
 }  // namespace
 
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const PartNumbers& parts, int64_t most) {
-  return Simulation(executable, rates, parts, most).run(program);
+                    const Rates& rates, const Places& places, const std::vector<std::string>& parts,
+                    int64_t most) {
+  return Simulation(executable, rates, places, parts, most).run(program);
 }
 
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace) {

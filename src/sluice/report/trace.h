@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sluice/exe/executable.h"
 #include "sluice/report/forecast/forecast.h"
+#include "sluice/report/places.h"
 
 namespace sluice::report {
 
@@ -12,36 +14,18 @@ inline constexpr int64_t kMostEvents = 10000;
 /// An interval of a device's queue. Times are in seconds from the begin of the run.
 struct Event {
   /// In a wait, the compute queue waits for a transfer, a message or a free slot of a channel. A
-  /// part is the time in which a device runs one part of a block. It is a call of a function for
-  /// this part, or consecutive steps of a function that runs several parts.
+  /// part is the time in which a device runs one part of a block for one micro-batch, from its first
+  /// kernel to its last one before a kernel of another part or micro-batch.
   enum class Kind : uint8_t { kStep, kWait, kPart };
   Kind kind = Kind::kStep;
   int32_t device = 0;
   int32_t queue = 0;
-  int32_t function = 0;  ///< Function of the step or the part.
+  int32_t function = 0;  ///< Function of the step, or of the first kernel of the part.
   int32_t step = 0;      ///< A part: the micro-batch.
   double begin = 0;
   double end = 0;
   int32_t worker = 0;  ///< Measured events of the compute queue: the worker of the device.
   int32_t part = -1;   ///< A part: its number.
-};
-
-/// The part of a block that a kernel or a call runs. A function may run a part several
-/// times, once for each micro-batch.
-struct StepPart {
-  int32_t part = -1;  ///< -1: none.
-  int32_t run = 0;    ///< Number of earlier runs of the part in the same activation.
-};
-
-/// Numbers of the parts of blocks; -1: none.
-struct PartNumbers {
-  std::vector<int32_t> functions;  ///< Functions that run one part.
-  /// By function and step. A call without a part runs a part again, for its activations, or several
-  /// parts.
-  std::vector<std::vector<StepPart>> steps;
-  /// Whether loops over micro-batches run a block at a time (Places::has_phases()).
-  bool phases = false;
-  std::vector<bool> rows;  ///< By function: the body of a loop over blocks (Places::is_row()).
 };
 
 /// The planned execution of one run of a program.
@@ -65,9 +49,10 @@ struct Overlap {
 /// Simulates a run of a program on devices that compute at the same time, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
 /// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. The
-/// simulation ends after `most` events.
+/// simulation ends after `most` events. `parts` are the names of the parts of `places`, by number.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const PartNumbers& parts, int64_t most);
+                    const Rates& rates, const Places& places, const std::vector<std::string>& parts,
+                    int64_t most);
 
 /// Returns how much of its transfers a planned trace hides, by device, kind and object.
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace);

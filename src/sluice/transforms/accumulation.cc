@@ -103,14 +103,21 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
     if (group != options.replica_groupings.end()) added.back().group = group->second;
 
     const size_t first = gradient.ops().size();
-    accumulate(accumulator, all[kept + i], counter, options);
     const OpId producer = gradient.info(all[kept + i]).producer;
+    {
+      Graph::ProvenanceFields fields{.role = OpRole::kAccumulation, .variable = name};
+      if (producer >= 0) fields.block = gradient.op(producer).provenance.block;
+      const Graph::ProvenanceScope scope(gradient, fields);
+      accumulate(accumulator, all[kept + i], counter, options);
+    }
     for (size_t k = first; k < gradient.ops().size() && producer >= 0; ++k) {
       placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});
     }
   }
-  if (mean && options.counter == Counter::kAdvance)
+  if (mean && options.counter == Counter::kAdvance) {
+    const Graph::ProvenanceScope scope(gradient, {.role = OpRole::kAccumulation});
     ops::add_(counter, ops::scalar_like(counter, 1));
+  }
   gradient.set_outputs(Tensors(all.begin(), all.begin() + static_cast<int64_t>(kept)));
   GraphEditor(gradient).place(placements);
   verify_transformed(gradient);

@@ -53,7 +53,7 @@ TEST(AutodiffForward, KeepsTheResultNextToTheOp) {
   std::vector<std::string> order;
   for (const Op& op : f.ops()) order.push_back(op.def->type);
   EXPECT_EQ(order, (std::vector<std::string>{"Mul", "Cube", "Mul", "Mul", "Add", "Tanh"}));
-  EXPECT_EQ(f.ops()[2].where, f.ops()[1].where);
+  EXPECT_EQ(f.ops()[2].provenance.line, f.ops()[1].provenance.line);
   EXPECT_EQ(f.outputs().size(), 2u);
   check_gradients(info, random_inputs(f));
   const std::string forward = print_schedule(f);

@@ -288,8 +288,8 @@ TEST(Autodiff, OpsCarryDevicePathAndLineOfTheForwardOp) {
   const GradGraphInfo info = autodiff(forward);
   for (const Op& op : info.graph().ops()) {
     EXPECT_EQ(op.device, 3);
-    EXPECT_EQ(op.module_path, "fc1");
-    EXPECT_EQ(op.where, forward.ops()[0].where);
+    EXPECT_EQ(op.provenance.module_path, "fc1");
+    EXPECT_EQ(op.provenance.line, forward.ops()[0].provenance.line);
   }
 }
 

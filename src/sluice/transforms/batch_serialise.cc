@@ -240,7 +240,8 @@ class Serialiser {
     return step.constant() == 0 ? first : first + static_cast<double>(step.constant());
   }
 
-  Tensors load(Graph& g, const State& state, const RemoteEntry& step) const {
+  Tensors load(Graph& g, const State& state, const RemoteEntry& step, int64_t m) const {
+    const Graph::ProvenanceScope of(g, of_micro_batch(m));
     Tensors loaded;
     for (const Load& l : loads_) {
       if (const auto* stream = std::get_if<H2dStream>(&l.from)) {
@@ -253,7 +254,9 @@ class Serialiser {
     return loaded;
   }
 
-  void store(Graph& g, const State& state, const Tensors& values, const RemoteEntry& step) const {
+  void store(Graph& g, const State& state, const Tensors& values, const RemoteEntry& step,
+             int64_t m) const {
+    const Graph::ProvenanceScope of(g, of_micro_batch(m));
     for (size_t i = 0; i < stores_.size(); ++i) {
       for (const D2hStream& stream : stores_[i].streams) g.host_store(stream, values[i]);
       for (const BatchHandle& handle : stores_[i].buffers)
@@ -264,7 +267,8 @@ class Serialiser {
   // Gathers shards, calls the graph, updates variables, cuts shards and advances the seed. Returns
   // the values of `stores_`. Collectives are here and not in load(), because a gather right after
   // its load would have to wait for it.
-  Tensors compute(Graph& g, State& state, const Tensors& loaded) const {
+  Tensors compute(Graph& g, State& state, const Tensors& loaded, int64_t m) const {
+    const Graph::ProvenanceScope of(g, of_micro_batch(m));
     TensorMap given;
     for (size_t i = 0; i < loads_.size(); ++i) {
       const auto* from = std::get_if<BatchHandle>(&loads_[i].from);
@@ -285,8 +289,11 @@ class Serialiser {
       const auto at = std::find(outputs.begin(), outputs.end(), t) - outputs.begin();
       return made[static_cast<size_t>(at)];
     };
-    for (size_t i = 0; i < updates_.size(); ++i)
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      const Graph::ProvenanceScope update(g,
+                                          {.role = updates_[i].role, .variable = updates_[i].name});
       updates_[i].apply(state.updated[i], result(updates_[i].value));
+    }
     Tensors values;
     for (const Store& s : stores_) {
       if (const Tensor* t = find(given, s.tensor)) {
@@ -333,6 +340,7 @@ class Serialiser {
     if (seed()) results.insert(results.begin(), inner.seed);
     g.set_outputs(results);
     verify_transformed(g);
+    const Graph::ProvenanceScope of_loop(outer, {.per_iteration = {.micro_batch = 1}});
     Tensors after =
         ops::repeat(outer, g, trips, inputs, {}, ops::RepeatOptions{.iteration = iteration});
     if (seed()) {
@@ -342,11 +350,14 @@ class Serialiser {
     return after;
   }
 
+  // Ops of micro-batch `m`, in the body of the loop relative to the iteration.
+  static Graph::ProvenanceFields of_micro_batch(int64_t m) { return {.at = {.micro_batch = m}}; }
+
   void one_by_one(Graph& outer, State& state) {
     loop(outer, state, options_.steps, {},
          [&](Graph& g, State& inner, const Tensor& step, const Tensors&) {
-           const Tensors values = compute(g, inner, load(g, inner, step));
-           store(g, inner, values, step);
+           const Tensors values = compute(g, inner, load(g, inner, step, 0), 0);
+           store(g, inner, values, step, 0);
            return Tensors{};
          });
   }
@@ -355,18 +366,18 @@ class Serialiser {
   // L0; L1 | C0; { Lk, Sk-2 | Ck-1 }; SN-2 | CN-1; SN-1.
   void overlapped(Graph& outer, State& state) {
     const int64_t n = options_.steps;
-    const Tensors first = load(outer, state, 0);
-    Tensors loaded = load(outer, state, 1);
-    Tensors values = compute(outer, state, first);
+    const Tensors first = load(outer, state, 0, 0);
+    Tensors loaded = load(outer, state, 1, 1);
+    Tensors values = compute(outer, state, first, 0);
     if (n > 2) {
       Tensors carried = loaded;
       carried.insert(carried.end(), values.begin(), values.end());
       carried = loop(outer, state, n - 2, carried,
                      [&](Graph& g, State& inner, const Tensor& iteration, const Tensors& inside) {
                        const auto middle = inside.begin() + static_cast<int64_t>(loads_.size());
-                       Tensors next = load(g, inner, iteration + 2.0);
-                       store(g, inner, Tensors(middle, inside.end()), iteration);
-                       const Tensors made = compute(g, inner, Tensors(inside.begin(), middle));
+                       Tensors next = load(g, inner, iteration + 2.0, 2);
+                       store(g, inner, Tensors(middle, inside.end()), iteration, 0);
+                       const Tensors made = compute(g, inner, Tensors(inside.begin(), middle), 1);
                        next.insert(next.end(), made.begin(), made.end());
                        return next;
                      });
@@ -374,8 +385,8 @@ class Serialiser {
       loaded.assign(carried.begin(), middle);
       values.assign(middle, carried.end());
     }
-    store(outer, state, values, n - 2);
-    store(outer, state, compute(outer, state, loaded), n - 1);
+    store(outer, state, values, n - 2, n - 2);
+    store(outer, state, compute(outer, state, loaded, n - 1), n - 1, n - 1);
   }
 
   Graph& graph_;

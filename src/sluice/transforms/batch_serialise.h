@@ -54,6 +54,7 @@ struct BatchUpdate {
   TensorSpec spec = {};   ///< Spec of the variable.
   /// Adds the ops that update the variable by the value of a micro-batch.
   std::function<void(const Tensor& variable, const Tensor& value)> apply = nullptr;
+  OpRole role = OpRole::kRunningAverage;  ///< Role of these ops.
 };
 
 struct BatchSerialiseOptions {

@@ -16,7 +16,7 @@ void Sweep::check_repeat(const Op& op) const {
     require(!needs(o),
             "autodiff of graph {}: {} has no gradient, and the gradient of '{}' would pass {} ({})",
             forward_.name(), exits ? "while_loop" : "repeat", forward_.info(o.tensor).name,
-            op.label(), op.where);
+            op.label(), op.provenance.line);
   }
 }
 
@@ -39,7 +39,7 @@ void Sweep::pass_references(const Op& op) {
               "autodiff of graph {}: the gradient of '{}' passes {} ({}), which writes to it by "
               "reference; return the "
               "new value as an output instead",
-              forward_.name(), forward_.info(o.tensor).name, op.label(), op.where);
+              forward_.name(), forward_.info(o.tensor).name, op.label(), op.provenance.line);
     }
   }
 }

@@ -16,7 +16,7 @@ void check_repeatable(const Graph& graph, const Graph& forward, std::set<GraphId
                         e.kind == Effect::Kind::kStreamWrite ||
                         e.kind == Effect::Kind::kRemoteStore;
       require(!once, "recompute of graph {}: {} ({}) in graph {} must not run twice",
-              forward.name(), op.label(), op.where, graph.name());
+              forward.name(), op.label(), op.provenance.line, graph.name());
     }
     for (const GraphId callee : op.callees)
       check_repeatable(graph.ir().graph(callee), forward, seen);
@@ -82,7 +82,10 @@ RecomputeResult recompute_graph(const GradGraphInfo& info) {
     mapped.push_back(to_gradient.back());
   }
 
-  const CallSiteInfo call = ops::call_with_info(graph, forward, {}, to_forward);
+  const CallSiteInfo call = [&] {
+    const Graph::ProvenanceScope scope(graph, {.role = OpRole::kRecomputation});
+    return ops::call_with_info(graph, forward, {}, to_forward);
+  }();
   const TensorMap activations = info.inputs_dict(call);
   to_gradient.insert(to_gradient.end(), activations.begin(), activations.end());
   graph.set_outputs(ops::call(graph, gradient, {}, to_gradient));

@@ -56,6 +56,7 @@ class Sweep {
   const std::set<GraphId>& given_;
   Dependence& dependence_;
   Graph& gradient_;
+  Graph::ProvenanceScope role_{gradient_, {.role = OpRole::kGradient}};
   KeptValues kept_;
   ValueTable<Tensor> gradients_;  ///< Gradients of values, in the shape of the storage's root.
   ValueTable<char> active_;  ///< Whether the value depends on a value whose gradient is required.

@@ -83,7 +83,7 @@ class NetworkWriter {
   const std::string& producer_block(const Tensor& t) const {
     static const std::string kNone;
     const OpId op = graph_.info(t).producer;
-    return op < 0 ? kNone : graph_.op(op).block;
+    return op < 0 ? kNone : graph_.op(op).provenance.block;
   }
   bool decide(uint64_t key) {
     if (recipe_.skipped.contains(key)) return false;

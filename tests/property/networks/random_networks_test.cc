@@ -277,7 +277,8 @@ std::string text(const NetworkRecipe& recipe) {
     const train::NetworkGraph n = random_network(recipe).network.build(ir, nn::RunMode::kTrain);
     std::string blocks = "blocks of ops:";
     for (const Op& op : n.graph.graph().ops())
-      blocks += fmt::format("\n  {} [{}] in '{}'", op.label(), op.module_path, op.block);
+      blocks += fmt::format("\n  {} [{}] in '{}'", op.label(), op.provenance.module_path,
+                            op.provenance.block);
     return n.graph.print_schedule() + "\n" + blocks;
   } catch (const std::exception&) {
     return "";

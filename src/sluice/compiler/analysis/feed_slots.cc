@@ -92,7 +92,8 @@ Uses uses_of(const Program& program, const FeedInfo& feed, const Body& body,
     const Uses& callee = bodies[static_cast<size_t>(call->callee)];
     const auto* loop = node.as<Node::Loop>();
     if (loop != nullptr && !loop->conditions.empty())
-      check_equal(program, feed, "the body of " + name_of(node) + " made at " + node.where, callee);
+      check_equal(program, feed, "the body of " + name_of(node) + " made at " + node.where(),
+                  callee);
     all.then(loop != nullptr ? callee.repeated(loop->trips) : callee);
   }
   return all;

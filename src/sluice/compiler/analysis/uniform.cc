@@ -153,7 +153,8 @@ class UniformValues {
         require(in[c + kSkipped].empty(),
                 "{} made at {}: the condition '{}' must be equal on all replicas, got one that "
                 "depends on {}; reduce it with a collective over all replicas",
-                op.label(), op.where, s.graph.info(op.inputs[c].tensor).name, in[c + kSkipped]);
+                op.label(), op.provenance.line, s.graph.info(op.inputs[c].tensor).name,
+                in[c + kSkipped]);
       }
       Results all;
       all.inputs = in;

@@ -6,6 +6,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/analysis/indices.h"
+#include "sluice/compiler/lower/provenance.h"
 #include "sluice/compiler/lower/stored_entries.h"
 #include "sluice/compiler/lower/tables.h"
 #include "sluice/planner/solve.h"
@@ -29,7 +30,8 @@ std::string memo(const Body& body) {
 
 class Emitter {
  public:
-  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, const Target& target)
+  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, const Target& target,
+          MessageValues& messages)
       : body_(program.body(id)),
         program_(program),
         storage_(program.lowered[id].storage),
@@ -38,11 +40,14 @@ class Emitter {
         sequences_(facts[id].sequences),
         tables_(tables),
         target_(target),
+        messages_(messages),
         exe_(program.executable),
         value_ids_(storage_.tenants.size(), exe::kNoValue),
-        frames_(body_.nodes.size(), 0) {}
+        frames_(body_.nodes.size(), 0),
+        provenances_(body_.values.size(), -1) {}
 
   exe::Function run() {
+    find_provenances();
     function_.name = body_.name;
     function_.device = body_.device;
     function_.index_params = static_cast<int32_t>(body_.index_params.size());
@@ -58,6 +63,14 @@ class Emitter {
     return std::move(function_);
   }
 
+  // By buffer of the function: the first value that it holds, if a step has it.
+  std::vector<exe::ValueId> values_of_buffers() const {
+    std::vector<exe::ValueId> values;
+    for (const ValueIndex v : held_)
+      values.push_back(value_ids_[static_cast<size_t>(storage_.tenant_of[static_cast<size_t>(v)])]);
+    return values;
+  }
+
   // Adds the final values of variables to the program of an entry, including variables that live in
   // remote buffers.
   void add_finals(exe::Program& program) {
@@ -70,6 +83,38 @@ class Emitter {
   }
 
  private:
+  // Whether a node has a provenance of its own. Others take that of a value (lower/provenance.h).
+  static bool has_provenance(const Node& node) {
+    const auto* transfer = node.as<Node::Transfer>();
+    const bool stores = transfer != nullptr && node.outputs.empty();
+    return !stores && !node.is<Node::Copy>() && !node.is<Node::Send>() &&
+           !node.is<Node::Receive>() && !node.is<Node::Wait>();
+  }
+
+  // One for each stage of a fused kernel.
+  static std::vector<Provenance> origins_of(const Node& node) {
+    const auto* kernel = node.as<Node::Kernel>();
+    if (kernel != nullptr && !kernel->origins.empty()) return kernel->origins;
+    const size_t stages = kernel != nullptr ? kernel->stages.size() : 0;
+    return std::vector<Provenance>(std::max<size_t>(stages, 1), node.provenance);
+  }
+
+  void find_provenances() {
+    for (const Node& node : body_.nodes) {
+      if (!has_provenance(node) || has_callees(node) || node.is<Node::View>()) continue;
+      const auto* kernel = node.as<Node::Kernel>();
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        if (node.outputs[o] == kNone) continue;
+        const Provenance* own = &node.provenance;
+        for (size_t s = 0; kernel != nullptr && s < kernel->origins.size(); ++s) {
+          if (kernel->stages[s].output == static_cast<int32_t>(node.inputs.size() + o))
+            own = &kernel->origins[s];
+        }
+        provenances_[static_cast<size_t>(node.outputs[o])] = tables_.row_of(*own);
+      }
+    }
+  }
+
   int64_t slot_stride(const Block& block) const {
     return round_up(block.bytes, target_.alignment());
   }
@@ -128,6 +173,7 @@ class Emitter {
     function_.frame_bound = planner::live_set_bound(through_calls);
     for (size_t i = 0; i < planned.size(); ++i) {
       planned[i]->offset = solution.offsets[i];
+      held_.push_back(storage_.tenants[static_cast<size_t>(planned[i]->tenants.front())].root);
       const auto& life = problem.buffers[i].lifetime;
       function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i],
                                    problem.buffers[i].size, life.front().begin,
@@ -170,7 +216,8 @@ class Emitter {
     } else if (root.source == BodyValue::Source::kConstant) {
       id = tables_.constant_value(root.index, body_.device);
     } else {
-      id = tables_.add_value(root.tensor, root.version);
+      const ValueIndex own = storage_.tenants[static_cast<size_t>(c)].root;
+      id = tables_.add_value(root.tensor, root.version, provenances_[static_cast<size_t>(own)]);
     }
     return id;
   }
@@ -247,7 +294,8 @@ class Emitter {
     if (node.is<Node::View>()) return;
     exe::Step step;
     step.origin = node.origin;
-    step.where = node.where;
+    step.where = node.where();
+    if (has_provenance(node)) step.provenance = tables_.row_of(origins_of(node));
     struct Lower {
       Emitter& e;
       const Node& node;
@@ -263,10 +311,12 @@ class Emitter {
       Body operator()(const Node::Transfer& t) const { return e.transfer(node, t); }
       Body operator()(const Node::Wait& w) const { return exe::Wait{w.queue, w.token}; }
       Body operator()(const Node::Send& s) const {
+        e.messages_.sent[s.message] = e.value_id(node.inputs[0]);
         return exe::Send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
                          e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
       }
       Body operator()(const Node::Receive& r) const {
+        e.messages_.received[r.message] = e.value_id(node.outputs[0]);
         return exe::Receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
                             e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
       }
@@ -497,10 +547,13 @@ class Emitter {
   const std::vector<SequenceUse>& sequences_;
   Tables& tables_;
   const Target& target_;
+  MessageValues& messages_;
   exe::Executable& exe_;
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
   std::vector<int64_t> frames_;
+  std::vector<int32_t> provenances_;  ///< By value: row of its maker's.
+  std::vector<ValueIndex> held_;      ///< By buffer: the first value that it holds.
   std::vector<int64_t> steps_;  ///< Number of steps before each node; last element: all steps.
   std::vector<int32_t> result_param_;
   std::map<Sequence, exe::IndexExpr> base_;
@@ -529,10 +582,12 @@ int64_t emit_executable(Program& program, const Context& context) {
   const FactTable facts(program);
   exe::Executable& e = program.executable;
   int64_t buffers = 0;
+  e.origins.rows_of_blocks = program.ir.rows_of_blocks();
+  MessageValues messages;
   std::map<BodyId, std::vector<exe::Final>> finals;
   for (const BodyId id : callees_first(program)) {
     const Body& body = program.body(id);
-    Emitter emitter(id, program, facts, tables, context.target(body));
+    Emitter emitter(id, program, facts, tables, context.target(body), messages);
     exe::Function function = emitter.run();
     buffers += static_cast<int64_t>(function.buffers.size());
     for (const exe::Step& step : function.steps) {
@@ -549,6 +604,7 @@ int64_t emit_executable(Program& program, const Context& context) {
     finals[id] = std::move(of_entry.finals);
     program.lowered[id].function = static_cast<int32_t>(e.functions.size());
     e.functions.push_back(std::move(function));
+    e.origins.buffers.push_back(emitter.values_of_buffers());
   }
   for (const EntryBodies& entry : program.entries) {
     exe::Program p;
@@ -575,6 +631,7 @@ int64_t emit_executable(Program& program, const Context& context) {
               [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
     e.programs.push_back(std::move(p));
   }
+  carry_provenances(messages, e);
   return buffers;
 }
 

@@ -48,7 +48,7 @@ KernelChoice choose(const Body& body, const Node& node, const Target& target) {
     return choose(OpView(*node.def, kernel->attrs, node.in_specs, node.out_specs), target);
   } catch (Error& e) {
     throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", name_of(node), node.origin,
-                             node.where));
+                             node.where()));
   }
 }
 

@@ -158,11 +158,21 @@ void Tables::add_variables() {
       plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
       plan.offset = reserve(plan.arena, plan.bytes);
     }
-    plan.value = add_value(variable.name, 0);
+    const OpRole role = variable.info->role;
+    exe_.origins.variables.push_back({role, -1});
+    plan.value = add_value(variable.name, 0,
+                           row_of(Provenance{.role = role, .variable = variable.info->path}));
     plan.shard = variable.info->shard;
     plan.group = group_index(variable.info->group);
     plan.initializer = variable.info->initializer.text();
     exe_.variables.push_back(std::move(plan));
+  }
+  std::map<std::string, int32_t> rows;
+  for (const exe::VariablePlan& v : exe_.variables)
+    rows.emplace(v.path, static_cast<int32_t>(rows.size()));
+  for (size_t v = 0; v < exe_.variables.size(); ++v) {
+    const auto owner = rows.find(program_.variables[v].info->owner);
+    if (owner != rows.end()) exe_.origins.variables[v].owner = owner->second;
   }
 }
 
@@ -230,8 +240,23 @@ const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
   return exe_.constants[static_cast<size_t>(place->second)];
 }
 
-exe::ValueId Tables::add_value(const std::string& tensor, int64_t version) {
+int32_t Tables::row_of(std::span<const Provenance> provenances) {
+  std::string text;
+  for (const Provenance& p : provenances) {
+    for (const std::string* field : {&p.op, &p.block, &p.module_path, &p.line, &p.variable})
+      text += fmt::format("{} {} ", field->size(), *field);
+    text += fmt::format("{} {} {} {} {}\n", static_cast<int>(p.role), p.at.micro_batch, p.at.row,
+                        p.per_iteration.micro_batch, p.per_iteration.row);
+  }
+  std::vector<Provenance>& rows = exe_.origins.rows;
+  const auto [row, fresh] = provenances_.try_emplace(text, static_cast<int32_t>(rows.size()));
+  if (fresh) rows.insert(rows.end(), provenances.begin(), provenances.end());
+  return row->second;
+}
+
+exe::ValueId Tables::add_value(const std::string& tensor, int64_t version, int32_t provenance) {
   exe_.values.push_back({tensor, version});
+  exe_.origins.values.push_back(provenance);
   return static_cast<exe::ValueId>(exe_.values.size() - 1);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 #include <map>
+#include <span>
+#include <string>
 
 #include "sluice/compiler/program.h"
 
@@ -17,7 +19,11 @@ class Tables {
   /// The address of a constant on a device. Reserves its bytes on first use.
   exe::Address constant(int32_t index, int32_t device);
   exe::ValueId constant_value(int32_t index, int32_t device);
-  exe::ValueId add_value(const std::string& tensor, int64_t version);
+  exe::ValueId add_value(const std::string& tensor, int64_t version, int32_t provenance = -1);
+  /// The first of consecutive rows of the table with these provenances, which are added on first
+  /// use.
+  int32_t row_of(std::span<const Provenance> provenances);
+  int32_t row_of(const Provenance& provenance) { return row_of({&provenance, 1}); }
   /// The address of the frames of a device's entry functions.
   exe::Address frames(int32_t device) const;
   /// Enlarges the arena of frames to `bytes`, or the workspace of each worker to `bytes`, if
@@ -29,6 +35,7 @@ class Tables {
   void reserve_staging(int32_t device, int32_t queue, int64_t bytes);
 
  private:
+  std::map<std::string, int32_t> provenances_;  ///< By text.
   // Indices of a device's arenas in Executable::arenas.
   struct DeviceArenas {
     int32_t persistent = 0;

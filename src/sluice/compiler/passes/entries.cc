@@ -38,7 +38,8 @@ void take_index_params(Body& body, const Key& key) {
     node.what = Node::Index{IndexExpr::param(static_cast<int64_t>(body.index_params.size()))};
     node.outputs = {all[i].in};
     node.out_specs = {value.spec};
-    node.where = fmt::format("{} of {}", all[i].name, body.name);
+    node.provenance = {.role = OpRole::kCopy,
+                       .line = fmt::format("{} of {}", all[i].name, body.name)};
     node.device = body.device;
     value.index = -1;
     value.source = BodyValue::Source::kNode;
@@ -151,7 +152,7 @@ class Folder {
       Node last;
       last.what = Node::Index{indices_.of(node.outputs[k])->expr};
       last.origin = node.origin;
-      last.where = node.where;
+      last.provenance = node.provenance;
       last.device = node.device;
       last.outputs = {node.outputs[k]};
       last.out_specs = {node.out_specs[k]};

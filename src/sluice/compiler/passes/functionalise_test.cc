@@ -30,7 +30,7 @@ class Functionalise : public testing::Test {
       for (BodyParam& param : body.params) param.name.clear();
       for (Node& node : body.nodes) {
         node.origin = -1;
-        node.where.clear();
+        node.provenance = {};
       }
     }
     EXPECT_EQ(to_text(program), to_text(TestProgram(text).program));

@@ -27,6 +27,10 @@ class Inliner {
       for (ValueIndex& v : own.inputs) v = mapped(v);
       for (ValueIndex& v : own.outputs) v = mapped(v);
       for (Tie& t : own.ties) t.into = mapped(t.into);
+      own.provenance = own.provenance.inside(node.provenance);
+      if (auto* kernel = own.as<Node::Kernel>()) {
+        for (Provenance& p : kernel->origins) p = p.inside(node.provenance);
+      }
       out_.push_back(std::move(own));
     }
     rename_.resize(body_.values.size(), kNone);
@@ -54,7 +58,7 @@ class Inliner {
       view.outputs = {node.outputs[static_cast<size_t>(r)]};
       view.out_specs = {node.out_specs[static_cast<size_t>(r)]};
       view.origin = node.origin;
-      view.where = node.where;
+      view.provenance = node.provenance;
       view.device = node.device;
       views_.emplace(view.outputs[0], v);
       out_.push_back(std::move(view));

@@ -17,8 +17,8 @@ int64_t place(Program& program, const Context& context) {
         ++inherited;
       }
       require(node.device >= 0 && node.device < devices,
-              "{} made at {}: there is no device {}, the program has {}", name_of(node), node.where,
-              node.device, devices);
+              "{} made at {}: there is no device {}, the program has {}", name_of(node),
+              node.where(), node.device, devices);
       for_each_callee(node, [&](BodyId& callee) { requests.push_back({&callee, node.device}); });
     }
     return requests;

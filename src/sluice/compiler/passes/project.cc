@@ -154,7 +154,7 @@ class Projector {
       for (const auto& [d, part] : cut_of(callee).parts) {
         require(device == kAnywhere || device == d,
                 "{} made at {}: its branches must run on one device, got devices {} and {}",
-                name_of(node), node.where, device, d);
+                name_of(node), node.where(), device, d);
         device = d;
       }
     });
@@ -323,7 +323,7 @@ class Projector {
     own.what = node.what;
     own.def = node.def;
     own.origin = node.origin;
-    own.where = node.where;
+    own.provenance = node.provenance;
     own.device = device;
     Node::Call& call = *own.call();
     call.callee = cut.parts.at(device);
@@ -389,7 +389,7 @@ class Projector {
     Node copy;
     copy.what = Node::Copy{};
     copy.origin = where.origin;
-    copy.where = where.where;
+    copy.provenance = where.provenance;
     copy.inputs = {receive(made, device, Moment::kReceiveBack)};
     copy.in_specs = {body_.value(made).spec};
     copy.out_specs = copy.in_specs;
@@ -467,12 +467,12 @@ class Projector {
       send.what = Node::Send{m.channel, shared_.program.messages};
       send.inputs = {m.sent};
       send.in_specs = {spec};
-      send.where = fmt::format("message to device {}", channel.to);
+      send.provenance.line = fmt::format("message to device {}", channel.to);
       Node receive;
       receive.what = Node::Receive{m.channel, shared_.program.messages++};
       receive.outputs = {m.received};
       receive.out_specs = {spec};
-      receive.where = fmt::format("message from device {}", channel.from);
+      receive.provenance.line = fmt::format("message from device {}", channel.from);
       put(channel.from, m.from, std::move(send));
       put(channel.to, m.to, std::move(receive));
       sent.insert(m.sent);

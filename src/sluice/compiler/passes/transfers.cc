@@ -70,7 +70,7 @@ class Scheduler {
       auto* t = body_.nodes[n].as<Transfer>();
       if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
       require(io_queues_ > 0, "io queues: {} in graph {} requires at least 1, got 0 (made at {})",
-              node(n).def->type, body_.name, node(n).where);
+              node(n).def->type, body_.name, node(n).where());
       ++moved_;
       if (is_overlapped(node(n))) place_[n] = earliest_issue(n);
       t->queue = queue_of(n);
@@ -228,7 +228,7 @@ class Scheduler {
     wait.inputs = {load ? node.outputs[0] : node.inputs[0]};
     wait.in_specs = {load ? node.out_specs[0] : node.in_specs[0]};
     wait.origin = node.origin;
-    wait.where = node.where;
+    wait.provenance = node.provenance;
     wait.device = node.device;
     return wait;
   }

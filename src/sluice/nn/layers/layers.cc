@@ -39,6 +39,7 @@ std::string Linear::cache_key() const {
 }
 
 Tensor fold_seed(const Tensor& seed, std::string_view path) {
+  const Graph::ProvenanceScope role(seed.graph(), {.role = OpRole::kSeed});
   Tensor result = seed;
   while (!path.empty()) {
     const auto [head, rest] = internal::split_key(path);

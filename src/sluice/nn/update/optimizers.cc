@@ -253,10 +253,12 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     replicas.push_back(t.info->group);
   }
   Tensors scale;
+  const Graph::ProvenanceScope norm(main, {.role = OpRole::kNorm});
   if (options.max_grad_norm)
     scale.push_back(clip_factor(global_norm(gradients, cache_, replicas), *options.max_grad_norm));
   internal::PathCounts made(main.ir());
   for (const Target& t : targets) {
+    const Graph::ProvenanceScope of(main, {.role = OpRole::kUpdate, .variable = t.key});
     // A replica updates only the shard for which it has the gradient.
     const bool in_shards = is_shard_of(t.gradient, t.variable);
     const Tensor target =

@@ -74,11 +74,13 @@ void KeptResults::add(Graph& graph, const std::vector<WrittenResult>& results,
 void KeptResults::store(Graph& graph, const std::vector<WrittenResult>& results,
                         std::initializer_list<ResultForm> forms) const {
   for_each_of(results, forms, [&](const WrittenResult& r) {
+    const Graph::ProvenanceScope of(graph, {.role = OpRole::kResult});
     if (const Tensor kept = find(r.stream.name); kept.valid()) graph.host_store(r.stream, kept);
   });
 }
 
 void KeptResults::add(Graph& graph, const D2hStream& stream, ResultForm form) {
+  const Graph::ProvenanceScope of(graph, {.role = OpRole::kResult});
   const char* const prefix = form == ResultForm::kRunLast ? "last." : "sum.";
   set(stream.name, zeros(graph, stream.spec, prefix + stream.name), form);
 }
@@ -92,6 +94,7 @@ bool KeptResults::put(const std::string& name, const Tensor& value) const {
 
 // Updates read their operands as float32.
 void KeptResults::update(const Tensor& kept, ResultForm form, const Tensor& value) {
+  const Graph::ProvenanceScope of(kept.graph(), {.role = OpRole::kResult});
   if (form == ResultForm::kRunLast) {
     ops::copy_var_update_(kept, value);
     return;

@@ -175,7 +175,10 @@ MicroBatch::ByUse MicroBatch::backward(size_t b, const Weights& weights, const B
                                 [p = part](const WeightUse& use) { return use.input == p; });
     given.emplace_back(input, w != block.weights.end() ? weights(w->key) : activation(b, part));
   }
-  const Tensors made = gradient.graph.call(&graph_, given);
+  const Tensors made = [&] {
+    const Graph::ProvenanceScope scope(graph_, {.role = OpRole::kGradient});
+    return gradient.graph.call(&graph_, given);
+  }();
   for (size_t i = 0; i < gradient.inputs.size(); ++i)
     values_.gradients.insert_or_assign(gradient.inputs[i].id(), made[i]);
   for (size_t i = gradient.inputs.size(); i < made.size(); ++i)

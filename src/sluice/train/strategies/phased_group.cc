@@ -84,7 +84,11 @@ nn::NamedTensors PhasedGroup::whole(Graph& graph, const RemoteEntry& row,
 
 void PhasedGroup::average_running(const nn::NamedTensors& whole) const {
   for (const GroupVariable& v : graphs_.variables) {
-    if (v.running) StepVariables::average(whole[v.name]);
+    if (!v.running) continue;
+    const Tensor& t = whole[v.name];
+    const Graph::ProvenanceScope of(
+        t.graph(), {.role = OpRole::kRunningAverage, .block = graphs_.block, .variable = v.key});
+    StepVariables::average(t);
   }
 }
 
@@ -113,6 +117,13 @@ nn::NamedTensors PhasedGroup::accumulate(Graph& graph, const RemoteEntry& row,
   nn::NamedTensors accumulators;
   graphs_.backward->args().for_each([&](const std::string& name, const Tensor& input) {
     if (whole.has_leaf(name)) return;
+    const auto of =
+        std::find_if(graphs_.variables.begin(), graphs_.variables.end(),
+                     [&, n = name](const GroupVariable& v) { return n == "accum." + v.name; });
+    const Graph::ProvenanceScope scope(graph,
+                                       {.role = OpRole::kAccumulation,
+                                        .block = graphs_.block,
+                                        .variable = of == graphs_.variables.end() ? "" : of->key});
     accumulators.merge(name, zeros(graph, input.spec(), input.name()));
   });
   nn::NamedTensors given = whole;
@@ -160,6 +171,7 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
                  const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
     const nn::NamedTensors all = whole(g, row, loaded, invariants, !has_forward());
     const nn::NamedTensors accumulated = accumulate(g, row, all);
+    const Graph::ProvenanceScope of(g, {.role = OpRole::kReduction, .block = graphs_.block});
     const Tensor* const divisor = invariants.find_leaf("divisor");
     const Tensor& by = divisor != nullptr ? *divisor : divide();
     nn::NamedTensors next = values;
@@ -205,6 +217,7 @@ void PhasedGroup::update_phases(Graph& main, const Tensors& scale) {
   if (fixed.empty()) return;
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const nn::NamedTensors& values, const nn::NamedTensors& invariants) {
+    const Graph::ProvenanceScope of(g, {.block = graphs_.block});
     for (const std::string& key : updated()) {
       variables_.update(g, key, row, loaded, variables_.kept(key, row, loaded), invariants);
     }

@@ -30,6 +30,7 @@ struct TiedWeight {
 
 /// The graphs of one micro-batch of a group's blocks.
 struct GroupGraphs {
+  std::string block = {};  ///< Name of the first row's block.
   /// Tied weights are first, from the last use to the first.
   std::vector<GroupVariable> variables = {};
   /// Named arguments: variables and `inputs`. Absent: `backward` runs forward, too.

@@ -52,13 +52,18 @@ class Phases {
     kept_.add(main_, results_, kRunForms);
     const size_t first = main_.ops().size();
     kept_.add(main_, results_, {ResultForm::kUpdateSum});
-    if (network_.total_weight.valid())
+    if (network_.total_weight.valid()) {
+      const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction});
       total_weight_ = zeros(main_, network_.total_weight.spec(), "total_weight");
+    }
     std::optional<nn::BoundGraph> seeds;
     if (cut_.seeds) seeds = serialise_seeds();
     for (const BlockGroup& group : grouping_.groups) groups_.push_back(make_group(group));
     const Graph::IoScope scope(main_, options_.io_mode);
-    if (seeds) seeds->call(&main_, 0);
+    if (seeds) {
+      const Graph::ProvenanceScope of(main_, {.role = OpRole::kSeed});
+      seeds->call(&main_, 0);
+    }
     for (const auto& [key, rule] : weight_rules_) variables_.step_sizes().of(rule.group);
     for (const PhasedGroup& g : groups_) {
       if (g.has_forward()) g.forward_phases(main_);
@@ -69,8 +74,11 @@ class Phases {
     }
     if (keeps_) update_kept();
     kept_.store(main_, results_, {ResultForm::kUpdateSum});
-    if (options_.device_iterations > 1)
+    if (options_.device_iterations > 1) {
+      const Graph::ProvenanceScope of(main_,
+                                      {.per_iteration = {.micro_batch = options_.accumulate}});
       transforms::repeat_last_ops(main_, first, options_.device_iterations);
+    }
     kept_.store(main_, results_, kRunForms);
   }
 
@@ -261,7 +269,7 @@ std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
 }
 
 GroupGraphs Phases::separate_graphs(size_t b) const {
-  GroupGraphs graphs;
+  GroupGraphs graphs{.block = block(b).name};
   nn::NamedTensors weights;
   std::vector<GroupVariable>& all = graphs.variables;
   for (const WeightUse& w : block(b).weights) {
@@ -323,6 +331,7 @@ GroupGraphs Phases::joint_graphs(size_t b) const {
   TensorMap gradients;
   for (const TakenGradient& t : gradients_[b]->taken)
     gradients.emplace_back(t.input, call.graph_to_parent(own.output(t.loss)));
+  const Graph::ProvenanceScope gradient(g, {.role = OpRole::kGradient});
   const Tensors made =
       backward.bind(args).call(&g, gradients, backward.grad_graph_info().inputs_dict(call));
   Tensors outputs;
@@ -370,12 +379,13 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
   nn::NamedTensors kept;
   const auto update = [&](const BlockValue& v, const std::string& name, const Tensor& result,
                           ResultForm form) {
-    o.updates.push_back({.value = v.part,
-                         .name = name,
-                         .spec = result.spec(),
-                         .apply = [form](const Tensor& own, const Tensor& value) {
-                           KeptResults::update(own, form, value);
-                         }});
+    o.updates.push_back(
+        {.value = v.part,
+         .name = name,
+         .spec = result.spec(),
+         .apply = [form](const Tensor& own,
+                         const Tensor& value) { KeptResults::update(own, form, value); },
+         .role = OpRole::kResult});
     kept.merge(name, result);
   };
   for (const BlockValue& v : outputs) {
@@ -495,12 +505,16 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
   PhasedGroup result(group.rows, std::move(graphs), variables_, keeps_);
   const std::string note = result.serialise(o);
   if (training_.note.empty()) training_.note = note;
+  std::vector<std::string> names;
+  for (int64_t r = 0; r < group.rows; ++r) names.push_back(block(b + static_cast<size_t>(r)).name);
+  ir_.name_rows(block(b).name, std::move(names));
   return result;
 }
 
 void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   Graph& main = main_.ir().entry_graph("eval");
   const Graph::IoScope scope(main, options_.io_mode);
+  const Graph::ProvenanceScope evaluates(main, {.role = OpRole::kEvaluation});
   std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.inputs.size(); ++i) {
     values.emplace(eval.inputs[i].second.id(),
@@ -516,8 +530,10 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   emit_evaluation(variables_, eval, options_.io_mode, main, values);
   for (const WrittenResult& r : results) {
     const Tensor& value = values.at(r.value.id());
+    const Graph::ProvenanceScope of(main, {.role = OpRole::kResult});
     if (!kept.put(r.stream.name, value)) main.host_store(r.stream, value);
   }
+  const Graph::ProvenanceScope of_loop(main, {.per_iteration = {.micro_batch = 1}});
   if (inference.device_iterations > 1)
     transforms::repeat_last_ops(main, first, inference.device_iterations);
   kept.store(main, results, {ResultForm::kUpdateSum, ResultForm::kRunSum, ResultForm::kRunLast});

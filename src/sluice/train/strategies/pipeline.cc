@@ -91,6 +91,7 @@ class Pipeline {
         variables_(beside_ ? StepVariables(main_, *trained.variables)
                            : StepVariables(main_, network, rules, optimizer, options, training)),
         accumulators_(main_, rules, options) {
+    if (!trains_) evaluates_.emplace(main_, Graph::ProvenanceFields{.role = OpRole::kEvaluation});
     if (activations_) {
       const std::vector<int64_t> in_flight = max_in_flight(layout_.order, stages_.size());
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
@@ -120,6 +121,7 @@ class Pipeline {
     make_kept(place, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
       const DeviceScope on(main_, device_of(network_.total_weight));
+      const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction});
       place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
     }
     const UpdateLoop updates = update_loop(layout_.order);
@@ -131,7 +133,11 @@ class Pipeline {
       if (const Task* task = item.task()) run(place, *task);
     }
     end_forward(place);
-    if (updates.trips > 1) transforms::repeat_last_ops(main_, first, updates.trips);
+    if (updates.trips > 1) {
+      const Graph::ProvenanceScope of_loop(main_,
+                                           {.per_iteration = {.micro_batch = options_.accumulate}});
+      transforms::repeat_last_ops(main_, first, updates.trips);
+    }
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
   }
@@ -258,6 +264,7 @@ class Pipeline {
     std::map<std::string, int> devices;  // By use.
     for (const auto& [key, blocks] : made) {
       const DeviceScope on(main_, stages_[static_cast<size_t>(key.first)].device);
+      const Graph::ProvenanceScope of(main_, {.role = OpRole::kAccumulation});
       bool counts = false;
       for (const size_t b : blocks) {
         counts = counts || (running && gradients_[b]);
@@ -293,6 +300,7 @@ class Pipeline {
     const int64_t m = task.micro_batch.constant;
     const int device = device_of(task);
     const DeviceScope on(place.graph, device);
+    const Graph::ProvenanceScope of(place.graph, {.at = {.micro_batch = m}});
     const TaskPlace at{place.graph, place.iterations, tasks_.front().outer};
     MicroBatchValues found = values_.read(at, task);
     if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
@@ -328,7 +336,10 @@ class Pipeline {
     const auto& fields = trains_ ? training_.fields : training_.eval_fields;
     for (size_t i = 0; i < network_.fields.size(); ++i)
       load(g, task, batch, network_.fields[i].second, fields[i]);
-    for (const Tensor& t : network_.seed) load(g, task, batch, t, *training_.seed);
+    for (const Tensor& t : network_.seed) {
+      const Graph::ProvenanceScope of(g, {.role = OpRole::kSeed});
+      load(g, task, batch, t, *training_.seed);
+    }
     const std::vector<size_t> blocks = blocks_of(task, stages_);
     for (const size_t b : blocks) {
       batch.forward(b, weights(place, task));
@@ -343,9 +354,11 @@ class Pipeline {
       return b && std::find(blocks.begin(), blocks.end(), *b) != blocks.end();
     };
     each_written([&](const WrittenResult& result) {
+      const Graph::ProvenanceScope of(g, {.role = OpRole::kResult});
       if (makes(result.value) && !place.kept.put(result.stream.name, batch[result.value]))
         g.host_store(result.stream, batch[result.value]);
     });
+    const Graph::ProvenanceScope of(g, {.role = OpRole::kReduction});
     if (place.total_weight.valid() && makes(network_.total_weight))
       ops::accumulate_(place.total_weight, batch[network_.total_weight]);
   }
@@ -388,6 +401,7 @@ class Pipeline {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
       const DeviceScope on(main_, device_of(result.value));
+      const Graph::ProvenanceScope of(main_, {.role = OpRole::kResult});
       main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
   }
@@ -416,6 +430,7 @@ class Pipeline {
                                  counts ? counter->second : Tensor());
       }
     }
+    const Graph::ProvenanceScope of(g, {.role = OpRole::kAccumulation});
     if (counts && weight_gradients_ == WeightGradients::kAccumulateShared)
       ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
@@ -438,16 +453,29 @@ class Pipeline {
     }
     if (activation_entries_ > 1 || values_.has_buffers())
       inside.iterations.push_back(g.input({{}, i32, {}}, "iteration"));
+    ++depth_;
     for (const OrderItem& item : loop.body) {
       if (const OrderLoop* inner = item.loop()) this->loop(inside, *inner);
       if (const Task* task = item.task()) run(inside, *task);
     }
     end_visit(inside);
+    --depth_;
     g.set_outputs(values_.results_of_loop(loop));
     const Tensor iteration = inside.iterations.empty() ? Tensor() : inside.iterations.back();
+    const Graph::ProvenanceScope of_loop(
+        place.graph, {.per_iteration = {.micro_batch = micro_batches_of_iteration(loop)}});
     values_.leave_loop(
         loop, ops::repeat(place.graph, g, loop.trips, carried, given, {.iteration = iteration}));
     if (visited) visited->store(place);
+  }
+
+  // The difference of the micro-batches of consecutive iterations.
+  int64_t micro_batches_of_iteration(const OrderLoop& loop) const {
+    std::optional<int64_t> factor;
+    for_each_written_task(loop.body, [&](const Task& t, size_t) {
+      if (!factor) factor = t.micro_batch.factor(tasks_.front().outer + depth_);
+    });
+    return factor.value_or(0);
   }
 
   // The body `g` of a loop, with inputs for all that its micro-batches share.
@@ -483,6 +511,7 @@ class Pipeline {
     const auto known = reduced_.find(key);
     if (known != reduced_.end()) return known->second;
     const DeviceScope on(main_, owners_.at(key));
+    const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction, .variable = key});
     const Tensor gradient = variables_.reduced(
         key,
         sum_of_uses(uses_, key, [&](const std::string& use) { return accumulators_.value(use); }));
@@ -515,6 +544,7 @@ class Pipeline {
   bool trains_;
   bool beside_;  ///< Evaluates beside a training program, with its weights.
   Graph& main_;
+  std::optional<Graph::ProvenanceScope> evaluates_;
   Cut cut_;
   WeightGradients weight_gradients_;
   std::vector<std::optional<BlockGradient>> gradients_;
@@ -535,6 +565,7 @@ class Pipeline {
   std::map<std::string, int> owners_;          ///< Device by weight and running variable.
   std::map<std::string, size_t> owner_block_;  ///< First block with a gradient, by weight.
   std::optional<Visit> visit_;
+  size_t depth_ = 0;                  ///< Loops over micro-batches around the graph of run().
   std::set<TaskBlocks> accumulated_;  ///< Backward tasks whose accumulators exist.
   bool forward_ended_ = false;
   std::map<std::string, Tensor> reduced_;  ///< Reduced gradients, by weight.

@@ -31,7 +31,7 @@ class Rows {
   }
 
   NamedTensors plain(const NamedTensors& values) const {
-    return repeat(loop_.rows, {values}, {}, [&](const Inside& in) -> Trees {
+    return repeat(loop_.rows, 1, {values}, {}, [&](const Inside& in) -> Trees {
       return {one_by_one(in.graph, row(in, 0), in.carried[0], in.invariants)};
     })[0];
   }
@@ -40,11 +40,12 @@ class Rows {
   // L0; { Lk+1 | Ck }; Cn-1.
   NamedTensors loads_ahead(const NamedTensors& values) const {
     const NamedTensors first = load(main_, row(0));
-    const Trees end = repeat(loop_.rows - 1, {values, first}, {}, [&](const Inside& in) -> Trees {
-      const NamedTensors next = load(in.graph, row(in, 1));
-      return {loop_.run(in.graph, row(in, 0), in.carried[1], in.carried[0], in.invariants), next};
-    });
-    return loop_.run(main_, row(loop_.rows - 1), end[1], end[0], invariants_);
+    const Trees end =
+        repeat(loop_.rows - 1, 1, {values, first}, {}, [&](const Inside& in) -> Trees {
+          const NamedTensors next = load(in.graph, row(in, 1));
+          return {run(in.graph, row(in, 0), in.carried[1], in.carried[0], in.invariants), next};
+        });
+    return run(main_, row(loop_.rows - 1), end[1], end[0], invariants_);
   }
 
   // Sk stores row k.
@@ -54,16 +55,16 @@ class Rows {
   NamedTensors stores_behind(NamedTensors values) const {
     const int64_t n = loop_.rows;
     Trees sets{load(main_, row(0)), {}, {}};
-    values = loop_.run(main_, row(0), sets[0], values, invariants_);
+    values = run(main_, row(0), sets[0], values, invariants_);
     sets[1] = load(main_, row(1));
     store(main_, row(0), sets[0]);
-    values = loop_.run(main_, row(1), sets[1], values, invariants_);
+    values = run(main_, row(1), sets[1], values, invariants_);
     sets[2] = load(main_, row(2));
     const auto in_main = [this](int64_t turn) { return row(turn); };
     int64_t next = 2;  // The next row to run; it is already loaded into set next % 3.
     const int64_t rounds = (n - 1 - next) / kSets;
     if (rounds >= kFewestTurns) {
-      values = repeat(rounds, {values}, sets, [&](const Inside& in) -> Trees {
+      values = repeat(rounds, kSets, {values}, sets, [&](const Inside& in) -> Trees {
         NamedTensors carried = in.carried[0];
         for (int64_t k = 0; k < kSets; ++k) {
           const auto in_body = [&](int64_t turn) { return row(in, turn, kSets); };
@@ -76,7 +77,7 @@ class Rows {
     for (; next < n - 1; ++next)
       values = turn_of_three(main_, in_main, next, sets, values, invariants_);
     store(main_, row(n - 2), set(sets, n - 2));
-    values = loop_.run(main_, row(n - 1), set(sets, n - 1), values, invariants_);
+    values = run(main_, row(n - 1), set(sets, n - 1), values, invariants_);
     store(main_, row(n - 1), set(sets, n - 1));
     return values;
   }
@@ -98,15 +99,35 @@ class Rows {
     return sets[static_cast<size_t>(turn % kSets)];
   }
 
-  NamedTensors load(Graph& g, const RemoteEntry& row) const {
+  // A row, and its number relative to that of the loop whose body has it (Provenance::at).
+  struct Row {
+    RemoteEntry entry;
+    int64_t offset = 0;
+  };
+
+  NamedTensors load(Graph& g, const Row& row) const {
     NamedTensors loaded;
-    for (const RowTensor& t : loop_.tensors)
-      loaded.merge(t.key, g.remote_load(t.buffer, row, t.name));
+    for (const RowTensor& t : loop_.tensors) {
+      const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
+      loaded.merge(t.key, g.remote_load(t.buffer, row.entry, t.name));
+    }
     return loaded;
   }
-  void store(Graph& g, const RemoteEntry& row, const NamedTensors& loaded) const {
+  void reload(Graph& g, const Row& row, const NamedTensors& over) const {
     for (const RowTensor& t : loop_.tensors) {
-      if (t.stored) g.remote_store(t.buffer, row, loaded[t.key]);
+      const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
+      g.remote_load_(t.buffer, row.entry, over[t.key]);
+    }
+  }
+  NamedTensors run(Graph& g, const Row& row, const NamedTensors& loaded, const NamedTensors& values,
+                   const NamedTensors& invariants) const {
+    const Graph::ProvenanceScope of(g, {.at = {.row = row.offset}});
+    return loop_.run(g, row.entry, loaded, values, invariants);
+  }
+  void store(Graph& g, const Row& row, const NamedTensors& loaded) const {
+    for (const RowTensor& t : loop_.tensors) {
+      const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
+      if (t.stored) g.remote_store(t.buffer, row.entry, loaded[t.key]);
     }
   }
 
@@ -116,38 +137,41 @@ class Rows {
   NamedTensors turn_of_three(Graph& g, const RowOf& row_of, int64_t k, const Trees& sets,
                              const NamedTensors& values, const NamedTensors& invariants) const {
     store(g, row_of(k - 1), set(sets, k - 1));
-    NamedTensors after = loop_.run(g, row_of(k), set(sets, k), values, invariants);
-    for (const RowTensor& t : loop_.tensors)
-      g.remote_load_(t.buffer, row_of(k + 1), set(sets, k + 1)[t.key]);
+    NamedTensors after = run(g, row_of(k), set(sets, k), values, invariants);
+    reload(g, row_of(k + 1), set(sets, k + 1));
     return after;
   }
 
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
-  RemoteEntry row(int64_t turn) const {
-    return loop_.first + (descends() ? loop_.rows - 1 - turn : turn);
+  int64_t first_row() const { return loop_.first + (descends() ? loop_.rows - 1 : 0); }
+  int64_t direction() const { return descends() ? -1 : 1; }
+
+  Row row(int64_t turn) const {
+    const int64_t number = first_row() + direction() * turn;
+    return {number, number};
   }
   // The row that is `ahead` rows after the first row of an iteration. An iteration has `turns`
   // rows.
-  RemoteEntry row(const Inside& in, int64_t ahead, int64_t turns = 1) const {
+  Row row(const Inside& in, int64_t ahead, int64_t turns = 1) const {
     const Tensor first = turns == 1 ? in.iteration : in.iteration * static_cast<double>(turns);
-    if (descends())
-      return in.graph.scalar(static_cast<double>(loop_.first + loop_.rows - 1 - ahead), i32) -
-             first;
-    const int64_t offset = loop_.first + ahead;
-    return offset == 0 ? first : first + static_cast<double>(offset);
+    const int64_t offset = first_row() + direction() * ahead;
+    if (descends()) return {in.graph.scalar(static_cast<double>(offset), i32) - first, -ahead};
+    return {offset == 0 ? first : first + static_cast<double>(offset), ahead};
   }
 
-  NamedTensors one_by_one(Graph& g, const RemoteEntry& row, const NamedTensors& values,
+  NamedTensors one_by_one(Graph& g, const Row& row, const NamedTensors& values,
                           const NamedTensors& invariants) const {
     const NamedTensors own = load(g, row);
-    NamedTensors next = loop_.run(g, row, own, values, invariants);
+    NamedTensors next = run(g, row, own, values, invariants);
     store(g, row, own);
     return next;
   }
 
+  // An iteration runs `turns` rows.
   template <typename Body>
-  Trees repeat(int64_t trips, const Trees& carried, const Trees& sets, const Body& body) const {
+  Trees repeat(int64_t trips, int64_t turns, const Trees& carried, const Trees& sets,
+               const Body& body) const {
     Graph& g = main_.ir().create_empty_graph("rows");
     const Graph::IoScope scope(g, loop_.io_mode);
     Tensors given;
@@ -168,6 +192,8 @@ class Rows {
     for (size_t i = 0; i < made.size(); ++i) {
       for (const std::string& key : carried[i].keys_flat()) g.add_output(made[i][key]);
     }
+    const Graph::ProvenanceScope of_loop(
+        main_, {.at = {.row = first_row()}, .per_iteration = {.row = direction() * turns}});
     const Tensors results = ops::repeat(main_, g, trips, given, {}, {.iteration = in.iteration});
     Trees after;
     auto next = results.begin();

@@ -12,7 +12,8 @@ struct RowTensor {
   std::string key;   ///< Key among the loaded tensors.
   std::string name;  ///< Name of the tensor that is loaded.
   RemoteBuffer buffer = {};
-  bool stored = false;  ///< Whether a row changes it, so that it is stored after the row.
+  bool stored = false;        ///< Whether a row changes it, so that it is stored after the row.
+  std::string variable = {};  ///< Key of row 0's variable.
 };
 
 /// Runs the rows of equal blocks one after another.

@@ -33,13 +33,23 @@ Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
   return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];
 }
 
+namespace {
+
+Graph::ProvenanceFields accumulates(const std::string& use) {
+  return {.role = OpRole::kAccumulation, .variable = use};
+}
+
+}  // namespace
+
 void Accumulators::add(const WeightUse& use) {
   TensorSpec spec = use.input.spec();
   spec.dtype = rules_.at(use.key).gradient.accumulator;
+  const Graph::ProvenanceScope scope(main_, accumulates(use.name()));
   keep_as(use.name(), zeros(main_, spec, "accum." + use.name()));
 }
 
 void Accumulators::keep(const WeightUse& use, const Tensor& gradient) {
+  const Graph::ProvenanceScope scope(main_, accumulates(use.name()));
   keep_as(use.name(), ops::cast(gradient, rules_.at(use.key).gradient.accumulator));
 }
 
@@ -55,11 +65,13 @@ void Accumulators::keep_as(const std::string& use, const Tensor& gradient) {
 }
 
 Tensor Accumulators::load(Graph& graph, const std::string& use) const {
+  const Graph::ProvenanceScope of(graph, accumulates(use));
   const Graph::IoScope scope(graph, options_.io_mode);
   return graph.remote_load(there_.at(use), 0, "accum." + use);
 }
 
 void Accumulators::store(Graph& graph, const std::string& use, const Tensor& accumulator) const {
+  const Graph::ProvenanceScope of(graph, accumulates(use));
   const Graph::IoScope scope(graph, options_.io_mode);
   graph.remote_store(there_.at(use), 0, accumulator);
 }
@@ -84,6 +96,7 @@ void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const Blo
 const Tensor& StepSizes::load() { return rate_ = main_.host_load(*training_.learning_rate); }
 
 const Tensor& StepSizes::of(size_t group) {
+  const Graph::ProvenanceScope scope(main_, {.role = OpRole::kUpdate});
   if (training_.learning_rate && !rate_.valid()) load();
   Tensor& size = sizes_[group];
   if (size.valid()) return size;
@@ -164,6 +177,7 @@ bool StepVariables::are_rows(const std::vector<std::string>& keys) const {
 
 Tensor StepVariables::load(Graph& graph, const std::string& key) const {
   const Graph::IoScope scope(graph, options_.io_mode);
+  const Graph::ProvenanceScope of(graph, {.variable = key});
   const auto& [own, row] = places_.at(key);
   return graph.remote_load(*own->buffer, row, own->rows.name.empty() ? key : own->rows.name);
 }
@@ -174,11 +188,13 @@ Tensor StepVariables::load(const std::string& key) const {
 
 void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t) const {
   const Graph::IoScope scope(graph, options_.io_mode);
+  const Graph::ProvenanceScope of(graph, {.variable = key});
   const auto& [own, row] = places_.at(key);
   graph.remote_store(*own->buffer, row, t);
 }
 
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
+  const Graph::ProvenanceScope of(graph, {.variable = key});
   if (is_remote(key)) return nn::gather_replica_sharded_tensor(load(graph, key));
   const Tensor* const variable = training_.variables.find_leaf(key);
   require(variable != nullptr,
@@ -203,6 +219,8 @@ void StepVariables::update_running(Graph& graph, const BlockGraph& block,
                                    const nn::NamedTensors& here) const {
   const Graph::IoScope scope(graph, options_.io_mode);
   for (const RunningUse& u : block.updates) {
+    const Graph::ProvenanceScope of(
+        graph, {.role = OpRole::kRunningAverage, .block = block.name, .variable = u.key});
     const Tensor* const own = here.find_leaf(u.key);
     const Tensor variable = own != nullptr ? *own : weight(graph, u.key);
     for (const MicroBatch& run : runs)
@@ -222,6 +240,7 @@ void StepVariables::average_running() const {
   const Graph::IoScope scope(main_, options_.io_mode);
   for (const nn::internal::RunningUpdate& u : network_.updates) {
     const DeviceScope on(main_, device(u.key));
+    const Graph::ProvenanceScope of(main_, {.role = OpRole::kRunningAverage, .variable = u.key});
     const Tensor variable = weight(main_, u.key);
     average(variable);
     if (is_remote(u.key)) store(main_, u.key, variable);
@@ -230,11 +249,14 @@ void StepVariables::average_running() const {
 
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated) const {
   const auto variable = [&] { return weight(main_, key); };
+  const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction, .variable = key});
   return rules_.at(key).gradient.reduced(accumulated, variable, rule(), divisor(key));
 }
 
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated,
                               const Tensor& weight, const Tensor& divisor) const {
+  const Graph::ProvenanceScope of(accumulated.graph(),
+                                  {.role = OpRole::kReduction, .variable = key});
   return rules_.at(key).gradient.reduced(
       accumulated, [&] { return weight; }, rule(), divisor);
 }
@@ -249,6 +271,7 @@ Tensor StepVariables::divisor(const std::string& key) const {
 }
 
 Tensors StepVariables::clip(const std::map<std::string, Tensors>& squares) const {
+  const Graph::ProvenanceScope of(main_, {.role = OpRole::kNorm});
   std::vector<Tensors> all;
   for (const auto& [key, rule] : rules_) all.push_back(squares.at(key));
   return {nn::clip_factor(nn::norm_of_chunks(all), *options_.max_grad_norm)};
@@ -256,6 +279,7 @@ Tensors StepVariables::clip(const std::map<std::string, Tensors>& squares) const
 
 Tensors StepVariables::scale(const Gradient& gradient) const {
   if (!options_.max_grad_norm) return {};
+  const Graph::ProvenanceScope of(main_, {.role = OpRole::kNorm});
   std::map<std::string, Tensors> squares;
   for (const auto& [key, rule] : rules_) {
     const DeviceScope on(main_, device(key));
@@ -267,6 +291,7 @@ Tensors StepVariables::scale(const Gradient& gradient) const {
 
 Tensors StepVariables::scale_of_kept() const {
   if (!options_.max_grad_norm) return {};
+  const Graph::ProvenanceScope of(main_, {.role = OpRole::kNorm});
   std::map<std::string, Tensors> squares = squares_;
   for (const auto& [first, stacked] : stacked_) {
     for (size_t r = 0; r < stacked.counts[0].first->rows.keys.size(); ++r) {
@@ -345,6 +370,7 @@ void StepVariables::update(const std::string& key, const Tensor& gradient, const
   const size_t group = rules_.at(key).group;
   const Tensor& step_size = step_sizes_.of(group);
   const DeviceScope on(main_, device(key));
+  const Graph::ProvenanceScope of(main_, {.role = OpRole::kUpdate, .variable = key});
   const Update& update = update_of(key);
   SLUICE_CHECK(gradient.spec() == update.gradient);
   nn::NamedTensors remote;
@@ -373,14 +399,14 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
   const std::string& name = own.rows.name;
   switch (part) {
     case VariablePart::kValue:
-      if (own.buffer) tensors.push_back({"value." + key, name, *own.buffer, stored});
+      if (own.buffer) tensors.push_back({"value." + key, name, *own.buffer, stored, key});
       return own.buffer.has_value();
     case VariablePart::kState: {
       const Update& update = update_of(key);
       const auto [states, buffers] = update.there.unpack();
       for (size_t i = 0; i < states.size(); ++i) {
         tensors.push_back({fmt::format("state.{}.{}", key, states[i]), name + "." + states[i],
-                           buffers[i], stored});
+                           buffers[i], stored, key});
       }
       return update.here[0].empty();
     }
@@ -392,7 +418,7 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
             main_.ir().remote_buffer(update.gradient, static_cast<int64_t>(own.rows.keys.size()));
       }
       if (update.kept_there)
-        tensors.push_back({"gradient." + key, name, *update.kept_there, stored});
+        tensors.push_back({"gradient." + key, name, *update.kept_there, stored, key});
       return update.kept_there.has_value();
     }
   }
@@ -401,6 +427,7 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
 
 Tensor StepVariables::whole(Graph& graph, const std::string& key, const RemoteEntry& row,
                             const nn::NamedTensors& loaded) const {
+  const Graph::ProvenanceScope of(graph, {.variable = key});
   if (const Tensor* const t = loaded.find_leaf("value." + key))
     return nn::gather_replica_sharded_tensor(*t);
   return weight(graph, variable(key).key(row));
@@ -413,6 +440,7 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
   for (const std::string& key : keys) {
     if (!options_.max_grad_norm) break;
     const auto& replicas = main_.info(training_.variables[key]).variable->group;
+    const Graph::ProvenanceScope of(graph, {.role = OpRole::kNorm, .variable = key});
     squares[key] = nn::squares_of_chunks(gradients[key], replicas);
     for (const Tensor& t : squares[key]) all.emplace_back(t);
   }
@@ -423,6 +451,7 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
     if (there.empty()) {
       update_of(key).kept_here[static_cast<size_t>(row.constant())] = gradients[key];
     } else {
+      const Graph::ProvenanceScope of(graph, {.variable = key});
       graph.remote_store(there[0].buffer, row, gradients[key]);
     }
   }
@@ -431,6 +460,7 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
     for (auto& [key, own] : squares) squares_[variable(key).key(row)] = std::move(own);
     return;
   }
+  const Graph::ProvenanceScope of(graph, {.role = OpRole::kNorm});
   const Tensor stack = ops::stack(all);
   const auto rows = static_cast<int64_t>(variable(keys[0]).rows.keys.size());
   const auto [found, added] = stacked_.try_emplace(keys[0]);
@@ -472,6 +502,7 @@ void StepVariables::update(Graph& graph, const std::string& key, const RemoteEnt
                            const nn::NamedTensors& arguments) {
   const Update& update = update_of(key);
   const size_t group = rules_.at(key).group;
+  const Graph::ProvenanceScope of(graph, {.role = OpRole::kUpdate, .variable = key});
   nn::NamedTensors state;
   if (loaded.contains("state." + key)) state = loaded.tree("state." + key);
   if (!update.here[0].empty()) state.update(update.here[static_cast<size_t>(row.constant())]);

@@ -23,7 +23,7 @@ class Converter {
       if (v == kNone || layout(v) == Layout{}) continue;
       Node at;
       at.device = body_.device;
-      at.where = "result of " + body_.name;
+      at.provenance.line = "result of " + body_.name;
       v = converted(v, {}, at);
     }
     body_.nodes = std::move(out_);
@@ -106,7 +106,7 @@ class Converter {
         if (layout(out) != layout(t.into)) {
           fail(ErrorKind::kInternal,
                "{} made at {}: its result is {}, but the value that it overwrites is {}",
-               name_of(node), node.where, to_string(layout(out)), to_string(layout(t.into)));
+               name_of(node), node.where(), to_string(layout(out)), to_string(layout(t.into)));
         }
       } else {
         layout(out) = layout(t.into);
@@ -127,7 +127,7 @@ class Converter {
     Node copy;
     copy.what = Node::Copy{};
     copy.origin = node.origin;
-    copy.where = node.where;
+    copy.provenance = node.provenance;
     copy.device = node.device;
     copy.out_specs = node.out_specs;
     copy.outputs = node.outputs;

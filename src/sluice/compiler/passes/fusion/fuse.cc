@@ -229,6 +229,8 @@ class Fuser {
     }
     Node::Kernel fused{{}, stages_of(h)};
     for (OpStage& stage : stages_of(t)) fused.stages.push_back(std::move(stage));
+    fused.origins = origins_of(h);
+    for (Provenance& p : origins_of(t)) fused.origins.push_back(std::move(p));
     joint.node.what = std::move(fused);
     return joint;
   }
@@ -242,6 +244,12 @@ class Fuser {
     stage.attrs = kernel.attrs;
     stage.spec = g.node.out_specs[0];
     return {stage};
+  }
+
+  static std::vector<Provenance> origins_of(const Group& g) {
+    const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
+    if (!kernel.origins.empty()) return kernel.origins;
+    return std::vector<Provenance>(g.made.size(), g.node.provenance);
   }
 
   // Sets the operands of a joint group's node and of its stages. Returns false if a stage reads the

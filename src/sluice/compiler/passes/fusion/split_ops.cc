@@ -151,7 +151,7 @@ class Splitter {
         made[p] = node.outputs[static_cast<size_t>(part.output)];
       } else {
         BodyValue value;
-        value.tensor = fmt::format("{} of {}", part.op->name, node.where);
+        value.tensor = fmt::format("{} of {}", part.op->name, node.where());
         value.spec = own.out_specs[0];
         made[p] = body_.add(std::move(value));
       }

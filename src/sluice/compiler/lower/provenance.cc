@@ -1,0 +1,93 @@
+#include "sluice/compiler/lower/provenance.h"
+
+#include <utility>
+#include <vector>
+
+#include "sluice/exe/visit_step.h"
+
+namespace sluice::compiler {
+namespace {
+
+class Carrier {
+ public:
+  explicit Carrier(exe::Executable& e) : e_(e), sources_(e.values.size(), exe::kNoValue) {}
+
+  void run(const MessageValues& messages) {
+    for (const auto& [message, value] : messages.received) {
+      const auto sent = messages.sent.find(message);
+      if (sent != messages.sent.end()) link(value, sent->second);
+    }
+    for (const exe::Function& f : e_.functions) {
+      for (const exe::Step& step : f.steps) link(step);
+    }
+    for (size_t v = 0; v < sources_.size(); ++v) resolve(static_cast<exe::ValueId>(v));
+    for (exe::Function& f : e_.functions) give(f);
+  }
+
+ private:
+  int32_t& row(exe::ValueId v) { return e_.origins.values[static_cast<size_t>(v)]; }
+
+  void link(exe::ValueId value, exe::ValueId source) {
+    if (value < 0 || source < 0) return;
+    exe::ValueId& known = sources_[static_cast<size_t>(value)];
+    if (known == exe::kNoValue) known = source;
+  }
+
+  void link(const exe::Step& step) {
+    const auto* kernel = std::get_if<exe::Kernel>(&step.body);
+    if (kernel != nullptr && step.provenance < 0)
+      link(kernel->operands.back().value, kernel->operands.front().value);
+    exe::for_each_call(step, [&](const exe::Call& call) {
+      const std::vector<exe::Param>& params =
+          e_.functions[static_cast<size_t>(call.function)].params;
+      for (size_t a = 0; a < call.args.size(); ++a) {
+        const exe::Operand& arg = call.args[a];
+        const bool result = params[a].access == exe::Access::kWrite;
+        link(result ? arg.value : params[a].value, result ? params[a].value : arg.value);
+        link(arg.made, params[a].made);
+      }
+    });
+  }
+
+  // Follows the sources of a value. They may form a cycle through the parameters of a loop.
+  void resolve(exe::ValueId v) {
+    std::vector<exe::ValueId> path;
+    exe::ValueId at = v;
+    while (at >= 0 && row(at) < 0 && path.size() <= sources_.size()) {
+      path.push_back(at);
+      at = std::exchange(sources_[static_cast<size_t>(at)], exe::kNoValue);
+    }
+    if (at < 0) return;
+    for (const exe::ValueId other : path) row(other) = row(at);
+  }
+
+  void give(exe::Function& f) {
+    std::map<int32_t, int32_t> transfers;  // By token.
+    for (exe::Step& step : f.steps) {
+      if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
+        const auto issued = transfers.find(wait->token);
+        if (issued != transfers.end()) step.provenance = issued->second;
+        continue;
+      }
+      const auto* branch = std::get_if<exe::Branch>(&step.body);
+      if (step.provenance < 0 && branch == nullptr) {
+        exe::for_each_operand(step, [&](const exe::Operand& o) {
+          if (step.provenance < 0 && o.value >= 0) step.provenance = row(o.value);
+        });
+      }
+      if (const auto* issue = std::get_if<exe::Issue>(&step.body))
+        transfers[issue->token] = step.provenance;
+    }
+  }
+
+  exe::Executable& e_;
+  std::vector<exe::ValueId> sources_;  // By value.
+};
+
+}  // namespace
+
+void carry_provenances(const MessageValues& messages, exe::Executable& executable) {
+  Carrier(executable).run(messages);
+}
+
+}  // namespace sluice::compiler

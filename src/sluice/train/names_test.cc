@@ -1,0 +1,120 @@
+// Names are the user's: no plan and no report reads a role or a structure out of them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "sluice/base/rng.h"
+#include "sluice/report/report.h"
+#include "sluice/train/cut/test_networks.h"
+
+namespace sluice::train {
+namespace {
+
+// Names that occur in the compiler's own graphs and tensors, and their plain counterparts. Both
+// lists are in alphabetical order, in which variables are made.
+constexpr std::array kWorst{"FirstStep", "Gradient___x", "__batch_serial_step", "accum", "rows y",
+                            "w_bwd",     "größe"};
+constexpr std::array kPlain{"A", "B", "C", "D", "E", "F", "G"};
+
+using SevenNames = std::array<const char*, 7>;
+
+HostTensor values(uint64_t& state, const Shape& shape) {
+  HostTensor t({shape, f32, {}});
+  for (float& x : t.as<float>()) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    x = static_cast<float>(static_cast<double>(state >> 40) / (1 << 24) - 0.5);
+  }
+  return t;
+}
+
+// A chain of blocks with one weight each; some skip a block, some are equal.
+Network random_network(uint64_t seed, const SevenNames& names) {
+  return network([=](nn::Builder& b, const Inputs& in) {
+    uint64_t state = seed * 2 + 1;
+    const auto choice = [&](uint64_t n) {
+      return static_cast<size_t>(values(state, {1}).as<float>()[0] * 1e6F + 1e6F) % n;
+    };
+    Tensor x = in["x"], before = x;
+    const size_t blocks = 3 + choice(4);
+    for (size_t i = 0; i <= blocks; ++i) {
+      const nn::Block block(b, names[i]);
+      const bool last = i == blocks;
+      const HostTensor first = values(state, {kWidth, last ? 3 : kWidth});
+      const size_t kind = choice(3);
+      const auto layer = [&](nn::Builder& own) {
+        const Tensor y = ops::matmul(x, own.add_variable_input(names[(i + 2) % names.size()],
+                                                               nn::array(first), first.shape()));
+        if (last) return y;
+        return kind == 0 ? ops::gelu(y) : kind == 1 ? ops::tanh(y) : y + before;
+      };
+      struct Layer : nn::Module {
+        explicit Layer(std::function<Tensor(nn::Builder&)> f) : f(std::move(f)) {}
+        Tensor build(nn::Builder& own) const { return f(own); }
+        std::function<Tensor(nn::Builder&)> f;
+      };
+      before = std::exchange(x, b.inlined(names[i], Layer(layer)));
+      if (last) return results(in, x);
+    }
+    return Results();
+  });
+}
+
+std::string with_plain_names(std::string text) {
+  for (size_t i = 0; i < kWorst.size(); ++i) {
+    const std::string from = kWorst[i], to = kPlain[i];
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+struct Outcome {
+  std::string report;
+  std::string computes;
+  std::vector<std::string> variables;
+};
+
+Outcome outcome(const Network& n, const Options& options, size_t more_devices) {
+  Ir ir;
+  const Training t = build_training(ir, n, nn::Optimizer::adam(), options);
+  Session session(ir, {.device = cpu_device(),
+                       .more_devices = std::vector(more_devices, cpu_device()),
+                       .remote = "host"});
+  StepArrays arrays(t);
+  for (HostTensor& field : arrays.fields) {
+    uint64_t state = 7;
+    if (field.dtype() == f32) field = values(state, field.shape());
+  }
+  arrays.seed(3, 0);
+  session.run(arrays.inputs(t), "train");
+  report::Report r = report::make_report(session.executable(), {});
+  Outcome result{report::to_json(r) + report::summary(session.executable()), {}, {}};
+  session.each_variable([&](const std::string&, const HostTensor& value) {
+    Digest digest;
+    digest.add(value.bytes());
+    result.variables.push_back(digest.hex());
+  });
+  return result;
+}
+
+TEST(Names, ChangeNeitherPlansNorReports) {
+  const char* const count = std::getenv("SLUICE_NAMED_NETWORKS");
+  const int networks = count == nullptr ? 20 : std::atoi(count);
+  for (int seed = 0; seed < networks; ++seed) {
+    Options options{.accumulate = 1 + seed % 3};
+    const Strategy strategies[] = {resident(), phased(), PipelinedExecution{}};
+    options.strategy = strategies[seed % 3];
+    options.recompute.all = seed % 2 == 1;
+    if (seed % 3 == 1) options.locations.activations = seed % 4 < 2 ? kRemote : Location::kDevice;
+    const size_t more = seed % 3 == 2 ? kWorst.size() - 1 : 0;
+    const Outcome plain =
+        outcome(random_network(static_cast<uint64_t>(seed), kPlain), options, more);
+    const Outcome worst =
+        outcome(random_network(static_cast<uint64_t>(seed), kWorst), options, more);
+    EXPECT_EQ(with_plain_names(worst.report), plain.report) << "network " << seed;
+    EXPECT_EQ(worst.variables, plain.variables) << "network " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -85,7 +85,10 @@ end
 
 
 def disguised(text, seed):
-    """Returns the text with other names, places and numbers, and functions in another order."""
+    """Returns the text with other names, places, numbers and provenances.
+
+    Its functions are in another order.
+    """
     noise = random.Random(seed)
     numbers = [*range(100_000)]
     noise.shuffle(numbers)
@@ -97,6 +100,10 @@ def disguised(text, seed):
     lines = []
     for line in text.splitlines():
         line = line.split("  #")[0]
+        if line.startswith("value 7"):
+            lines += ['provenance 0 gradient op "add" at 1 0', 'rows_of_block "fc" "fc" "fc2"']
+        line = re.sub(r" (provenance \d+|role \w+ of -?\d+)$", "", line)
+        line = re.sub(r"^(  buffer .*) value %\d+$", r"\1", line)
         line = re.sub(rf" where {STRING}$", "", line)
         line = re.sub(r"^(  \d+ .*) origin -?\d+$", r"\1", line)
         line = re.sub(rf"^((?:function|channel|constant|  param) \d+ |  buffer ){STRING}",
@@ -108,6 +115,10 @@ def disguised(text, seed):
             line = re.sub(r"^channel (\d+)", lambda m: f"channel {numbers[int(m[1])]}", line)
         if not line.startswith("      attrs"):
             line = re.sub(r"%(\d+)", lambda m: f"%{numbers[int(m[1])]}", line)
+        for kind, suffix in ((r"  \d", "provenance 0"), ("value ", "provenance 0"),
+                             ("  buffer ", "value %3"), ("variable ", "role update of 0")):
+            if re.match(kind, line):
+                line += " " + suffix
         lines.append(line)
     channels = sorted(line for line in lines if line.startswith("channel "))
     return "\n".join(channels.pop() if line.startswith("channel ") else line

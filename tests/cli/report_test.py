@@ -139,7 +139,7 @@ class Reports(ReportCase):
                 (4, ["mlp-skip", "--layers", 8, "--width", 32, *pipelined]),
                 (6, ["mlp-skip", "--layers", 8, "--strategy", "pipelined", "--stages", 3,
                      "--accumulate", 6]),
-                (3, ["mnist-cnn", "--strategy", "phased", "--recompute"]),
+                (10, ["mnist-cnn", "--strategy", "phased", "--recompute"]),
                 (10, ["mnist-cnn", "--strategy", "resident", "--recompute-blocks", "B2",
                       "--accumulate", 5, "--device-iterations", 2])):
             with self.subTest(flags=flags):

@@ -98,6 +98,7 @@ class Row(NamedTuple):
     device_iterations: int = 1
     threads: int = 1
     threshold: object = "inf"
+    offload_threshold: int = 2
     compiled: str = ""
     devices: str = "CPU"
     launcher: str = ""
@@ -122,6 +123,8 @@ class Row(NamedTuple):
             flags += ["--recompute"]
         if self.offload != "none":
             flags += ["--io-mode", self.io_mode, "--io-queues", self.io_queues]
+        if self.offload_threshold != 2:
+            flags += ["--offload-threshold", self.offload_threshold]
         if self.devices == "mixed":  # Every other device of a replica.
             flags += ["--opaque=" + ",".join(
                 str(r * self.stages + d) for r in range(self.replicas)
@@ -148,7 +151,7 @@ def valid(row):
     elif row.stages == 1:
         row = row._replace(stages="blocks")
     if row.offload == "none":
-        row = row._replace(io_mode="io", io_queues=1, tier="host")
+        row = row._replace(io_mode="io", io_queues=1, tier="host", offload_threshold=2)
     if row.io_mode == "compute":
         row = row._replace(io_queues=1)
     if row.launcher:  # Devices with queues run in one process.
@@ -253,8 +256,8 @@ def dimensions_of(options, launchers=()):
     return Row(models, [1, 2, 4], reductions, [False, True], list(STRATEGIES),
                [1, 2, 3, 4, "blocks"], [False, True], list(OFFLOADED),
                ["io", "compute", "io_overlapped"], [1, 3], ["host", "file"], [1, 3], [1, 2, 3],
-               ["inf", 0, 512], list(COMPILED), list(DEVICES) if options.opaque else ["CPU"],
-               ["", *launchers])
+               ["inf", 0, 512], [2, 100], list(COMPILED),
+               list(DEVICES) if options.opaque else ["CPU"], ["", *launchers])
 
 
 def chosen_rows(options, launchers=()):

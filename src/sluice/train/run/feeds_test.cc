@@ -361,6 +361,11 @@ TEST(TrainingFeeds, Refusals) {
       return all;
     }
   };
+  other(options, [](Options& o) {
+    o.infeed = queue(8);
+    o.outfeed = std::make_shared<data::OutfeedQueue>();
+    o.output = Output::every(1);
+  })();
   expect_refused({
       {"samples", [&] { model(samples(8)); },
        "train: the fields input, labels must come from the infeed, got input (8, 6) float32, "

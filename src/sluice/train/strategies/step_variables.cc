@@ -348,49 +348,44 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
   return own.update.emplace(std::move(update));
 }
 
-Tensor StepVariables::own(Graph& graph, const std::string& key, const Tensor& loaded) const {
-  if (loaded.valid()) return loaded;
-  const Tensor own = weight(graph, key);
-  const auto& group = main_.info(training_.variables[key]).variable->group;
-  return nn::shard_count(graph.ir(), own.spec(), rule()) > 0
-             ? ops::replica_sharded_slice(own, group)
-             : own;
+Tensor StepVariables::own(Graph& graph, const std::string& key) const {
+  const Tensor whole = weight(graph, key);
+  return nn::shard_count(graph.ir(), whole.spec(), rule()) > 0
+             ? ops::replica_sharded_slice(whole,
+                                          main_.info(training_.variables[key]).variable->group)
+             : whole;
 }
 
-void StepVariables::write_back(const std::string& key, const Tensor& own) const {
+void StepVariables::write_back(const std::string& key, const Tensor& changed) const {
   const Tensor& variable = training_.variables[key];
-  if (own == variable) return;
+  if (is_remote(key) || changed == variable) return;
   ops::copy_var_update_(
-      variable, nn::gather_replica_sharded_tensor(own, main_.info(variable).variable->group));
+      variable, nn::gather_replica_sharded_tensor(changed, main_.info(variable).variable->group));
 }
 
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale,
                            const Tensor& loaded) {
-  const int64_t row = places_.at(key).row;
-  const size_t group = rules_.at(key).group;
-  const Tensor& step_size = step_sizes_.of(group);
+  const auto& [own, row] = places_.at(key);
+  const std::string& first = own->rows.keys[0];
+  nn::NamedTensors arguments;
+  add_arguments(key, scale, arguments);
   const DeviceScope on(main_, device(key));
   const Graph::ProvenanceScope of(main_, {.role = OpRole::kUpdate, .variable = key});
-  const Update& update = update_of(key);
-  SLUICE_CHECK(gradient.spec() == update.gradient);
-  nn::NamedTensors remote;
-  Tensor value = loaded;
+  std::vector<RowTensor> tensors;
+  add_rows(first, VariablePart::kState, true, tensors);
+  add_rows(first, VariablePart::kValue, true, tensors);
+  nn::NamedTensors here;
   {
     const Graph::IoScope scope(main_, options_.io_mode);
-    remote = nn::load_remote(main_, update.there, row);
-    if (!value.valid()) value = load(key);
+    for (const RowTensor& t : tensors) {
+      const bool known = loaded.valid() && t.key == "value." + first;
+      here.merge(t.key, known ? loaded : main_.remote_load(t.buffer, row, t.name));
+    }
   }
-  nn::NamedTensors state = update.here[static_cast<size_t>(row)];
-  state.update(remote);
-  const Tensor changed = own(main_, key, value);
-  update.step.bind(state).call(changed, gradient, step_size, scale, optimizer_.hypers(group));
+  const Tensor changed = apply(main_, first, row, here, gradient, arguments);
   const Graph::IoScope scope(main_, options_.io_mode);
-  nn::store_remote(main_, update.there, remote, row);
-  if (value.valid()) {
-    store(main_, key, value);
-  } else {
-    write_back(key, changed);
-  }
+  for (const RowTensor& t : tensors) main_.remote_store(t.buffer, row, here[t.key]);
+  write_back(key, changed);
 }
 
 bool StepVariables::add_rows(const std::string& key, VariablePart part, bool stored,
@@ -399,14 +394,17 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
   const std::string& name = own.rows.name;
   switch (part) {
     case VariablePart::kValue:
-      if (own.buffer) tensors.push_back({"value." + key, name, *own.buffer, stored, key});
+      if (own.buffer) {
+        tensors.push_back({"value." + key, name.empty() ? key : name, *own.buffer, stored, key});
+      }
       return own.buffer.has_value();
     case VariablePart::kState: {
       const Update& update = update_of(key);
       const auto [states, buffers] = update.there.unpack();
       for (size_t i = 0; i < states.size(); ++i) {
-        tensors.push_back({fmt::format("state.{}.{}", key, states[i]), name + "." + states[i],
-                           buffers[i], stored, key});
+        tensors.push_back({fmt::format("state.{}.{}", key, states[i]),
+                           name.empty() ? states[i] : name + "." + states[i], buffers[i], stored,
+                           key});
       }
       return update.here[0].empty();
     }
@@ -497,10 +495,11 @@ void StepVariables::add_arguments(const std::string& key, const Tensors& scale,
   if (!scale.empty() && !arguments.has_leaf("scale")) arguments.merge("scale", scale[0]);
 }
 
-void StepVariables::update(Graph& graph, const std::string& key, const RemoteEntry& row,
-                           const nn::NamedTensors& loaded, const Tensor& gradient,
-                           const nn::NamedTensors& arguments) {
+Tensor StepVariables::apply(Graph& graph, const std::string& key, const RemoteEntry& row,
+                            const nn::NamedTensors& loaded, const Tensor& gradient,
+                            const nn::NamedTensors& arguments) {
   const Update& update = update_of(key);
+  SLUICE_CHECK(gradient.spec() == update.gradient);
   const size_t group = rules_.at(key).group;
   const Graph::ProvenanceScope of(graph, {.role = OpRole::kUpdate, .variable = key});
   nn::NamedTensors state;
@@ -511,11 +510,17 @@ void StepVariables::update(Graph& graph, const std::string& key, const RemoteEnt
     hypers.push_back(arguments[fmt::format("hyper.{}.{}", group, i)]);
   const Tensor* const scale = arguments.find_leaf("scale");
   const Tensor* const value = loaded.find_leaf("value." + key);
-  const std::string at = value != nullptr ? key : variable(key).key(row);
-  const Tensor changed = own(graph, at, value != nullptr ? *value : Tensor());
+  const Tensor changed = value != nullptr ? *value : own(graph, variable(key).key(row));
   update.step.bind(state).call(changed, gradient, arguments[fmt::format("step_size.{}", group)],
                                scale != nullptr ? Tensors{*scale} : Tensors{}, hypers);
-  if (value == nullptr) write_back(at, changed);
+  return changed;
+}
+
+void StepVariables::update(Graph& graph, const std::string& key, const RemoteEntry& row,
+                           const nn::NamedTensors& loaded, const Tensor& gradient,
+                           const nn::NamedTensors& arguments) {
+  const Tensor changed = apply(graph, key, row, loaded, gradient, arguments);
+  if (row.tensor() == nullptr) write_back(variable(key).key(row), changed);
 }
 
 }  // namespace sluice::train

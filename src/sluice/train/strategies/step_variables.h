@@ -170,10 +170,14 @@ class StepVariables {
   Variable& variable(const std::string& key) const { return *places_.at(key).variable; }
   Update& update_of(const std::string& key);
   Tensor load(Graph& graph, const std::string& key) const;
-  /// Returns the tensor that an update changes: `loaded`, or the weight on the device or its shard.
-  Tensor own(Graph& graph, const std::string& key, const Tensor& loaded) const;
-  /// Writes an updated shard to the weight on the device.
-  void write_back(const std::string& key, const Tensor& own) const;
+  /// Returns the weight on the device, or the replica's shard if it is updated in shards.
+  Tensor own(Graph& graph, const std::string& key) const;
+  /// Calls the update of a row. Returns the tensor that it changes: loaded, or that of own().
+  Tensor apply(Graph& graph, const std::string& key, const RemoteEntry& row,
+               const nn::NamedTensors& loaded, const Tensor& gradient,
+               const nn::NamedTensors& arguments);
+  /// Writes an updated shard to a weight on the device.
+  void write_back(const std::string& key, const Tensor& changed) const;
   Tensors clip(const std::map<std::string, Tensors>& squares) const;
   Tensor divisor(const std::string& key) const;
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }

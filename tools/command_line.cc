@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -39,10 +40,10 @@ void add_run(Flags flags, ToolOptions& o) {
   flags.flag("--quiet", "Report errors and results alone",
              [&o] { o.output.log_level = LogLevel::kError; });
   flags.group(kOutputGroup, Common::kNo)
-      .choice("--log-level", o.output.log_level,
-              {{"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}},
-              "Report errors alone, progress (info) too, or also passes and memory (debug) "
-              "(default: info)");
+      .choice(
+          "--log-level", o.output.log_level,
+          {{"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}},
+          {"Report errors alone, progress (info) too, or also passes and memory (debug)", "info"});
 }
 
 void add_digest(Flags flags, ToolOptions& o) {
@@ -96,41 +97,38 @@ void add_plan(Flags flags, ToolOptions& o) {
       .text("--problem", "FILE", o.plan.problem,
             "Solve an allocation problem (CSV: id,lower,upper,size)");
   flags.bytes("--capacity", o.plan.capacity,
-              "Limit the problem to BYTES; requires --problem (default: the file's)");
+              {"Limit the problem to BYTES; requires --problem", "the file's"});
   flags.text("--check", "FILE", o.plan.check, "Prove the plan that --full printed to FILE");
   flags.group(kSuiteGroup, Common::kNo);
   flags.integer<std::optional<int64_t>, int64_t>(
       "--nodes", o.plan.nodes, 1, kMost,
-      fmt::format("Give the problem's exact search up after N looks; requires --problem (default: "
-                  "{}, about 30 s)",
-                  planner::kLongSearchNodes));
+      {"Give the problem's exact search up after N looks; requires --problem",
+       fmt::format("{}, about 30 s", planner::kLongSearchNodes)});
 }
 
 void add_suite(Flags flags, ToolOptions& o) {
   flags.group(kSuiteGroup)
-      .text("--only", "TEXT", o.bench.only,
-            "Run the cases whose name contains TEXT (default: all)");
+      .text("--only", "TEXT", o.bench.only, {"Run the cases whose name contains TEXT", "all"});
   flags.integer<int, int>("--rounds", o.bench.rounds, 1, 1000000,
-                          "Report the median of N rounds (default: 5)");
+                          {"Report the median of N rounds", "5"});
   flags.text("--dataset", "FILE", o.model.dataset,
              "Measure how fast csv:FILE, npz:FILE, safetensors:FILE, text:FILE (windows of 64 "
              "characters) or idx:DIR is read");
   flags.integer<std::optional<int64_t>, int64_t>(
       "--epochs", o.bench.epochs, 1, 1000000,
-      "Read the dataset in N parts that are measured one by one (default: 1)");
+      {"Read the dataset in N parts that are measured one by one", "1"});
   flags.integer<std::optional<int64_t>, int64_t>("--elements", o.bench.elements, 1, kMost,
-                                                 "Read N elements in each part (default: 1000)");
+                                                 {"Read N elements in each part", "1000"});
   flags.flag("--repeat", "Read the dataset again and again; requires --dataset",
              [&o] { o.bench.repeat = true; });
-  flags.list("--python", "PROGRAM",
-             "Measure PyTorch of this Python too (default: /usr/bin/python3)",
+  flags.list("--python", "PROGRAM", {"Measure PyTorch of this Python too", "/usr/bin/python3"},
              [&o](const std::vector<std::string>& texts) { o.bench.python = texts; });
 }
 
 void add_processes(Flags flags) {
   flags.group(kProcessGroup, Common::kNo)
       .flag(kSingleProcess,
-            "Run each process by itself, although a launcher started several (default: join them)",
+            {"Run each process by itself, although a launcher started several", "join them"},
             [] {});  // is_single_process() reads it before the process joins a group.
 }
 
@@ -199,7 +197,7 @@ CommandLine::CommandLine(ToolOptions& o) {
       add_predict(flags, o);
       Flags batches(*command);
       batches.group(kModelGroup);
-      add_replicas(batches, "Compute on N replicas, each on samples of its own ", o);
+      add_replicas(batches, "Compute on N replicas, each on samples of its own", o);
       add_test_batch(batches, o);
     } else {
       if (command != bench) add_user_data(flags, o);
@@ -226,7 +224,7 @@ CommandLine::CommandLine(ToolOptions& o) {
   Flags timing(*bench);
   timing.group(kTrainingGroup);
   timing.integer<std::optional<int64_t>, int64_t>("--steps", o.train.steps, 1, kMost,
-                                                  "Time N steps (default: 500)");
+                                                  {"Time N steps", "500"});
   timing.flag("--synthetic", "Report the mean of 5 runs on ones, training and testing",
               [&o] { o.model.synthetic = true; });
   add_json(timing.group(kOutputGroup), o);
@@ -239,8 +237,7 @@ CommandLine::CommandLine(ToolOptions& o) {
   Flags(*doctor)
       .group(kModelGroup)
       .text("--data", "DIR", o.model.data,
-            "Look for the samples in DIR (default: $SLUICE_DATA, "
-            "data/mnist)");
+            {"Look for the samples in DIR", "$SLUICE_DATA, data/mnist"});
   Flags(*doctor)
       .group(kModelGroup)
       .text("--measure", "FILE", o.measure,
@@ -249,14 +246,11 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_processes(Flags(*command));
 }
 
-// Sets flags that the command line does not have to the model's own defaults. Does not set several
-// updates in a call with --strategy phased, nor with --steps, which may not be whole calls.
+// Sets flags that the command line does not have to the model's own defaults.
 void set_defaults(CLI::App& command, const ToolOptions& o) {
-  for (const models::Default& d : models::find_model(o.model.name).defaults) {
+  for (const models::Default& d : model_defaults(o)) {
     CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
     if (option == nullptr || option->count() > 0) continue;
-    if (d.flag == "--device-iterations" && (o.phased() || o.train.steps)) continue;
-    if (d.flag == "--offload" && !o.trains) continue;  // Only training has tensors to move.
     option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
@@ -317,6 +311,8 @@ int run_command(const CommandLine& line, ToolOptions& o) {
   return static_cast<int>(ErrorKind::kUsage);
 }
 
+bool is_option(const std::string& word) { return word.starts_with("--"); }
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -326,9 +322,10 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 // Error{kUsage} for the first word that is neither a command nor an option of it, with the nearest
-// one. Runs before values are read, so that "--sed 3" is not refused for its 3.
+// one, for an option without its value, and for one that is given too often. Runs before values are
+// read, so that "--sed 3" is not refused for its 3.
 void check_words(const CommandLine& line, const std::vector<std::string>& words) {
-  const auto is_option = [](const std::string& word) { return word.starts_with("--"); };
+  std::map<const CLI::Option*, int> given;
   const auto first = std::find_if_not(words.begin(), words.end(), is_option);
   const CLI::App* app = &line.app;
   std::string command = "sluice";
@@ -342,11 +339,19 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
     command += " " + *first;
   }
   for (auto word = words.begin(); word != words.end(); ++word) {
-    const std::vector<std::string> names = option_names(word < first ? line.app : *app);
+    if (!is_option(*word)) continue;
+    const CLI::App& owner = word < first ? line.app : *app;
+    const std::vector<std::string> names = option_names(owner);
     const std::string name = word->substr(0, word->find('='));
-    if (!is_option(*word) || std::find(names.begin(), names.end(), name) != names.end()) continue;
-    fail(ErrorKind::kUsage, "{}: must be an option of {} (see {} --help-all){}", name, command,
-         command, suggestion(name, names));
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      fail(ErrorKind::kUsage, "{}: must be an option of {} (see {} --help-all){}", name, command,
+           command, suggestion(name, names));
+    const CLI::Option* const option = owner.get_option(name);
+    if (option->get_items_expected_max() == 0) continue;  // A flag.
+    const bool follows = word + 1 != words.end() && !is_option(word[1]);
+    require(word->size() > name.size() + 1 || option->get_items_expected_min() == 0 || follows,
+            "{}: must have a value", name);
+    require(++given[option] <= option->get_items_expected_max(), "{}: must be given once", name);
   }
 }
 
@@ -359,10 +364,6 @@ bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolO
     fail(ErrorKind::kUsage,
          "'{}': must not be there; a command takes one argument besides its options",
          line.app.remaining(true).at(0));
-  } catch (const CLI::ArgumentMismatch& e) {
-    const std::string text = e.what();
-    fail(ErrorKind::kUsage, "{}: must {}", text.substr(0, text.find(':')),
-         text.find("At Most") == text.npos ? "have a value" : "be given once");
   } catch (const CLI::ParseError& e) {
     std::ostringstream out, err;  // The library would ignore streams that cannot be written.
     require(line.app.exit(e, out, err) == 0, "{}", e.what());

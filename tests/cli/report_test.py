@@ -308,6 +308,14 @@ class Reports(ReportCase):
         self.assertNotIn("--layers", report.data["options"])
         self.assertGreater(len(report.data["suggestions"]), 0)
 
+    def test_a_report_has_the_defaults_of_the_model(self):
+        report, _ = self.report("plan", "mnist-cnn", "--micro-batch", 4, "--accumulate", 1,
+                                "--device-iterations", 1, "--replicas", 1, "--strategy", "phased")
+        self.assertEqual(report.data["defaults"],
+                         {"model": "mnist", "--micro-batch": "40", "--accumulate": "10",
+                          "--device-iterations": "1", "--replicas": "1",
+                          "--strategy": "pipelined", "--profile": "off"})
+
     def test_a_plan_that_does_not_fit_writes_its_report(self):
         for command in ("plan", "train", "bench"):
             report, result = self.report(command, "mnist", "--memory", "64K", "--remote", "none",

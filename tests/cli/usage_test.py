@@ -99,6 +99,12 @@ class Usage(CliTest):
     def test_options_are_given_once_with_a_value(self):
         self.expect_error(2, "usage", "--lr: must be given once", "train", "--lr", 1, "--lr", 2)
         self.expect_error(2, "usage", "--steps: must have a value", "train", "--steps")
+        self.expect_error(2, "usage", "--lr: must have a value", "train", "--lr", "--steps", 3)
+        self.expect_error(2, "usage", "--lr: must have a value", "train", "--lr=")
+        self.expect_error(2, "usage", "--seed: must be given once", "train", "--seed=1",
+                          "--seed", 1)
+        for twice in (["--disable", "fuse"], ["--json"]):
+            self.expect_code(0, "plan", "mlp", "--width", 8, *twice, *twice)
         self.expect_error(2, "usage", "'mlp': must not be there", "train", "mnist", "mlp")
 
     def test_a_plan_too_long_to_be_proved_is_refused_at_once(self):

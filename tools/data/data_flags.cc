@@ -18,7 +18,9 @@ namespace {
 // Help of the options for the user's own samples.
 struct FieldsHelp {
   Common dataset_is = Common::kYes;
-  std::string dataset, loss, input, target;
+  Doc dataset;
+  std::string loss;
+  Doc input, target;
 };
 
 void add_fields(Flags flags, const FieldsHelp& help, ToolOptions& o) {
@@ -28,12 +30,12 @@ void add_fields(Flags flags, const FieldsHelp& help, ToolOptions& o) {
       .choice("--loss", o.model.sizes.loss,
               {{"mse", models::Loss::kMeanSquaredError},
                {"cross_entropy", models::Loss::kCrossEntropy}},
-              help.loss + " (default: cross_entropy)");
+              {help.loss, "cross_entropy"});
   flags.text("--input", "FIELDS", o.model.input, help.input);
   flags.text("--target", "FIELDS", o.model.target, help.target);
 }
 
-void add_weights(Flags flags, const std::string& help, const std::string& torch, ToolOptions& o) {
+void add_weights(Flags flags, const Doc& help, const Doc& torch, ToolOptions& o) {
   flags.group(kModelGroup).text("--weights", "FILE", o.model.weights, help);
   flags.group(kModelGroup, Common::kNo)
       .text("--torch-weights", "FILE", o.model.torch_weights, torch);
@@ -44,11 +46,11 @@ void add_table(Flags flags, ToolOptions& o) {
   flags.group(kModelGroup, Common::kNo)
       .choice("--header", table.header,
               {{"yes", data::CsvHeader::kYes}, {"no", data::CsvHeader::kNo}},
-              "Read line 1 of a CSV file as the names of its columns (yes) or as a sample (no) "
-              "(default: by its cells, refused if it may be either)");
+              {"Read line 1 of a CSV file as the names of its columns (yes) or as a sample (no)",
+               "by its cells, refused if it may be either"});
   flags.value("--separator", "CHAR",
-              "Cut the lines of a CSV file at CHAR: one of ,;|:/&# or tab (default: that of the "
-              "weights' table, or ',')",
+              {"Cut the lines of a CSV file at CHAR: one of ,;|:/&# or tab",
+               "that of the weights' table, or ','"},
               [&table](const std::string& text) {
                 const bool known =
                     text.size() == 1 && std::string(",;|:/&#\t").find(text) != std::string::npos;
@@ -58,15 +60,16 @@ void add_table(Flags flags, ToolOptions& o) {
                         text);
                 table.separator = text == "tab" ? '\t' : text[0];
               });
-  flags.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}},
-               "Read this mark as the decimal point of a CSV file (default: that of the weights' "
-               "table, or '.')");
+  flags.choice(
+      "--decimal", table.decimal, {{".", '.'}, {",", ','}},
+      {"Read this mark as the decimal point of a CSV file", "that of the weights' table, or '.'"});
   flags.choice("--missing", table.missing,
                {{"refuse", data::MissingCells::kRefuse},
                 {"mean", data::MissingCells::kMean},
                 {"drop-row", data::MissingCells::kDropRow}},
-               "Refuse a CSV file with missing cells, replace them by the mean of the training "
-               "samples, or leave out their rows (default: that of the weights' table, or refuse)");
+               {"Refuse a CSV file with missing cells, replace them by the mean of the training "
+                "samples, or leave out their rows",
+                "that of the weights' table, or refuse"});
 }
 
 bool given(const CLI::App& command, const char* name) {
@@ -128,20 +131,22 @@ void add_user_data(Flags flags, ToolOptions& o) {
   add_fields(
       flags,
       {.dataset_is = Common::kNo,
-       .dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: "
-                  "the model's)",
+       .dataset = {"Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR",
+                   "the model's"},
        .loss = "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean "
                "squared error); only for mlp; mse requires --dataset",
-       .input = "Take the inputs from this field, or these columns of a CSV file; requires "
-                "--dataset (default: input, image, or all other columns)",
-       .target = "Take the labels from this field or column, or the targets of --loss mse from "
-                 "these columns; requires --dataset (default: target, label, or the last column)"},
+       .input =
+           {"Take the inputs from this field, or these columns of a CSV file; requires --dataset",
+            "input, image, or all other columns"},
+       .target = {"Take the labels from this field or column, or the targets of --loss mse from "
+                  "these columns; requires --dataset",
+                  "target, label, or the last column"}},
       o);
   add_table(flags, o);
   flags.group(kModelGroup, Common::kNo)
       .value("--validation", "SHARE",
-             "Test on this share of the samples; requires --dataset (default: 0.1, or the test "
-             "files of idx:DIR)",
+             {"Test on this share of the samples; requires --dataset",
+              "0.1, or the test files of idx:DIR"},
              [&o](const std::string& text) {
                o.model.validation = parse_real("--validation", text);
                require(*o.model.validation > 0 && *o.model.validation < 1,
@@ -166,11 +171,10 @@ void add_test_all(Flags flags, ToolOptions& o) {
 void add_samples(Flags flags, ToolOptions& o) {
   flags.group(kModelGroup)
       .text("--data", "DIR", o.model.data,
-            "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or data/cifar10, else "
-            "generated ones)");
-  add_weights(
-      flags, "Start from the variables in this safetensors file (default: random ones)",
-      "Start from the state_dict of the same PyTorch module, as safetensors (default: none)", o);
+            {"Read the samples from DIR",
+             "$SLUICE_DATA, data/mnist or data/cifar10, else generated ones"});
+  add_weights(flags, {"Start from the variables in this safetensors file", "random ones"},
+              {"Start from the state_dict of the same PyTorch module, as safetensors", "none"}, o);
   flags.group(kModelGroup, Common::kNo)
       .flag(
           "--fresh-optimizer",
@@ -188,10 +192,10 @@ void add_predict(Flags flags, ToolOptions& o) {
            "Predict for each sample of csv:FILE, npz:FILE, safetensors:FILE, idx:FILE, or of "
            "the training images of idx:DIR",
        .loss = "Predict classes (cross_entropy) or real numbers (mse), as mlp was trained",
-       .input = "Take the inputs from this field, or these columns of a CSV file (default: input, "
-                "or the columns with the names of the weights' table)",
-       .target = "Leave out these columns of a CSV file, if the weights name no columns (default: "
-                 "the last one, if there is one more than inputs)"},
+       .input = {"Take the inputs from this field, or these columns of a CSV file",
+                 "input, or the columns with the names of the weights' table"},
+       .target = {"Leave out these columns of a CSV file, if the weights name no columns",
+                  "the last one, if there is one more than inputs"}},
       o);
   add_table(flags, o);
   add_weights(

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tools/flags/model_flags.h"
+
 namespace sluice::tool {
 namespace {
 
@@ -46,6 +48,16 @@ std::string name_of(const CLI::Option& option) {
   return option.get_name() + (type.empty() ? "" : " " + type);
 }
 
+// The text of an option with its default, and the models that have another one.
+std::string help_of(const CLI::Option& option) {
+  const std::string usual = option.get_default_str();
+  if (usual.empty()) return option.get_description();
+  const bool reads_model = !option.get_group().starts_with(kSuiteGroup);
+  const std::string others = reads_model ? defaults_of_models(option.get_name(), usual) : "";
+  return fmt::format("{} (default: {}{}{})", option.get_description(), usual,
+                     others.empty() ? "" : "; ", others);
+}
+
 std::string groups_of(const CLI::App& app, bool all) {
   std::vector<std::string> groups;
   for (const std::string& name : app.get_groups()) {
@@ -58,7 +70,7 @@ std::string groups_of(const CLI::App& app, bool all) {
     std::string lines;
     for (const CLI::Option* option : app.get_options()) {
       if (option->get_group() == group || (all && option->get_group() == group + kHidden))
-        lines += entry(name_of(*option), option->get_description());
+        lines += entry(name_of(*option), help_of(*option));
     }
     if (!lines.empty() && !group.empty()) text += fmt::format("\n{}:\n{}", group, lines);
   }
@@ -67,27 +79,31 @@ std::string groups_of(const CLI::App& app, bool all) {
 
 }  // namespace
 
+std::string default_of(const CLI::Option& option) {
+  return option.get_expected_max() == 0 ? "off" : option.get_default_str();
+}
+
 Flags& Flags::group(std::string name, Common common) {
   group_ = std::move(name);
   if (common == Common::kNo) group_ += kHidden;
   return *this;
 }
 
-CLI::Option* Flags::finish(CLI::Option* option, const std::string& type) {
-  return option->group(group_)->type_name(type);
+CLI::Option* Flags::finish(CLI::Option* option, const Doc& help) {
+  return option->description(help.text)->default_str(help.usual)->group(group_);
 }
 
-CLI::Option* Flags::value(const char* name, const std::string& type, const std::string& help,
+CLI::Option* Flags::value(const char* name, const std::string& type, const Doc& help,
                           std::function<void(const std::string& text)> set) {
   const std::function<void(const std::string&)> read =
       [name, set = std::move(set)](const std::string& text) {
         require(!text.empty(), "{}: must not be empty", name);
         set(text);
       };
-  return finish(app_.add_option_function<std::string>(name, read, help), type);
+  return finish(app_.add_option_function<std::string>(name, read), help)->type_name(type);
 }
 
-CLI::Option* Flags::list(const char* name, const std::string& type, const std::string& help,
+CLI::Option* Flags::list(const char* name, const std::string& type, const Doc& help,
                          std::function<void(const std::vector<std::string>& texts)> set) {
   const std::function<void(const std::vector<std::string>&)> read =
       [name, set = std::move(set)](const std::vector<std::string>& texts) {
@@ -97,32 +113,31 @@ CLI::Option* Flags::list(const char* name, const std::string& type, const std::s
         }
         set(parts);
       };
-  return finish(
-      app_.add_option_function<std::vector<std::string>>(name, read, help)->allow_extra_args(false),
-      type);
+  CLI::Option* const option = app_.add_option_function<std::vector<std::string>>(name, read);
+  return finish(option->allow_extra_args(false), help)->type_name(type);
 }
 
-CLI::Option* Flags::repeated(const char* name, const std::string& type, const std::string& help,
+CLI::Option* Flags::repeated(const char* name, const std::string& type, const Doc& help,
                              std::vector<std::string>& field) {
-  return finish(app_.add_option(name, field, help)->allow_extra_args(false), type);
+  return finish(app_.add_option(name, field)->allow_extra_args(false), help)->type_name(type);
 }
 
-CLI::Option* Flags::flag(const char* name, const std::string& help, std::function<void()> set) {
-  return app_.add_flag_callback(name, std::move(set), help)->group(group_);
+CLI::Option* Flags::flag(const char* name, const Doc& help, std::function<void()> set) {
+  return finish(app_.add_flag_callback(name, std::move(set)), help);
 }
 
 CLI::Option* Flags::optional_text(const char* name, const std::string& otherwise,
-                                  std::string& field, const std::string& help) {
-  return app_.add_flag(fmt::format("{}{{{}}}", name, otherwise), field, help)->group(group_);
+                                  std::string& field, const Doc& help) {
+  return finish(app_.add_flag(fmt::format("{}{{{}}}", name, otherwise), field), help);
 }
 
-CLI::Option* Flags::bytes(const char* name, int64_t& field, const std::string& help) {
+CLI::Option* Flags::bytes(const char* name, int64_t& field, const Doc& help) {
   return value(name, "BYTES", help,
                [name, &field](const std::string& text) { field = parse_bytes(name, text); });
 }
 
 CLI::Option* Flags::text(const char* name, const std::string& type, std::string& field,
-                         const std::string& help) {
+                         const Doc& help) {
   return value(name, type, help, [&field](const std::string& text) { field = text; });
 }
 

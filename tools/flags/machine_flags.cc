@@ -6,32 +6,31 @@
 #include "sluice/train/pipeline/stages.h"
 #include "tools/devices.h"
 #include "tools/flags/flags.h"
-#include "tools/flags/model_flags.h"
 
 namespace sluice::tool {
 void add_memory(Flags flags, ToolOptions& o) {
   flags.group(kMemoryGroup)
       .list("--memory", "BYTES",
-            "Limit device memory: 4096, 512K, 64M, 2G, or a list (default: no limit)",
+            {"Limit device memory: 4096, 512K, 64M, 2G, or a list", "no limit"},
             [&o](const std::vector<std::string>& texts) {
               for (const std::string& text : texts)
                 o.memory.push_back(parse_bytes("--memory", text));
               o.session.device.memory = o.memory[0];
             });
-  flags.text("--offload", "TENSORS", o.offload.tensors,
-             "Move tensors off the device: none, or some of "
-             "optimizer,weights,activations,accumulators " +
-                 default_of("--offload", "auto"));
+  flags.text(
+      "--offload", "TENSORS", o.offload.tensors,
+      {"Move tensors off the device: none, or some of optimizer,weights,activations,accumulators",
+       "auto"});
   flags.text("--remote", "PLACE", o.offload.remote,
-             "Keep offloaded tensors in PLACE: none, host or file:DIR (default: host)");
+             {"Keep offloaded tensors in PLACE: none, host or file:DIR", "host"});
   flags.group(kMemoryGroup, Common::kNo)
       .integer<int64_t, int64_t>(
           "--offload-threshold", o.step.locations.min_elements_off_device, 0, kMost,
-          "Keep tensors of fewer than N elements on the device (default: 2)");
+          {"Keep tensors of fewer than N elements on the device", "2"});
   flags.bytes("--remote-memory", o.session.remote_memory,
-              "Limit that memory to BYTES (default: no limit)");
+              {"Limit that memory to BYTES", "no limit"});
   flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
-              "Move at most BYTES a second to and from it (default: no limit)");
+              {"Move at most BYTES a second to and from it", "no limit"});
   flags.flag("--remote-direct", "Bypass the page cache; requires --remote file:DIR",
              [&o] { o.session.remote_direct = true; });
   flags.flag("--verify-remote", "Verify checksums of what is read; requires --remote file:DIR",
@@ -45,10 +44,9 @@ void add_strategy(Flags flags, ToolOptions& o) {
                {"phased", Execution::kPhased},
                {"sharded", Execution::kSharded},
                {"pipelined", Execution::kPipelined}},
-              "Run the model at once, by blocks, or in stages on several devices " +
-                  default_of("--strategy", "resident"));
+              {"Run the model at once, by blocks, or in stages on several devices", "resident"});
   flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
-                          "Compute with N threads; 0 for all usable cores (default: 0)");
+                          {"Compute with N threads; 0 for all usable cores", "0"});
   if (make_opaque_device != nullptr) {
     flags.group("").optional_text(
         "--opaque", "all", o.opaque,
@@ -57,45 +55,48 @@ void add_strategy(Flags flags, ToolOptions& o) {
   flags.group(kStrategyGroup, Common::kNo);
   flags.list(
       "--stages", "BLOCKS",
-      "Cut the model into these stages, for example B1+B2,B3, or into a number of stages of "
-      "about equal time; requires --strategy pipelined or sharded (default: each block)",
+      {"Cut the model into these stages, for example B1+B2,B3, or into a number of stages of about "
+       "equal time; requires --strategy pipelined or sharded",
+       "each block"},
       [&o](const std::vector<std::string>& texts) { o.stages = train::parse_stages(texts); });
   flags.choice("--schedule", o.schedule,
                {{"grouped", train::Schedule::kGrouped},
                 {"interleaved", train::Schedule::kInterleaved},
                 {"sequential", train::Schedule::kSequential},
                 {"auto", train::Schedule::kAuto}},
-               "Run the micro-batches of a pipeline in this order; requires --strategy pipelined "
-               "(default: grouped)");
+               {"Run the micro-batches of a pipeline in this order; requires --strategy pipelined",
+                "grouped"});
   flags.integer<std::optional<int64_t>, int64_t>(
       "--devices", o.devices, 1, train::kMostDevices,
-      "Compute on N devices, replicas included (default: those that the stages need)");
+      {"Compute on N devices, replicas included", "those that the stages need"});
   flags.list("--device-ids", "IDS",
-             "Compute on the devices with these ids, replica by replica; instead of --devices "
-             "(default: 0, 1, …)",
+             {"Compute on the devices with these ids, replica by replica; instead of --devices",
+              "0, 1, …"},
              [&o](const std::vector<std::string>& texts) {
                o.device_ids = parse_ids("--device-ids", texts);
              });
   flags.list("--map", "PROCESSES",
-             "Run each device in this process of mpirun: numbers, replica by replica, or devices "
-             "for the first devices first (default: the first replicas first)",
+             {"Run each device in this process of mpirun: numbers, replica by replica, or devices "
+              "for the first devices first",
+              "the first replicas first"},
              [&o](const std::vector<std::string>& texts) { o.map = texts; });
   flags.choice("--io-mode", o.step.io_mode,
                {{"compute", IoMode::kCompute},
                 {"io", IoMode::kIo},
                 {"io_overlapped", IoMode::kIoOverlapped}},
-               "Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
-               "other blocks (io_overlapped); requires offloaded tensors (default: io)");
+               {"Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
+                "other blocks (io_overlapped); requires offloaded tensors",
+                "io"});
   flags.choice("--io-queues", o.session.io_queues, {{"1", 1}, {"3", 3}},
-               "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
-               "offloaded tensors and --io-mode io or io_overlapped (default: 1)");
+               {"Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
+                "offloaded tensors and --io-mode io or io_overlapped",
+                "1"});
 }
 
 void add_gradients(Flags flags, ToolOptions& o) {
   flags.group(kStrategyGroup, Common::kNo)
       .value("--shard-threshold", "N",
-             "Share the state of weights of at least N elements among the replicas " +
-                 default_of("--shard-threshold", "inf"),
+             {"Share the state of weights of at least N elements among the replicas", "inf"},
              [&o](const std::string& text) {
                o.step.locations.min_elements_sharded = parse_threshold("--shard-threshold", text);
              });

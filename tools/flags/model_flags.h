@@ -1,16 +1,22 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "sluice/models/model.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
 
 class Flags;
 
-/// Returns "(default: 1; mnist-rts: 8, mnist-phased: 4)": the default of an option, and the models
-/// that have another one.
-std::string default_of(std::string_view flag, std::string_view general);
+/// Returns the models in which an option has another default than `usual`, with that default:
+/// "mnist-rts: 8, mnist-phased: 4".
+std::string defaults_of_models(std::string_view flag, std::string_view usual);
+
+/// Returns the defaults of the model itself, which replace those of the options. A call has one
+/// update with --strategy phased, and with --steps, which may not be whole calls.
+std::vector<models::Default> model_defaults(const ToolOptions& options);
 
 /// Adds the model and the sizes of its network.
 void add_model(Flags flags, ToolOptions& options);

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "sluice/base/sys.h"
@@ -15,6 +15,7 @@
 #include "sluice/session/profile.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "tools/flags/flags.h"
+#include "tools/flags/model_flags.h"
 #include "tools/machine/rates.h"
 #include "tools/plan/plan_advice.h"
 
@@ -25,24 +26,16 @@ constexpr const char* kUsualFolder = "./profile";
 // The remedy of a refused plan is worth a longer search than advice for one that fits.
 constexpr double kMostRemedySeconds = 5;
 
-// Returns the default that the help of an option names, or nothing if it depends on others.
-std::string default_of(const CLI::Option& option) {
-  if (option.get_expected_max() == 0) return "off";
-  constexpr std::string_view kMark = "(default: ";
-  const std::string help = option.get_description();
-  const size_t begin = help.find(kMark);
-  const size_t end = begin == std::string::npos ? begin : help.find(')', begin);
-  if (end == std::string::npos) return "";
-  const std::string text = help.substr(begin + kMark.size(), end - begin - kMark.size());
-  return text.find(';') == std::string::npos ? text : "";
-}
-
-std::vector<report::ChosenOption> given_options(const CLI::App& command) {
+std::vector<report::ChosenOption> given_options(const CLI::App& command, const ToolOptions& o) {
+  const std::vector<models::Default> own = model_defaults(o);
   std::vector<report::ChosenOption> given;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0)
-      given.push_back({option->get_name(), fmt::format("{}", fmt::join(option->results(), ",")),
-                       default_of(*option)});
+    if (option->count() == 0) continue;
+    const std::string name = option->get_name();
+    const auto found =
+        std::find_if(own.begin(), own.end(), [&](const auto& d) { return d.flag == name; });
+    given.push_back({name, fmt::format("{}", fmt::join(option->results(), ",")),
+                     found == own.end() ? default_of(*option) : std::string(found->text)});
   }
   return given;
 }
@@ -147,7 +140,7 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   // All processes record events, also those without the variable of the environment.
   const bool writes = runtime::Agreement(o.session.group).any(!o.profile.folder.empty());
   if (!writes) return run(o);
-  o.profile.given = given_options(command);
+  o.profile.given = given_options(command, o);
   o.session.profile = "";  // This command writes the report, with what the session does not know.
   if (opens_session) o.session.events = kReportEvents;
   if (o.speaks())

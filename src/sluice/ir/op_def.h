@@ -133,8 +133,7 @@ enum Trait : uint32_t {
   /// The gradients of all inputs are 0 by definition (comparison, argmax, random numbers, detach).
   /// An operator without this trait and without a gradient rule is refused by autodiff.
   kZeroGradient = 8,
-  kCommutative = 16,
-  kCollective = 32,  ///< The replicas of a group run it together, on the operands of all of them.
+  kCollective = 16,  ///< The replicas of a group run it together, on the operands of all of them.
 };
 
 /// One example of an operator for the generated tests: shapes, options, and the domain of its

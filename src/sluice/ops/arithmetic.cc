@@ -65,12 +65,11 @@ constexpr auto kAbsGrad = [](double x, double g) { return (x > 0) ? g : (x < 0) 
 constexpr auto kMax = []<typename E>(E a, E b) -> E { return a > b || a != a ? a : b; };
 constexpr auto kMin = []<typename E>(E a, E b) -> E { return a < b || a != a ? a : b; };
 
-OpDef binary(OpDef d, const char* integers, uint32_t traits = 0) {
+OpDef binary(OpDef d, const char* integers) {
   d.doc += fmt::format(
       " (C1) Numbers of a dtype that devices have; {}. (C2) Both of one dtype, the result's. (C3) "
       "Shapes broadcast.",
       integers);
-  d.traits |= traits;
   d.samples = binary_samples({-2, 2});
   for (const DType dtype : {i32, u32, u8}) {
     d.samples.push_back(integer_sample(dtype, {{3, 7}, {7}}));
@@ -375,7 +374,7 @@ const OpDef& add_def() {
   static const OpDef def = with_index_rule(
       IndexRule::kAdd, binary(define<functor::Add, kAdd, 2, Integers::kTaken>(
                                   "add", "lhs + rhs.", {"lhs", "rhs"}, infer_arithmetic, add_grad),
-                              "integers wrap around", kCommutative));
+                              "integers wrap around"));
   return def;
 }
 
@@ -391,7 +390,7 @@ const OpDef& mul_def() {
   static const OpDef def = with_index_rule(
       IndexRule::kMul, binary(define<functor::Mul, kMul, 2, Integers::kTaken>(
                                   "mul", "lhs · rhs.", {"lhs", "rhs"}, infer_arithmetic, mul_grad),
-                              "integers wrap around", kCommutative));
+                              "integers wrap around"));
   return def;
 }
 

@@ -208,8 +208,17 @@ void Session::check_binding(const Binding& binding) const {
   require(binding.session_ == this, "run: the binding was not made by this session");
 }
 
-void Session::run_bound(const Binding& binding) {
+void Session::begin_run(const Binding& binding) {
   if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
+  const exe::Executable& exe = executable();
+  const auto& finals = binding.program_->finals;
+  changes_ += std::any_of(finals.begin(), finals.end(), [&](const exe::Final& f) {
+    return f.value != exe.variables[static_cast<size_t>(f.variable)].value;
+  });
+}
+
+void Session::run_bound(const Binding& binding) {
+  begin_run(binding);
   executor_->run(*binding.program_, *binding.streams_);
   if (report_ != nullptr) report_->end_run();
 }
@@ -223,7 +232,7 @@ void Session::run_into(Binding& binding) {
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
   const Call call(*this, "run");
-  if (report_ != nullptr) report_->begin_run(*this, binding.program_->name);
+  begin_run(binding);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
   if (report_ != nullptr) report_->end_run();
 }
@@ -237,6 +246,7 @@ HostTensor Session::read(const Tensor& variable) const {
 
 void Session::write(const Tensor& variable, const ConstArrayView& value) {
   const Call call(*this, "write");
+  ++changes_;
   variables_->write(variables_->index_of(variable, value), 0,
                     {value.data, static_cast<size_t>(value.spec.bytes())});
 }
@@ -272,6 +282,7 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
   require(begin >= 0 && bytes % width == 0 && begin <= spec.elements() - bytes / width,
           "variable '{}': {} bytes at element {} are outside its {} elements", variables_->path(v),
           bytes, begin, spec.elements());
+  ++changes_;
   variables_->write(v, begin, in);
 }
 
@@ -299,6 +310,7 @@ std::optional<ReplicaDifference> Session::find_replica_difference() const {
 
 void Session::restore(const std::vector<NamedArray>& values) {
   const Call call(*this, "restore");
+  ++changes_;
   restore_variables(*variables_, values);
 }
 
@@ -310,6 +322,7 @@ void Session::save(const std::string& path,
 
 std::vector<std::string> Session::load(const std::string& path) {
   const Call call(*this, "load");
+  ++changes_;
   return load_variables(*variables_, *agreement_, path);
 }
 

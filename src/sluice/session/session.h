@@ -189,6 +189,10 @@ class Session {
   /// values.
   std::vector<std::string> load(const std::string& path);
 
+  /// Returns a number that grows with each call that may change variables: a run of a program that
+  /// updates some, a write, a load. Equal numbers mean equal values.
+  uint64_t variable_changes() const { return changes_.load(); }
+
   /// Returns the plan for users: `session.plan().summary()` (report/summary.h).
   report::Plan plan() const;
   /// Returns the plan as data (exe/executable.h).
@@ -226,6 +230,7 @@ class Session {
   class Call;
   void check_binding(const Binding& binding) const;
   void run_bound(const Binding& binding);
+  void begin_run(const Binding& binding);
   HostTensors new_outputs(const std::string& program) const;
   int32_t feed_index(uint64_t ir, int32_t id, const std::string& name) const;
   void measure();
@@ -239,6 +244,7 @@ class Session {
   std::vector<int64_t> measured_;           ///< By device.
   std::unique_ptr<CallQueue> calls_;        ///< The call in progress holds it.
   std::atomic<bool> busy_{false};           ///< A run of run_async() is in progress.
+  std::atomic<uint64_t> changes_{0};        ///< See variable_changes().
   std::shared_ptr<AsyncRun::State> async_;  ///< State of the last run_async().
 };
 

@@ -22,7 +22,6 @@ namespace internal {
 namespace {
 
 constexpr size_t kMostBindings = 16;  // More than a loader has items in memory.
-
 // The options of the training program. Its rate is a stream, so that it can change.
 Options for_training(Options options) {
   if (!std::holds_alternative<StreamedRate>(options.learning_rate))
@@ -320,6 +319,7 @@ std::optional<double> ModelState::rate() const {
 void ModelState::compile() {
   const auto turn = next_call();
   if (programs_) return;
+  if (training_) return open_beside();
   std::optional<Options> inference;
   if (trains_) inference = inference_;
   open(std::make_unique<ModelPrograms>(network_, optimizer_, options_, inference));
@@ -366,40 +366,17 @@ const ModelCalls& ModelState::train(const data::Element& samples,
 data::Element ModelState::infer(const data::Element& samples) {
   const auto turn = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);
+  if (training_) copy_weights();
   calls.run(samples, {}, 0);
   return calls.results();
 }
 
-void ModelState::add_inference(const Options& options) {
-  const auto fits = next_fit();
+bool ModelState::add_inference(const Options& options) {
   const auto turn = next_call();
-  require(!has_inference_,
-          "inference_model: a training model must have one inference model with options, got a "
-          "second one; use the first");
-  require(optimizer_.has_value(),
-          "inference_model: options must be given to build_training() for programs that exist");
-  require(options.accumulate == 1,
-          "inference_model: accumulate must be 1, as there are no updates, got {}; "
-          "device_iterations is the number of micro-batches",
-          options.accumulate);
-  require(options.replicas == options_.replicas,
-          "inference_model: replicas must be those of the training, {}, got {}", options_.replicas,
-          options.replicas);
-  require(!programs_ || (!options_.infeed && !options_.outfeed),
-          "inference_model: the options must be given before a training model with feeds is "
-          "compiled; a second session would begin its feeds again");
-  if (programs_) {
-    auto fresh = std::make_unique<ModelPrograms>(network_, optimizer_, options_, options);
-    std::vector<NamedArray> values;
-    programs_->session.each_variable([&](const std::string& path, HostTensor value) {
-      values.push_back({path, std::move(value)});
-    });
-    fresh->session.restore(values);
-    inference_ = options;
-    open(std::move(fresh));
-  }
+  if (has_inference_ || programs_ || !optimizer_ || options.replicas != options_.replicas)
+    return false;
   inference_ = options;
-  has_inference_ = true;
+  return has_inference_ = true;
 }
 
 void ModelState::set_learning_rate(double rate) {
@@ -481,12 +458,26 @@ void InferenceModel::compile() { state_->compile(); }
 const Options& InferenceModel::options() const { return state_->inference_options(); }
 CallSize InferenceModel::call_size() { return state_->calls(Use::kInfer).size(); }
 std::vector<std::string> InferenceModel::load(const std::string& path) {
-  return session().load(path);
+  internal::ModelState* const training = state_->training();
+  if (training == nullptr) return session().load(path);
+  internal::ModelPrograms& programs = training->programs();
+  return load_weights(programs.session, programs.training, path);
 }
 report::Plan InferenceModel::plan() { return session().plan(); }
 const OffloadDecision& InferenceModel::offload() { return state_->programs().offload; }
 const Training& InferenceModel::programs() { return state_->programs().training; }
 Session& InferenceModel::session() { return state_->programs().session; }
+
+namespace {
+
+void check_updates(const Options& options) {
+  require(options.accumulate == 1,
+          "inference_model: accumulate must be 1, as there are no updates, got {}; "
+          "device_iterations is the number of micro-batches",
+          options.accumulate);
+}
+
+}  // namespace
 
 TrainingModel training_model(const Network& network, const Options& options,
                              nn::Optimizer optimizer) {
@@ -509,15 +500,18 @@ InferenceModel inference_model(const TrainingModel& training) {
 }
 
 InferenceModel inference_model(const TrainingModel& training, const Options& options) {
-  internal::ModelAccess::state(training).add_inference(options);
-  return internal::ModelAccess::make<InferenceModel>(internal::ModelAccess::shared(training));
+  check_updates(options);
+  const auto& state = internal::ModelAccess::shared(training);
+  if (state->add_inference(options)) return internal::ModelAccess::make<InferenceModel>(state);
+  Options beside = options;
+  beside.infeed = nullptr;  // Options of the training may name its own feeds.
+  beside.outfeed = nullptr;
+  return internal::ModelAccess::make<InferenceModel>(
+      std::make_shared<internal::ModelState>(state, beside));
 }
 
 InferenceModel inference_model(const Network& network, const Options& options) {
-  require(options.accumulate == 1,
-          "inference_model: accumulate must be 1, as there are no updates, got {}; "
-          "device_iterations is the number of micro-batches",
-          options.accumulate);
+  check_updates(options);
   return internal::ModelAccess::make<InferenceModel>(
       std::make_shared<internal::ModelState>(network, options, std::nullopt));
 }

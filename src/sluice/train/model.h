@@ -24,7 +24,7 @@
 /// threads, such as those that serve an InferenceModel, run between theirs. Two fits of one model
 /// run one after the other. For calls at the same time, make several models: each has its own
 /// variables and workers (SessionOptions). References that programs(), session() and options()
-/// return are valid until inference_model() adds an inference model with options.
+/// return are valid as long as the model.
 ///
 ///     train::Options options{.accumulate = 10, .device_iterations = 10};
 ///     auto model = train::training_model(network, options, nn::Optimizer::adamw());
@@ -117,8 +117,8 @@ class TrainingModel {
   std::shared_ptr<internal::ModelState> state_;
 };
 
-/// A network that infers, by itself or beside a TrainingModel, whose weights it then reads in
-/// place. A call takes m · D · R samples. Fields that inference does not read are ignored, so the
+/// A network that infers, by itself or beside a TrainingModel, whose weights it then reads. A call
+/// takes m · D · R samples. Fields that inference does not read are ignored, so the
 /// samples of a training may be given.
 class InferenceModel {
  public:
@@ -130,6 +130,7 @@ class InferenceModel {
   const Options& options() const;
   CallSize call_size();
   /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored.
+  /// A model beside a training loads those of the training.
   std::vector<std::string> load(const std::string& path);
   report::Plan plan();
   /// As of a TrainingModel.
@@ -157,10 +158,20 @@ TrainingModel training_model(const Network& network, const Options& options, con
 /// runs their "eval".
 InferenceModel inference_model(const TrainingModel& training);
 
-/// As above, with options. `options` may be a copy of the training's options: options of gradients
-/// and updates have no effect. If `training` is compiled, the call compiles it again and copies its
-/// variables once. Error{kUsage} unless `accumulate` is 1 and `replicas` those of the training, and
-/// if `training` has such an inference model already, or was made of programs that exist.
+/// As above, with options: any number of models, made at any time, each with its own micro-batches,
+/// outputs, replicas and stages. `options` may be a copy of the training's options: feeds and
+/// options of gradients and updates have no effect.
+///
+/// The first model that is made before `training` compiles, with its replicas, is a program of the
+/// same session too. Every other one has a session of its own, which compiles at its first call
+/// after that of the training, and a copy of the weights. A call copies them if they have changed
+/// since the last one; the model that trains may be called meanwhile. Calls of these models run at
+/// the same time as those of the training.
+///
+/// The budgets of the training's options are for all of them: a model gets what the others leave.
+/// Error{kDoesNotFit} from compile() or the first call, before memory is allocated, if that is not
+/// enough; the training then goes on. Error{kUsage} unless `accumulate` is 1. Also the errors of
+/// build_inference(), which has no phases.
 InferenceModel inference_model(const TrainingModel& training, const Options& options);
 
 /// Makes a model that infers with weights of its own: random ones, or those of a file.

@@ -110,6 +110,12 @@ class ModelState {
 
   /// Without an optimizer, the model infers alone.
   ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
+  /// The model infers beside `training`, in a session of its own. It has a copy of the weights,
+  /// which it brings up to date before a call.
+  ModelState(std::shared_ptr<ModelState> training, Options options);
+  ~ModelState();
+  ModelState(const ModelState&) = delete;
+  ModelState& operator=(const ModelState&) = delete;
   /// Opens a session on programs that exist.
   ModelState(ModelCalls::Use use, Network network, PlannedPrograms planned);
 
@@ -133,21 +139,34 @@ class ModelState {
   /// The folder in which this model's trainings write the log that they ask for in `folder`; empty
   /// before the first one.
   std::string& log_folder(const std::string& folder) { return log_folders_[folder]; }
-  void add_inference(const Options& options);
+  /// Makes inference a program of the training's session, with these options. Returns false if it
+  /// must have a session of its own: it has such a program already, its programs exist, or
+  /// `options` has other replicas.
+  bool add_inference(const Options& options);
+  /// The training whose weights the model reads; null for one with weights of its own.
+  ModelState* training() const { return training_.get(); }
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
 
  private:
   void open(std::unique_ptr<ModelPrograms> programs);
+  void open_beside();
+  void copy_weights();
+  SessionOptions beside(SessionOptions session) const;
 
   mutable CallQueue fits_;
   mutable CallQueue calls_;
+  /// A thread that holds the queue of calls of a model may lock that of its training.
+  const std::shared_ptr<ModelState> training_;
   const Network network_;
   const Options options_;
   const bool trains_;
   std::optional<nn::Optimizer> optimizer_;  ///< Absent if the programs were built by others.
-  Options inference_;                       ///< Options of inference beside the training.
-  bool has_inference_ = false;              ///< add_inference() was called.
+  Options inference_;                       ///< Options of inference in the training's session.
+  bool has_inference_ = false;              ///< add_inference() returned true.
+  /// Bytes that models beside this training hold: by device, then those of remote memory.
+  std::map<int, int64_t> held_beside_;
+  std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
   std::vector<double> rates_;  ///< By update of a call.
   int64_t updates_ = 0;

@@ -356,17 +356,97 @@ TEST(InferenceModel, MayBeMadeAfterTheTrainingBegan) {
   EXPECT_EQ(weights(true), weights(false));
 }
 
+// One reads the weights in place; the others are made at any time, with replicas of their own.
+TEST(InferenceModel, SeveralAreBesideATraining) {
+  for (const Strategy& strategy : {strategies()[0], strategies()[2]}) {
+    TrainingModel model =
+        training_model(model_network(), on_two_devices({.strategy = strategy, .replicas = 2}));
+    std::vector<InferenceModel> tests;
+    tests.push_back(inference_model(model));
+    tests.push_back(inference_model(model, on_two_devices({.replicas = 2})));
+    tests.push_back(inference_model(model, on_two_devices({.device_iterations = 3})));
+    const Session* const session = &model.session();
+    model(samples(4));
+    tests.push_back(inference_model(model, on_two_devices({.strategy = strategies()[2]})));
+    tests.push_back(
+        inference_model(model, on_two_devices({.device_iterations = 2, .replicas = 3})));
+    const auto scores = [&] {
+      std::vector<float> first;
+      for (InferenceModel& test : tests) {
+        const HostTensor logits = test(samples(test.call_size().samples()))["logits"];
+        const std::vector<float> found = rows(logits, 0, 4);
+        if (first.empty()) first = found;
+        EXPECT_EQ(found, first);
+      }
+      return first;
+    };
+    const std::vector<float> once = scores();
+    EXPECT_EQ(scores(), once);
+    model(samples(4, 4));
+    const std::vector<float> twice = scores();
+    EXPECT_NE(twice, once);
+    // Weights that do not come from training are read, too.
+    const Training& programs = model.programs();
+    const Tensor weight = programs.variables["out.weight"];
+    HostTensor zeros(model.session().read(weight).spec());
+    model.session().write(weight, zeros);
+    EXPECT_NE(scores(), twice);
+    EXPECT_EQ(&model.session(), session);
+    EXPECT_EQ(&tests[0].session(), session);
+    EXPECT_EQ(&tests[1].session(), session);
+    EXPECT_NE(&tests[2].session(), session);
+  }
+}
+
+TEST(InferenceModel, OfProgramsThatExistMayHaveOptions) {
+  Ir ir;
+  const Options options = on_two_devices({});
+  const Training built = build_training(ir, model_network(), nn::Optimizer::sgd(), options);
+  TrainingModel model = training_model(model_network(), options, ir, built);
+  InferenceModel one = inference_model(model);
+  InferenceModel three = inference_model(model, on_two_devices({.device_iterations = 3}));
+  model(samples(2));
+  const HostTensor first = one(samples(4))["logits"];
+  EXPECT_EQ(rows(three(samples(12))["logits"], 0, 4), floats(first));
+}
+
+// The budgets are for the training and the models beside it.
+TEST(InferenceModel, IsRefusedWhereBothDoNotFit) {
+  Options options{.session = {.device = cpu_device({.threads = 1})}};
+  const int64_t alone = [&] {
+    TrainingModel model = training_model(model_network(), options);
+    return model.session().planned_bytes();
+  }();
+  const int64_t beside = inference_model(model_network(), options).session().planned_bytes();
+  for (const int64_t more : {0L, beside - 1, beside, 2 * beside - 1}) {
+    options.session.device.memory = alone + more;
+    TrainingModel model = training_model(model_network(), options);
+    model.compile();
+    InferenceModel test = inference_model(model, options);
+    try {
+      test(samples(4));
+      EXPECT_GE(more, beside);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kDoesNotFit);
+      EXPECT_NE(std::string(e.what()).find("beside the training model"), std::string::npos);
+      EXPECT_LT(more, beside);
+    }
+    model(samples(2));
+    if (more < beside) continue;
+    // A second one does not fit until the first one is gone.
+    InferenceModel second = inference_model(model, options);
+    EXPECT_THROW(second.compile(), Error);
+    test = inference_model(model);
+    second.compile();
+  }
+}
+
 TEST(InferenceModel, Refusals) {
   TrainingModel model = training_model(model_network(), on_two_devices({.replicas = 2}));
   refused("inference_model: accumulate must be 1",
           [&] { inference_model(model, on_two_devices({.accumulate = 2, .replicas = 2})); });
   refused("inference_model: accumulate must be 1",
           [&] { inference_model(model_network(), on_two_devices({.accumulate = 2})); });
-  refused("inference_model: replicas must be those of the training, 2, got 1",
-          [&] { inference_model(model, on_two_devices({})); });
-  inference_model(model, on_two_devices({.replicas = 2}));
-  refused("must have one inference model with options",
-          [&] { inference_model(model, on_two_devices({.replicas = 2})); });
   refused("inference: the period of the output must be a divisor of device_iterations 4, got 3",
           [&] {
             inference_model(training_model(model_network(), on_two_devices({})),

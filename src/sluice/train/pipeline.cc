@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sluice/ops/basic.h"
 #include "sluice/train/cut/gradient_rule.h"
@@ -29,7 +30,7 @@ class Functions {
     Tensors values;
     for (const std::string& name : arguments_) values.push_back(in[name]);
     for (size_t s = 0; s < stages_.size(); ++s) values = outputs_of(b, in, s, values);
-    return results(values, in.mode());
+    return results(values, in);
   }
 
   std::string block_name(size_t s, size_t f) const {
@@ -110,7 +111,7 @@ class Functions {
     return here ? t : ops::identity(t);
   }
 
-  Results results(const Tensors& values, nn::RunMode mode) const {
+  Results results(const Tensors& values, const Inputs& in) const {
     require(values.size() <= outputs_.size(),
             "The last computational stage has tensor outputs that go nowhere: it returns {}, but "
             "outputs names {}",
@@ -120,8 +121,8 @@ class Functions {
             std::max<size_t>(outputs_.size(), 1), values.size());
     Results result;
     for (size_t i = 0; i < values.size(); ++i) {
-      const Writing writing = writing_of(outputs_[i], values[i].spec(), mode);
-      if (i == 0 && trains_ && mode == nn::RunMode::kTrain) {
+      const Writing writing = writing_of(outputs_[i], values[i].spec(), in.mode());
+      if (i == 0 && trains_ && in.wants_losses()) {
         require(values[0].rank() == 0 && is_float(values[0].dtype()),
                 "pipeline: the last stage must return the loss first, a floating-point scalar, got "
                 "{}; reduce it with ops::mean()",
@@ -214,42 +215,88 @@ const Tensor& StageInputs::operator[](size_t i) const {
   return arguments_[i];
 }
 
-Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options) {
-  check(stages, options);
-  const std::vector<StageDevices> mapping = mapping_of(stages, options);
-  const Functions functions(stages, options);
-  std::vector<Stage> named;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    for (size_t f = 0; f < stages[s].functions().size(); ++f) {
-      Stage stage(functions.block_name(s, f));
-      stage.device(mapping[s].numbers()[f]);
-      if (f > 0) stage.concurrent();
-      named.push_back(std::move(stage));
-    }
-  }
+namespace {
+
+std::vector<Field> fields_of(const PipelineOptions& options) {
   std::vector<Field> fields = options.inputs;
   for (Field& input : fields) input.once = true;
   fields.insert(fields.end(), options.fields.begin(), options.fields.end());
-  const Network network(functions, fields);
-  const Options step{.strategy = PipelinedExecution{std::move(named), options.schedule},
-                     .accumulate = options.accumulate,
-                     .device_iterations = options.device_iterations,
-                     .infeed = options.infeed,
-                     .outfeed = options.outfeed,
-                     .locations = options.locations,
-                     .io_mode = options.io_mode,
-                     .recompute = options.recompute,
-                     .learning_rate = options.learning_rate,
-                     .accumulation_reduction = options.accumulation_reduction,
-                     .replica_reduction = options.replica_reduction,
-                     .accumulator_dtype = options.accumulator_dtype,
-                     .gradient_hook = options.gradient_hook,
-                     .max_grad_norm = options.max_grad_norm,
-                     .seed = options.seed};
-  Training t = options.optimizer ? build_training(ir, network, *options.optimizer, step)
-                                 : build_inference(ir, network, step);
-  check_read(fields, t);
+  return fields;
+}
+
+/// A pipeline as a network with options.
+struct PipelineNetwork {
+  PipelineNetwork(const std::vector<PipelineStage>& stages, const PipelineOptions& options)
+      : functions((check(stages, options), stages), options),
+        network(functions, fields_of(options)) {
+    const std::vector<StageDevices> mapping = mapping_of(stages, options);
+    std::vector<Stage> named;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      for (size_t f = 0; f < stages[s].functions().size(); ++f) {
+        Stage stage(functions.block_name(s, f));
+        stage.device(mapping[s].numbers()[f]);
+        if (f > 0) stage.concurrent();
+        named.push_back(std::move(stage));
+      }
+    }
+    step = {.strategy = PipelinedExecution{std::move(named), options.schedule},
+            .accumulate = options.accumulate,
+            .device_iterations = options.device_iterations,
+            .replicas = options.replicas,
+            .infeed = options.infeed,
+            .outfeed = options.outfeed,
+            .locations = options.locations,
+            .io_mode = options.io_mode,
+            .recompute = options.recompute,
+            .learning_rate = options.learning_rate,
+            .accumulation_reduction = options.accumulation_reduction,
+            .replica_reduction = options.replica_reduction,
+            .accumulator_dtype = options.accumulator_dtype,
+            .gradient_hook = options.gradient_hook,
+            .max_grad_norm = options.max_grad_norm,
+            .seed = options.seed,
+            .session = options.session};
+  }
+
+  Functions functions;
+  Network network;
+  Options step;
+};
+
+/// Builds a pipeline to find its faults.
+void check_built(const std::vector<PipelineStage>& stages, const PipelineOptions& options) {
+  pipeline(Ir(options.replicas), stages, options);
+}
+
+}  // namespace
+
+Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options) {
+  const PipelineNetwork p(stages, options);
+  Training t = options.optimizer ? build_training(ir, p.network, *options.optimizer, p.step)
+                                 : build_inference(ir, p.network, p.step);
+  check_read(p.network.fields(), t);
   return t;
+}
+
+TrainingModel training_model(const std::vector<PipelineStage>& stages,
+                             const PipelineOptions& options) {
+  require(options.optimizer.has_value(),
+          "training_model: a pipeline must have an optimizer, got none; make an inference_model()");
+  check_built(stages, options);
+  PipelineNetwork p(stages, options);
+  p.step.output = Output::all();
+  return training_model(p.network, p.step, *options.optimizer);
+}
+
+InferenceModel inference_model(const std::vector<PipelineStage>& stages,
+                               const PipelineOptions& options) {
+  require(!options.optimizer.has_value(),
+          "inference_model: a pipeline must be without an optimizer, got one; make a "
+          "training_model() and inference_model(model)");
+  check_built(stages, options);
+  PipelineNetwork p(stages, options);
+  p.step.device_iterations *= std::exchange(p.step.accumulate, 1);
+  return inference_model(p.network, p.step);
 }
 
 }  // namespace sluice::train

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/train/model.h"
 #include "sluice/train/training_step.h"
 
 /// Pipelines from functions. Each function builds a stage, and the outputs of a stage are the
@@ -23,6 +24,14 @@
 ///                     {.name = "labels", .spec = i32_spec({4})}},
 ///          .optimizer = nn::Optimizer::adam(),
 ///          .learning_rate = train::StreamedRate{"rate"}});
+///
+/// Models of a pipeline are called with samples and work with fit(), DataLoader and evaluate():
+///
+///     train::TrainingModel model = train::training_model({first, middle, last}, options);
+///     train::DataLoader loader(model.options(), dataset, {.batch_size = 4});
+///     train::fit(model, loader, {.epochs = 3});
+///     train::InferenceModel test = train::inference_model(model);
+///     train::Evaluation result = train::evaluate(test, test_dataset);
 ///
 /// A network of blocks (nn/block.h) with `pipelined()` is the other form of a pipeline.
 namespace sluice::train {
@@ -148,6 +157,8 @@ struct PipelineOptions {
   GradientHook gradient_hook = nullptr;
   std::optional<double> max_grad_norm = {};
   uint64_t seed = 0;
+  int replicas = 1;             ///< For pipeline(), the number of the Ir or 1.
+  SessionOptions session = {};  ///< Devices and threads of a model; without effect on pipeline().
 };
 
 /// Adds the programs of a pipeline to `ir`. The stages are the blocks of a network, so that the
@@ -164,5 +175,18 @@ struct PipelineOptions {
 /// without a variable that it trains; concurrent functions that depend on each other; a stage whose
 /// results nothing reads; an input or a field that no stage reads.
 Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options);
+
+/// Makes a model that trains a pipeline. `options.optimizer` must be given. A call takes the
+/// `fields` of m · D · N · R samples and one value of each of the `inputs`, and returns the outputs
+/// that are written, of all micro-batches. Nothing is compiled yet, but the stages are built once
+/// to check them. Error{kUsage} as for pipeline().
+TrainingModel training_model(const std::vector<PipelineStage>& stages,
+                             const PipelineOptions& options);
+
+/// Makes a model that infers with a pipeline and weights of its own. `options.optimizer` must be
+/// absent. A call takes the samples of `accumulate` · `device_iterations` micro-batches, as
+/// CallSize::device_iterations reports them. Error{kUsage} as for pipeline().
+InferenceModel inference_model(const std::vector<PipelineStage>& stages,
+                               const PipelineOptions& options);
 
 }  // namespace sluice::train

@@ -125,7 +125,8 @@ struct ToolOptions {
   /// build_programs() sets the strategy and the learning rate, and completes `locations`.
   train::Options step = {.output = train::Output::all()};
   Execution execution = Execution::kResident;
-  std::optional<train::Stages> stages;  ///< Absent: each block is one.
+  std::optional<train::Stages> stages;  ///< Absent: each block is one; in phases, none.
+  int64_t group = 0;                    ///< Micro-batches of a group of phases; 0: all.
   train::Schedule schedule = train::Schedule::kGrouped;
   OffloadOptions offload;
   SessionOptions session;
@@ -150,7 +151,8 @@ struct ToolOptions {
   bool speaks() const { return session.group == nullptr || session.group->rank() == 0; }
   bool phased() const { return execution == Execution::kPhased; }
   bool staged() const {
-    return execution == Execution::kSharded || execution == Execution::kPipelined;
+    return execution == Execution::kSharded || execution == Execution::kPipelined ||
+           (phased() && stages.has_value());
   }
 };
 

@@ -95,7 +95,7 @@ train::Strategy strategy_of(const ToolOptions& o) {
   switch (o.execution) {
     case Execution::kPhased:
       if (!o.trains) break;
-      return train::PhasedExecution{};
+      return train::PhasedExecution{o.stages, o.group};
     case Execution::kSharded:
       return train::ShardedExecution{stages};
     case Execution::kPipelined:
@@ -275,8 +275,8 @@ int64_t devices_of_replica(const ToolOptions& o) {
   ToolOptions one = o;
   one.train.replicas = 1;
   one.offload.tensors = "none";
-  one.schedule = train::Schedule::kGrouped;  // Each schedule has the same devices; this one does
-                                             // not need a plan.
+  one.execution = Execution::kSharded;  // Every strategy has the same devices; this one needs
+                                        // neither a schedule nor remote memory.
   const train::Options options = options_of(one);
   const Ir ir;
   if (!o.trains) return train::build_inference_for(ir, network_of(o), options).devices;

@@ -123,6 +123,15 @@ class Text(unittest.TestCase):
         self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
                          [re.sub(r"(?m)^  ", "", part) for part in parts])
 
+    def test_the_page_on_strategies_shows_the_code_and_the_order_of_its_test(self):
+        page = (ROOT / "docs" / "howto" / "add_a_strategy.md").read_text()
+        test = (ROOT / "tests" / "docs" / "add_a_strategy_test.cc").read_text()
+        code = test.split("// --- Code of the page.\n")[1].split("// --- End of the code.")[0]
+        self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL), [code])
+        order = test.split("// --- Order of the page.\n")[1].split(";")[0]
+        lines = re.findall(r'"(.*)\\n"', order)
+        self.assertEqual(page.split("```\n")[-2].splitlines(), lines)
+
     def test_the_page_on_pytorch_shows_the_code_of_its_test(self):
         page = (ROOT / "docs" / "howto" / "from_pytorch.md").read_text()
         test = (ROOT / "tests" / "docs" / "from_pytorch_test.cc").read_text()

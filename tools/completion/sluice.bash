@@ -80,7 +80,7 @@ _sluice() {
       --epochs --steps --save --warmup-steps --check-replicas --torch-save --log-dir
       --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
       --digest --profile --profile-dir --single-process --help --help-all" ;;
     eval) options="--layers --width --dropout --dataset --loss --input --target --header
@@ -89,21 +89,21 @@ _sluice() {
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
       --profile --profile-dir --single-process --help --help-all" ;;
     predict) options="--layers --width --dataset --loss --input --target --header --separator
       --decimal --missing --weights --torch-weights --to --replicas --test-batch
       --test-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --devices --device-ids --map --io-mode --io-queues --disable --verify --json
-      --quiet --log-level --profile --profile-dir --single-process --help --help-all" ;;
+      --schedule --group --devices --device-ids --map --io-mode --io-queues --disable --verify
+      --json --quiet --log-level --profile --profile-dir --single-process --help --help-all" ;;
     plan) options="--layers --width --dropout --dataset --loss --input --target --header
       --separator --decimal --missing --validation --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
       --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
       --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --stages --schedule --devices
+      --remote-direct --verify-remote --strategy --threads --stages --schedule --group --devices
       --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
       --machine --disable --verify --print-after --profile --profile-dir --json --full --passes
       --fusions --memory-map --transfers --schedule-table --dot --sweep --sort --problem
@@ -112,10 +112,10 @@ _sluice() {
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify
-      --profile --profile-dir --json --only --rounds --dataset --epochs --elements --repeat
-      --python --single-process --help --help-all" ;;
+      --verify-remote --strategy --threads --stages --schedule --group --devices --device-ids
+      --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable
+      --verify --profile --profile-dir --json --only --rounds --dataset --epochs --elements
+      --repeat --python --single-process --help --help-all" ;;
     inspect) options="--single-process --help --help-all" ;;
     doctor) options="--data --measure --single-process --help --help-all" ;;
     *) return ;;

@@ -24,9 +24,9 @@ void add_memory(Flags flags, ToolOptions& o) {
   flags.text("--remote", "PLACE", o.offload.remote,
              {"Keep offloaded tensors in PLACE: none, host or file:DIR", "host"});
   flags.group(kMemoryGroup, Common::kNo)
-      .integer<int64_t, int64_t>(
-          "--offload-threshold", o.step.locations.min_elements_off_device, 0, kMost,
-          {"Keep tensors of fewer than N elements on the device", "2"});
+      .integer<int64_t, int64_t>("--offload-threshold", o.step.locations.min_elements_off_device, 0,
+                                 kMost,
+                                 {"Keep tensors of fewer than N elements on the device", "2"});
   flags.bytes("--remote-memory", o.session.remote_memory,
               {"Limit that memory to BYTES", "no limit"});
   flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
@@ -56,8 +56,8 @@ void add_strategy(Flags flags, ToolOptions& o) {
   flags.list(
       "--stages", "BLOCKS",
       {"Cut the model into these stages, for example B1+B2,B3, or into a number of stages of about "
-       "equal time; requires --strategy pipelined or sharded",
-       "each block"},
+       "equal time; requires --strategy phased, pipelined or sharded",
+       "each block; with --strategy phased, no stages"},
       [&o](const std::vector<std::string>& texts) { o.stages = train::parse_stages(texts); });
   flags.choice("--schedule", o.schedule,
                {{"grouped", train::Schedule::kGrouped},
@@ -66,6 +66,9 @@ void add_strategy(Flags flags, ToolOptions& o) {
                 {"auto", train::Schedule::kAuto}},
                {"Run the micro-batches of a pipeline in this order; requires --strategy pipelined",
                 "grouped"});
+  flags.integer<int64_t, int64_t>(
+      "--group", o.group, 1, kMost,
+      {"Let N micro-batches visit a block together; requires --strategy phased", "all"});
   flags.integer<std::optional<int64_t>, int64_t>(
       "--devices", o.devices, 1, train::kMostDevices,
       {"Compute on N devices, replicas included", "those that the stages need"});

@@ -5,7 +5,7 @@
 #include "sluice/train/order/dependences.h"
 #include "sluice/train/pipeline/schedule.h"
 
-// A strategy is a pure function to an order (docs/design/0023-orders.md).
+// A strategy is a pure function to an order (docs/design/0024-orders.md).
 
 namespace sluice::train {
 

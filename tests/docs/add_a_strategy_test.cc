@@ -1,5 +1,5 @@
-// Tests that the strategy of docs/howto/add_a_strategy.md has the bits of the resident step, and the
-// order that the page shows.
+// Tests that the strategy of docs/howto/add_a_strategy.md has the bits of the resident step, and
+// the order that the page shows.
 #include <gtest/gtest.h>
 
 #include "sluice/sluice.h"

@@ -235,8 +235,8 @@ struct Step {
   /// Whether all workers must finish the earlier steps of the program before any worker begins this
   /// step. Worker 0 runs all single-task steps, in their order.
   bool sync = false;
-  /// Row of Origins::rows; -1: unknown. The stages of a fused kernel have consecutive rows from here
-  /// on.
+  /// Row of Origins::rows; -1: unknown. The stages of a fused kernel have consecutive rows from
+  /// here on.
   int32_t provenance = -1;
   int64_t origin = -1;  ///< Id of the op in its graph; -1 if unknown.
   std::string where;    ///< Module path and source line of the op.

@@ -161,7 +161,7 @@ class Graph {
     std::optional<std::string> block = {};
     std::optional<std::string> variable = {};
     Instance at = {};             ///< Added to the present one.
-    Instance per_iteration = {};  ///< Of loops.
+    Instance per_iteration = {};  ///< Loops: difference between iterations.
   };
   /// While a ProvenanceScope exists, ops added to the graph have these fields in their provenance.
   class ProvenanceScope {

@@ -96,8 +96,8 @@ class VariableFactory {
   /// sharded. Error{kUsage} for a scalar.
   VariableFactory sharded(int chunks) const;
   /// Returns a factory of the variable as state of the variable `other`, whose spec is `spec`. It
-  /// has the role kState and takes over the group of `other`. If `other` is a shard of the same shape, the state is a shard
-  /// too.
+  /// has the role kState and the group of `other`. If `other` is a shard of the same shape, so is
+  /// the state.
   VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
 
   /// Creates an input of `graph` for a variable of this factory.

@@ -52,7 +52,7 @@ value 12 "AdamStep_subgraph(1)/variable" 1 provenance 6
 function 0 "rows_subgraph(3)" memo "" device 0 index_params 1 frame 320 bound 320
   param 0 "x" read %4 bytes 64 float32(16) row
   buffer "rows_subgraph(3)/weight_remote_load__t1" offset 0 bytes 64 steps 0 10 value %5
-  buffer "rows_subgraph(3)/weight.first_order_remote_load__t2" offset 64 bytes 64 steps 0 10 value %6
+  buffer "rows_subgraph(3)/weight.first_order_remote_load__t2" offset 64 bytes 64 steps 1 10 value %6
   buffer "rows_subgraph(3)/accum.weight__t3" offset 128 bytes 64 steps 2 10 value %7
   buffer "Block_subgraph(0)/gelu_103" offset 192 bytes 64 steps 3 10 value %8
   buffer "Block_subgraph(0)_bwd/Gradient___gelu_103" offset 256 bytes 64 steps 5 10 value %9
@@ -60,7 +60,7 @@ function 0 "rows_subgraph(3)" memo "" device 0 index_params 1 frame 320 bound 32
       write %5 at frame+0 bytes 64 float32(16) row
   1 issue remote_load 1 entry p0 queue 0 token 1 provenance 1
       write %6 at frame+64 bytes 64 float32(16) row
-  2 kernel cpu.fill Fill tasks 1 workspace 0 provenance 2
+  2 kernel cpu.fill Init tasks 1 workspace 0 provenance 2
       write %7 at frame+128 bytes 64 float32(16) row
   3 kernel cpu.gelu Gelu tasks 1 workspace 0 provenance 3
       read %4 at param0+0 bytes 64 float32(16) row

@@ -14,8 +14,8 @@ inline constexpr int64_t kMostEvents = 10000;
 /// An interval of a device's queue. Times are in seconds from the begin of the run.
 struct Event {
   /// In a wait, the compute queue waits for a transfer, a message or a free slot of a channel. A
-  /// part is the time in which a device runs one part of a block for one micro-batch, from its first
-  /// kernel to its last one before a kernel of another part or micro-batch.
+  /// part is the time in which a device runs one part of a block for one micro-batch: from its
+  /// first kernel to its last one before a kernel of another part or micro-batch.
   enum class Kind : uint8_t { kStep, kWait, kPart };
   Kind kind = Kind::kStep;
   int32_t device = 0;

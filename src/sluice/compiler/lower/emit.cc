@@ -44,10 +44,9 @@ class Emitter {
         exe_(program.executable),
         value_ids_(storage_.tenants.size(), exe::kNoValue),
         frames_(body_.nodes.size(), 0),
-        provenances_(body_.values.size(), -1) {}
+        provenances_(provenances_of(body_, tables)) {}
 
   exe::Function run() {
-    find_provenances();
     function_.name = body_.name;
     function_.device = body_.device;
     function_.index_params = static_cast<int32_t>(body_.index_params.size());
@@ -71,50 +70,18 @@ class Emitter {
     return values;
   }
 
-  // Adds the final values of variables to the program of an entry, including variables that live in
-  // remote buffers.
-  void add_finals(exe::Program& program) {
-    for (const auto& [variable, v] : body_.variables)
-      program.finals.push_back({variable, value_id(v)});
+  // The final values of variables after the program of an entry, also of remote ones.
+  std::vector<exe::Final> finals() {
+    std::vector<exe::Final> finals;
+    for (const auto& [variable, v] : body_.variables) finals.push_back({variable, value_id(v)});
     for (size_t v = 0; v < exe_.variables.size(); ++v) {
       const exe::ValueId last = stored_.find(exe_.variables[v].buffer, exe_.variables[v].entry);
-      if (last != exe::kNoValue) program.finals.push_back({static_cast<int32_t>(v), last});
+      if (last != exe::kNoValue) finals.push_back({static_cast<int32_t>(v), last});
     }
+    return finals;
   }
 
  private:
-  // Whether a node has a provenance of its own. Others take that of a value (lower/provenance.h).
-  static bool has_provenance(const Node& node) {
-    const auto* transfer = node.as<Node::Transfer>();
-    const bool stores = transfer != nullptr && node.outputs.empty();
-    return !stores && !node.is<Node::Copy>() && !node.is<Node::Send>() &&
-           !node.is<Node::Receive>() && !node.is<Node::Wait>();
-  }
-
-  // One for each stage of a fused kernel.
-  static std::vector<Provenance> origins_of(const Node& node) {
-    const auto* kernel = node.as<Node::Kernel>();
-    if (kernel != nullptr && !kernel->origins.empty()) return kernel->origins;
-    const size_t stages = kernel != nullptr ? kernel->stages.size() : 0;
-    return std::vector<Provenance>(std::max<size_t>(stages, 1), node.provenance);
-  }
-
-  void find_provenances() {
-    for (const Node& node : body_.nodes) {
-      if (!has_provenance(node) || has_callees(node) || node.is<Node::View>()) continue;
-      const auto* kernel = node.as<Node::Kernel>();
-      for (size_t o = 0; o < node.outputs.size(); ++o) {
-        if (node.outputs[o] == kNone) continue;
-        const Provenance* own = &node.provenance;
-        for (size_t s = 0; kernel != nullptr && s < kernel->origins.size(); ++s) {
-          if (kernel->stages[s].output == static_cast<int32_t>(node.inputs.size() + o))
-            own = &kernel->origins[s];
-        }
-        provenances_[static_cast<size_t>(node.outputs[o])] = tables_.row_of(*own);
-      }
-    }
-  }
-
   int64_t slot_stride(const Block& block) const {
     return round_up(block.bytes, target_.alignment());
   }
@@ -210,16 +177,13 @@ class Emitter {
     const int32_t c = storage_.tenant_of[static_cast<size_t>(v)];
     exe::ValueId& id = value_ids_[static_cast<size_t>(c)];
     if (id != exe::kNoValue) return id;
-    const BodyValue& root = body_.value(storage_.tenants[static_cast<size_t>(c)].root);
-    if (root.source == BodyValue::Source::kVariable) {
-      id = tables_.variable_value(root.index);
-    } else if (root.source == BodyValue::Source::kConstant) {
-      id = tables_.constant_value(root.index, body_.device);
-    } else {
-      const ValueIndex own = storage_.tenants[static_cast<size_t>(c)].root;
-      id = tables_.add_value(root.tensor, root.version, provenances_[static_cast<size_t>(own)]);
-    }
-    return id;
+    const ValueIndex own = storage_.tenants[static_cast<size_t>(c)].root;
+    const BodyValue& root = body_.value(own);
+    if (root.source == BodyValue::Source::kVariable) return id = tables_.variable_value(root.index);
+    if (root.source == BodyValue::Source::kConstant)
+      return id = tables_.constant_value(root.index, body_.device);
+    const int32_t provenance = provenances_[static_cast<size_t>(own)];
+    return id = tables_.add_value(root.tensor, root.version, provenance);
   }
 
   exe::Address address(ValueIndex v) {
@@ -295,7 +259,7 @@ class Emitter {
     exe::Step step;
     step.origin = node.origin;
     step.where = node.where();
-    if (has_provenance(node)) step.provenance = tables_.row_of(origins_of(node));
+    if (has_provenance(node)) step.provenance = tables_.row_of(provenances_of(node));
     struct Lower {
       Emitter& e;
       const Node& node;
@@ -595,32 +559,29 @@ int64_t emit_executable(Program& program, const Context& context) {
         tables.reserve_workspace(body.device, kernel->workspace_bytes);
       if (const auto* collective = std::get_if<exe::Collective>(&step.body))
         tables.reserve_workspace(body.device, collective->workspace_bytes);
-      const auto* issue = std::get_if<exe::Issue>(&step.body);
-      if (issue != nullptr) tables.reserve_staging(body.device, issue->queue, issue->memory.bytes);
+      if (const auto* issue = std::get_if<exe::Issue>(&step.body))
+        tables.reserve_staging(body.device, issue->queue, issue->memory.bytes);
       if (exe::reads_on_host(step)) tables.reserve_staging(body.device, 0, 0);
     }
-    exe::Program of_entry;
-    if (body.is_entry()) emitter.add_finals(of_entry);
-    finals[id] = std::move(of_entry.finals);
+    if (body.is_entry()) finals[id] = emitter.finals();
     program.lowered[id].function = static_cast<int32_t>(e.functions.size());
     e.functions.push_back(std::move(function));
     e.origins.buffers.push_back(emitter.values_of_buffers());
   }
   for (const EntryBodies& entry : program.entries) {
-    exe::Program p;
-    p.name = entry.name;
+    exe::Program p{.name = entry.name};
     std::set<int32_t> stores_to;
     for (const BodyId id : entry.bodies) {
-      const Body& body = program.body(id);
+      const int device = program.body(id).device;
       const int32_t function = program.lowered[id].function;
-      p.starts.push_back({body.device, function, tables.frames(body.device)});
-      tables.reserve_frame(body.device, e.functions[static_cast<size_t>(function)].frame_bytes);
+      p.starts.push_back({device, function, tables.frames(device)});
+      tables.reserve_frame(device, e.functions[static_cast<size_t>(function)].frame_bytes);
       p.finals.insert(p.finals.end(), finals[id].begin(), finals[id].end());
       for (const SequenceUse& use : facts[id].sequences) {
-        if (use.sequence.of == Sequence::Of::kStream)
-          p.streams.push_back({use.sequence.id, use.count});
-        if (use.sequence.of == Sequence::Of::kGroup)
-          p.collectives.push_back({body.device, use.sequence.id, use.count});
+        const auto of = use.sequence.of;
+        if (of == Sequence::Of::kStream) p.streams.push_back({use.sequence.id, use.count});
+        if (of == Sequence::Of::kGroup)
+          p.collectives.push_back({device, use.sequence.id, use.count});
       }
       stores_to.insert(facts[id].stores_to.begin(), facts[id].stores_to.end());
     }

@@ -1,5 +1,6 @@
 #include "sluice/compiler/lower/provenance.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,38 @@ class Carrier {
 
 void carry_provenances(const MessageValues& messages, exe::Executable& executable) {
   Carrier(executable).run(messages);
+}
+
+bool has_provenance(const Node& node) {
+  const auto* transfer = node.as<Node::Transfer>();
+  const bool stores = transfer != nullptr && node.outputs.empty();
+  return !stores && !node.is<Node::Copy>() && !node.is<Node::Send>() && !node.is<Node::Receive>() &&
+         !node.is<Node::Wait>();
+}
+
+std::vector<Provenance> provenances_of(const Node& node) {
+  const auto* kernel = node.as<Node::Kernel>();
+  if (kernel != nullptr && !kernel->origins.empty()) return kernel->origins;
+  const size_t stages = kernel != nullptr ? kernel->stages.size() : 0;
+  return std::vector<Provenance>(std::max<size_t>(stages, 1), node.provenance);
+}
+
+std::vector<int32_t> provenances_of(const Body& body, Tables& tables) {
+  std::vector<int32_t> rows(body.values.size(), -1);
+  for (const Node& node : body.nodes) {
+    if (!has_provenance(node) || has_callees(node) || node.is<Node::View>()) continue;
+    const auto* kernel = node.as<Node::Kernel>();
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == kNone) continue;
+      const Provenance* own = &node.provenance;
+      for (size_t s = 0; kernel != nullptr && s < kernel->origins.size(); ++s) {
+        if (kernel->stages[s].output == static_cast<int32_t>(node.inputs.size() + o))
+          own = &kernel->origins[s];
+      }
+      rows[static_cast<size_t>(node.outputs[o])] = tables.row_of(*own);
+    }
+  }
+  return rows;
 }
 
 }  // namespace sluice::compiler

@@ -1,6 +1,10 @@
 #pragma once
+#include <cstdint>
 #include <map>
+#include <vector>
 
+#include "sluice/compiler/body.h"
+#include "sluice/compiler/lower/tables.h"
 #include "sluice/exe/executable.h"
 
 namespace sluice::compiler {
@@ -10,6 +14,15 @@ struct MessageValues {
   std::map<int32_t, exe::ValueId> sent;
   std::map<int32_t, exe::ValueId> received;
 };
+
+/// Whether a node has a provenance of its own. Others have that of a value (carry_provenances()).
+bool has_provenance(const Node& node);
+
+/// Returns the provenance of a node, one for each stage of a fused kernel.
+std::vector<Provenance> provenances_of(const Node& node);
+
+/// Returns the row of each value's maker in the table of provenances; -1 if it has none.
+std::vector<int32_t> provenances_of(const Body& body, Tables& tables);
 
 /// Gives values without a provenance that of the value that they are made of: copies, received
 /// messages, results of calls, and parameters, which have that of their first argument. Gives steps

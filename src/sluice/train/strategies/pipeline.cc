@@ -58,8 +58,7 @@ struct Visit {
   bool has(const Task& other) const { return is_same(task, other); }
 };
 
-/// A training program whose weights another program evaluates. If `variables` is null, there is no
-/// such program.
+/// A training program whose weights another program evaluates; null variables: none.
 struct Trained {
   const StepVariables* variables = nullptr;
   BlockPlaces places = {};
@@ -325,7 +324,6 @@ class Pipeline {
     }
     visit_.reset();
   }
-
   // The weights of a block as a task reads them. A visit loads those in remote memory once.
   MicroBatch::Weights weights(const StepGraph& place, const Task& task) const {
     return visit_ ? visit_->weights : variables_.visit(place.graph, weights_of(place, task));
@@ -378,7 +376,7 @@ class Pipeline {
     }
   }
 
-  // The block that makes a value of the network.
+  // The block of a value.
   std::optional<size_t> maker(const Tensor& value) const {
     const auto found = makers_.find(value.id());
     return found == makers_.end() ? std::nullopt : std::optional(found->second);
@@ -435,7 +433,7 @@ class Pipeline {
       ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
-  // Emits a loop over micro-batches. A loop that visits one block loads its remote weights once.
+  // Emits a loop. If it visits one block, the block's remote weights are loaded once.
   void loop(StepGraph& place, const OrderLoop& loop) {
     end_visit(place);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
@@ -463,19 +461,11 @@ class Pipeline {
     g.set_outputs(values_.results_of_loop(loop));
     const Tensor iteration = inside.iterations.empty() ? Tensor() : inside.iterations.back();
     const Graph::ProvenanceScope of_loop(
-        place.graph, {.per_iteration = {.micro_batch = micro_batches_of_iteration(loop)}});
+        place.graph, {.per_iteration = {.micro_batch = micro_batches_of_iteration(
+                                            loop, tasks_.front().outer + depth_)}});
     values_.leave_loop(
         loop, ops::repeat(place.graph, g, loop.trips, carried, given, {.iteration = iteration}));
     if (visited) visited->store(place);
-  }
-
-  // The difference of the micro-batches of consecutive iterations.
-  int64_t micro_batches_of_iteration(const OrderLoop& loop) const {
-    std::optional<int64_t> factor;
-    for_each_written_task(loop.body, [&](const Task& t, size_t) {
-      if (!factor) factor = t.micro_batch.factor(tasks_.front().outer + depth_);
-    });
-    return factor.value_or(0);
   }
 
   // The body `g` of a loop, with inputs for all that its micro-batches share.

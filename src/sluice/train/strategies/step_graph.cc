@@ -19,6 +19,14 @@ LoopBlocks blocks_of(const OrderLoop& loop, const std::vector<PlacedStage>& stag
   return all;
 }
 
+int64_t micro_batches_of_iteration(const OrderLoop& loop, size_t depth) {
+  std::optional<int64_t> factor;
+  for_each_written_task(loop.body, [&](const Task& t, size_t) {
+    if (!factor) factor = t.micro_batch.factor(depth);
+  });
+  return factor.value_or(0);
+}
+
 StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const LoopBlocks& blocks,
                     const std::vector<std::string>& results, TensorMap& given) {
   StepGraph inside{.graph = body};

@@ -33,6 +33,10 @@ struct LoopBlocks {
 /// Error{kUsage} for a norm or an update in the loop.
 LoopBlocks blocks_of(const OrderLoop& loop, const std::vector<PlacedStage>& stages);
 
+/// Returns the difference of the micro-batches of consecutive iterations of a loop. `depth` loops
+/// are around it.
+int64_t micro_batches_of_iteration(const OrderLoop& loop, size_t depth);
+
 /// Adds inputs to `body`, the body of a loop in the graph of `outside`, for the tensors that its
 /// blocks use: weights, accumulators, counters, inputs of the run, kept results named in `results`,
 /// and iterations of the loops around it. `given` gets them with their tensors outside.

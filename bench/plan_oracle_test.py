@@ -224,12 +224,13 @@ class Rows(unittest.TestCase):
         self.expect_change("pipelined", edit, 1, "plan changed", may_change=["phased"])
 
     def test_a_larger_figure_fails_in_any_strategy(self):
-        for figure in ("bytes of device 0 (cpu)", "steps", "train: steps",
+        for figure in ("bytes of device 0 (cpu", "steps", "train: steps",
                        "train: bytes of transfers"):
             def edit(entry):
-                entry["figures"][figure] -= 1
+                key = next(k for k in entry["figures"] if k.startswith(figure))
+                entry["figures"][key] -= 1
 
-            self.expect_change("phased", edit, 1, f"  {figure} ", may_change=["phased"])
+            self.expect_change("phased", edit, 1, f"  {figure}", may_change=["phased"])
 
         def edit_function(entry):
             entry["figures"]["steps"] -= 1

@@ -111,8 +111,6 @@ class Stages(CliTest):
         for part, flags in (
             ("--steps: must be a multiple of the N of --output-mode every:N, 4, got 6",
              [*run, "--device-iterations", 8, "--output-mode", "every:4"]),
-            ("--device-iterations requires a strategy other than phased (it is phased)",
-             ["mlp", "--strategy", "phased", "--device-iterations", 2]),
             ("--device-iterations: must be an integer from 1", [*run, "--device-iterations", 0]),
         ):
             with self.subTest(flags=flags):
@@ -179,12 +177,16 @@ class Stages(CliTest):
                 [*pipelined, "--stages", "B1,B2,B3+B4", "--devices", 8, "--replicas", 2],
             ),
             (
-                "--stages requires --strategy pipelined or sharded (it is resident)",
+                "--stages requires --strategy phased, pipelined or sharded (it is resident)",
                 ["mnist-cnn", "--strategy", "resident", "--stages", "B1+B2,B3+B4"],
             ),
             (
-                "--stages requires --strategy pipelined or sharded (it is phased)",
-                ["mnist-cnn", "--stages", "B1+B2,B3+B4", "--strategy", "phased"],
+                "--group requires training with --strategy phased (it is pipelined)",
+                [*pipelined, "--group", 2],
+            ),
+            (
+                "order: the group must divide the 10 micro-batches of an update, got 4",
+                ["mnist-cnn", "--strategy", "phased", "--group", 4],
             ),
             ("stages: must be from 2 to 4096, or names of blocks, got '1'",
              [*pipelined, "--stages", 1]),

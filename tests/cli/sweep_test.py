@@ -81,8 +81,8 @@ class Sweep(FolderTest):
                          ["8", "16", "64", "4000"])
 
     def test_refused_combinations_are_rows(self):
-        rows = self.sweep("mnist", "--stages", 2, "--sweep", "strategy=phased;pipelined")
-        self.assertIn("--stages requires --strategy pipelined", rows[0]["refusal"])
+        rows = self.sweep("mnist", "--stages", 2, "--sweep", "strategy=resident;pipelined")
+        self.assertIn("--stages requires --strategy phased, pipelined", rows[0]["refusal"])
         self.assertGreater(rows[1]["device_bytes"], 0)
         none = self.expect_code(4, "plan", "mnist", "--offload", "none", "--sweep", "memory=1K;2K")
         self.assertIn("its budget is 2048", none.stdout)

@@ -82,29 +82,29 @@ TEST(Text, ErrorsNameFileAndLine) {
   EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"),
             "f.plan:15: data must be hexadecimal (0-9, a-f), got '1g'");
   EXPECT_EQ(damaged("(p0*-2)", "(p0*-2"),
-            "f.plan:28: index expression '(p0*-2': ')' expected at ''");
+            "f.plan:31: index expression '(p0*-2': ')' expected at ''");
   EXPECT_EQ(damaged("float16(2,3)\nstream", "float16(2,-3)\nstream"),
             "f.plan:11: a dimension must be an integer >= 0, got '-3'");
-  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:61: step 6 expected, found 5");
+  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:64: step 6 expected, found 5");
 }
 
 TEST(Text, IndicesAreChecked) {
   EXPECT_EQ(damaged("frame arena3+0", "frame arena4+0"),
-            "f.plan:72: arena 4 does not exist (there are 4)");
-  EXPECT_EQ(damaged("2:1\n", "3:1\n"), "f.plan:25: operand 3 does not exist (there are 3)");
+            "f.plan:75: arena 4 does not exist (there are 4)");
+  EXPECT_EQ(damaged("2:1\n", "3:1\n"), "f.plan:28: operand 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("at param0+8", "at param2+8"),
-            "f.plan:25: parameter 2 does not exist (there are 2)");
+            "f.plan:28: parameter 2 does not exist (there are 2)");
   EXPECT_EQ(damaged("5 wait queue 1", "5 wait queue 3"),
-            "f.plan:60: queue 3 does not exist (there are 3)");
+            "f.plan:63: queue 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("send 0 message", "send 1 message"),
-            "f.plan:61: channel 1 does not exist (there are 1)");
+            "f.plan:64: channel 1 does not exist (there are 1)");
   EXPECT_EQ(damaged("stream_in 0", "stream_in 2"),
-            "f.plan:55: stream 2 does not exist (there are 2)");
-  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:61: 'it' must be used in loops only");
+            "f.plan:58: stream 2 does not exist (there are 2)");
+  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:64: 'it' must be used in loops only");
   EXPECT_EQ(damaged("index it ((it*2)+1)", "index it"),
-            "f.plan:40: 'callee' must get 2 index arguments, got 1");
+            "f.plan:43: 'callee' must get 2 index arguments, got 1");
   EXPECT_EQ(damaged("then 0 frame frame+0", "then 1 frame frame+0"),
-            "f.plan:45: 'main' must get 0 arguments, got 2");
+            "f.plan:48: 'main' must get 0 arguments, got 2");
 }
 
 /// A plan with two kernels and a call. The second kernel has two stages.

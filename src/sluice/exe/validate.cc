@@ -488,9 +488,9 @@ class Validator {
 }  // namespace
 
 std::string_view word(Place::Part part) {
-  constexpr std::string_view words[] = {"device", "tier",     "arena",  "stream",   "remote buffer",
-                                        "group",  "channel",  "value",  "variable", "constant",
-                                        "feed",   "function", "program"};
+  constexpr std::string_view words[] = {
+      "device",     "tier",  "arena",    "stream",   "remote buffer", "group",    "channel",
+      "provenance", "value", "variable", "constant", "feed",          "function", "program"};
   return words[static_cast<size_t>(part)];
 }
 

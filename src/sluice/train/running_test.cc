@@ -231,7 +231,7 @@ TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
   // The rows of a loop have one remote buffer.
   const auto phased = holders(with_running(), {.strategy = train::phased(), .locations = kAll});
   EXPECT_TRUE(phased.contains("variables: centre.mean"));
-  EXPECT_TRUE(phased.contains("variables: r0.inner.1 … r4.inner.1, mean"));
+  EXPECT_TRUE(phased.contains("variables: r0.inner.1.mean … r4.inner.1.mean"));
 }
 
 // A checkpoint has running variables by path. A training that continues from it has the bits of a

@@ -62,11 +62,12 @@ class Emitter {
     return std::move(function_);
   }
 
-  // By buffer of the function: the first value that it holds, if a step has it.
-  std::vector<exe::ValueId> values_of_buffers() const {
+  // By buffer of the function, `count` of them: the first value that it holds, if a step has it.
+  std::vector<exe::ValueId> values_of_buffers(size_t count) const {
     std::vector<exe::ValueId> values;
     for (const ValueIndex v : held_)
       values.push_back(value_ids_[static_cast<size_t>(storage_.tenant_of[static_cast<size_t>(v)])]);
+    values.resize(count, exe::kNoValue);  // Frames of callees hold none.
     return values;
   }
 
@@ -566,7 +567,7 @@ int64_t emit_executable(Program& program, const Context& context) {
     if (body.is_entry()) finals[id] = emitter.finals();
     program.lowered[id].function = static_cast<int32_t>(e.functions.size());
     e.functions.push_back(std::move(function));
-    e.origins.buffers.push_back(emitter.values_of_buffers());
+    e.origins.buffers.push_back(emitter.values_of_buffers(e.functions.back().buffers.size()));
   }
   for (const EntryBodies& entry : program.entries) {
     exe::Program p{.name = entry.name};

@@ -18,7 +18,7 @@ struct NamedParts {
 };
 constexpr NamedParts kWorst{
     {"FirstStep", "Gradient___x", "accum", "micro_batch", "rows", "w_bwd", "x_subgraph"},
-    {"AdamStep", "accum.x", "größe y", "micro_batch", "rows", "rows_bwd", "x__repeat_graph"}};
+    {"AdamStep", "accum.x", "größe y", "micro_batch 2", "rows z", "v_bwd", "x__repeat_graph"}};
 constexpr NamedParts kPlain{
     {"Plain0", "Plain1", "Plain2", "Plain3", "Plain4", "Plain5", "Plain6"},
     {"Simple0", "Simple1", "Simple2", "Simple3", "Simple4", "Simple5", "Simple6"}};
@@ -78,6 +78,16 @@ std::string with_worst_names(std::string text) {
   return text;
 }
 
+// The bytes of a program on the host include its names.
+std::string without_program_bytes(std::string json) {
+  const std::string key = "\"program_bytes\":";
+  for (size_t at = 0; (at = json.find(key, at)) != std::string::npos;) {
+    at += key.size();
+    json.erase(at, json.find_first_not_of("0123456789", at) - at);
+  }
+  return json;
+}
+
 struct Outcome {
   std::string report;
   std::string computes;
@@ -98,7 +108,7 @@ Outcome outcome(const Network& n, const Options& options, size_t more_devices) {
   arrays.seed(3, 0);
   session.run(arrays.inputs(t), "train");
   report::Report r = report::make_report(session.executable(), {});
-  Outcome result{report::to_json(r), {}, {}};
+  Outcome result{without_program_bytes(report::to_json(r)), {}, {}};
   session.each_variable([&](const std::string&, const HostTensor& value) {
     Digest digest;
     digest.add(value.bytes());

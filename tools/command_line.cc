@@ -352,6 +352,7 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
     const bool follows = word + 1 != words.end() && (takes_flags || !is_option(word[1]));
     require(word->size() > name.size() + 1 || option->get_items_expected_min() == 0 || follows,
             "{}: must have a value", name);
+    if (takes_flags && follows && word->size() == name.size()) ++word;
     require(++given[option] <= option->get_items_expected_max(), "{}: must be given once", name);
   }
 }

@@ -234,9 +234,10 @@ class Closures(unittest.TestCase):
         # limit. A commit that raises a limit says why.
         usual = 3200
         limits = {"sluice/sluice.h": 8200, "sluice/train/fit.h": 6800, "sluice/train/model.h": 6450,
-                  "sluice/train/pipeline.h": 5750, "sluice/train/training_step.h": 5550,
+                  "sluice/train/pipeline.h": 6700, "sluice/train/training_step.h": 5550,
                   "sluice/core.h": 4300, "sluice/train/network.h": 3950,
-                  "sluice/train/options.h": 3350, "sluice/train/devices.h": 5900,
+                  "sluice/train/options.h": 3400, "sluice/train/devices.h": 5900,
+                  "sluice/train/plan/offload.h": 3550,
                   "sluice/nn/layers.h": 3700, "sluice/ops/ops.h": 3650,
                   "sluice/nn/update/optimizers.h": 3600}
         for header in check_includes.installed_headers(ROOT):

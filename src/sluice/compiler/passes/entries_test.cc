@@ -156,7 +156,7 @@ TEST_F(Entries, AnArgumentThatIsReadAsDataTooIsMadeByANode) {
     end
     body f function
       index_param ?
-      index p0 out %0 i32() where "n of f"
+      index p0 out %0 i32() where "n of f" role copy
       transfer - remote_load 1 io at -1 index p0 out %1 f32(4)
       kernel Neg in %0 out %2 i32()
       results %2

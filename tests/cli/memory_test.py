@@ -69,7 +69,7 @@ class Memory(CliTest):
         self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
 
     def test_a_failed_advice_does_not_replace_a_refusal(self):
-        # Phases take these flags, so the advice keeps them.
+        # Phases support these flags, so the advice keeps them.
         model = ["mlp", "--layers", 12, "--width", 64]
         threshold, outputs = ["--offload-threshold", 5], ["--output-mode", "every:2",
                                                           "--device-iterations", 4]

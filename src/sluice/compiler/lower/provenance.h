@@ -15,7 +15,7 @@ struct MessageValues {
   std::map<int32_t, exe::ValueId> received;
 };
 
-/// Whether a node has a provenance of its own. Others have that of a value (carry_provenances()).
+/// Whether a node has a provenance of its own. Other nodes have a value's (carry_provenances()).
 bool has_provenance(const Node& node);
 
 /// Returns the provenance of a node, one for each stage of a fused kernel.

@@ -23,7 +23,7 @@ bool uses(const std::vector<OrderItem>& items, size_t depth) {
 }
 
 // A task in one iteration of each loop around it. `time` alternates positions in a body and
-// iterations; its lexicographic order is that of time.
+// iterations; its lexicographic order is the order of time.
 struct Run {
   std::vector<int64_t> time;
   const Task* task = nullptr;
@@ -109,7 +109,7 @@ class Check {
     }
   }
 
-  // The blocks of a task; `block` is that of one run.
+  // The blocks of a task; `block` is the block of one run.
   std::vector<size_t> blocks_of(const Task& task, std::optional<int64_t> block) const {
     if (!task.block) return step_.stages.at(static_cast<size_t>(task.stage));
     return {static_cast<size_t>(block.value_or(0))};
@@ -136,7 +136,7 @@ class Check {
     return {all.begin(), all.end()};
   }
 
-  // Finds the runs of a micro-batch, or those of tasks without one.
+  // Finds the runs of a micro-batch, or the runs of tasks without a micro-batch.
   void runs_at(std::optional<int64_t> m, std::vector<Run>& runs) const {
     std::vector<int64_t> time, iterations(depth_), trips(depth_, 1);
     std::vector<bool> used(depth_, true);
@@ -276,7 +276,7 @@ class Check {
     return result;
   }
 
-  // `next` are the runs of the micro-batch after that of `runs`.
+  // `next` are the runs of the following micro-batch.
   void check_ascent(const std::vector<Run>& runs, const std::vector<Run>& next) const {
     const auto now = by_block(runs), then = by_block(next);
     for (const auto& [key, run] : now) {
@@ -388,8 +388,8 @@ void fly(const std::vector<OrderItem>& items, bool trains, Flight& flight) {
 
 int64_t floor_of(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-// Tasks of the items and of the loops in them, each with a key that orders those of one micro-batch
-// by time: alternately a position in a body, and the iteration of a loop in which the task runs the
+// Tasks of the items and of the loops in them, each with a key that orders a micro-batch's tasks by
+// time: alternately a position in a body, and the iteration of a loop in which the task runs the
 // micro-batch, relative to other tasks.
 struct Written {
   std::vector<int64_t> time;

@@ -39,7 +39,7 @@ struct StepDependences {
 /// Checks an order against a step. Error{kUsage} names the tasks that conflict:
 /// - each block runs once for each micro-batch, forward and, with a gradient, backward;
 /// - a task follows those whose values and gradients it reads;
-/// - the micro-batches of a block's backward task ascend, and those of its forward task if it
+/// - the micro-batches of a block's backward task ascend; its forward task ascends, too, if the block
 ///   `ascends`;
 /// - a weight is updated once, after the last task that reads it or adds to its gradient, and after
 ///   the last forward task: an update may read results of all micro-batches.
@@ -63,8 +63,8 @@ struct MicroBatchTask {
 };
 
 /// Returns the forward and backward tasks of one micro-batch in the order of time, each pair of
-/// blocks and direction once. Of a task that is written several times, for different micro-batches,
-/// it returns that of the deepest loop, or the first one. The pointers refer to the order.
+/// blocks and direction once. If a task is written several times, for different micro-batches, the
+/// one in the deepest loop is returned, else the first one. The pointers refer to the order.
 std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order);
 
 /// The distance between two tasks of a micro-batch, the later of which reads a value of the other.

@@ -22,9 +22,9 @@ struct Affine {
 };
 
 enum class TaskKind : uint8_t {
-  kSeeds,     ///< Derives the seeds of all blocks from that of a micro-batch.
+  kSeeds,     ///< Derives the seeds of all blocks from a micro-batch's seed.
   kForward,   ///< Runs blocks forward.
-  kBackward,  ///< Runs the gradients of blocks, and adds those of weights to accumulators.
+  kBackward,  ///< Runs the gradients of blocks, and accumulates the weights' gradients.
   kBoth,      ///< Runs a block forward and backward as one graph; the last block alone.
   kNorm,      ///< Computes the norm of all gradients of an update.
   kUpdate,    ///< Updates the weights of blocks.
@@ -35,7 +35,7 @@ struct Task {
   TaskKind kind = TaskKind::kForward;
   int stage = 0;
   /// The block, by its position in the cut. Absent: all blocks of the stage, ascending forward and
-  /// descending backward. A norm, and an update without a block, is that of all weights.
+  /// descending backward. A norm, or an update without a block, covers all weights.
   std::optional<Affine> block = {};
   Affine micro_batch = {};  ///< Number within the update; unused by kNorm and kUpdate.
 
@@ -60,7 +60,7 @@ struct OrderItem : std::variant<Task, OrderLoop> {
   const OrderLoop* loop() const { return std::get_if<OrderLoop>(this); }
 };
 
-/// The order of all tasks of a run, on all devices. A device runs those of its stages.
+/// The order of all tasks of a run, on all devices. A device runs the tasks of its stages.
 struct Order {
   std::vector<OrderItem> items = {};
   bool operator==(const Order&) const = default;

@@ -98,7 +98,7 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
   // The last block of the last stage runs backward at once.
   const size_t last = step.stages.back().back();
   const bool joint = counts.has_update && step.blocks[last].has_gradient;
-  // `number` is that of the group; `loops` loops of the body are around the visits.
+  // `number` is the group's number; `loops` loops of the body are around the visits.
   const auto visits = [&](const PipelineTask& t, const Affine& number, size_t loops) {
     std::vector<OrderItem> items;
     std::vector<size_t> blocks = step.stages[static_cast<size_t>(t.stage)];

@@ -92,7 +92,7 @@ class FlowingValues {
   std::map<Waiting, Buffer> buffers_;
   std::map<std::pair<TaskKey, FlowingValue>, Waiting> loads_;  ///< By reader and value.
   /// Tensors by micro-batch, for the graph of each loop that was entered. The number of the
-  /// micro-batch is that of the first iteration.
+  /// micro-batch is the one of the first iteration.
   std::vector<std::map<int64_t, ByReader>> values_{1};
 };
 

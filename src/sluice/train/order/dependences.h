@@ -39,7 +39,7 @@ struct StepDependences {
 /// Checks an order against a step. Error{kUsage} names the tasks that conflict:
 /// - each block runs once for each micro-batch, forward and, with a gradient, backward;
 /// - a task follows those whose values and gradients it reads;
-/// - the micro-batches of a block's backward task ascend; its forward task ascends, too, if the block
+/// - the micro-batches of a block's backward task ascend; so does its forward task if the block
 ///   `ascends`;
 /// - a weight is updated once, after the last task that reads it or adds to its gradient, and after
 ///   the last forward task: an update may read results of all micro-batches.

@@ -241,15 +241,22 @@ const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
 }
 
 int32_t Tables::row_of(std::span<const Provenance> provenances) {
-  std::string text;
+  std::string key;
+  const auto add = [&](const void* bytes, size_t size) {
+    key.append(static_cast<const char*>(bytes), size);
+  };
   for (const Provenance& p : provenances) {
-    for (const std::string* field : {&p.op, &p.block, &p.module_path, &p.line, &p.variable})
-      text += fmt::format("{} {} ", field->size(), *field);
-    text += fmt::format("{} {} {} {} {}\n", static_cast<int>(p.role), p.at.micro_batch, p.at.row,
-                        p.per_iteration.micro_batch, p.per_iteration.row);
+    for (const std::string* field : {&p.op, &p.block, &p.module_path, &p.line, &p.variable}) {
+      const size_t size = field->size();
+      add(&size, sizeof size);
+      key += *field;
+    }
+    const int64_t numbers[] = {static_cast<int64_t>(p.role), p.at.micro_batch, p.at.row,
+                               p.per_iteration.micro_batch, p.per_iteration.row};
+    add(numbers, sizeof numbers);
   }
   std::vector<Provenance>& rows = exe_.origins.rows;
-  const auto [row, fresh] = provenances_.try_emplace(text, static_cast<int32_t>(rows.size()));
+  const auto [row, fresh] = provenances_.try_emplace(key, static_cast<int32_t>(rows.size()));
   if (fresh) rows.insert(rows.end(), provenances.begin(), provenances.end());
   return row->second;
 }

@@ -71,7 +71,7 @@ class Instructions(unittest.TestCase):
 
     def test_a_compilation(self):
         command = [SLUICE, "bench", "mnist", "--threads", 1, "--steps", 1]
-        self.expect("compiling mnist", instructions(command, COMPILE), 13.9)
+        self.expect("compiling mnist", instructions(command, COMPILE), 13.5)
 
     def test_a_deep_model(self):
         # Costs that grow with the square of the layers take a quarter of these instructions.

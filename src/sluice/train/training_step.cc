@@ -4,9 +4,8 @@
 #include <limits>
 
 #include "sluice/data/feed_queues.h"
+#include "sluice/train/emitter.h"
 #include "sluice/train/strategies/kept_results.h"
-#include "sluice/train/strategies/phases.h"
-#include "sluice/train/strategies/pipeline.h"
 
 namespace sluice::train {
 namespace {
@@ -238,11 +237,6 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   check_offload(options, "training");
   check_output(options, "training");
   check_output(inference, "inference");
-  // Phases of all blocks and micro-batches whose activations are in remote memory have an engine of
-  // their own.
-  const Strategy chosen = options.strategy.value_or(resident());
-  const bool is_phased = std::holds_alternative<PhasedExecution>(chosen) && !has_groups(chosen) &&
-                         options.locations.activations == Location::kRemote;
   require(!options.recompute.all || options.recompute.blocks.empty(),
           "training: recompute must be all blocks or a list of blocks, got both");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
@@ -262,15 +256,10 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
     t.constant_rate = std::get<double>(options.learning_rate);
   }
   add_streams(ir, graph, eval, options, inference, t);
-  if (is_phased) {
-    check_rates(options, phased());
-    build_phased(ir, graph, eval, rules, optimizer, options, inference, t);
-  } else {
-    const Strategy strategy = options.strategy.value_or(default_strategy(graph));
-    check_rates(options, strategy);
-    check_evaluation(inference, strategy);
-    build_pipeline(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
-  }
+  const Strategy strategy = options.strategy.value_or(default_strategy(graph));
+  check_rates(options, strategy);
+  check_evaluation(inference, strategy);
+  emit_training(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
   t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
   for (const auto& [key, rule] : rules)
     t.reductions.accumulators.emplace(key, rule.gradient.accumulator);
@@ -305,7 +294,7 @@ Training build_inference(Ir ir, const Network& network, const Options& options) 
               t.eval_labelled, t);
   const Strategy strategy = options.strategy.value_or(default_strategy(eval));
   check_rates(options, strategy);
-  build_pipelined_eval(ir, eval, options, strategy, t);
+  emit_inference(ir, eval, options, strategy, t);
   t.torch_weights = torch_weights(eval.factories);
   t.accumulate = options.accumulate;
   t.device_iterations = options.device_iterations;

@@ -396,30 +396,42 @@ struct Written {
   MicroBatchTask task;
 };
 
+// Adds a task at the end of `at.time`, which has a position for each loop, and then others.
+void add(const Task& task, size_t depth, const Written& at, std::vector<Written>& all) {
+  Written written{.task = {task, at.task.loops, depth}};
+  int64_t rest = task.micro_batch.constant;
+  for (size_t d = 0; d < at.task.loops.size(); ++d) {
+    const int64_t f = task.micro_batch.factor(depth + d);
+    written.time.push_back(at.time[d]);
+    written.time.push_back(f == 0 ? 0 : -floor_of(rest, f));
+    if (f != 0) rest -= floor_of(rest, f) * f;
+  }
+  const auto inside = at.time.begin() + static_cast<std::ptrdiff_t>(at.task.loops.size());
+  written.time.insert(written.time.end(), inside, at.time.end());
+  all.push_back(std::move(written));
+}
+
 void collect(const std::vector<OrderItem>& items, size_t depth, Written& at,
              std::vector<Written>& all) {
   for (size_t p = 0; p < items.size(); ++p) {
-    if (const OrderLoop* loop = items[p].loop()) {
-      at.time.push_back(static_cast<int64_t>(p));
+    at.time.push_back(static_cast<int64_t>(p));
+    const OrderLoop* const loop = items[p].loop();
+    if (loop == nullptr) {
+      if (items[p].task()->has_micro_batch()) add(*items[p].task(), depth, at, all);
+    } else if (is_row_loop(*loop, depth + at.task.loops.size())) {
+      // All rows are in one iteration of the loops around them.
+      at.time.push_back(0);
+      for_each_row({*loop}, depth + at.task.loops.size(), [&](const Task& row) {
+        if (row.has_micro_batch()) add(row, depth, at, all);
+        ++at.time.back();
+      });
+      at.time.pop_back();
+    } else {
       at.task.loops.push_back(loop);
       collect(loop->body, depth, at, all);
       at.task.loops.pop_back();
-      at.time.pop_back();
-      continue;
     }
-    const Task& task = *items[p].task();
-    if (!task.has_micro_batch()) continue;
-    Written written;
-    int64_t rest = task.micro_batch.constant;
-    for (size_t d = 0; d < at.task.loops.size(); ++d) {
-      const int64_t f = task.micro_batch.factor(depth + d);
-      written.time.push_back(at.time[d]);
-      written.time.push_back(f == 0 ? 0 : -floor_of(rest, f));
-      if (f != 0) rest -= floor_of(rest, f) * f;
-    }
-    written.time.push_back(static_cast<int64_t>(p));
-    written.task = {task, at.task.loops, depth};
-    all.push_back(std::move(written));
+    at.time.pop_back();
   }
 }
 
@@ -493,6 +505,11 @@ UpdateLoop update_loop(const Order& order) {
   const OrderLoop* const loop = order.items.size() == 1 ? order.items[0].loop() : nullptr;
   if (loop == nullptr || uses(loop->body, 0)) return {1, order.items};
   return {loop->trips, loop->body};
+}
+
+bool is_row_loop(const OrderLoop& loop, size_t depth) {
+  const Task* const task = loop.body.size() == 1 ? loop.body[0].task() : nullptr;
+  return task != nullptr && task->block && task->block->factor(depth) != 0;
 }
 
 }  // namespace sluice::train

@@ -63,8 +63,9 @@ struct MicroBatchTask {
 };
 
 /// Returns the forward and backward tasks of one micro-batch in the order of time, each pair of
-/// blocks and direction once. If a task is written several times, for different micro-batches, the
-/// one in the deepest loop is returned, else the first one. The pointers refer to the order.
+/// blocks and direction once. A loop over rows has a task for each row, and is not one of `loops`.
+/// If a task is written several times, for different micro-batches, the one in the deepest loop is
+/// returned, else the first one. The pointers refer to the order.
 std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order);
 
 /// The distance between two tasks of a micro-batch, the later of which reads a value of the other.
@@ -84,5 +85,8 @@ struct UpdateLoop {
   const std::vector<OrderItem>& body;
 };
 UpdateLoop update_loop(const Order& order);
+
+/// Whether a loop, around which `depth` loops are, runs one task for one block after another.
+bool is_row_loop(const OrderLoop& loop, size_t depth);
 
 }  // namespace sluice::train

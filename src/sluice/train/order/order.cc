@@ -240,4 +240,20 @@ std::string to_string(const Order& order) {
 
 Order parse_order(std::string_view text) { return Parser(text).parse(); }
 
+void for_each_row(const std::vector<OrderItem>& items, size_t depth,
+                  const std::function<void(const Task&)>& run) {
+  for (const OrderItem& item : items) {
+    if (const Task* task = item.task()) run(*task);
+    const OrderLoop* const loop = item.loop();
+    if (loop == nullptr) continue;
+    for_each_row(loop->body, depth + 1, [&](const Task& t) {
+      const int64_t rows = t.block ? t.block->factor(depth) : 0;
+      if (rows == 0) return run(t);
+      Task row = t;
+      row.block->factors[depth] = 0;
+      for (int64_t r = 0; r < loop->trips; ++r, row.block->constant += rows) run(row);
+    });
+  }
+}
+
 }  // namespace sluice::train

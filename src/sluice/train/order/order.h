@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -92,5 +93,10 @@ void for_each_written_task(const std::vector<OrderItem>& items, const Run& run, 
     if (const OrderLoop* loop = item.loop()) for_each_written_task(loop->body, run, depth + 1);
   }
 }
+
+/// Calls `run` for each task of `items`, around which `depth` loops are. In loops over rows, calls
+/// it for each row, with the block of that row.
+void for_each_row(const std::vector<OrderItem>& items, size_t depth,
+                  const std::function<void(const Task&)>& run);
 
 }  // namespace sluice::train

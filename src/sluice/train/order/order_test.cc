@@ -86,7 +86,7 @@ TEST(Order, OfAPipelineHasRampsAroundItsLoop) {
 TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
   const std::vector<PhasedBlocks> groups = {
       {.first = 0, .has_gradient = false},
-      {.first = 1, .rows = 3, .forward_loop = true, .backward_loop = true},
+      {.first = 1, .rows = 3, .forward_loop = 3, .backward_loop = 3},
       {.first = 4}};
   EXPECT_EQ(to_string(phased_order(groups, PhasedVisits::kLoop, PhasedUpdates::kInBackward, true,
                                    {.micro_batches = 5, .updates = 1})),
@@ -111,6 +111,53 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
             "  }\n"
             "  update stage 0, block -i + 3\n"
             "}\n");
+}
+
+TEST(Order, OfPhasesRunsSomeRowsBeforeTheLoop) {
+  const std::vector<PhasedBlocks> groups = {
+      {.first = 0, .rows = 3, .forward_loop = 3, .backward_loop = 2, .update_loop = 3},
+      {.first = 3}};
+  const Order order = phased_order(groups, PhasedVisits::kLoop, PhasedUpdates::kApart, false,
+                                   {.micro_batches = 5, .updates = 2});
+  const std::string text = to_string(order);
+  EXPECT_EQ(text.substr(text.find("  for j in 5 {\n    backward")),
+            "  for j in 5 {\n"
+            "    backward stage 0, block 2, micro-batch j\n"
+            "  }\n"
+            "  for j in 2 {\n"
+            "    for k in 5 {\n"
+            "      backward stage 0, block -j + 1, micro-batch k\n"
+            "    }\n"
+            "  }\n"
+            "  update stage 0, block 3\n"
+            "  for j in 3 {\n"
+            "    update stage 0, block -j + 2\n"
+            "  }\n"
+            "}\n");
+}
+
+TEST(Order, OfAnEvaluationHasRowsInLoops) {
+  const std::vector<PhasedBlocks> groups = {
+      {.first = 0}, {.first = 1, .rows = 3, .forward_loop = 3}, {.first = 4, .rows = 2}};
+  const Order order = row_order(groups, {.micro_batches = 5});
+  EXPECT_EQ(to_string(order),
+            "for i in 5 {\n"
+            "  forward stage 0, block 0, micro-batch i\n"
+            "  for j in 3 {\n"
+            "    forward stage 0, block j + 1, micro-batch i\n"
+            "  }\n"
+            "  forward stage 0, block 4, micro-batch i\n"
+            "  forward stage 0, block 5, micro-batch i\n"
+            "}\n");
+  // A micro-batch meets each row in the loop over micro-batches.
+  std::vector<int64_t> blocks;
+  for (const MicroBatchTask& t : tasks_of_micro_batch(order)) {
+    blocks.push_back(t.task.block->constant);
+    EXPECT_EQ(t.loops.size(), 1U);
+  }
+  EXPECT_EQ(blocks, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(to_string(row_order({{.first = 0, .rows = 2, .forward_loop = 2}}, {})),
+            "for i in 2 {\n  forward stage 0, block i, micro-batch 0\n}\n");
 }
 
 TEST(Order, OfPhasesInStagesPipelinesGroups) {
@@ -205,7 +252,7 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
     }
     StepDependences phases = chain(n, {{0, 1, 2, 3}});
     phases.has_seeds = true;
-    for (const bool loop : {false, true}) {
+    for (const int64_t loop : {0, 2}) {
       const std::vector<PhasedBlocks> groups = {
           {.first = 0},
           {.first = 1, .rows = 2, .forward_loop = loop, .backward_loop = loop},

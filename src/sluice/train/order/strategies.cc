@@ -152,17 +152,15 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
   };
   enum class Rows { kAscending, kDescending };
   // Runs the tasks of each row, which `tasks(block, loops)` returns.
-  const auto run_rows = [&](const PhasedBlocks& g, Rows rows, bool loop, const auto& tasks) {
-    const auto first = static_cast<int64_t>(g.first), last = first + g.rows - 1;
-    const bool up = rows == Rows::kAscending;
-    if (loop && g.rows > 1) {
-      body.add(OrderLoop{g.rows, tasks(body.index(up ? first : last, 0, up ? 1 : -1), size_t{1})});
-      return;
+  const auto run_rows = [&](const PhasedBlocks& g, Rows rows, int64_t looped, const auto& tasks) {
+    const int64_t step = rows == Rows::kAscending ? 1 : -1;
+    const auto first = static_cast<int64_t>(g.first) + (step < 0 ? g.rows - 1 : 0);
+    const int64_t in_line = looped > 1 ? g.rows - looped : g.rows;
+    for (int64_t r = 0; r < in_line; ++r) {
+      for (OrderItem& item : tasks(Affine{first + step * r}, size_t{0})) body.add(std::move(item));
     }
-    for (int64_t r = 0; r < g.rows; ++r) {
-      for (OrderItem& item : tasks(Affine{up ? first + r : last - r}, size_t{0}))
-        body.add(std::move(item));
-    }
+    if (looped > 1)
+      body.add(OrderLoop{looped, tasks(body.index(first + step * in_line, 0, step), size_t{1})});
   };
   if (has_seeds) {
     for (OrderItem& item : visit(TaskKind::kSeeds, std::nullopt, 0)) body.add(std::move(item));
@@ -192,10 +190,29 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
   if (counts.has_norm) body.add(Task{.kind = TaskKind::kNorm});
   for (auto g = groups.rbegin(); g != groups.rend() && updates == PhasedUpdates::kApart; ++g) {
     if (!g->has_gradient) continue;
-    run_rows(*g, Rows::kDescending, g->backward_loop,
+    run_rows(*g, Rows::kDescending, g->update_loop,
              [&](const Affine& block, size_t) { return std::vector<OrderItem>{update(block)}; });
   }
   return std::move(body).finish(counts);
+}
+
+Order row_order(const std::vector<PhasedBlocks>& groups, const OrderCounts& counts) {
+  check(counts);
+  Body body(counts.micro_batches > 1 ? 1 : 0);
+  const Affine micro_batch{0, {counts.micro_batches > 1 ? 1 : 0}};
+  for (const PhasedBlocks& g : groups) {
+    const auto first = static_cast<int64_t>(g.first);
+    Task task{.block = body.index(first, 0), .micro_batch = micro_batch};
+    if (g.forward_loop > 1) {
+      body.add(OrderLoop{g.rows, {task}});
+      continue;
+    }
+    for (int64_t r = 0; r < g.rows; ++r) {
+      task.block = Affine{first + r};
+      body.add(task);
+    }
+  }
+  return std::move(body).finish({.updates = counts.micro_batches});
 }
 
 }  // namespace sluice::train

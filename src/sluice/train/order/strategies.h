@@ -25,8 +25,11 @@ struct PhasedBlocks {
   size_t first = 0;
   int64_t rows = 1;
   bool has_gradient = true;
-  bool forward_loop = false;   ///< Whether the rows' forward phases are a loop.
-  bool backward_loop = false;  ///< Whether the rows' backward phases are one.
+  /// Rows whose forward phases, backward phases and updates apart from these are a loop. The other
+  /// rows run before it.
+  int64_t forward_loop = 0;
+  int64_t backward_loop = 0;
+  int64_t update_loop = 0;
 };
 
 /// How a phased step runs the micro-batches of a visit.
@@ -46,5 +49,9 @@ enum class PhasedUpdates {
 /// a gradient, runs both as one task. `groups` cover the blocks.
 Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
                    PhasedUpdates updates, bool has_seeds, const OrderCounts& counts);
+
+/// Returns the order of an evaluation in which each micro-batch runs one block after another on one
+/// device. Rows with a forward loop run in it.
+Order row_order(const std::vector<PhasedBlocks>& groups, const OrderCounts& counts);
 
 }  // namespace sluice::train

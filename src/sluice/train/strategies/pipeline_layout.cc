@@ -6,7 +6,6 @@
 #include <set>
 
 #include "sluice/base/error.h"
-#include "sluice/train/order/strategies.h"
 #include "sluice/train/pipeline/block_times.h"
 #include "sluice/train/pipeline/choose_depths.h"
 #include "sluice/train/strategies/step_dependences.h"
@@ -25,6 +24,12 @@ std::vector<double> seconds_of(const std::vector<StageTimes>& times) {
   return seconds;
 }
 
+std::vector<PlacedStage> one_stage(const Cut& cut) {
+  std::vector<size_t> all(cut.blocks.size());
+  std::iota(all.begin(), all.end(), 0);
+  return {{all, kInheritDevice}};
+}
+
 std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
                                    const Cut& cut, const std::vector<StageTimes>& times) {
   if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
@@ -35,9 +40,7 @@ std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph&
     return place_stages(ordered->stages, network, cut, seconds_of(times));
   if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
     return place_stages(*phased->stages, network, cut, seconds_of(times));
-  std::vector<size_t> all(cut.blocks.size());
-  std::iota(all.begin(), all.end(), 0);
-  return {{all, kInheritDevice}};
+  return one_stage(cut);
 }
 
 size_t step_of(const PlacedStage& stage) { return static_cast<size_t>(stage.step); }
@@ -112,7 +115,6 @@ std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<Pl
                     remote);
 }
 
-// Phases with groups or stages, or with all values on the device.
 Order phases_of(const PhasedExecution& phased, const std::vector<PlacedStage>& stages,
                 const StepDependences& step) {
   if (has_groups(phased)) {
@@ -218,8 +220,17 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   return layout;
 }
 
+PipelineLayout lay_out_phases(const Cut& cut, const std::vector<PhasedBlocks>& blocks,
+                              PhasedUpdates updates, const OrderCounts& counts) {
+  return {
+      .stages = one_stage(cut),
+      .order = phased_order(blocks, PhasedVisits::kLoop, updates, cut.seeds.has_value(), counts),
+      .plan = {}};
+}
+
 PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
-                                  const Cut& cut, const Options& options) {
+                                  const Cut& cut, const Options& options,
+                                  const std::vector<PhasedBlocks>& rows) {
   PipelineLayout layout;
   std::pair<int, int> place{kInheritDevice, 0};
   if (!places.empty()) place = places.begin()->second;
@@ -234,10 +245,11 @@ PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& str
     place = next;
     layout.stages.back().blocks.push_back(b);
   }
+  const OrderCounts counts = counts_of(options, nn::RunMode::kEvaluate);
   const PipelineOrder steps =
       order_of_steps(schedule_of(strategy), layout.stages.back().step + 1, nn::RunMode::kEvaluate);
-  layout.order = staged_order(order_of_stages(steps, layout.stages),
-                              counts_of(options, nn::RunMode::kEvaluate));
+  layout.order = rows.empty() ? staged_order(order_of_stages(steps, layout.stages), counts)
+                              : row_order(rows, counts);
   return layout;
 }
 

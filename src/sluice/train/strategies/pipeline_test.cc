@@ -1,5 +1,5 @@
 // Steps in stages on several devices have the bits of the resident step.
-#include "sluice/train/strategies/pipeline.h"
+#include "sluice/train/emitter.h"
 
 #include <gtest/gtest.h>
 

@@ -38,7 +38,7 @@ StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const TrainedWeights& weights,
                                  const std::vector<PlacedStage>& stages, const Options& options,
                                  nn::RunMode mode) {
-  StepDependences step{.counts = counts_of(options, mode)};
+  StepDependences step{.counts = counts_of(options, mode), .has_seeds = cut.seeds.has_value()};
   for (const PlacedStage& stage : stages) step.stages.push_back(stage.blocks);
   const std::set<TensorId> loaded = loaded_values(network), results = results_of(network);
   std::map<TensorId, size_t> makers;

@@ -4,9 +4,9 @@
 
 namespace sluice::train {
 
-LoopBlocks blocks_of(const OrderLoop& loop, const std::vector<PlacedStage>& stages) {
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<PlacedStage>& stages) {
   LoopBlocks all;
-  for_each_written_task(loop.body, [&](const Task& t, size_t) {
+  for_each_row({loop}, depth, [&](const Task& t) {
     require(t.has_micro_batch(), "order: '{}' must be outside of loops over micro-batches",
             to_string(t));
     if (t.runs_backward()) all.backward_tasks.insert(key_of(t));

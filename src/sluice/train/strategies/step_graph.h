@@ -30,8 +30,8 @@ struct LoopBlocks {
   std::set<TaskBlocks> backward_tasks;
   std::map<int, std::set<size_t>> by_device;
 };
-/// Error{kUsage} for a norm or an update in the loop.
-LoopBlocks blocks_of(const OrderLoop& loop, const std::vector<PlacedStage>& stages);
+/// `depth` loops are around the loop. Error{kUsage} for a norm or an update in it.
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<PlacedStage>& stages);
 
 /// Returns the difference of the micro-batches of consecutive iterations of a loop. `depth` loops
 /// are around it.

@@ -11,7 +11,6 @@
 #include "sluice/nn/remote.h"
 #include "sluice/train/cut/block_gradients.h"
 #include "sluice/train/strategies/micro_batch.h"
-#include "sluice/train/strategies/row_loop.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -43,6 +42,15 @@ class StepSizes {
 struct VariableRows {
   std::string name = {};          ///< Name of the tensors that are loaded for any row.
   std::vector<std::string> keys;  ///< Keys of row 0, row 1, ….
+};
+
+/// A tensor that each row has in one remote buffer: row r has entry r.
+struct RowTensor {
+  std::string key;   ///< Key among the loaded tensors.
+  std::string name;  ///< Name of the tensor that is loaded.
+  RemoteBuffer buffer = {};
+  bool stored = false;        ///< Whether a row changes it, so that it is stored after the row.
+  std::string variable = {};  ///< Key of row 0's variable.
 };
 
 /// The tensors of a variable that may be in remote memory.

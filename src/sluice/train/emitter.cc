@@ -1,19 +1,24 @@
-#include "sluice/train/strategies/pipeline.h"
+#include "sluice/train/emitter.h"
 
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"
 #include "sluice/train/order/dependences.h"
+#include "sluice/train/phases/forward_rows.h"
+#include "sluice/train/phases/phases.h"
 #include "sluice/train/strategies/flowing_values.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
+#include "sluice/train/strategies/step_blocks.h"
 #include "sluice/train/strategies/step_dependences.h"
 #include "sluice/train/strategies/step_graph.h"
+#include "sluice/train/strategies/step_places.h"
 #include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
@@ -31,24 +36,6 @@ std::unique_ptr<RemoteActivations> remote_activations(
                                              options.locations.min_elements_off_device);
 }
 
-// Phases have a counter of micro-batches for each block, stages one for all of their blocks. The
-// loops of other orders need accumulators for one micro-batch, too.
-WeightGradients weight_gradients(const Options& options, const Strategy& strategy) {
-  if (options.accumulate == 1 && !std::holds_alternative<OrderedExecution>(strategy))
-    return WeightGradients::kReturn;
-  return std::holds_alternative<PhasedExecution>(strategy) ? WeightGradients::kAccumulate
-                                                           : WeightGradients::kAccumulateShared;
-}
-
-std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& network, const Cut& cut,
-                                                       const WeightRules& rules,
-                                                       const Options& options,
-                                                       WeightGradients weights) {
-  auto gradients = differentiate(network, cut, rules, weights);
-  recompute(cut, options.recompute, gradients);
-  return gradients;
-}
-
 /// Tasks of one block that follow each other.
 struct Visit {
   Task task;  ///< The first one.
@@ -62,13 +49,14 @@ struct Visit {
 struct Trained {
   const StepVariables* variables = nullptr;
   BlockPlaces places = {};
+  bool has_rows = false;  ///< Whether variables of equal blocks are rows of one variable.
 };
 
-class Pipeline {
+class Emitter {
  public:
-  Pipeline(Ir ir, const NetworkGraph& network, nn::RunMode mode, const WeightRules& rules,
-           nn::Optimizer& optimizer, const Options& options, const Strategy& strategy,
-           Training& training, const Trained& trained = {})
+  Emitter(Ir ir, const NetworkGraph& network, nn::RunMode mode, const WeightRules& rules,
+          nn::Optimizer& optimizer, const Options& options, const Strategy& strategy,
+          Training& training, const Trained& trained = {})
       : network_(network),
         options_(options),
         output_(options.output.value_or(Output::all())),
@@ -76,19 +64,21 @@ class Pipeline {
         trains_(mode == nn::RunMode::kTrain),
         beside_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
-        cut_(cut(network)),
-        weight_gradients_(weight_gradients(options, strategy)),
-        gradients_(gradients_of(network, cut_, rules, options, weight_gradients_)),
-        uses_(trained_weights(rules, cut_, gradients_)),
-        activations_(remote_activations(cut_, gradients_, options)),
-        layout_(beside_ ? lay_out_evaluation(trained.places, strategy, cut_, options)
-                        : lay_out(strategy, network, cut_, gradients_, uses_, activations_.get(),
-                                  mode, options)),
-        stages_(layout_.stages),
-        tasks_(tasks_of_micro_batch(layout_.order)),
-        values_(cut_, gradients_, stages_, flows(), options),
+        blocks_(trains_ ? StepBlocks(network, rules, options, strategy)
+                        : StepBlocks(network, trained.has_rows)),
+        cut_(blocks_.cut),
+        gradients_(blocks_.gradients),
+        activations_(blocks_.has_phases ? nullptr : remote_activations(cut_, gradients_, options)),
         variables_(beside_ ? StepVariables(main_, *trained.variables)
-                           : StepVariables(main_, network, rules, optimizer, options, training)),
+                           : StepVariables(main_, network, rules, optimizer, options, training,
+                                           variable_rows(blocks_))),
+        phased_{network, rules, options, training, blocks_, variables_},
+        layout_(lay_out(mode, strategy, trained)),
+        stages_(layout_.stages),
+        places_(cut_, gradients_, stages_),
+        tasks_(blocks_.has_phases ? std::vector<MicroBatchTask>()
+                                  : tasks_of_micro_batch(layout_.order)),
+        values_(cut_, gradients_, stages_, flows(), options),
         accumulators_(main_, rules, options) {
     if (!trains_) evaluates_.emplace(main_, Graph::ProvenanceFields{.role = OpRole::kEvaluation});
     if (activations_) {
@@ -99,8 +89,9 @@ class Pipeline {
       activations_->set_entries(activation_entries_);
     }
     check_order(layout_.order,
-                step_dependences(network, cut_, gradients_, uses_, stages_, options, mode));
-    find_first_readers();
+                step_dependences(network, cut_, gradients_, blocks_.uses, stages_, options, mode));
+    if (beside_) places_.place(variables_.devices());
+    variables_.place(places_.variables());
     if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const PlacedStage& stage : stages_)
       training.devices = std::max(training.devices, stage.device + 1);
@@ -119,17 +110,20 @@ class Pipeline {
     make_accumulators(place, of_stages);
     make_kept(place, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
-      const DeviceScope on(main_, device_of(network_.total_weight));
+      const DeviceScope on(main_, places_.device(network_.total_weight));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction});
       place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
     }
     const UpdateLoop updates = update_loop(layout_.order);
-    for (const OrderItem& item : updates.body) {
-      std::vector<Task> tasks;
-      for_each_written_task({item}, [&](const Task& t, size_t) { tasks.push_back(t); });
-      make_accumulators(place, tasks);
-      if (const OrderLoop* l = item.loop()) loop(place, *l);
-      if (const Task* task = item.task()) run(place, *task);
+    if (blocks_.has_phases) {
+      Phases(phased_, place).run(updates.body);
+    } else {
+      for (const OrderItem& item : updates.body) {
+        std::vector<Task> tasks;
+        for_each_written_task({item}, [&](const Task& t, size_t) { tasks.push_back(t); });
+        make_accumulators(place, tasks);
+        run(place, item);
+      }
     }
     end_forward(place);
     if (updates.trips > 1) {
@@ -140,21 +134,32 @@ class Pipeline {
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
   }
-  const StepVariables& variables() const { return variables_; }
-
-  /// Returns the places of the blocks, for the evaluation of the same module.
-  BlockPlaces places() const {
-    BlockPlaces places;
-    if (stages_.size() == 1) return places;
+  /// Returns what the evaluation of the same module reads.
+  Trained trained() const {
+    Trained own{.variables = &variables_, .has_rows = blocks_.has_phases};
+    if (stages_.size() == 1) return own;
     for (const PlacedStage& stage : stages_) {
       for (const size_t b : stage.blocks)
-        places.emplace(block(b).name, std::pair(stage.device, stage.step));
+        own.places.emplace(block(b).name, std::pair(stage.device, stage.step));
     }
-    return places;
+    return own;
   }
 
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
+
+  PipelineLayout lay_out(nn::RunMode mode, const Strategy& strategy, const Trained& trained) {
+    if (beside_) {
+      return lay_out_evaluation(trained.places, strategy, cut_, options_,
+                                evaluated_blocks(network_, blocks_, variables_));
+    }
+    if (blocks_.has_phases) {
+      return lay_out_phases(cut_, phased_blocks(phased_), phased_.updates(),
+                            counts_of(options_, mode));
+    }
+    return train::lay_out(strategy, network_, cut_, gradients_, blocks_.uses, activations_.get(),
+                          mode, options_);
+  }
 
   // The flows between tasks. If values pass from one loop to another, all of these wait in remote
   // memory, and no others.
@@ -175,29 +180,6 @@ class Pipeline {
     if (place.iterations.empty()) return m % activation_entries_;
     return ops::increment_mod(place.iterations.back(), static_cast<double>(m),
                               static_cast<double>(activation_entries_));
-  }
-
-  // Finds the first block that reads each field, and the device of the first stage that reads each
-  // weight.
-  void find_first_readers() {
-    for (size_t b = 0; b < cut_.blocks.size(); ++b) {
-      for (const BlockValue& v : block(b).inputs) first_reader_.emplace(v.whole.id(), b);
-    }
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      for (const size_t b : stages_[s].blocks) {
-        stage_of_[b] = s;
-        for (const BlockValue& v : block(b).outputs) makers_.emplace(v.whole.id(), b);
-        for (const WeightUse& w : block(b).weights) {
-          owners_.emplace(w.key, stages_[s].device);
-          if (gradients_[b]) owner_block_.emplace(w.key, b);
-        }
-        for (const RunningUse& u : block(b).updates) owners_.emplace(u.key, stages_[s].device);
-      }
-    }
-    if (beside_) {
-      for (const auto& [key, device] : variables_.devices()) owners_.insert_or_assign(key, device);
-    }
-    variables_.place(owners_);
   }
 
   // Loads the inputs of the run. Each device that reads one has a copy, sent once.
@@ -239,7 +221,8 @@ class Pipeline {
       const auto add = [&](const std::string& key) {
         if (variables_.is_remote(key) || here.has_leaf(key)) return;
         const Tensor variable = variables_.weight(main_, key);
-        here.merge(key, owners_.at(key) == stage.device ? variable : ops::identity(variable, key));
+        here.merge(key, places_.variables().at(key) == stage.device ? variable
+                                                                    : ops::identity(variable, key));
       };
       for (const size_t b : stage.blocks) {
         for (const WeightUse& w : block(b).weights) add(w.key);
@@ -252,7 +235,7 @@ class Pipeline {
   // Adds the accumulators of the backward tasks among `tasks`, unless they were added before. With
   // running means, adds a counter for each of these tasks.
   void make_accumulators(StepGraph& place, const std::vector<Task>& tasks) {
-    if (weight_gradients_ == WeightGradients::kReturn) return;
+    if (blocks_.weight_gradients == WeightGradients::kReturn) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
     std::map<TaskBlocks, std::vector<size_t>> made;
@@ -272,7 +255,7 @@ class Pipeline {
       }
       if (counts) place.counters.emplace(key, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
-    for (const auto& [key, uses] : uses_) {
+    for (const auto& [key, uses] : blocks_.uses) {
       for (const WeightUse* use : uses) {
         const auto device = devices.find(use->name());
         if (device == devices.end()) continue;
@@ -284,8 +267,19 @@ class Pipeline {
     }
   }
 
-  // Runs a task of the order. In the body of the loop, micro-batches are relative to the iteration.
-  void run(StepGraph& place, const Task& task) {
+  // Runs an item of the order. In the body of a loop, micro-batches are relative to the iteration.
+  void run(StepGraph& place, const OrderItem& item) {
+    if (const Task* task = item.task()) return run(place, {task, 1});
+    const size_t depth = tasks_.front().outer + depth_;
+    if (!is_row_loop(*item.loop(), depth)) return loop(place, *item.loop());
+    std::vector<Task> rows;
+    for_each_row({item}, depth, [&](const Task& row) { rows.push_back(row); });
+    run(place, rows);
+  }
+
+  // Runs a task, or the rows of a group forward in a loop.
+  void run(StepGraph& place, std::span<const Task> rows) {
+    const Task& task = rows.front();
     if (!visit_ || !visit_->has(task)) end_visit(place);
     if (!task.has_micro_batch()) {
       end_forward(place);
@@ -297,7 +291,7 @@ class Pipeline {
       return;
     }
     const int64_t m = task.micro_batch.constant;
-    const int device = device_of(task);
+    const int device = places_.device(task);
     const DeviceScope on(place.graph, device);
     const Graph::ProvenanceScope of(place.graph, {.at = {.micro_batch = m}});
     const TaskPlace at{place.graph, place.iterations, tasks_.front().outer};
@@ -308,16 +302,16 @@ class Pipeline {
                      entry(place, m));
     if (task.block && !visit_)
       visit_ = Visit{task, variables_.visit(place.graph, weights_of(place, task)), {}};
-    if (task.runs_forward()) forward(place, task, batch);
+    if (task.runs_forward()) forward(place, rows, batch);
     if (task.runs_backward()) backward(place, task, batch);
-    values_.write(at, task, found, batch.values());
+    values_.write(at, rows.back(), found, batch.values());
   }
 
   // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
   void end_visit(const StepGraph& place) {
     if (!visit_) return;
     if (visit_->task.runs_forward()) {
-      const DeviceScope on(place.graph, device_of(visit_->task));
+      const DeviceScope on(place.graph, places_.device(visit_->task));
       for (const size_t b : blocks_of(visit_->task, stages_))
         variables_.update_running(place.graph, block(b), visit_->runs,
                                   weights_of(place, visit_->task));
@@ -329,8 +323,9 @@ class Pipeline {
     return visit_ ? visit_->weights : variables_.visit(place.graph, weights_of(place, task));
   }
 
-  void forward(StepGraph& place, const Task& task, MicroBatch& batch) {
+  void forward(StepGraph& place, std::span<const Task> rows, MicroBatch& batch) {
     Graph& g = place.graph;
+    const Task& task = rows.front();
     const auto& fields = trains_ ? training_.fields : training_.eval_fields;
     for (size_t i = 0; i < network_.fields.size(); ++i)
       load(g, task, batch, network_.fields[i].second, fields[i]);
@@ -338,8 +333,17 @@ class Pipeline {
       const Graph::ProvenanceScope of(g, {.role = OpRole::kSeed});
       load(g, task, batch, t, *training_.seed);
     }
-    const std::vector<size_t> blocks = blocks_of(task, stages_);
-    for (const size_t b : blocks) {
+    std::vector<size_t> blocks;
+    for (const Task& row : rows) {
+      for (const size_t b : blocks_of(row, stages_)) blocks.push_back(b);
+    }
+    if (rows.size() > 1) {
+      const auto group =
+          std::find_if(blocks_.grouping.groups.begin(), blocks_.grouping.groups.end(),
+                       [&](const BlockGroup& g) { return g.first == blocks.front(); });
+      forward_rows(g, cut_, *group, variables_, weights(place, task), options_.io_mode, batch);
+    }
+    for (const size_t b : rows.size() > 1 ? std::vector<size_t>() : blocks) {
       batch.forward(b, weights(place, task));
       if (visit_) {
         visit_->runs.push_back(batch);
@@ -348,7 +352,7 @@ class Pipeline {
       }
     }
     const auto makes = [&](const Tensor& value) {
-      const std::optional<size_t> b = maker(value);
+      const std::optional<size_t> b = places_.maker(value);
       return b && std::find(blocks.begin(), blocks.end(), *b) != blocks.end();
     };
     each_written([&](const WrittenResult& result) {
@@ -361,9 +365,8 @@ class Pipeline {
       ops::accumulate_(place.total_weight, batch[network_.total_weight]);
   }
 
-  int device_of(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
   const nn::NamedTensors& weights_of(const StepGraph& place, const Task& task) const {
-    return place.weights.at(device_of(task));
+    return place.weights.at(places_.device(task));
   }
 
   // Calls use(result) for each result that is written and that a block makes.
@@ -372,25 +375,15 @@ class Pipeline {
     const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
     for (const WrittenResult& result :
          written_results(network_.results, training_.losses, predictions, output_)) {
-      if (maker(result.value)) use(result);
+      if (places_.maker(result.value)) use(result);
     }
-  }
-
-  // The block of a value.
-  std::optional<size_t> maker(const Tensor& value) const {
-    const auto found = makers_.find(value.id());
-    return found == makers_.end() ? std::nullopt : std::optional(found->second);
-  }
-  // The device of the block that makes a value of the network.
-  int device_of(const Tensor& value) const {
-    return stages_[stage_of_.at(maker(value).value())].device;
   }
 
   // Adds the tensors of results that are kept, on the devices that make these.
   void make_kept(StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, device_of(result.value));
+      const DeviceScope on(main_, places_.device(result.value));
       place.kept.add(main_, result.stream, form);
     });
   }
@@ -398,7 +391,7 @@ class Pipeline {
   void store_kept(const StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, device_of(result.value));
+      const DeviceScope on(main_, places_.device(result.value));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kResult});
       main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
@@ -407,8 +400,7 @@ class Pipeline {
   // A field is loaded by the task of the first block that reads it, or of the first block.
   void load(Graph& g, const Task& task, MicroBatch& batch, const Tensor& whole,
             const H2dStream& stream) {
-    const auto reader = first_reader_.find(whole.id());
-    const size_t b = reader == first_reader_.end() ? 0 : reader->second;
+    const size_t b = places_.loader(whole);
     const std::vector<size_t> blocks = blocks_of(task, stages_);
     if (std::find(blocks.begin(), blocks.end(), b) != blocks.end())
       batch.set(whole, g.host_load(stream));
@@ -420,7 +412,7 @@ class Pipeline {
     const bool counts = counter != place.counters.end();
     for (const size_t b : blocks_of(task, stages_)) {
       const MicroBatch::Weights visited = weights(place, task);
-      if (weight_gradients_ == WeightGradients::kReturn) {
+      if (blocks_.weight_gradients == WeightGradients::kReturn) {
         for (const auto& [use, gradient] : batch.backward(b, visited, {}, {}))
           accumulators_.keep(block(b).use(use), gradient);
       } else {
@@ -429,7 +421,7 @@ class Pipeline {
       }
     }
     const Graph::ProvenanceScope of(g, {.role = OpRole::kAccumulation});
-    if (counts && weight_gradients_ == WeightGradients::kAccumulateShared)
+    if (counts && blocks_.weight_gradients == WeightGradients::kAccumulateShared)
       ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
@@ -445,17 +437,14 @@ class Pipeline {
     std::optional<VisitVariables> visited;
     if (visits) {
       const Task& task = *loop.body[0].task();
-      visited.emplace(task, block(blocks_of(task, stages_).front()), device_of(task), variables_,
-                      accumulators_);
+      visited.emplace(task, block(blocks_of(task, stages_).front()), places_.device(task),
+                      variables_, accumulators_);
       visited->load(place, inside, given);
     }
     if (activation_entries_ > 1 || values_.has_buffers())
       inside.iterations.push_back(g.input({{}, i32, {}}, "iteration"));
     ++depth_;
-    for (const OrderItem& item : loop.body) {
-      if (const OrderLoop* inner = item.loop()) this->loop(inside, *inner);
-      if (const Task* task = item.task()) run(inside, *task);
-    }
+    for (const OrderItem& item : loop.body) run(inside, item);
     end_visit(inside);
     --depth_;
     g.set_outputs(values_.results_of_loop(loop));
@@ -470,14 +459,14 @@ class Pipeline {
 
   // The body `g` of a loop, with inputs for all that its micro-batches share.
   StepGraph enter(const StepGraph& place, Graph& g, const OrderLoop& loop, TensorMap& given) const {
-    const LoopBlocks blocks = blocks_of(loop, stages_);
+    const LoopBlocks blocks = blocks_of(loop, tasks_.front().outer + depth_, stages_);
     std::vector<std::string> results;
     each_written([&](const WrittenResult& r) {
-      if (blocks.forward.contains(*maker(r.value))) results.push_back(r.stream.name);
+      if (blocks.forward.contains(*places_.maker(r.value))) results.push_back(r.stream.name);
     });
     StepGraph inside = make_body(place, g, cut_, blocks, results, given);
     const Tensor& total = place.total_weight;
-    if (total.valid() && blocks.forward.contains(*maker(network_.total_weight))) {
+    if (total.valid() && blocks.forward.contains(*places_.maker(network_.total_weight))) {
       given.emplace_back(g.input(total.spec(), total.name(), Pass::kByReference), total);
       inside.total_weight = given.back().first;
     }
@@ -488,10 +477,10 @@ class Pipeline {
   void end_forward(const StepGraph& place) {
     if (std::exchange(forward_ended_, true)) return;
     store_kept(place, ResultForm::kUpdateSum);
-    if (!trains_) return;
+    if (!trains_ || blocks_.has_phases) return;
     variables_.average_running();
     if (!place.total_weight.valid()) return;
-    const DeviceScope on(main_, device_of(network_.total_weight));
+    const DeviceScope on(main_, places_.device(network_.total_weight));
     variables_.divide_by(place.total_weight);
   }
 
@@ -500,17 +489,17 @@ class Pipeline {
   Tensor reduced(const std::string& key) {
     const auto known = reduced_.find(key);
     if (known != reduced_.end()) return known->second;
-    const DeviceScope on(main_, owners_.at(key));
+    const DeviceScope on(main_, places_.variables().at(key));
     const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction, .variable = key});
     const Tensor gradient = variables_.reduced(
-        key,
-        sum_of_uses(uses_, key, [&](const std::string& use) { return accumulators_.value(use); }));
+        key, sum_of_uses(blocks_.uses, key,
+                         [&](const std::string& use) { return accumulators_.value(use); }));
     if (!accumulators_.any_remote()) reduced_.emplace(key, gradient);
     return gradient;
   }
   void reduce_all() {
     if (accumulators_.any_remote()) return;
-    for (const auto& [key, uses] : uses_) reduced(key);
+    for (const auto& [key, uses] : blocks_.uses) reduced(key);
   }
 
   Tensors norm() {
@@ -521,8 +510,8 @@ class Pipeline {
   // Updates all weights, or those whose first block with a gradient is the task's.
   void update(const Task& task) {
     if (!task.block) reduce_all();
-    for (const auto& [key, uses] : uses_) {
-      if (!task.block || owner_block_.at(key) == static_cast<size_t>(task.block->constant))
+    for (const auto& [key, uses] : blocks_.uses) {
+      if (!task.block || places_.owner(key) == static_cast<size_t>(task.block->constant))
         variables_.update(key, reduced(key), scale_);
     }
   }
@@ -535,25 +524,21 @@ class Pipeline {
   bool beside_;  ///< Evaluates beside a training program, with its weights.
   Graph& main_;
   std::optional<Graph::ProvenanceScope> evaluates_;
-  Cut cut_;
-  WeightGradients weight_gradients_;
-  std::vector<std::optional<BlockGradient>> gradients_;
-  TrainedWeights uses_;
+  StepBlocks blocks_;
+  const Cut& cut_;
+  const std::vector<std::optional<BlockGradient>>& gradients_;
   std::unique_ptr<RemoteActivations> activations_;
   /// Number of entries of the buffers of activations. The micro-batches in flight use the entries
   /// in turn.
   int64_t activation_entries_ = 1;
+  StepVariables variables_;
+  PhasedStep phased_;
   PipelineLayout layout_;
   const std::vector<PlacedStage>& stages_;
+  StepPlaces places_;
   std::vector<MicroBatchTask> tasks_;
   FlowingValues values_;
-  StepVariables variables_;
   Accumulators accumulators_;
-  std::map<TensorId, size_t> first_reader_;    ///< Block by field.
-  std::map<size_t, size_t> stage_of_;          ///< By block.
-  std::map<TensorId, size_t> makers_;          ///< Block by value.
-  std::map<std::string, int> owners_;          ///< Device by weight and running variable.
-  std::map<std::string, size_t> owner_block_;  ///< First block with a gradient, by weight.
   std::optional<Visit> visit_;
   size_t depth_ = 0;                  ///< Loops over micro-batches around the graph of run().
   std::set<TaskBlocks> accumulated_;  ///< Backward tasks whose accumulators exist.
@@ -562,39 +547,45 @@ class Pipeline {
   Tensors scale_;                          ///< Factor of all gradients, from their norm.
 };
 
-}  // namespace
-
-void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                    const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
-                    const Strategy& strategy, const Options& inference, Training& training) {
-  Pipeline step(ir, network, nn::RunMode::kTrain, rules, optimizer, options, strategy, training);
-  step.build();
-  Strategy evaluation = strategy;
-  if (std::holds_alternative<PhasedExecution>(strategy) ||
-      std::holds_alternative<OrderedExecution>(strategy))
-    evaluation = sharded();
-  build_eval(ir, eval, step.variables(), step.places(), inference.strategy.value_or(evaluation),
-             inference, training);
-}
-
-void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const Options& options,
-                          const Strategy& strategy, Training& training) {
-  nn::Optimizer unused = nn::Optimizer::sgd();
-  Pipeline(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training).build();
-}
-
-void build_eval(Ir ir, const NetworkGraph& eval, const StepVariables& variables,
-                const BlockPlaces& places, const Strategy& strategy, const Options& inference,
-                Training& training) {
+// Adds the program "eval" beside a training program whose weights it reads. A run has
+// `inference.device_iterations` micro-batches. Blocks that the training does not have run where the
+// block before them runs.
+void emit_evaluation(Ir ir, const NetworkGraph& eval, const Trained& trained,
+                     const Strategy& strategy, const Options& inference, Training& training) {
   // The micro-batches of a run overlap in a pipeline, as those of an update do.
   const Options options{.accumulate = inference.device_iterations,
                         .output = inference.output,
                         .locations = {.weights = inference.locations.weights},
                         .io_mode = inference.io_mode};
   nn::Optimizer unused = nn::Optimizer::sgd();
-  Pipeline(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training,
-           {&variables, places})
+  Emitter(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training, trained)
       .build();
+}
+
+}  // namespace
+
+void emit_training(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
+                   const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
+                   const Strategy& strategy, const Options& inference, Training& training) {
+  Options own = options;
+  // By default the blocks of phases move whole, so that equal blocks run in a loop.
+  int64_t& least = own.locations.min_elements_off_device;
+  if (has_phases(options, strategy) && least == TensorLocations().min_elements_off_device)
+    least = 0;
+  Emitter step(ir, network, nn::RunMode::kTrain, rules, optimizer, own, strategy, training);
+  step.build();
+  Strategy evaluation = strategy;
+  if (std::holds_alternative<PhasedExecution>(strategy) ||
+      std::holds_alternative<OrderedExecution>(strategy))
+    evaluation = sharded();
+  emit_evaluation(ir, eval, step.trained(), inference.strategy.value_or(evaluation), inference,
+                  training);
+}
+
+void emit_inference(Ir ir, const NetworkGraph& eval, const Options& options,
+                    const Strategy& strategy, Training& training) {
+  nn::Optimizer unused = nn::Optimizer::sgd();
+  Emitter(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training).build();
 }
 
 }  // namespace sluice::train

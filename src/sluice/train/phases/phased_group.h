@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sluice/nn/batch_serialise.h"
-#include "sluice/train/strategies/step_variables.h"
+#include "sluice/train/phases/row_loop.h"
 
 namespace sluice::train {
 
@@ -51,8 +51,7 @@ struct GroupGraphs {
 /// A phase that runs forward updates the running variables, and averages them over replicas.
 class PhasedGroup {
  public:
-  /// `keep_gradients`: the backward phases keep the gradients of the weights for update phases.
-  PhasedGroup(int64_t rows, GroupGraphs graphs, StepVariables& variables, bool keep_gradients);
+  PhasedGroup(int64_t rows, GroupGraphs graphs, StepVariables& variables);
 
   /// Makes the phases. `options.rows` is ignored. Returns the reason why the phases' io mode
   /// differs from the requested one; else an empty text.
@@ -62,19 +61,19 @@ class PhasedGroup {
 
   /// Adds the phases of all rows to entry graph `main`, forward in ascending and backward in
   /// descending order.
-  void forward_phases(Graph& main) const;
+  void forward_phases(Graph& main, const BlockRows& rows) const;
   /// Loads tied weights and adds their gradients to the sums in `tied`, by key. `total_weight` is
-  /// that of the replica's micro-batches, if there is one. Weights that are not tied are updated,
-  /// or their gradients are kept.
-  void backward_phases(Graph& main, const Tensor& total_weight,
+  /// that of the replica's micro-batches, if there is one. With `updates`, weights that are not
+  /// tied are updated; else their gradients are kept.
+  void backward_phases(Graph& main, const BlockRows& rows, bool updates, const Tensor& total_weight,
                        std::map<std::string, TiedWeight>& tied);
   /// Updates the weights that are not tied by their kept gradients. `scale` is the factor of them.
-  void update_phases(Graph& main, const Tensors& scale);
+  void update_phases(Graph& main, const BlockRows& rows, const Tensors& scale);
 
  private:
   using Choice = bool (*)(const GroupVariable&);
   void add_rows(RowLoop& loop, VariablePart part, bool stored, Choice choice) const;
-  RowLoop loop(RowLoop::Order order) const;
+  RowLoop loop(const BlockRows& rows, RowLoop::Order order) const;
   nn::NamedTensors whole(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
                          const nn::NamedTensors& invariants, bool runs_forward) const;
   void average_running(const nn::NamedTensors& whole) const;
@@ -84,7 +83,6 @@ class PhasedGroup {
   int64_t rows_;
   GroupGraphs graphs_;
   StepVariables& variables_;
-  bool keep_gradients_;
   IoMode io_mode_ = IoMode::kIo;
   std::optional<nn::BatchSerialResult> forward_phase_;
   std::optional<nn::BatchSerialResult> backward_phase_;

@@ -1,4 +1,4 @@
-#include "sluice/train/strategies/phases.h"
+#include "sluice/train/phases/phases.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/exe/executable.h"
 

@@ -1,4 +1,4 @@
-#include "sluice/train/strategies/row_loop.h"
+#include "sluice/train/phases/row_loop.h"
 
 #include <algorithm>
 #include <array>
@@ -22,16 +22,16 @@ bool stores(const RowLoop& loop) {
 class Rows {
  public:
   Rows(Graph& main, const RowLoop& loop, const NamedTensors& invariants)
-      : main_(main), loop_(loop), invariants_(invariants) {}
+      : main_(main), loop_(loop), trips_(loop.rows.looped), invariants_(invariants) {}
 
-  NamedTensors in_line(NamedTensors values) const {
-    for (int64_t turn = 0; turn < loop_.rows; ++turn)
+  NamedTensors in_line(NamedTensors values, int64_t first, int64_t end) const {
+    for (int64_t turn = first; turn < end; ++turn)
       values = one_by_one(main_, row(turn), values, invariants_);
     return values;
   }
 
   NamedTensors plain(const NamedTensors& values) const {
-    return repeat(loop_.rows, 1, {values}, {}, [&](const Inside& in) -> Trees {
+    return repeat(trips_, 1, {values}, {}, [&](const Inside& in) -> Trees {
       return {one_by_one(in.graph, row(in, 0), in.carried[0], in.invariants)};
     })[0];
   }
@@ -40,12 +40,11 @@ class Rows {
   // L0; { Lk+1 | Ck }; Cn-1.
   NamedTensors loads_ahead(const NamedTensors& values) const {
     const NamedTensors first = load(main_, row(0));
-    const Trees end =
-        repeat(loop_.rows - 1, 1, {values, first}, {}, [&](const Inside& in) -> Trees {
-          const NamedTensors next = load(in.graph, row(in, 1));
-          return {run(in.graph, row(in, 0), in.carried[1], in.carried[0], in.invariants), next};
-        });
-    return run(main_, row(loop_.rows - 1), end[1], end[0], invariants_);
+    const Trees end = repeat(trips_ - 1, 1, {values, first}, {}, [&](const Inside& in) -> Trees {
+      const NamedTensors next = load(in.graph, row(in, 1));
+      return {run(in.graph, row(in, 0), in.carried[1], in.carried[0], in.invariants), next};
+    });
+    return run(main_, row(trips_ - 1), end[1], end[0], invariants_);
   }
 
   // Sk stores row k.
@@ -53,7 +52,7 @@ class Rows {
   // Three sets of tensors take turns: one is stored, one is used and one is loaded. A loop body of
   // three rows ends with each set in the role that it began with, so that no tensor is copied.
   NamedTensors stores_behind(NamedTensors values) const {
-    const int64_t n = loop_.rows;
+    const int64_t n = trips_;
     Trees sets{load(main_, row(0)), {}, {}};
     values = run(main_, row(0), sets[0], values, invariants_);
     sets[1] = load(main_, row(1));
@@ -144,7 +143,8 @@ class Rows {
 
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
-  int64_t first_row() const { return loop_.first + (descends() ? loop_.rows - 1 : 0); }
+  // The first row of the loop. Those in line have negative turns.
+  int64_t first_row() const { return descends() ? trips_ - 1 : loop_.rows.in_line; }
   int64_t direction() const { return descends() ? -1 : 1; }
 
   Row row(int64_t turn) const {
@@ -206,6 +206,7 @@ class Rows {
 
   Graph& main_;
   const RowLoop& loop_;
+  int64_t trips_;
   const NamedTensors& invariants_;
 };
 
@@ -214,12 +215,15 @@ class Rows {
 NamedTensors run_rows(Graph& main, const RowLoop& loop, const NamedTensors& values,
                       const NamedTensors& invariants) {
   const Rows rows(main, loop, invariants);
+  const int64_t n = loop.rows.looped;
   const bool skewed = loop.io_mode == IoMode::kIoOverlapped;
   const bool storing = stores(loop);
-  const int64_t turns = !skewed ? loop.rows : storing ? (loop.rows - 3) / 3 : loop.rows - 1;
-  if (loop.form == RowLoop::Form::kInLine || turns < kFewestTurns) return rows.in_line(values);
-  if (!skewed) return rows.plain(values);
-  return storing ? rows.stores_behind(values) : rows.loads_ahead(values);
+  const int64_t turns = !skewed ? n : storing ? (n - 3) / 3 : n - 1;
+  const bool loops = turns >= kFewestTurns;
+  const NamedTensors first = rows.in_line(values, -loop.rows.in_line, loops ? 0 : n);
+  if (!loops) return first;
+  if (!skewed) return rows.plain(first);
+  return storing ? rows.stores_behind(first) : rows.loads_ahead(first);
 }
 
 }  // namespace sluice::train

@@ -1,4 +1,4 @@
-#include "sluice/train/strategies/phased_group.h"
+#include "sluice/train/phases/phased_group.h"
 
 #include <algorithm>
 
@@ -20,12 +20,8 @@ bool is_updated(const GroupVariable& v) { return v.trained && !v.tied; }
 
 }  // namespace
 
-PhasedGroup::PhasedGroup(int64_t rows, GroupGraphs graphs, StepVariables& variables,
-                         bool keep_gradients)
-    : rows_(rows),
-      graphs_(std::move(graphs)),
-      variables_(variables),
-      keep_gradients_(keep_gradients) {
+PhasedGroup::PhasedGroup(int64_t rows, GroupGraphs graphs, StepVariables& variables)
+    : rows_(rows), graphs_(std::move(graphs)), variables_(variables) {
   SLUICE_CHECK(rows_ == 1 || graphs_.results.empty());
 }
 
@@ -48,15 +44,17 @@ std::string PhasedGroup::serialise(nn::BatchSerialiseOptions options) {
                                                          : "";
 }
 
-RowLoop PhasedGroup::loop(RowLoop::Order order) const {
-  return {.rows = rows_, .order = order, .io_mode = io_mode_};
+RowLoop PhasedGroup::loop(const BlockRows& rows, RowLoop::Order order) const {
+  SLUICE_CHECK(rows.in_line + rows.looped == rows_);
+  return {.rows = rows, .order = order, .io_mode = io_mode_};
 }
 
-// Adds one part of the chosen variables. Rows with a part on the device are in line.
+// Adds one part of the chosen variables.
 void PhasedGroup::add_rows(RowLoop& loop, VariablePart part, bool stored, Choice choice) const {
   for (const GroupVariable& v : graphs_.variables) {
-    if (!v.tied && choice(v) && !variables_.add_rows(v.key, part, stored, loop.tensors))
-      loop.form = RowLoop::Form::kInLine;
+    if (v.tied || !choice(v)) continue;
+    const bool remote = variables_.add_rows(v.key, part, stored, loop.tensors);
+    SLUICE_CHECK(remote || loop.rows.looped == 0);
   }
 }
 
@@ -92,8 +90,8 @@ void PhasedGroup::average_running(const nn::NamedTensors& whole) const {
   }
 }
 
-void PhasedGroup::forward_phases(Graph& main) const {
-  RowLoop loop = this->loop(RowLoop::Order::kAscending);
+void PhasedGroup::forward_phases(Graph& main, const BlockRows& rows) const {
+  RowLoop loop = this->loop(rows, RowLoop::Order::kAscending);
   add_rows(loop, VariablePart::kValue, false, is_weight);
   add_rows(loop, VariablePart::kValue, true, is_running);
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
@@ -135,15 +133,14 @@ nn::NamedTensors PhasedGroup::accumulate(Graph& graph, const RemoteEntry& row,
 }
 
 // A group that runs forward and backward in one phase has one row. It may add to the total weight.
-void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
+void PhasedGroup::backward_phases(Graph& main, const BlockRows& rows, bool updates,
+                                  const Tensor& total_weight,
                                   std::map<std::string, TiedWeight>& tied) {
-  RowLoop loop = this->loop(RowLoop::Order::kDescending);
-  const bool updates = !keep_gradients_;
+  RowLoop loop = this->loop(rows, RowLoop::Order::kDescending);
   add_rows(loop, VariablePart::kValue, updates, is_weight);
   if (!has_forward()) add_rows(loop, VariablePart::kValue, true, is_running);
   nn::NamedTensors fixed = graphs_.inputs;
   nn::NamedTensors sums;
-  bool is_first = false;  // Whether a sum begins here.
   for (const GroupVariable& v : graphs_.variables) {
     if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
     TiedWeight& weight = tied[v.key];
@@ -152,15 +149,10 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
                                          : variables_.weight(main, v.key);
     fixed.merge("tied." + v.key, weight.whole);
     if (weight.sum.valid()) sums.merge(v.key, weight.sum);
-    is_first = is_first || (v.trained && !weight.sum.valid());
   }
   if (updates) {
     add_rows(loop, VariablePart::kState, true, is_updated);
     for (const std::string& key : updated()) variables_.add_arguments(key, {}, fixed);
-  } else {
-    RowLoop kept;  // It decides the form alone.
-    add_rows(kept, VariablePart::kGradient, true, is_updated);
-    if (kept.form == RowLoop::Form::kInLine) loop.form = kept.form;
   }
   const auto divide = [&] {
     if (total_weight.valid() && !variables_.divisor().valid()) variables_.divide_by(total_weight);
@@ -187,28 +179,19 @@ void PhasedGroup::backward_phases(Graph& main, const Tensor& total_weight,
         gradients.merge(v.key, variables_.reduced(v.key, *gradient, all[v.name], by));
       }
     }
-    if (keep_gradients_) {
-      variables_.keep(g, row, updated(), gradients);
-    } else {
-      for (const std::string& key : updated())
-        variables_.update(g, key, row, loaded, gradients[key], invariants);
+    if (!updates) variables_.keep(g, row, updated(), gradients);
+    for (const std::string& key : updated()) {
+      if (updates) variables_.update(g, key, row, loaded, gradients[key], invariants);
     }
     return next;
   };
-  // The rows of a loop carry the sums, so the first of them runs before the loop.
-  if (is_first && rows_ > 1) {
-    RowLoop begin = loop;
-    begin.first = --loop.rows;
-    begin.rows = 1;
-    sums = run_rows(main, begin, sums, fixed);
-  }
   run_rows(main, loop, sums, fixed).for_each([&](const std::string& key, const Tensor& sum) {
     tied[key].sum = sum;
   });
 }
 
-void PhasedGroup::update_phases(Graph& main, const Tensors& scale) {
-  RowLoop loop = this->loop(RowLoop::Order::kDescending);
+void PhasedGroup::update_phases(Graph& main, const BlockRows& rows, const Tensors& scale) {
+  RowLoop loop = this->loop(rows, RowLoop::Order::kDescending);
   add_rows(loop, VariablePart::kValue, true, is_updated);
   add_rows(loop, VariablePart::kState, true, is_updated);
   add_rows(loop, VariablePart::kGradient, false, is_updated);

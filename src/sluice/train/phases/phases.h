@@ -1,0 +1,101 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/train/order/strategies.h"
+#include "sluice/train/phases/phased_group.h"
+#include "sluice/train/strategies/step_blocks.h"
+#include "sluice/train/strategies/step_graph.h"
+
+namespace sluice::train {
+
+/// A step, as its phases need it. All references outlive the phases.
+struct PhasedStep {
+  const NetworkGraph& network;
+  const WeightRules& rules;
+  const Options& options;
+  Training& training;
+  const StepBlocks& blocks;
+  StepVariables& variables;  ///< With the rows of variable_rows().
+
+  /// Whether updates follow all gradients: the norm of all gradients and offloaded gradients
+  /// require it.
+  PhasedUpdates updates() const;
+};
+
+/// Returns the variables of each group of equal blocks. Tied weights are not rows.
+std::vector<VariableRows> variable_rows(const StepBlocks& blocks);
+
+/// Returns the groups of a step with their loops. Rows with a variable on the device are in line,
+/// and so is the first row that adds to the gradient of a tied weight.
+std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step);
+
+/// The phases of a step in which all micro-batches visit one block after another (phased_order()
+/// with PhasedVisits::kLoop). A phase is a loop over micro-batches (nn/batch_serialise.h).
+///
+/// Neighbouring blocks with equal graphs share them, and remote buffers; each block has one row in
+/// them (block_groups.h). A forward phase first loads the offloaded weights of its block. A
+/// backward phase first loads the offloaded weights and state, and then stores them. Values that
+/// other blocks read wait in remote buffers, and so do the gradients of these values.
+class Phases {
+ public:
+  /// Makes the graphs of all phases. `place` has the entry graph of the step, its inputs, kept
+  /// results and total weight.
+  Phases(const PhasedStep& step, const StepGraph& place);
+
+  /// Adds the tasks of an update to the entry graph.
+  void run(const std::vector<OrderItem>& items);
+
+ private:
+  // The buffer of all values, or of all gradients, of one spec.
+  enum class Content { kValue, kGradient };
+
+  const BlockGraph& block(size_t b) const { return step_.blocks.cut.blocks[b]; }
+  nn::BatchSerialiseOptions serial_options() const;
+  void find_readers();
+  bool is_tied(const std::string& key) const { return step_.blocks.cut.uses(key) > 1; }
+  // Its gradients are added up; the update is one task.
+  void end_tied(const std::string& key, bool updates);
+
+  const RemoteBuffer& buffer(Content content, const TensorSpec& spec);
+  nn::BatchHandle handle(Content content, const Tensor& whole);
+  nn::BatchHandle fixed_handle(Content content, const Tensor& whole);
+  nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input);
+  nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
+
+  nn::BoundGraph serialise_seeds();
+  PhasedGroup make_group(const BlockGroup& group);
+  GroupGraphs joint_graphs(size_t b) const;
+  GroupGraphs separate_graphs(size_t b) const;
+  void connect_joint(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
+  void connect_separate(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
+  void load_values(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
+  nn::NamedTensors store_results(const std::vector<BlockValue>& outputs,
+                                 nn::BatchSerialiseOptions& o) const;
+  void store_gradients(const BlockGroup& group, const Tensors& outputs,
+                       nn::BatchSerialiseOptions& o);
+  void add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const;
+  std::string name_of(size_t b, const WeightUse& w) const;
+  std::optional<size_t> once_input(const Tensor& whole) const;
+  std::optional<H2dStream> field_stream(const Tensor& whole) const;
+
+  PhasedStep step_;
+  const StepGraph& place_;
+  Graph& main_;
+  Ir ir_;
+  std::vector<WrittenResult> results_;
+  Tensors inputs_;  ///< Values of NetworkGraph::inputs, in the entry graph.
+  std::optional<nn::BoundGraph> seeds_;
+  std::vector<PhasedGroup> groups_;
+  std::map<std::string, TiedWeight> tied_;                ///< By key.
+  std::map<size_t, std::vector<std::string>> read_last_;  ///< Trained tied weights by group.
+  Tensors scale_;                                         ///< Factor of all gradients.
+  std::map<TensorId, int> readers_;                       ///< Number of blocks that read a value.
+  std::map<TensorId, nn::BatchHandle> fields_;            ///< Fields that several blocks read.
+  std::vector<std::pair<Content, RemoteBuffer>> buffers_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,35 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/cut/block_groups.h"
+#include "sluice/train/options.h"
+
+namespace sluice::train {
+
+/// The blocks of a program and their gradients.
+struct StepBlocks {
+  /// The blocks of a training program.
+  StepBlocks(const NetworkGraph& network, const WeightRules& rules, const Options& options,
+             const Strategy& strategy);
+  /// The blocks of an evaluation. With `has_rows`, equal blocks are grouped.
+  StepBlocks(const NetworkGraph& network, bool has_rows);
+
+  StepBlocks(const StepBlocks&) = delete;
+  StepBlocks& operator=(const StepBlocks&) = delete;
+
+  /// Whether all micro-batches visit a block in one loop, in which values wait in remote memory
+  /// (phases/phases.h).
+  bool has_phases = false;
+  Cut cut;
+  WeightGradients weight_gradients = WeightGradients::kReturn;
+  std::vector<std::optional<BlockGradient>> gradients;  ///< One entry for each block.
+  TrainedWeights uses;                                  ///< The pointers refer to `cut`.
+  Grouping grouping;                                    ///< No groups if blocks are not rows.
+};
+
+/// Whether the strategy runs phases in loops.
+bool has_phases(const Options& options, const Strategy& strategy);
+
+}  // namespace sluice::train

@@ -1,0 +1,43 @@
+#include "sluice/train/strategies/step_places.h"
+
+namespace sluice::train {
+
+StepPlaces::StepPlaces(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
+                       const std::vector<PlacedStage>& stages)
+    : stages_(stages) {
+  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+    for (const BlockValue& v : cut.blocks[b].inputs) loaders_.emplace(v.whole.id(), b);
+  }
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (const size_t b : stages[s].blocks) {
+      const BlockGraph& block = cut.blocks[b];
+      stage_[b] = s;
+      for (const BlockValue& v : block.outputs) makers_.emplace(v.whole.id(), b);
+      for (const WeightUse& w : block.weights) {
+        variables_.emplace(w.key, stages[s].device);
+        if (gradients[b]) owners_.emplace(w.key, b);
+      }
+      for (const RunningUse& u : block.updates) variables_.emplace(u.key, stages[s].device);
+    }
+  }
+}
+
+int StepPlaces::device(const Tensor& value) const {
+  return stages_[stage_.at(maker(value).value())].device;
+}
+
+std::optional<size_t> StepPlaces::maker(const Tensor& value) const {
+  const auto found = makers_.find(value.id());
+  return found == makers_.end() ? std::nullopt : std::optional(found->second);
+}
+
+size_t StepPlaces::loader(const Tensor& field) const {
+  const auto found = loaders_.find(field.id());
+  return found == loaders_.end() ? 0 : found->second;
+}
+
+void StepPlaces::place(const std::map<std::string, int>& placed) {
+  for (const auto& [key, device] : placed) variables_.insert_or_assign(key, device);
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,43 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/strategies/flows.h"
+
+namespace sluice::train {
+
+/// Where the blocks, values and variables of a step are. A variable is on the device of the first
+/// stage that reads it.
+class StepPlaces {
+ public:
+  StepPlaces(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
+             const std::vector<PlacedStage>& stages);
+
+  int device(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
+  /// The device of the block that makes a value of the network.
+  int device(const Tensor& value) const;
+  /// The block that makes a value; absent for fields, seeds and inputs.
+  std::optional<size_t> maker(const Tensor& value) const;
+  /// The block that loads a field: the first one that reads it, or the first block.
+  size_t loader(const Tensor& field) const;
+
+  /// Devices of weights and running variables, by key.
+  const std::map<std::string, int>& variables() const { return variables_; }
+  /// Variables in `placed` have the devices that they have in another program.
+  void place(const std::map<std::string, int>& placed);
+  /// The first block with a gradient that reads a weight: its update updates the weight.
+  size_t owner(const std::string& weight) const { return owners_.at(weight); }
+
+ private:
+  const std::vector<PlacedStage>& stages_;
+  std::map<TensorId, size_t> loaders_;    ///< By field.
+  std::map<TensorId, size_t> makers_;     ///< By value.
+  std::map<size_t, size_t> stage_;        ///< By block.
+  std::map<std::string, int> variables_;  ///< By key.
+  std::map<std::string, size_t> owners_;  ///< By weight.
+};
+
+}  // namespace sluice::train

@@ -42,7 +42,7 @@ MODELS = {
     "batch norm": ["resnet8"],
 }
 COMMON = [
-    "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
+    "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "6", "--steps",
     "3", "--digest", "--log-level", "error"
 ]
 
@@ -54,8 +54,14 @@ STAGED = {
     "interleaved": ["pipelined", "--schedule", "interleaved"],
     "sequential": ["pipelined", "--schedule", "sequential"],
     "auto": ["pipelined", "--schedule", "auto"],
+    "phased in stages": ["phased"],
+    "groups in stages": ["phased", "--group", "2"],
 }
-STRATEGIES = {"resident": ["resident"], "phased": ["phased"], **STAGED}
+STRATEGIES = {
+    "resident": ["resident"], "phased": ["phased"], "groups": ["phased", "--group", "2"], **STAGED
+}
+# Values between their loops wait in remote memory.
+WITH_REMOTE_ACTIVATIONS = ["groups", "groups in stages", "phased in stages"]
 OFFLOADED = {
     "none": ["none"],
     **{kind: [kind] for kind in KINDS},
@@ -110,8 +116,8 @@ class Row(NamedTuple):
         flags = [
             *MODELS[self.model], *COMMON, "--replicas", self.replicas, "--threads", self.threads,
             "--shard-threshold", self.threshold, "--device-iterations", self.device_iterations,
-            "--strategy", *STRATEGIES[self.strategy], "--offload",
-            ",".join(OFFLOADED[self.offload]), *COMPILED[self.compiled][0], *DEVICES[self.devices]
+            "--strategy", *STRATEGIES[self.strategy], "--offload", ",".join(self.offloaded()),
+            *COMPILED[self.compiled][0], *DEVICES[self.devices]
         ]
         always, several = REDUCTIONS[self.reduction]
         flags += always + (several if self.replicas > 1 else [])
@@ -121,7 +127,7 @@ class Row(NamedTuple):
             flags += ["--stages", self.stages]
         if self.recompute:
             flags += ["--recompute"]
-        if self.offload != "none":
+        if self.offloaded() != ["none"]:
             flags += ["--io-mode", self.io_mode, "--io-queues", self.io_queues]
         if self.offload_threshold != 2:
             flags += ["--offload-threshold", self.offload_threshold]
@@ -130,6 +136,12 @@ class Row(NamedTuple):
                 str(r * self.stages + d) for r in range(self.replicas)
                 for d in range(0, self.stages, 2))]
         return [str(flag) for flag in flags]
+
+    def offloaded(self):
+        kinds = OFFLOADED[self.offload]
+        if self.strategy not in WITH_REMOTE_ACTIVATIONS or "activations" in kinds:
+            return kinds
+        return [kind for kind in kinds if kind != "none"] + ["activations"]
 
     def command(self, data, disk):
         """Returns the arguments of `sluice train`: samples are in `data`, tiers in `disk`."""
@@ -148,9 +160,11 @@ def valid(row):
     """Returns the row with equal values where a dimension has no effect or is not supported."""
     if row.strategy not in STAGED:
         row = row._replace(stages=1)
+    elif row.strategy.endswith("in stages") and row.stages in (1, "blocks"):
+        row = row._replace(stages=2)
     elif row.stages == 1:
         row = row._replace(stages="blocks")
-    if row.offload == "none":
+    if row.offloaded() == ["none"]:
         row = row._replace(io_mode="io", io_queues=1, tier="host", offload_threshold=2)
     if row.io_mode == "compute":
         row = row._replace(io_queues=1)
@@ -208,7 +222,7 @@ def covering(dimensions):
 def write_digits(folder):
     """Writes noise in the format of MNIST: enough for the steps of four replicas, fast to load."""
     noise = random.Random(1)
-    for part, count in (("train", 192), ("t10k", 320)):
+    for part, count in (("train", 288), ("t10k", 320)):
         images = struct.pack(">4I", 0x803, count, 28, 28) + noise.randbytes(count * 784)
         labels = struct.pack(">2I", 0x801, count) + bytes(noise.randrange(10) for _ in range(count))
         Path(folder, f"{part}-images-idx3-ubyte").write_bytes(images)

@@ -3,7 +3,7 @@
 strategy, cut, recomputation, offload, io mode, io queues, tier, updates of a call, replicas,
 threads, thresholds, compiler passes, instruction sets, kinds of devices and launchers, each in its
 own process. Compares the digests of losses, weights and optimizer state: for each model, number of
-replicas, reduction of gradients and clipping, all runs must have one digest.
+replicas, reduction of gradients, clipping and output, all runs must have one digest.
 
     bench/equality_matrix.py build/bin/sluice --sample [--random N [--seed S]] [--jobs 2]
                              [--launcher 'mpirun -n {processes}'] [--opaque] [--model TEXT]
@@ -84,16 +84,19 @@ REDUCTIONS = {
     "running mean in f16": (["--accumulator-dtype", "f16"], ["--replica-reduction", "sum"]),
     "sum in bf16": (["--accumulation-reduction", "sum", "--accumulator-dtype", "bf16"], []),
 }
+# The results that a call returns; all but the first for three updates.
+OUTPUTS = ["all", "final", "sum", "every:3"]
 DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
 
 
 class Row(NamedTuple):
-    """A run. The values up to `clip` decide its digest. The first value of each other dimension is
+    """A run. The values up to `output` decide its digest. The first value of each other dimension is
     that of the run that others are compared with."""
     model: str
     replicas: int
     reduction: str = "running mean"
     clip: bool = False
+    output: str = "all"
     strategy: str = "resident"
     stages: object = 1  # Their number, or "blocks": a stage for each block.
     recompute: bool = False
@@ -115,9 +118,10 @@ class Row(NamedTuple):
     def flags(self):
         flags = [
             *MODELS[self.model], *COMMON, "--replicas", self.replicas, "--threads", self.threads,
-            "--shard-threshold", self.threshold, "--device-iterations", self.device_iterations,
+            "--shard-threshold", self.threshold, "--device-iterations",
+            self.device_iterations if self.output == "all" else 3,
             "--strategy", *STRATEGIES[self.strategy], "--offload", ",".join(self.offloaded()),
-            *COMPILED[self.compiled][0], *DEVICES[self.devices]
+            "--output-mode", self.output, *COMPILED[self.compiled][0], *DEVICES[self.devices]
         ]
         always, several = REDUCTIONS[self.reduction]
         flags += always + (several if self.replicas > 1 else [])
@@ -166,6 +170,8 @@ def valid(row):
         row = row._replace(stages="blocks")
     if row.offloaded() == ["none"]:
         row = row._replace(io_mode="io", io_queues=1, tier="host", offload_threshold=2)
+    if row.output != "all":
+        row = row._replace(device_iterations=1)
     if row.io_mode == "compute":
         row = row._replace(io_queues=1)
     if row.launcher:  # Devices with queues run in one process.
@@ -267,7 +273,7 @@ def dimensions_of(options, launchers=()):
     if not reductions:
         sys.exit(f"--reduction: no name has '{options.reduction}'; there are: "
                  f"{', '.join(REDUCTIONS)}")
-    return Row(models, [1, 2, 4], reductions, [False, True], list(STRATEGIES),
+    return Row(models, [1, 2, 4], reductions, [False, True], OUTPUTS, list(STRATEGIES),
                [1, 2, 3, 4, "blocks"], [False, True], list(OFFLOADED),
                ["io", "compute", "io_overlapped"], [1, 3], ["host", "file"], [1, 3], [1, 2, 3],
                ["inf", 0, 512], [2, 100], list(COMPILED),
@@ -342,7 +348,7 @@ def main(arguments=None):
         print(f"{name(row)}: {digests[row]}, not {digests[row.first()]}")
     kinds = len({digests[row] for row in firsts})
     print(f"{len(rows)} runs, {len(wrong)} differ; {kinds} digests of {len(firsts)} models, "
-          f"numbers of replicas, reductions and clippings; {time.monotonic() - begin:.0f} s")
+          f"numbers of replicas, reductions, clippings and outputs; {time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
     # Equal digests would mean that a result does not depend on the model, replicas or reduction.

@@ -181,6 +181,19 @@ class Text(unittest.TestCase):
         printed = (ROOT / "examples" / "expected" / "13.txt").read_text()
         self.assertIn("```text\n" + printed + "```", functions)
 
+    def test_the_page_on_options_shows_errors_that_the_library_has(self):
+        page = (ROOT / "docs" / "options.md").read_text()
+        section = page.split("## Combinations that are refused\n")[1].split("\n## ")[0]
+        errors = re.findall(r"(?m)^\|.*\| `([^`]+)` \|$", section)
+        self.assertGreater(len(errors), 15)
+        sources = "".join(f.read_text() for f in (ROOT / "src" / "sluice").rglob("*.cc")
+                          if not f.name.endswith("_test.cc"))
+        # The parts of a text in a source join.
+        literals = re.sub(r'"\s*"', "", sources)
+        for error in errors:
+            with self.subTest(error=error):
+                self.assertTrue(error in literals)
+
     def test_links_lead_somewhere(self):
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
             for link in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):

@@ -10,7 +10,7 @@ namespace sluice::train {
 namespace {
 
 // A loop with fewer iterations costs more at its boundary than it saves.
-constexpr int64_t kFewestTurns = 2;
+constexpr int64_t kMinTrips = 2;
 
 using nn::NamedTensors;
 
@@ -25,8 +25,8 @@ class Rows {
       : main_(main), loop_(loop), trips_(loop.rows.looped), invariants_(invariants) {}
 
   NamedTensors in_line(NamedTensors values, int64_t first, int64_t end) const {
-    for (int64_t turn = first; turn < end; ++turn)
-      values = one_by_one(main_, row(turn), values, invariants_);
+    for (int64_t number = first; number < end; ++number)
+      values = one_by_one(main_, row(number), values, invariants_);
     return values;
   }
 
@@ -49,7 +49,7 @@ class Rows {
 
   // Sk stores row k.
   // L0; C0 | L1; S0 | C1 | L2; { Sk-1 | Ck | Lk+1 }; Sn-2 | Cn-1; Sn-1.
-  // Three sets of tensors take turns: one is stored, one is used and one is loaded. A loop body of
+  // Three sets of tensors rotate: one is stored, one is used and one is loaded. A loop body of
   // three rows ends with each set in the role that it began with, so that no tensor is copied.
   NamedTensors stores_behind(NamedTensors values) const {
     const int64_t n = trips_;
@@ -59,22 +59,22 @@ class Rows {
     store(main_, row(0), sets[0]);
     values = run(main_, row(1), sets[1], values, invariants_);
     sets[2] = load(main_, row(2));
-    const auto in_main = [this](int64_t turn) { return row(turn); };
+    const auto in_main = [this](int64_t number) { return row(number); };
     int64_t next = 2;  // The next row to run; it is already loaded into set next % 3.
     const int64_t rounds = (n - 1 - next) / kSets;
-    if (rounds >= kFewestTurns) {
+    if (rounds >= kMinTrips) {
       values = repeat(rounds, kSets, {values}, sets, [&](const Inside& in) -> Trees {
         NamedTensors carried = in.carried[0];
         for (int64_t k = 0; k < kSets; ++k) {
-          const auto in_body = [&](int64_t turn) { return row(in, turn, kSets); };
-          carried = turn_of_three(in.graph, in_body, next + k, in.sets, carried, in.invariants);
+          const auto in_body = [&](int64_t number) { return row(in, number, kSets); };
+          carried = run_one_of_three(in.graph, in_body, next + k, in.sets, carried, in.invariants);
         }
         return {carried};
       })[0];
       next += rounds * kSets;
     }
     for (; next < n - 1; ++next)
-      values = turn_of_three(main_, in_main, next, sets, values, invariants_);
+      values = run_one_of_three(main_, in_main, next, sets, values, invariants_);
     store(main_, row(n - 2), set(sets, n - 2));
     values = run(main_, row(n - 1), set(sets, n - 1), values, invariants_);
     store(main_, row(n - 1), set(sets, n - 1));
@@ -94,8 +94,8 @@ class Rows {
 
   static constexpr int64_t kSets = 3;
 
-  static const NamedTensors& set(const Trees& sets, int64_t turn) {
-    return sets[static_cast<size_t>(turn % kSets)];
+  static const NamedTensors& set(const Trees& sets, int64_t number) {
+    return sets[static_cast<size_t>(number % kSets)];
   }
 
   // A row, and its number relative to that of the loop whose body has it (Provenance::at).
@@ -133,8 +133,8 @@ class Rows {
   // Stores row k - 1, runs row k and loads row k + 1. Row k is already loaded. Row k + 1 takes the
   // set of row k - 2, which is already stored.
   template <typename RowOf>
-  NamedTensors turn_of_three(Graph& g, const RowOf& row_of, int64_t k, const Trees& sets,
-                             const NamedTensors& values, const NamedTensors& invariants) const {
+  NamedTensors run_one_of_three(Graph& g, const RowOf& row_of, int64_t k, const Trees& sets,
+                                const NamedTensors& values, const NamedTensors& invariants) const {
     store(g, row_of(k - 1), set(sets, k - 1));
     NamedTensors after = run(g, row_of(k), set(sets, k), values, invariants);
     reload(g, row_of(k + 1), set(sets, k + 1));
@@ -143,18 +143,18 @@ class Rows {
 
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
-  // The first row of the loop. Those in line have negative turns.
+  // The first row of the loop. Those in line have negative numbers.
   int64_t first_row() const { return descends() ? trips_ - 1 : loop_.rows.in_line; }
   int64_t direction() const { return descends() ? -1 : 1; }
 
-  Row row(int64_t turn) const {
-    const int64_t number = first_row() + direction() * turn;
-    return {number, number};
+  // A row by its number in the order in which they run.
+  Row row(int64_t number) const {
+    const int64_t row = first_row() + direction() * number;
+    return {row, row};
   }
-  // The row that is `ahead` rows after the first row of an iteration. An iteration has `turns`
-  // rows.
-  Row row(const Inside& in, int64_t ahead, int64_t turns = 1) const {
-    const Tensor first = turns == 1 ? in.iteration : in.iteration * static_cast<double>(turns);
+  // The row that is `ahead` rows after the first row of an iteration, which has `rows` rows.
+  Row row(const Inside& in, int64_t ahead, int64_t rows = 1) const {
+    const Tensor first = rows == 1 ? in.iteration : in.iteration * static_cast<double>(rows);
     const int64_t offset = first_row() + direction() * ahead;
     if (descends()) return {in.graph.scalar(static_cast<double>(offset), i32) - first, -ahead};
     return {offset == 0 ? first : first + static_cast<double>(offset), ahead};
@@ -168,9 +168,9 @@ class Rows {
     return next;
   }
 
-  // An iteration runs `turns` rows.
+  // An iteration runs `rows` rows.
   template <typename Body>
-  Trees repeat(int64_t trips, int64_t turns, const Trees& carried, const Trees& sets,
+  Trees repeat(int64_t trips, int64_t rows, const Trees& carried, const Trees& sets,
                const Body& body) const {
     Graph& g = main_.ir().create_empty_graph("rows");
     const Graph::IoScope scope(g, loop_.io_mode);
@@ -193,7 +193,7 @@ class Rows {
       for (const std::string& key : carried[i].keys_flat()) g.add_output(made[i][key]);
     }
     const Graph::ProvenanceScope of_loop(
-        main_, {.at = {.row = first_row()}, .per_iteration = {.row = direction() * turns}});
+        main_, {.at = {.row = first_row()}, .per_iteration = {.row = direction() * rows}});
     const Tensors results = ops::repeat(main_, g, trips, given, {}, {.iteration = in.iteration});
     Trees after;
     auto next = results.begin();
@@ -218,8 +218,8 @@ NamedTensors run_rows(Graph& main, const RowLoop& loop, const NamedTensors& valu
   const int64_t n = loop.rows.looped;
   const bool skewed = loop.io_mode == IoMode::kIoOverlapped;
   const bool storing = stores(loop);
-  const int64_t turns = !skewed ? n : storing ? (n - 3) / 3 : n - 1;
-  const bool loops = turns >= kFewestTurns;
+  const int64_t trips = !skewed ? n : storing ? (n - 3) / 3 : n - 1;
+  const bool loops = trips >= kMinTrips;
   const NamedTensors first = rows.in_line(values, -loop.rows.in_line, loops ? 0 : n);
   if (!loops) return first;
   if (!skewed) return rows.plain(first);

@@ -90,8 +90,8 @@ DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
 
 
 class Row(NamedTuple):
-    """A run. The values up to `output` decide its digest. The first value of each other dimension is
-    that of the run that others are compared with."""
+    """A run. The values up to `output` decide its digest. The first value of each other dimension
+    is that of the run that others are compared with."""
     model: str
     replicas: int
     reduction: str = "running mean"
@@ -348,7 +348,8 @@ def main(arguments=None):
         print(f"{name(row)}: {digests[row]}, not {digests[row.first()]}")
     kinds = len({digests[row] for row in firsts})
     print(f"{len(rows)} runs, {len(wrong)} differ; {kinds} digests of {len(firsts)} models, "
-          f"numbers of replicas, reductions, clippings and outputs; {time.monotonic() - begin:.0f} s")
+          "numbers of replicas, reductions, clippings and outputs; "
+          f"{time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
     # Equal digests would mean that a result does not depend on the model, replicas or reduction.

@@ -30,6 +30,7 @@ std::vector<Candidate> steps_swapped(const Executable& e);
 std::vector<Candidate> sync_dropped(const Executable& e);
 std::vector<Candidate> rotation_off_by_one(const Executable& e);
 std::vector<Candidate> trips_off_by_one(const Executable& e);
+std::vector<Candidate> late_iteration_changed(const Executable& e);
 std::vector<Candidate> carry_dropped(const Executable& e);
 std::vector<Candidate> carry_changed(const Executable& e);
 std::vector<Candidate> value_renamed(const Executable& e);

@@ -1,3 +1,4 @@
+#include <array>
 #include <optional>
 
 #include "mutations.h"
@@ -123,6 +124,41 @@ std::vector<Candidate> trips_off_by_one(const Executable& e) {
                        std::get<Loop>(step_of(m, f, s).body).trips += by;
                        return std::string();
                      }});
+    }
+  });
+  return out;
+}
+
+/// An index argument or a ring slot of a loop is another one in its last iteration only: the start
+/// offset, the stride or the modulus differs there.
+std::vector<Candidate> late_iteration_changed(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* l = std::get_if<Loop>(&step.body);
+    if (l == nullptr || l->trips < 3) return;
+    const IndexExpr last(l->trips - 1);
+    const IndexExpr is_last = IndexExpr::iteration() / last;
+    const auto changes = [=](const IndexExpr& x) {
+      return std::array{x + is_last, x * (is_last + IndexExpr(1)), x % last};
+    };
+    const Function& body = e.functions[static_cast<size_t>(l->body.function)];
+    for (size_t c = 0; c < 3; ++c) {
+      for (size_t a = 0; a < l->body.index_args.size(); ++a) {
+        if (is_data(e, body, static_cast<int64_t>(a))) continue;
+        out.push_back({place(e, f, s), [=](Executable& m) {
+                         IndexExpr& x = std::get<Loop>(step_of(m, f, s).body).body.index_args[a];
+                         x = changes(x)[c];
+                         return std::string();
+                       }});
+      }
+      for (size_t a = 0; a < l->body.args.size(); ++a) {
+        if (l->body.args[a].at.depth < 2) continue;
+        out.push_back({place(e, f, s), [=](Executable& m) {
+                         Address& at = std::get<Loop>(step_of(m, f, s).body).body.args[a].at;
+                         at.slot = changes(at.slot)[c];
+                         return std::string();
+                       }});
+      }
     }
   });
   return out;

@@ -92,7 +92,7 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
   }
   std::vector<int> shared;  // Devices that the workers serve.
   for (int d = 0; d < training.devices; ++d) {
-    if (!exe::is_queued(executable, d)) shared.push_back(d);
+    if (!executable.devices[static_cast<size_t>(d)].queued) shared.push_back(d);
   }
   if (shared.size() > 1)
     lines.push_back(fmt::format("  devices {} share {} threads: a kernel of one uses all of them",
@@ -140,7 +140,7 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
     JsonRecord& device = devices.emplace_back();
     device.add("busy_seconds", number < plan.times.busy.size() ? plan.times.busy[number] : 0.0);
     device.add("workers", int64_t{executable.devices[number].workers});
-    device.add("shares_workers", !exe::is_queued(executable, d) && training.devices > 1);
+    device.add("shares_workers", !executable.devices[number].queued && training.devices > 1);
   }
   record.add("pipeline_devices", std::move(devices));
   record.add("pipeline_ramp_slots", plan.order.ramp() * plan.order.period);

@@ -129,6 +129,23 @@ TEST(Checker, RefusesDamagedChannels) {
          });
 }
 
+// Device 1 gives the value that it receives a name of its own. Its number alone tells which it is.
+TEST(Checker, KnowsAMessageByItsNumber) {
+  using exe::plans::replaced;
+  std::string text = replaced(exe::plans::two_devices(), "value 1 \"y\" 0\n",
+                              "value 1 \"y\" 0\nvalue 2 \"received\" 3 message 0\n");
+  text = replaced(text, "receive 0 message p0\n      write %0",
+                  "receive 0 message p0\n      write %2");
+  text = replaced(text, "read %0 at frame+0 bytes 64 float32(16) row\n      write %1",
+                  "read %2 at frame+0 bytes 64 float32(16) row\n      write %1");
+  EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
+  refuse(text, {{"channel", "\"received\" 3 message 0", "\"received\" 3 message 1"},
+                {"channel", "\"received\" 3 message 0", "\"x\" 0 message 1"},
+                {"channel", "\"received\" 3 message 0", "\"x\" 0"},
+                {"channel", "\"x\" 0 message 0", "\"x\" 0"}});
+  refuse(exe::plans::two_devices(), {{"channel", " message 0\n", "\n"}});
+}
+
 TEST(Checker, RefusesDamagedOverlap) {
   refuse(exe::plans::overlapped_loop(),
          {

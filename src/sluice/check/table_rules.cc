@@ -286,18 +286,27 @@ class TableRules {
     }
   }
 
-  /// Checks the staging memory of devices with queues: one arena for each queue, with slots for all
-  /// its transfers, and a word.
+  /// Checks the worker and the staging memory of queued devices: one arena for each queue, with
+  /// slots for all its transfers, and a word. Other devices have none.
   void pinned_staging() {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
       std::vector<const exe::Arena*> staging;  // By queue.
       for (const exe::Arena& a : e_.arenas) {
         if (is_pinned_staging(a) && a.device == static_cast<int32_t>(d)) staging.push_back(&a);
       }
-      if (staging.empty()) continue;
-      if (staging.size() != e_.devices[d].queues.size()) {
+      const exe::Device& device = e_.devices[d];
+      if (!device.queued) {
+        if (!staging.empty())
+          out_.add("bounds", "device {} must have no staging memory, as it is not queued, got '{}'",
+                   d, staging.front()->name);
+        continue;
+      }
+      if (device.workers != 1)
+        out_.add("bounds", "device {} must have 1 worker, as it is queued, got {}", d,
+                 device.workers);
+      if (staging.size() != device.queues.size()) {
         out_.add("bounds", "device {} must have staging memory for each of its {} queues, got {}",
-                 d, e_.devices[d].queues.size(), staging.size());
+                 d, device.queues.size(), staging.size());
         continue;
       }
       for (const exe::Arena* a : staging) staging_slots(*a);

@@ -129,11 +129,11 @@ struct NodeKinds {
     exe::IndexExpr value;
     bool operator==(const Index&) const = default;
   };
-  /// Sends input 0 to the other device of `channel`. There, the Receive with this `message` outputs
+  /// Sends input 0 to the other device of `channel`. There, a Receive with this `message` outputs
   /// it.
   struct Send {
     int32_t channel = -1;
-    int32_t message = -1;  ///< Number of this Send in the program.
+    int32_t message = -1;  ///< Number of the value in the program (exe::Value::message).
     bool operator==(const Send&) const = default;
   };
   struct Receive {

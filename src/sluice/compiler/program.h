@@ -59,7 +59,6 @@ struct Program {
   std::deque<Body> bodies;  ///< May contain unused bodies, which no entry reaches.
   std::vector<EntryBodies> entries;
   std::vector<ProgramChannel> channels;
-  int32_t messages = 0;  ///< Number of Send nodes; each has one Receive.
   /// Slots of the ring of each stream of a feed, by stream.
   std::map<int32_t, int64_t> feed_slots;
   std::map<BodyId, LoweredBody> lowered;

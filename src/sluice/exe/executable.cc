@@ -79,18 +79,12 @@ std::vector<int32_t> feeds_of_streams(const Executable& executable) {
   return feeds;
 }
 
-bool is_queued(const Executable& executable, int32_t device) {
-  return std::any_of(executable.arenas.begin(), executable.arenas.end(), [&](const Arena& a) {
-    return a.kind == ArenaKind::kStaging && a.space == Space::kPinned && a.device == device;
-  });
-}
-
 SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to) {
-  const bool sends = is_queued(executable, from), receives = is_queued(executable, to);
   const Device& sender = executable.devices[static_cast<size_t>(from)];
   const Device& receiver = executable.devices[static_cast<size_t>(to)];
-  if (sends && receives && sender.kind == receiver.kind) return {Space::kDevice, from};
-  return {sends || receives ? Space::kPinned : Space::kDevice, to};
+  if (sender.queued && receiver.queued && sender.kind == receiver.kind)
+    return {Space::kDevice, from};
+  return {sender.queued || receiver.queued ? Space::kPinned : Space::kDevice, to};
 }
 
 int32_t workers_of_replica(int32_t threads, int32_t replicas) {

@@ -25,6 +25,9 @@ inline constexpr ValueId kNoValue = -1;
 struct Value {
   std::string tensor;   ///< "fc1.weight", "Linear_subgraph(0)/matmul_100".
   int64_t version = 0;  ///< Version of the tensor's storage.
+  /// Number that a value which is sent shares with the values that its Receives make; -1 for other
+  /// values. So a Receive finds the value that it names, whatever the names are.
+  int32_t message = -1;
   bool operator==(const Value&) const = default;
 };
 
@@ -33,7 +36,7 @@ enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 /// The purpose of an arena. A workspace arena holds one slice of `stride` bytes per worker. If a
 /// file tier has a staging arena, its transfers bypass the system's page cache and pass through
 /// that arena. If it has a checksums arena, every piece of an entry is verified when it is read. A
-/// staging arena in pinned memory belongs to a device with queues (StagingPlan). A rings arena has
+/// staging arena in pinned memory belongs to a queued device (StagingPlan). A rings arena has
 /// slots of feeds (Feed).
 enum class ArenaKind : uint8_t {
   kPersistent,
@@ -289,6 +292,9 @@ struct Device {
   int64_t memory_budget = -1;  ///< Bytes; -1: none.
   int32_t workers = 1;
   std::vector<Queue> queues;  ///< queues[0] is the compute queue.
+  /// Whether the host enqueues commands and cannot access the memory. Such a device has 1 worker,
+  /// and each of its queues has staging memory (StagingPlan).
+  bool queued = false;
   bool operator==(const Device&) const = default;
 };
 
@@ -349,7 +355,7 @@ inline constexpr int64_t kChecksumPiece = 64 << 10;
 /// Number of checksums of one entry.
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
-/// The pinned memory through which all transfers of a queue pass, on a device with queues: a word
+/// The pinned memory through which all transfers of a queue pass, on a queued device: a word
 /// for values that the host reads by the compute queue, and two slots of equal size. A larger
 /// transfer passes in pieces. A device has one such arena for each of its queues, in their order.
 struct StagingPlan {
@@ -543,9 +549,6 @@ bool has_exits(const Executable& executable);
 /// Returns the feed of each stream, by stream; -1 for a stream without feed.
 std::vector<int32_t> feeds_of_streams(const Executable& executable);
 
-/// Whether a device has queues: it has staging memory of its own.
-bool is_queued(const Executable& executable, int32_t device);
-
 /// Where the slots of a channel are.
 struct SlotMemory {
   Space space = Space::kDevice;
@@ -553,9 +556,9 @@ struct SlotMemory {
   bool operator==(const SlotMemory&) const = default;
 };
 
-/// Returns where the slots of a channel between two devices must be. The queues of two devices of
-/// one kind copy messages from the memory of the sender. A device with queues exchanges messages
-/// with any other device through pinned memory. Devices without queues use the receiver's memory.
+/// Returns where the slots of a channel between two devices must be. The queues of two queued
+/// devices of one kind copy messages from the memory of the sender. A queued device exchanges
+/// messages with any other device through pinned memory. Other devices use the receiver's memory.
 SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to);
 
 /// Number of workers that run one replica as a team. A pool of `threads` workers is cut into

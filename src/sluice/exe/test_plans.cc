@@ -80,7 +80,7 @@ arena 2 "slots" kind slots space device device 1 bytes 128 stride 0
 stream 0 "in" in float32(16)
 stream 1 "out" out float32(16)
 channel 0 "0 to 1" from 0 to 1 capacity 2 arena 2 offset 0 slot 64
-value 0 "x" 0
+value 0 "x" 0 message 0
 value 1 "y" 0
 function 0 "produce" memo "" device 0 index_params 1 frame 64 bound 64
   0 issue stream_in 0 entry p0 queue 0 token 0
@@ -424,7 +424,7 @@ end
 constexpr const char* kEverything = R"plan(sluice executable 1
 replicas 4
 device 0 kind cpu isa avx512 memory 1048576 workers 3 queues compute io collectives
-device 1 kind "odd kind" isa "" memory -1 workers 1 queues compute
+device 1 kind "odd kind" isa "" memory -1 workers 1 queued queues compute
 tier 0 "host" space host budget 65536
 tier 1 "file" space file budget -1
 arena 0 "persistent \"a\"" kind persistent space device device 0 bytes 4096 stride 0
@@ -443,7 +443,7 @@ provenance 0 gradient op "gelu" block "b 1" module "m/fc" line "a.cc:1" variable
 provenance 1 running
 rows_of_block "b 1" "b 1" "b\\2"
 value 0 "w" 0
-value 1 "c # no comment" -3 provenance 1
+value 1 "c # no comment" -3 message 2 provenance 1
 function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 32
   param 0 "x" update %0>%1 bytes 16 float32(4) panel
   param 1 "y" write %- bytes 0 bool() row

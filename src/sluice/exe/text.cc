@@ -117,8 +117,8 @@ class Writer {
   void tables() {
     for (size_t i = 0; i < e_.devices.size(); ++i) {
       const Device& d = e_.devices[i];
-      add("device {} kind {} isa {} memory {} workers {} queues", i, bare_or_quote(d.kind),
-          bare_or_quote(d.isa), d.memory_budget, d.workers);
+      add("device {} kind {} isa {} memory {} workers {}{} queues", i, bare_or_quote(d.kind),
+          bare_or_quote(d.isa), d.memory_budget, d.workers, d.queued ? " queued" : "");
       for (const Queue& q : d.queues) add(" {}", bare_or_quote(q.name));
       out_ += '\n';
     }
@@ -187,7 +187,9 @@ class Writer {
       out_ += '\n';
     }
     for (size_t i = 0; i < e_.values.size(); ++i) {
-      add("value {} {} {}", i, quote(e_.values[i].tensor), e_.values[i].version);
+      const Value& v = e_.values[i];
+      add("value {} {} {}", i, quote(v.tensor), v.version);
+      if (v.message >= 0) add(" message {}", v.message);
       from(e_.origins.of_value(static_cast<ValueId>(i)));
       out_ += '\n';
     }

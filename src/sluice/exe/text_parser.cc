@@ -181,6 +181,7 @@ class TextParser {
       Value& v = row(Part::kValue, e_.values);
       v.tensor = in_.string("a tensor");
       v.version = in_.integer("a version");
+      if (in_.peek("message")) v.message = in_.labelled32("message");
       e_.origins.values.push_back(from());
     } else if (in_.eat("provenance")) {
       provenance(row(Part::kProvenance, e_.origins.rows));
@@ -248,6 +249,7 @@ class TextParser {
     d.isa = in_.string("isa");
     d.memory_budget = in_.labelled("memory");
     d.workers = in_.labelled32("workers");
+    d.queued = in_.eat("queued");
     in_.expect("queues");
     while (!in_.done()) d.queues.push_back({in_.string("queue")});
   }

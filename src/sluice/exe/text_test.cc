@@ -307,7 +307,8 @@ TEST(ExeRefusals, Words) {
           {"carry 0:0", "carry 0:", "must be a pair 'a:b', found '0:'"},
           {"entry_from read %0", "entry_from read 0", "a value '%N' expected, found '0'"},
           {"provenance 1 running", "provenance 1 runs", "role must be one of forward, gradient, "},
-          {"-3 provenance 1", "-3 provenance 2", "provenance 2 does not exist (there are 2)"},
+          {"message 2 provenance 1", "message 2 provenance 2",
+           "provenance 2 does not exist (there are 2)"},
           {"where \"m/fc (a.cc:1)\" provenance 0", "where \"m/fc (a.cc:1)\" provenance 1",
            "provenance 2 does not exist (there are 2)"},
           {"role update of 0", "role update of 1", "variable 1 does not exist (there are 1)"},
@@ -381,7 +382,10 @@ TEST(ExeRefusals, Numbers) {
   expect_unreadable(
       plans::everything(),
       {
-          {"workers 1 queues compute\n", "workers 1 queues\n", "a device needs a compute queue"},
+          {"queued queues compute\n", "queued queues\n", "a device needs a compute queue"},
+          {"message 2 provenance 1\n", "message -5\n", "message must be at least 0, got -5"},
+          {"message 2 provenance 1\n", "message\n", "message is missing"},
+          {"1 queued queues", "1 queue queues", "'queues' expected, found 'queue'"},
           {"workers 1 ", "workers 0 ", "workers must be at least 1, got 0"},
           {"memory 1048576", "memory -2",
            "budget must be at least 0 bytes, or -1 for none, got -2"},

@@ -22,6 +22,11 @@ class Validator {
     variables();
     origins();
     for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
+    for (size_t v = 0; v < e_.values.size(); ++v) {
+      at(Part::kValue, v);
+      const int32_t message = e_.values[v].message;
+      if (message < -1) bad("message must be at least 0, got {}", message);
+    }
     // Check call chains last: they dereference indices validated above.
     if (problems_.empty()) call_order();
     programs();

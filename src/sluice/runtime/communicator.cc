@@ -157,7 +157,7 @@ Communicator::Communicator(const exe::Executable& executable, const LoadedProgra
     : group_(std::move(group)), placement_(placement), groups_(executable.groups.size()) {
   for (size_t d = 0; d < executable.devices.size(); ++d) {
     const auto device = static_cast<int32_t>(d);
-    const bool queued = exe::is_queued(executable, device);
+    const bool queued = executable.devices[d].queued;
     require(!queued || group_ == nullptr || group_->size() == 1,
             "device {}: devices with queues must run in one process, got {} processes", d,
             group_ == nullptr ? 1 : group_->size());

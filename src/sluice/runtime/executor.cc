@@ -75,7 +75,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (size_t d = 0; d < devices_.size(); ++d) {
     const int planned = executable_.devices[d].workers;
-    require(planned == (exe::is_queued(executable_, static_cast<int32_t>(d)) ? 1 : workers),
+    require(planned == (executable_.devices[d].queued ? 1 : workers),
             "executable: workers a device must be {} as planned, got {}", planned, workers);
   }
   std::vector<Device*> raw;
@@ -180,8 +180,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength, stop_));
       if (q == 0) continue;
       queues_.push_back(queues.back().get());
-      if (!exe::is_queued(executable_, static_cast<int32_t>(d)))
-        queues.back()->record(add_lane(number, d, q, 0));
+      if (!device.queued) queues.back()->record(add_lane(number, d, q, 0));
       if (io_threads_.size() < q) io_threads_.push_back(std::make_unique<IoThread>());
       io_threads_[q - 1]->queues.push_back(queues.back().get());
     }
@@ -190,7 +189,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
     auto& own = replica.strands.emplace_back();
     for (size_t d = 0; d < devices_.size(); ++d) {
       const auto device = static_cast<int32_t>(d);
-      const bool queued = exe::is_queued(executable_, device);
+      const bool queued = executable_.devices[d].queued;
       if ((queued && w > 0) || !placement_.has(number, device)) continue;
       auto& strands = queued ? replica.queued : own;
       strands.push_back(replica.devices[d]->strand(state, device, w));

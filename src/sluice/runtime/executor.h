@@ -86,7 +86,7 @@ class Executor {
   /// Returns a device of a replica. Throws the error of a missed deadline for a device with queues,
   /// whose commands may still use its memory.
   OpenDevice& device(int32_t index, int replica = 0) const {
-    if (lost_ && exe::is_queued(executable_, index)) throw Error(*lost_);
+    if (lost_ && executable_.devices[static_cast<size_t>(index)].queued) throw Error(*lost_);
     return *this->replica(replica).devices[static_cast<size_t>(index)];
   }
   /// Returns the first address of an arena of a replica that is in device memory.

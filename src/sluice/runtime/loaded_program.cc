@@ -107,7 +107,7 @@ BoundCollective bound(Device& device, const exe::Collective& collective,
   try {
     const exe::ReplicaGroup& group = executable.groups[static_cast<size_t>(collective.group)];
     BoundCollective bound = device.bind(collective, group);
-    if (!exe::is_queued(executable, function.device)) return bound;
+    if (!executable.devices[static_cast<size_t>(function.device)].queued) return bound;
     if (const int64_t room = room_bytes(bound, group.size); collective.workspace_bytes < room) {
       fail(ErrorKind::kBadFile,
            "executable: collective {}: workspace must be at least {} bytes, got {}", collective.op,

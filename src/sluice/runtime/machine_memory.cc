@@ -33,7 +33,7 @@ void Executor::check_host_memory() const {
       const exe::Arena& arena = executable_.arenas[a];
       const bool on_device = arena.space == exe::Space::kDevice;
       if (arena.space == exe::Space::kFile ||
-          (on_device && exe::is_queued(executable_, arena.device)))
+          (on_device && executable_.devices[static_cast<size_t>(arena.device)].queued))
         continue;
       int64_t& sum = on_device ? devices : host;
       sum = checked_add(sum, placement_.bytes_of(here.first + r, static_cast<int32_t>(a)));

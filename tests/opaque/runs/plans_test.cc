@@ -39,7 +39,7 @@ TEST(Plans, AreForOpaqueDevicesInPlaceOfTheCpu) {
   exe::Executable e = Program().plan();
   EXPECT_EQ(e.devices[0].kind, "opaque");
   EXPECT_EQ(e.devices[0].workers, 1);
-  EXPECT_TRUE(exe::is_queued(e, 0));
+  EXPECT_TRUE(e.devices[0].queued);
   const auto staging = staging_of(e);
   ASSERT_EQ(staging.size(), e.devices[0].queues.size());
   ASSERT_EQ(staging.size(), 2U);
@@ -75,6 +75,14 @@ TEST(Plans, WithDamagedStagingAreRefused) {
   refused("two slots of a multiple", [](exe::Executable&, const Staging& s) { s[0]->bytes += 64; });
   refused("for each of its 3 queues",
           [](exe::Executable& e, const Staging&) { e.devices[0].queues.push_back({"third"}); });
+  refused("as it is not queued",
+          [](exe::Executable& e, const Staging&) { e.devices[0].queued = false; });
+  refused("must have 1 worker, as it is queued", [](exe::Executable& e, const Staging&) {
+    e.devices[0].workers = 2;
+    for (exe::Arena& a : e.arenas) {
+      if (a.kind == exe::ArenaKind::kWorkspace) a.bytes *= 2;
+    }
+  });
 }
 
 }  // namespace

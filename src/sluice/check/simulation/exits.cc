@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "sluice/check/simulation/simulation.h"
@@ -130,8 +131,10 @@ void Simulation::check_feeds(const std::vector<ExitUse>& uses, const std::string
 }
 
 void Simulation::check_exits() {
+  const exe::Value none;
   const auto named = [&](exe::ValueId v) {
-    return v == exe::kNoValue ? exe::Value{} : e_.values[static_cast<size_t>(v)];
+    const exe::Value& value = v == exe::kNoValue ? none : e_.values[static_cast<size_t>(v)];
+    return std::tie(value.tensor, value.version);
   };
   for (const auto& [number, by_device] : exits_) {
     size_t loops = 0;

@@ -304,15 +304,20 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
   if (message != number)
     bad(d, "channel", "channel '{}': must receive message {}, got {}", c.name, number, message);
   const Message& there = state.slots.at(slot);
-  const bool same_name = m.operand.value == there.value ||
-                         (m.operand.value != exe::kNoValue && there.value != exe::kNoValue &&
-                          e_.values[static_cast<size_t>(m.operand.value)] ==
-                              e_.values[static_cast<size_t>(there.value)]);
-  if (!same_name || m.operand.bytes != there.instance.bytes ||
+  // A message without a value orders effects.
+  const auto number_of = [&](exe::ValueId v) {
+    return v == exe::kNoValue ? -1 : e_.values[static_cast<size_t>(v)].message;
+  };
+  const int32_t sent = number_of(there.value), named = number_of(m.operand.value);
+  const bool has_value = there.value != exe::kNoValue || m.operand.value != exe::kNoValue;
+  const bool is_same = sent == named && (sent >= 0 || !has_value);
+  if (!is_same || m.operand.bytes != there.instance.bytes ||
       m.operand.spec.dtype != there.instance.dtype || m.operand.layout != *there.instance.layout) {
-    bad(d, "channel", "message {} of '{}' must be {} ({} bytes, '{}'), got {} ({} bytes, '{}')",
-        number, c.name, name(there.value), there.instance.bytes, *there.instance.layout,
-        name(m.operand.value), m.operand.bytes, m.operand.layout);
+    bad(d, "channel",
+        "message {} of '{}' must be {} (value {} of the messages, {} bytes, '{}'), got {} (value "
+        "{}, {} bytes, '{}')",
+        number, c.name, name(there.value), sent, there.instance.bytes, *there.instance.layout,
+        name(m.operand.value), named, m.operand.bytes, m.operand.layout);
   }
   const int64_t begin = c.offset + slot * c.slot_bytes;
   const Range at{c.arena, begin, begin + there.instance.bytes};

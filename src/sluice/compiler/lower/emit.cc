@@ -30,8 +30,7 @@ std::string memo(const Body& body) {
 
 class Emitter {
  public:
-  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, const Target& target,
-          MessageValues& messages)
+  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, const Target& target)
       : body_(program.body(id)),
         program_(program),
         storage_(program.lowered[id].storage),
@@ -40,7 +39,6 @@ class Emitter {
         sequences_(facts[id].sequences),
         tables_(tables),
         target_(target),
-        messages_(messages),
         exe_(program.executable),
         value_ids_(storage_.tenants.size(), exe::kNoValue),
         frames_(body_.nodes.size(), 0),
@@ -276,14 +274,16 @@ class Emitter {
       Body operator()(const Node::Transfer& t) const { return e.transfer(node, t); }
       Body operator()(const Node::Wait& w) const { return exe::Wait{w.queue, w.token}; }
       Body operator()(const Node::Send& s) const {
-        e.messages_.sent[s.message] = e.value_id(node.inputs[0]);
-        return exe::Send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
-                         e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
+        exe::Send send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
+                       e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
+        e.tables_.set_message(send.operand.value, s.message);
+        return send;
       }
       Body operator()(const Node::Receive& r) const {
-        e.messages_.received[r.message] = e.value_id(node.outputs[0]);
-        return exe::Receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
-                            e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
+        exe::Receive receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
+                             e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
+        e.tables_.set_message(receive.operand.value, r.message);
+        return receive;
       }
       Body operator()(const Node::Collective& c) const { return e.collective(node, c, n); }
     };
@@ -512,7 +512,6 @@ class Emitter {
   const std::vector<SequenceUse>& sequences_;
   Tables& tables_;
   const Target& target_;
-  MessageValues& messages_;
   exe::Executable& exe_;
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
@@ -548,11 +547,10 @@ int64_t emit_executable(Program& program, const Context& context) {
   exe::Executable& e = program.executable;
   int64_t buffers = 0;
   e.origins.rows_of_blocks = program.ir.rows_of_blocks();
-  MessageValues messages;
   std::map<BodyId, std::vector<exe::Final>> finals;
   for (const BodyId id : callees_first(program)) {
     const Body& body = program.body(id);
-    Emitter emitter(id, program, facts, tables, context.target(body), messages);
+    Emitter emitter(id, program, facts, tables, context.target(body));
     exe::Function function = emitter.run();
     buffers += static_cast<int64_t>(function.buffers.size());
     for (const exe::Step& step : function.steps) {
@@ -593,7 +591,7 @@ int64_t emit_executable(Program& program, const Context& context) {
               [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
     e.programs.push_back(std::move(p));
   }
-  carry_provenances(messages, e);
+  carry_provenances(e);
   return buffers;
 }
 

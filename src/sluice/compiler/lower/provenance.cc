@@ -1,6 +1,7 @@
 #include "sluice/compiler/lower/provenance.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -13,10 +14,12 @@ class Carrier {
  public:
   explicit Carrier(exe::Executable& e) : e_(e), sources_(e.values.size(), exe::kNoValue) {}
 
-  void run(const MessageValues& messages) {
-    for (const auto& [message, value] : messages.received) {
-      const auto sent = messages.sent.find(message);
-      if (sent != messages.sent.end()) link(value, sent->second);
+  void run() {
+    for (const exe::Function& f : e_.functions) {
+      for (const exe::Step& step : f.steps) {
+        if (const auto* send = std::get_if<exe::Send>(&step.body))
+          sent_.try_emplace(message_of(send->operand), send->operand.value);
+      }
     }
     for (const exe::Function& f : e_.functions) {
       for (const exe::Step& step : f.steps) link(step);
@@ -28,6 +31,10 @@ class Carrier {
  private:
   int32_t& row(exe::ValueId v) { return e_.origins.values[static_cast<size_t>(v)]; }
 
+  int32_t message_of(const exe::Operand& o) const {
+    return o.value < 0 ? -1 : e_.values[static_cast<size_t>(o.value)].message;
+  }
+
   void link(exe::ValueId value, exe::ValueId source) {
     if (value < 0 || source < 0) return;
     exe::ValueId& known = sources_[static_cast<size_t>(value)];
@@ -38,6 +45,10 @@ class Carrier {
     const auto* kernel = std::get_if<exe::Kernel>(&step.body);
     if (kernel != nullptr && step.provenance < 0)
       link(kernel->operands.back().value, kernel->operands.front().value);
+    if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
+      const auto sent = sent_.find(message_of(receive->operand));
+      if (sent != sent_.end()) link(receive->operand.value, sent->second);
+    }
     exe::for_each_call(step, [&](const exe::Call& call) {
       const std::vector<exe::Param>& params =
           e_.functions[static_cast<size_t>(call.function)].params;
@@ -82,14 +93,13 @@ class Carrier {
   }
 
   exe::Executable& e_;
-  std::vector<exe::ValueId> sources_;  // By value.
+  std::vector<exe::ValueId> sources_;     // By value.
+  std::map<int32_t, exe::ValueId> sent_;  // By number of the message.
 };
 
 }  // namespace
 
-void carry_provenances(const MessageValues& messages, exe::Executable& executable) {
-  Carrier(executable).run(messages);
-}
+void carry_provenances(exe::Executable& executable) { Carrier(executable).run(); }
 
 bool has_provenance(const Node& node) {
   const auto* transfer = node.as<Node::Transfer>();

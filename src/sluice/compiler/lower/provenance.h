@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "sluice/compiler/body.h"
@@ -8,12 +7,6 @@
 #include "sluice/exe/executable.h"
 
 namespace sluice::compiler {
-
-/// Values of messages, by number of the message (Node::Send::message).
-struct MessageValues {
-  std::map<int32_t, exe::ValueId> sent;
-  std::map<int32_t, exe::ValueId> received;
-};
 
 /// Whether a node has a provenance of its own. Other nodes have a value's (carry_provenances()).
 bool has_provenance(const Node& node);
@@ -27,6 +20,6 @@ std::vector<int32_t> provenances_of(const Body& body, Tables& tables);
 /// Gives values without a provenance that of the value that they are made of: copies, received
 /// messages, results of calls, and parameters, which have that of their first argument. Gives steps
 /// without a provenance that of the value that they copy, send, receive, store or wait for.
-void carry_provenances(const MessageValues& messages, exe::Executable& executable);
+void carry_provenances(exe::Executable& executable);
 
 }  // namespace sluice::compiler

@@ -56,7 +56,8 @@ void Tables::add_devices() {
     exe_.devices.push_back(
         {spec.target->kind(), spec.target->isa(), spec.memory,
          spec.target->is_queued() ? 1 : exe::workers_of_replica(spec.threads, map.replicas_each()),
-         queue_names(has_io_transfers(program_, device) ? options.io_queues : 0)});
+         queue_names(has_io_transfers(program_, device) ? options.io_queues : 0),
+         spec.target->is_queued()});
     const auto add = [&](const char* name, exe::ArenaKind kind) {
       return add_arena(fmt::format("{}{}", name, d), kind, exe::Space::kDevice, device);
     };
@@ -262,9 +263,15 @@ int32_t Tables::row_of(std::span<const Provenance> provenances) {
 }
 
 exe::ValueId Tables::add_value(const std::string& tensor, int64_t version, int32_t provenance) {
-  exe_.values.push_back({tensor, version});
+  exe_.values.push_back({tensor, version, -1});
   exe_.origins.values.push_back(provenance);
   return static_cast<exe::ValueId>(exe_.values.size() - 1);
+}
+
+void Tables::set_message(exe::ValueId value, int32_t message) {
+  int32_t& own = exe_.values[static_cast<size_t>(value)].message;
+  SLUICE_CHECK(own == -1 || own == message);
+  own = message;
 }
 
 exe::Address Tables::frames(int32_t device) const {

@@ -24,6 +24,8 @@ class Tables {
   /// use.
   int32_t row_of(std::span<const Provenance> provenances);
   int32_t row_of(const Provenance& provenance) { return row_of({&provenance, 1}); }
+  /// Sets the number of a value that is sent or received (exe::Value::message).
+  void set_message(exe::ValueId value, int32_t message);
   /// The address of the frames of a device's entry functions.
   exe::Address frames(int32_t device) const;
   /// Enlarges the arena of frames to `bytes`, or the workspace of each worker to `bytes`, if
@@ -31,7 +33,7 @@ class Tables {
   void reserve_frame(int32_t device, int64_t bytes);
   void reserve_workspace(int32_t device, int64_t bytes);
   /// Enlarges the staging memory of a queue for a transfer of `bytes`, if needed. Does nothing for
-  /// devices without queues.
+  /// a device that is not queued.
   void reserve_staging(int32_t device, int32_t queue, int64_t bytes);
 
  private:
@@ -41,7 +43,7 @@ class Tables {
     int32_t persistent = 0;
     int32_t frames = 0;
     int32_t workspace = 0;
-    int32_t staging = -1;  // First of those of its queues; -1: the device has no queues.
+    int32_t staging = -1;  // First of those of its queues; -1: it is not queued.
   };
 
   void add_devices();

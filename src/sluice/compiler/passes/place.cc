@@ -1,8 +1,40 @@
 #include "sluice/compiler/passes/place.h"
 
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "sluice/base/error.h"
 
 namespace sluice::compiler {
+namespace {
+
+class Owners {
+ public:
+  explicit Owners(Program& program) : program_(program), seen_(program.bodies.size(), false) {
+    for (const EntryBodies& entry : program.entries) visit(entry.bodies[0]);
+  }
+
+ private:
+  void visit(BodyId id) {
+    if (seen_[static_cast<size_t>(id)]) return;
+    seen_[static_cast<size_t>(id)] = true;
+    for (Node& node : program_.body(id).nodes) {
+      for_each_callee(node, [&](BodyId callee) { visit(callee); });
+      const auto* t = node.as<Node::Transfer>();
+      if (t == nullptr) continue;
+      const bool stream = t->effect.kind == Effect::Kind::kStreamRead ||
+                          t->effect.kind == Effect::Kind::kStreamWrite;
+      node.device = owners_.try_emplace({stream, t->effect.id}, node.device).first->second;
+    }
+  }
+
+  Program& program_;
+  std::vector<bool> seen_;
+  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (is a stream, number).
+};
+
+}  // namespace
 
 int64_t place(Program& program, const Context& context) {
   const auto devices = static_cast<int32_t>(context.options.devices.size());
@@ -25,5 +57,7 @@ int64_t place(Program& program, const Context& context) {
   });
   return inherited;
 }
+
+void move_to_owners(Program& program) { Owners{program}; }
 
 }  // namespace sluice::compiler

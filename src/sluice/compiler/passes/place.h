@@ -9,4 +9,8 @@ namespace sluice::compiler {
 /// a device that does not exist.
 int64_t place(Program& program, const Context& context);
 
+/// Moves each transfer to the owner of its stream or remote buffer: the first device that uses it,
+/// in the order of the program.
+void move_to_owners(Program& program);
+
 }  // namespace sluice::compiler

@@ -7,6 +7,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
 #include "sluice/compiler/passes/conditions.h"
+#include "sluice/compiler/passes/place.h"
 #include "sluice/compiler/passes/renumber.h"
 
 namespace sluice::compiler {
@@ -79,32 +80,9 @@ struct Shared {
   std::vector<int32_t> holders;                             // Device by variable.
   std::map<BodyId, size_t> carried;                         // Carried values by loop body.
   std::map<BodyId, DividedBody> cuts;                       // By whole body.
-};
-
-// Moves each transfer to the owner of its stream or remote buffer: the first device that uses it.
-class Owners {
- public:
-  explicit Owners(Program& program) : program_(program), seen_(program.bodies.size(), false) {
-    for (const EntryBodies& entry : program.entries) visit(entry.bodies[0]);
-  }
-
- private:
-  void visit(BodyId id) {
-    if (seen_[static_cast<size_t>(id)]) return;
-    seen_[static_cast<size_t>(id)] = true;
-    for (Node& node : program_.body(id).nodes) {
-      for_each_callee(node, [&](BodyId callee) { visit(callee); });
-      const auto* t = node.as<Node::Transfer>();
-      if (t == nullptr) continue;
-      const bool stream = t->effect.kind == Effect::Kind::kStreamRead ||
-                          t->effect.kind == Effect::Kind::kStreamWrite;
-      node.device = owners_.try_emplace({stream, t->effect.id}, node.device).first->second;
-    }
-  }
-
-  Program& program_;
-  std::vector<bool> seen_;
-  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (is a stream, number).
+  // Number of each value that is sent, by body and value; of a variable, by -1 and its index.
+  std::map<std::pair<BodyId, int32_t>, int32_t> messages;
+  int64_t sends = 0;  // Number of messages.
 };
 
 class Projector {
@@ -237,8 +215,6 @@ class Projector {
 
   ValueIndex add_value(ValueIndex like) {
     BodyValue value = body_.value(like);
-    if (value.source == BodyValue::Source::kVariable)  // Its name may differ between entries.
-      value.tensor = shared_.program.variables[static_cast<size_t>(value.index)].name;
     value.source = BodyValue::Source::kNode;
     value.index = -1;
     added_.push_back(std::move(value));
@@ -458,18 +434,28 @@ class Projector {
     }
   }
 
+  // Returns the number of a value that is sent.
+  int32_t message_of(ValueIndex v) {
+    const BodyValue& value = body_.value(v);
+    const bool variable = value.source == BodyValue::Source::kVariable;
+    const auto key = variable ? std::pair(BodyId{-1}, value.index) : std::pair(id_, v);
+    return shared_.messages.try_emplace(key, shared_.messages.size()).first->second;
+  }
+
   void add_messages() {
     std::set<ValueIndex> sent;
+    shared_.sends += static_cast<int64_t>(messages_.size());
     for (const Message& m : messages_) {
       const ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
       const TensorSpec& spec = body_.value(m.sent).spec;
+      const int32_t number = message_of(m.sent);
       Node send;
-      send.what = Node::Send{m.channel, shared_.program.messages};
+      send.what = Node::Send{m.channel, number};
       send.inputs = {m.sent};
       send.in_specs = {spec};
       send.provenance.line = fmt::format("message to device {}", channel.to);
       Node receive;
-      receive.what = Node::Receive{m.channel, shared_.program.messages++};
+      receive.what = Node::Receive{m.channel, number};
       receive.outputs = {m.received};
       receive.out_specs = {spec};
       receive.provenance.line = fmt::format("message from device {}", channel.from);
@@ -477,8 +463,8 @@ class Projector {
       put(channel.to, m.to, std::move(receive));
       sent.insert(m.sent);
     }
-    // Both devices know a message by the name of its value. A view has the name of its source, so
-    // it becomes a copy.
+    // A view and its source would be one value of the plan with two numbers, so a view becomes a
+    // copy.
     for (auto& [device, list] : lists_) {
       for (auto& [place, node] : list) {
         if (node.is<Node::View>() && sent.contains(node.outputs[0])) node.what = Node::Copy{};
@@ -576,7 +562,7 @@ class Projector {
 }  // namespace
 
 int64_t project(Program& program, const Context&) {
-  Owners{program};
+  move_to_owners(program);
   spread_conditions(program);
   Shared shared(program);
   for (const BodyId id : callees_first(program)) {
@@ -591,7 +577,7 @@ int64_t project(Program& program, const Context&) {
   for (size_t v = 0; v < program.variables.size(); ++v)
     program.variables[v].device = std::max(shared.holders[v], 0);
   renumber(program);
-  return program.messages;
+  return shared.sends;
 }
 
 }  // namespace sluice::compiler

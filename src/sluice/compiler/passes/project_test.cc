@@ -167,6 +167,28 @@ TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
          1);
 }
 
+// Both entries of device 1 read the variable, which is one value of the plan.
+TEST_F(Project, AValueThatIsSentHasOneNumber) {
+  const std::string reads = R"( entry
+      variable 0 %0 f32(4)
+      kernel Neg in %0 out %1 f32(4)
+      kernel Abs in %0 out %2 f32(4) device 1
+      kernel Abs in %1 out %3 f32(4) device 1
+      results %1 %2 %3
+    end
+)";
+  EXPECT_EQ(run("body first" + reads + "body second" + reads), 4);
+  std::vector<int32_t> numbers;
+  for (const EntryBodies& entry : program_->program.entries) {
+    for (const Node& node : program_->program.body(entry.bodies[1]).nodes) {
+      if (const auto* receive = node.as<Node::Receive>()) numbers.push_back(receive->message);
+    }
+  }
+  ASSERT_EQ(numbers.size(), 4U);
+  EXPECT_NE(numbers[0], numbers[2]);
+  EXPECT_EQ(numbers[1], numbers[3]);
+}
+
 TEST_F(Project, ASentViewHasBytesOfItsOwn) {
   run(R"(
     body main entry

@@ -69,7 +69,7 @@ class Forecaster {
       s.took.resize(all.size());
       s.waited.resize(all.size());
       walk(start.function, s);
-      if (!exe::is_queued(e_, start.device)) shared += s.now;
+      if (!e_.devices[static_cast<size_t>(start.device)].queued) shared += s.now;
       out.seconds = std::max({out.seconds, s.now, shared});
       for (size_t m = 0; m < all.size(); ++m) {
         all[m].seconds += s.took[m];

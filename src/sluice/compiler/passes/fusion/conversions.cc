@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "sluice/compiler/analysis/layout_opinions.h"
 
@@ -64,14 +64,12 @@ class Converter {
     });
   }
 
-  // Returns `v` in layout `to`. All readers share one conversion. A Send gets its own, whose name
-  // has no suffix: both devices know a message by the name of its value.
+  // Returns `v` in layout `to`. All readers share one conversion.
   ValueIndex converted(ValueIndex v, const Layout& to, const Node& at) {
-    const bool sent = at.is<Node::Send>();
-    const std::tuple key(v, to, sent);
+    const std::pair key(v, to);
     const auto known = converted_.find(key);
     if (known != converted_.end()) return known->second;
-    Node node = make_copy(body_, v, sent ? "" : "'" + to_string(to), at);
+    Node node = make_copy(body_, v, "'" + to_string(to), at);
     const ValueIndex made = node.outputs[0];
     layout(made) = to;
     out_.push_back(std::move(node));
@@ -222,8 +220,7 @@ class Converter {
   std::vector<Node> out_;
   std::vector<std::vector<const Node*>> readers_;  // By value; valid until the reader is visited.
   std::vector<bool> needs_rows_;
-  std::map<std::tuple<ValueIndex, Layout, bool>, ValueIndex>
-      converted_;  // By value, layout and whether it is sent.
+  std::map<std::pair<ValueIndex, Layout>, ValueIndex> converted_;
   int64_t conversions_ = 0;
 };
 

@@ -81,24 +81,16 @@ TEST_F(Conversions, AnAliasOfAnotherShapeIsReadInRows) {
   EXPECT_EQ(program_->body().nodes[1].in_specs[0].shape, Shape({4096}));
 }
 
-// Both devices know a message by the name of its value, so the copy has no suffix.
-TEST_F(Conversions, MessagesAreRowsAndKeepTheNameOfTheirValue) {
-  run(R"(
-    variable 0 %0 f32(64,64) name "w" 3 layout panels32
-    send 0 message 0 in %0)");
-  EXPECT_EQ(program_->body().value(1).tensor, "w");
-  EXPECT_EQ(program_->body().value(1).layout, Layout{});
-}
-
-TEST_F(Conversions, MessagesDoNotShareTheRowsOfAKernel) {
+TEST_F(Conversions, AMessageSharesTheRowsOfAKernel) {
   EXPECT_EQ(run(R"(
     variable 0 %0 f32(64,64) name "w" 3 layout panels32
     kernel Softmax in %0 out %1 f32(64,64)
     send 0 message 0 in %0
     results %1)"),
-            2);
-  EXPECT_EQ(program_->body().value(2).tensor, "w'row");
-  EXPECT_EQ(program_->body().value(3).tensor, "w");
+            1);
+  const Body& body = program_->body();
+  EXPECT_EQ(body.nodes[1].inputs, body.nodes[2].inputs);
+  EXPECT_EQ(body.value(body.nodes[2].inputs[0]).layout, Layout{});
 }
 
 // The pass "project" turns a view that is sent into such a copy.

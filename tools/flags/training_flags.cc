@@ -88,9 +88,8 @@ void add_rate(Flags flags, ToolOptions& o) {
 
 void add_device_iterations(Flags flags, ToolOptions& o) {
   flags.group(kTrainingGroup, Common::kNo);
-  flags.integer<int64_t, int64_t>(
-      "--device-iterations", o.step.device_iterations, 1, kMost,
-      {"Run N updates in a call of the program; requires a strategy other than phased", "1"});
+  flags.integer<int64_t, int64_t>("--device-iterations", o.step.device_iterations, 1, kMost,
+                                  {"Run N updates in a call of the program", "1"});
 }
 
 void add_output_mode(Flags flags, ToolOptions& o) {

@@ -134,6 +134,7 @@ class Emitter {
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
   }
+
   /// Returns what the evaluation of the same module reads.
   Trained trained() const {
     Trained own{.variables = &variables_, .has_rows = blocks_.has_phases};

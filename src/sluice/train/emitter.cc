@@ -65,7 +65,7 @@ class Emitter {
         beside_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         blocks_(trains_ ? StepBlocks(network, rules, options, strategy)
-                        : StepBlocks(network, trained.has_rows)),
+                        : StepBlocks(network, trained.places, trained.has_rows)),
         cut_(blocks_.cut),
         gradients_(blocks_.gradients),
         activations_(blocks_.has_phases ? nullptr : remote_activations(cut_, gradients_, options)),
@@ -73,7 +73,7 @@ class Emitter {
                            : StepVariables(main_, network, rules, optimizer, options, training,
                                            variable_rows(blocks_))),
         phased_{network, rules, options, training, blocks_, variables_},
-        layout_(lay_out(mode, strategy, trained)),
+        layout_(lay_out(mode, strategy)),
         stages_(layout_.stages),
         places_(cut_, gradients_, stages_),
         tasks_(blocks_.has_phases ? std::vector<MicroBatchTask>()
@@ -149,14 +149,14 @@ class Emitter {
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
 
-  PipelineLayout lay_out(nn::RunMode mode, const Strategy& strategy, const Trained& trained) {
+  PipelineLayout lay_out(nn::RunMode mode, const Strategy& strategy) {
     if (beside_) {
-      return lay_out_evaluation(trained.places, strategy, cut_, options_,
+      return lay_out_evaluation(blocks_.stages, strategy, options_,
                                 evaluated_blocks(network_, blocks_, variables_));
     }
     if (blocks_.has_phases) {
-      return lay_out_phases(cut_, phased_blocks(phased_), phased_.updates(),
-                            counts_of(options_, mode));
+      return lay_out_phases(blocks_.stages, phased_blocks(phased_), phased_.updates(),
+                            cut_.seeds.has_value(), counts_of(options_, mode));
     }
     return train::lay_out(strategy, network_, cut_, gradients_, blocks_.uses, activations_.get(),
                           mode, options_);
@@ -579,8 +579,12 @@ void emit_training(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
   if (std::holds_alternative<PhasedExecution>(strategy) ||
       std::holds_alternative<OrderedExecution>(strategy))
     evaluation = sharded();
-  emit_evaluation(ir, eval, step.trained(), inference.strategy.value_or(evaluation), inference,
-                  training);
+  Trained trained = step.trained();
+  // The rows of a pipelined evaluation are not in loops.
+  trained.has_rows =
+      trained.has_rows &&
+      !(inference.strategy && std::holds_alternative<PipelinedExecution>(*inference.strategy));
+  emit_evaluation(ir, eval, trained, inference.strategy.value_or(evaluation), inference, training);
 }
 
 void emit_inference(Ir ir, const NetworkGraph& eval, const Options& options,

@@ -55,8 +55,9 @@ class Grouper {
  public:
   Grouper(const NetworkGraph& network, const Cut& cut,
           const std::vector<std::optional<BlockGradient>>& gradients,
-          const WeightRules& weight_rules)
-      : cut_(cut), gradients_(gradients) {
+          const WeightRules& weight_rules, const std::vector<size_t>& stages)
+      : cut_(cut), gradients_(gradients), stages_(stages) {
+    stages_.resize(cut.blocks.size());
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const Loss& l : network.results.losses) results_.insert(l.value.id());
     for (const Prediction& p : network.results.predictions) results_.insert(p.value.id());
@@ -69,6 +70,7 @@ class Grouper {
         structures_.back() += rule == weight_rules.end() ? "untrained\n" : rule->second.text();
       }
     }
+    find_values_of_several_stages();
   }
 
   Grouping run() {
@@ -100,15 +102,28 @@ class Grouper {
       if (!result_.places.contains(v.whole.id())) place_next(v.whole);
     }
   }
-  int64_t& used(const TensorSpec& spec);
+  int64_t& used(size_t stage, const TensorSpec& spec);
+  void find_values_of_several_stages();
+  size_t stage_of(const Tensor& t) const {
+    const auto maker = makers_.find(t.id());
+    return maker == makers_.end() ? 0 : stages_[maker->second];
+  }
 
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
   std::set<TensorId> fields_;
   std::set<TensorId> results_;  ///< Losses, predictions and the total weight.
   std::set<std::string> tied_;
+  std::vector<size_t> stages_;  ///< By block.
+  std::map<TensorId, size_t> makers_;
+  std::set<TensorId> crossing_;  ///< Values that blocks of several stages make and read.
   std::vector<std::string> structures_;
-  std::vector<std::pair<TensorSpec, int64_t>> used_;  ///< Rows in use of each spec's buffer.
+  struct Used {
+    size_t stage;
+    TensorSpec spec;
+    int64_t rows;
+  };
+  std::vector<Used> used_;  ///< Rows in use of each buffer.
   Grouping result_;
 };
 
@@ -119,9 +134,12 @@ bool Grouper::stands_alone(size_t b) const {
       !gradients_.empty() &&
       std::any_of(block(b).outputs.begin(), block(b).outputs.end(),
                   [&](const BlockValue& v) { return results_.contains(v.whole.id()); });
+  const auto crosses = [&](const BlockValue& v) { return crossing_.contains(v.whole.id()); };
   return last || returns ||
-         std::any_of(block(b).inputs.begin(), block(b).inputs.end(),
-                     [&](const BlockValue& v) { return fields_.contains(v.whole.id()); });
+         std::any_of(block(b).outputs.begin(), block(b).outputs.end(), crosses) ||
+         std::any_of(block(b).inputs.begin(), block(b).inputs.end(), [&](const BlockValue& v) {
+           return fields_.contains(v.whole.id()) || crosses(v);
+         });
 }
 
 // The gradients that a block takes and gives, by position.
@@ -145,7 +163,8 @@ std::string Grouper::gradient_structure(size_t b) const {
 }
 
 bool Grouper::equal(size_t a, size_t b) const {
-  if (structures_[a] != structures_[b] || gradient_structure(a) != gradient_structure(b))
+  if (stages_[a] != stages_[b] || structures_[a] != structures_[b] ||
+      gradient_structure(a) != gradient_structure(b))
     return false;
   for (size_t i = 0; i < block(a).weights.size(); ++i) {
     const std::string& key = block(a).weights[i].key;
@@ -209,15 +228,27 @@ BlockGroup Grouper::group_from(size_t first) {
   return longer.rows > 1 && place(longer) ? longer : group;
 }
 
-int64_t& Grouper::used(const TensorSpec& spec) {
-  for (auto& [known, rows] : used_) {
-    if (known == spec) return rows;
+void Grouper::find_values_of_several_stages() {
+  for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+    for (const BlockValue& v : block(b).outputs) makers_.emplace(v.whole.id(), b);
+    for (const BlockValue& v : block(b).inputs) {
+      const auto maker = makers_.find(v.whole.id());
+      if (maker != makers_.end() && stages_[maker->second] != stages_[b])
+        crossing_.insert(v.whole.id());
+    }
   }
-  return used_.emplace_back(spec, 0).second;
+}
+
+int64_t& Grouper::used(size_t stage, const TensorSpec& spec) {
+  for (Used& u : used_) {
+    if (u.stage == stage && u.spec == spec) return u.rows;
+  }
+  return used_.emplace_back(Used{stage, spec, 0}).rows;
 }
 
 void Grouper::place_next(const Tensor& t) {
-  result_.places.emplace(t.id(), ValuePlace{t.spec(), used(t.spec())++});
+  const size_t stage = stage_of(t);
+  result_.places.emplace(t.id(), ValuePlace{t.spec(), used(stage, t.spec())++, stage});
 }
 
 // The value that row 0 reads, then the output of each row, in consecutive rows.
@@ -226,9 +257,10 @@ bool Grouper::place_chain(const BlockGroup& group, size_t input) {
   const auto known = result_.places.find(outer.id());
   if (known == result_.places.end()) {
     place_next(outer);
-  } else if (known->second.row + 1 != used(outer.spec())) {
+  } else if (known->second.row + 1 != used(known->second.stage, outer.spec())) {
     return false;
   }
+  if (stage_of(outer) != stages_[group.first]) return false;
   for (int64_t r = 0; r < group.rows; ++r) {
     const BlockGraph& row = block(group.first + static_cast<size_t>(r));
     const Tensor& made = row.outputs[group.inputs[input].output].whole;
@@ -297,8 +329,8 @@ std::string structure_of(const BlockGraph& block) {
 
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightRules& weight_rules) {
-  return Grouper(network, cut, gradients, weight_rules).run();
+                      const WeightRules& weight_rules, const std::vector<size_t>& stages) {
+  return Grouper(network, cut, gradients, weight_rules, stages).run();
 }
 
 }  // namespace sluice::train

@@ -33,11 +33,12 @@ std::string structure_of(const BlockGraph& block);
 /// Does the same for graphs: the same inputs and outputs, and the same ops on them.
 std::string structure_of(const Graph& graph);
 
-/// Where a phase finds a value: a row of the buffer for its spec. A gradient of the value has the
-/// same row in another buffer.
+/// Where a phase finds a value: a row of the buffer of its stage for its spec. A gradient of the
+/// value that a block of this stage gives has the same row in another buffer.
 struct ValuePlace {
   TensorSpec spec = {};
   int64_t row = 0;
+  size_t stage = 0;  ///< Stage of the block that makes it. Seeds belong to stage 0.
 };
 
 struct Grouping {
@@ -50,9 +51,10 @@ struct Grouping {
 /// alone. So does a block with a field as input, or with a loss or prediction in training. Rows may
 /// read one tied weight in one place; other blocks with a tied weight stand alone. Rows treat the
 /// gradients of their weights alike. `gradients` may be empty (evaluation): then blocks need not
-/// have equal gradient graphs.
+/// have equal gradient graphs. `stages` has the stage of each block; empty: one stage. Rows are
+/// blocks of one stage; a block that makes or reads a value of several stages stands alone.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightRules& weight_rules = {});
+                      const WeightRules& weight_rules = {}, const std::vector<size_t>& stages = {});
 
 }  // namespace sluice::train

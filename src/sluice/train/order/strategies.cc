@@ -139,15 +139,17 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
           "order: a norm of all gradients requires updates apart from backward phases");
   Body body(counts.updates > 1 ? 1 : 0);
   // All micro-batches visit a block, `loops` loops inside of the body.
-  const auto visit = [&](TaskKind kind, const std::optional<Affine>& block, size_t loops) {
+  const auto visit = [&](TaskKind kind, int stage, const std::optional<Affine>& block,
+                         size_t loops) {
     std::vector<OrderItem> items;
     if (visits == PhasedVisits::kLoop) {
-      const Task task{.kind = kind, .block = block, .micro_batch = body.index(0, loops)};
+      const Task task{
+          .kind = kind, .stage = stage, .block = block, .micro_batch = body.index(0, loops)};
       items.emplace_back(OrderLoop{counts.micro_batches, {task}});
       return items;
     }
     for (int64_t m = 0; m < counts.micro_batches; ++m)
-      items.emplace_back(Task{.kind = kind, .block = block, .micro_batch = {m}});
+      items.emplace_back(Task{.kind = kind, .stage = stage, .block = block, .micro_batch = {m}});
     return items;
   };
   enum class Rows { kAscending, kDescending };
@@ -163,7 +165,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
       body.add(OrderLoop{looped, tasks(body.index(first + step * in_line, 0, step), size_t{1})});
   };
   if (has_seeds) {
-    for (OrderItem& item : visit(TaskKind::kSeeds, std::nullopt, 0)) body.add(std::move(item));
+    for (OrderItem& item : visit(TaskKind::kSeeds, 0, std::nullopt, 0)) body.add(std::move(item));
   }
   const auto is_both = [&](const PhasedBlocks& g) {
     return counts.has_update && &g == &groups.back() && g.rows == 1 && g.has_gradient;
@@ -171,27 +173,28 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
   for (const PhasedBlocks& g : groups) {
     if (is_both(g)) continue;
     run_rows(g, Rows::kAscending, g.forward_loop, [&](const Affine& block, size_t loops) {
-      return visit(TaskKind::kForward, block, loops);
+      return visit(TaskKind::kForward, g.stage, block, loops);
     });
   }
   if (!counts.has_update) return std::move(body).finish(counts);
-  const auto update = [](const Affine& block) {
-    return Task{.kind = TaskKind::kUpdate, .block = block};
+  const auto update = [](int stage, const Affine& block) {
+    return Task{.kind = TaskKind::kUpdate, .stage = stage, .block = block};
   };
   for (auto g = groups.rbegin(); g != groups.rend(); ++g) {
     if (!g->has_gradient) continue;
     const TaskKind kind = is_both(*g) ? TaskKind::kBoth : TaskKind::kBackward;
     run_rows(*g, Rows::kDescending, g->backward_loop, [&](const Affine& block, size_t loops) {
-      std::vector<OrderItem> items = visit(kind, block, loops);
-      if (updates == PhasedUpdates::kInBackward) items.emplace_back(update(block));
+      std::vector<OrderItem> items = visit(kind, g->stage, block, loops);
+      if (updates == PhasedUpdates::kInBackward) items.emplace_back(update(g->stage, block));
       return items;
     });
   }
   if (counts.has_norm) body.add(Task{.kind = TaskKind::kNorm});
   for (auto g = groups.rbegin(); g != groups.rend() && updates == PhasedUpdates::kApart; ++g) {
     if (!g->has_gradient) continue;
-    run_rows(*g, Rows::kDescending, g->update_loop,
-             [&](const Affine& block, size_t) { return std::vector<OrderItem>{update(block)}; });
+    run_rows(*g, Rows::kDescending, g->update_loop, [&](const Affine& block, size_t) {
+      return std::vector<OrderItem>{update(g->stage, block)};
+    });
   }
   return std::move(body).finish(counts);
 }
@@ -202,7 +205,7 @@ Order row_order(const std::vector<PhasedBlocks>& groups, const OrderCounts& coun
   const Affine micro_batch{0, {counts.micro_batches > 1 ? 1 : 0}};
   for (const PhasedBlocks& g : groups) {
     const auto first = static_cast<int64_t>(g.first);
-    Task task{.block = body.index(first, 0), .micro_batch = micro_batch};
+    Task task{.stage = g.stage, .block = body.index(first, 0), .micro_batch = micro_batch};
     if (g.forward_loop > 1) {
       body.add(OrderLoop{g.rows, {task}});
       continue;

@@ -24,6 +24,7 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
 struct PhasedBlocks {
   size_t first = 0;
   int64_t rows = 1;
+  int stage = 0;
   bool has_gradient = true;
   /// Rows whose forward phases, backward phases and updates apart from these are a loop. The other
   /// rows run before it.
@@ -44,14 +45,14 @@ enum class PhasedUpdates {
   kApart,       ///< After all backward phases, in the same order. A norm requires it.
 };
 
-/// Returns the order in which all micro-batches visit one block after another on one device:
-/// forward in ascending order of blocks and backward in descending order. The last block, if it has
+/// Returns the order in which all micro-batches visit one block after another: forward in ascending
+/// order of blocks and backward in descending order. The last block, if it has
 /// a gradient, runs both as one task. `groups` cover the blocks.
 Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
                    PhasedUpdates updates, bool has_seeds, const OrderCounts& counts);
 
-/// Returns the order of an evaluation in which each micro-batch runs one block after another on one
-/// device. Rows with a forward loop run in it.
+/// Returns the order of an evaluation in which each micro-batch runs one block after another. Rows
+/// with a forward loop run in it.
 Order row_order(const std::vector<PhasedBlocks>& groups, const OrderCounts& counts);
 
 }  // namespace sluice::train

@@ -57,6 +57,7 @@ std::vector<PhasedBlocks> evaluated_blocks(const NetworkGraph& network, const St
     const bool loop = is_loop(blocks.cut, group, readers, variables);
     result.push_back({.first = group.first,
                       .rows = group.rows,
+                      .stage = static_cast<int>(blocks.stage_of[group.first]),
                       .has_gradient = false,
                       .forward_loop = loop ? group.rows : 0});
   }

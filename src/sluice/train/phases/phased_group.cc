@@ -90,7 +90,8 @@ void PhasedGroup::average_running(const nn::NamedTensors& whole) const {
   }
 }
 
-void PhasedGroup::forward_phases(Graph& main, const BlockRows& rows) const {
+void PhasedGroup::forward_phases(Graph& main, const BlockRows& rows,
+                                 const nn::NamedTensors& weights) const {
   RowLoop loop = this->loop(rows, RowLoop::Order::kAscending);
   add_rows(loop, VariablePart::kValue, false, is_weight);
   add_rows(loop, VariablePart::kValue, true, is_running);
@@ -103,8 +104,9 @@ void PhasedGroup::forward_phases(Graph& main, const BlockRows& rows) const {
   };
   nn::NamedTensors fixed = graphs_.inputs;
   for (const GroupVariable& v : graphs_.variables) {
-    if (v.tied && !fixed.has_leaf("tied." + v.key))
-      fixed.merge("tied." + v.key, variables_.weight(main, v.key));
+    if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
+    const Tensor* const here = weights.find_leaf(v.key);
+    fixed.merge("tied." + v.key, here != nullptr ? *here : variables_.weight(main, v.key));
   }
   run_rows(main, loop, {}, fixed);
 }
@@ -134,7 +136,7 @@ nn::NamedTensors PhasedGroup::accumulate(Graph& graph, const RemoteEntry& row,
 
 // A group that runs forward and backward in one phase has one row. It may add to the total weight.
 void PhasedGroup::backward_phases(Graph& main, const BlockRows& rows, bool updates,
-                                  const Tensor& total_weight,
+                                  const nn::NamedTensors& weights, const Tensor& total_weight,
                                   std::map<std::string, TiedWeight>& tied) {
   RowLoop loop = this->loop(rows, RowLoop::Order::kDescending);
   add_rows(loop, VariablePart::kValue, updates, is_weight);
@@ -145,8 +147,8 @@ void PhasedGroup::backward_phases(Graph& main, const BlockRows& rows, bool updat
     if (!v.tied || fixed.has_leaf("tied." + v.key)) continue;
     TiedWeight& weight = tied[v.key];
     weight.loaded = variables_.load(v.key);
-    weight.whole = weight.loaded.valid() ? nn::gather_replica_sharded_tensor(weight.loaded)
-                                         : variables_.weight(main, v.key);
+    weight.whole =
+        weight.loaded.valid() ? nn::gather_replica_sharded_tensor(weight.loaded) : weights[v.key];
     fixed.merge("tied." + v.key, weight.whole);
     if (weight.sum.valid()) sums.merge(v.key, weight.sum);
   }

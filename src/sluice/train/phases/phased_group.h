@@ -60,12 +60,13 @@ class PhasedGroup {
   bool has_backward() const { return backward_phase_.has_value(); }
 
   /// Adds the phases of all rows to entry graph `main`, forward in ascending and backward in
-  /// descending order.
-  void forward_phases(Graph& main, const BlockRows& rows) const;
+  /// descending order. `weights` has the tied weights on the device of the group.
+  void forward_phases(Graph& main, const BlockRows& rows, const nn::NamedTensors& weights) const;
   /// Loads tied weights and adds their gradients to the sums in `tied`, by key. `total_weight` is
   /// that of the replica's micro-batches, if there is one. With `updates`, weights that are not
   /// tied are updated; else their gradients are kept.
-  void backward_phases(Graph& main, const BlockRows& rows, bool updates, const Tensor& total_weight,
+  void backward_phases(Graph& main, const BlockRows& rows, bool updates,
+                       const nn::NamedTensors& weights, const Tensor& total_weight,
                        std::map<std::string, TiedWeight>& tied);
   /// Updates the weights that are not tied by their kept gradients. `scale` is the factor of them.
   void update_phases(Graph& main, const BlockRows& rows, const Tensors& scale);

@@ -127,7 +127,10 @@ std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step) {
     for (const RunningUse& u : block.updates)
       running = is_remote(u.key, VariablePart::kValue) && running;
     PhasedBlocks& blocks = result.emplace_back(
-        PhasedBlocks{.first = group.first, .rows = group.rows, .has_gradient = has_gradient});
+        PhasedBlocks{.first = group.first,
+                     .rows = group.rows,
+                     .stage = static_cast<int>(step.blocks.stage_of[group.first]),
+                     .has_gradient = has_gradient});
     if (group.rows == 1) continue;
     const bool apart = step.updates() == PhasedUpdates::kApart;
     if (weights && running) blocks.forward_loop = group.rows;
@@ -146,8 +149,6 @@ Phases::Phases(const PhasedStep& step, const StepGraph& place)
       results_(written_results(step.network.results, step.training.losses,
                                step.training.predictions,
                                step.options.output.value_or(Output::all()))) {
-  for (const auto& [name, whole] : step_.network.inputs)
-    inputs_.push_back(place.inputs.at(kInheritDevice).at(MicroBatch::value(whole)));
   find_readers();
   if (step_.blocks.cut.seeds) seeds_ = serialise_seeds();
   for (const BlockGroup& group : step_.blocks.grouping.groups) groups_.push_back(make_group(group));
@@ -163,6 +164,7 @@ void Phases::run(const std::vector<OrderItem>& items) {
   for (size_t next = 0; next < items.size();) {
     RowTasks tasks = read_rows(items, next);
     if (tasks.kind == TaskKind::kSeeds) {
+      const DeviceScope on(main_, device(0));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kSeed});
       seeds_->call(&main_, 0);
       continue;
@@ -181,9 +183,12 @@ void Phases::run(const std::vector<OrderItem>& items) {
       tasks.rows.looped = more.rows.looped;
       next = after;
     }
+    const int own = device(step_.blocks.grouping.groups[g].first);
+    const nn::NamedTensors& weights = place_.weights.at(own);
+    const DeviceScope on(main_, own);
     switch (tasks.kind) {
       case TaskKind::kForward:
-        groups_[g].forward_phases(main_, tasks.rows);
+        groups_[g].forward_phases(main_, tasks.rows, weights);
         break;
       case TaskKind::kUpdate:
         groups_[g].update_phases(main_, tasks.rows, scale_);
@@ -191,7 +196,8 @@ void Phases::run(const std::vector<OrderItem>& items) {
           step_.variables.update(key, step_.variables.kept(key), scale_);
         break;
       default:
-        groups_[g].backward_phases(main_, tasks.rows, tasks.updates, place_.total_weight, tied_);
+        groups_[g].backward_phases(main_, tasks.rows, tasks.updates, weights, place_.total_weight,
+                                   tied_);
         for (const std::string& key : read_last_[g]) end_tied(key, tasks.updates);
     }
   }
@@ -230,23 +236,25 @@ void Phases::end_tied(const std::string& key, bool updates) {
   variables.keep(main_, 0, {key}, kept);
 }
 
-const RemoteBuffer& Phases::buffer(Content content, const TensorSpec& spec) {
-  for (const auto& [kind, buffer] : buffers_) {
-    if (kind == content && buffer.spec == spec) return buffer;
+const RemoteBuffer& Phases::buffer(Content content, const ValuePlace& place) {
+  for (const StageBuffer& b : buffers_) {
+    if (b.content == content && b.stage == place.stage && b.buffer.spec == place.spec)
+      return b.buffer;
   }
-  return buffers_.emplace_back(content, ir_.remote_buffer(spec, step_.options.accumulate)).second;
+  const RemoteBuffer made = ir_.remote_buffer(place.spec, step_.options.accumulate);
+  return buffers_.emplace_back(StageBuffer{content, place.stage, made}).buffer;
 }
 
 // The row of a value for row 0 of a group; the rows of the group follow it.
 nn::BatchHandle Phases::handle(Content content, const Tensor& whole) {
   const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
-  return {buffer(content, place.spec), place.row};
+  return {buffer(content, place), place.row};
 }
 
 // A fixed row, for every row of a group.
 nn::BatchHandle Phases::fixed_handle(Content content, const Tensor& whole) {
   const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
-  const RemoteBuffer& b = buffer(content, place.spec);
+  const RemoteBuffer& b = buffer(content, place);
   ir_.grow(b, (place.row + 1) * step_.options.accumulate);
   if (place.row == 0) return {b, nn::RowOffset::first()};
   return {b, nn::RowOffset([row = place.row](const Tensor& t) {
@@ -317,7 +325,7 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
     if (!once) continue;
     const std::string name = fmt::format("input.{}", *once);
     weights.merge(name, v.part);
-    graphs.inputs.merge(name, inputs_[*once]);
+    graphs.inputs.merge(name, place_.inputs.at(device(b)).at(MicroBatch::value(v.whole)));
   }
   graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
   if (!step_.blocks.gradients[b]) return graphs;
@@ -435,14 +443,9 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
 void Phases::store_gradients(const BlockGroup& group, const Tensors& outputs,
                              nn::BatchSerialiseOptions& o) {
   const BlockGradient& gradient = *step_.blocks.gradients[group.first];
-  const auto& inputs = block(group.first).inputs;
-  for (size_t k = 0; k < gradient.inputs.size(); ++k) {
-    const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const BlockValue& v) {
-      return v.whole == gradient.inputs[k];
-    });
-    const auto input = static_cast<size_t>(at - inputs.begin());
-    o.store_buffers.emplace_back(outputs[k], input_handle(Content::kGradient, group, input));
-  }
+  for (size_t k = 0; k < gradient.inputs.size(); ++k)
+    o.store_buffers.emplace_back(outputs[k],
+                                 gradient_handle(group, gradient.inputs[k], group.first));
 }
 
 // The lists for a graph that runs the block forward and backward.
@@ -483,7 +486,7 @@ void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
   const std::vector<TakenGradient>& taken = step_.blocks.gradients[group.first]->taken;
   const Tensors gradient_inputs = graphs.backward->graph().inputs();
   for (size_t k = 0; k < taken.size(); ++k)
-    o.loads.emplace_back(gradient_inputs[k], gradient_handle(group, taken[k]));
+    o.loads.emplace_back(gradient_inputs[k], taken_gradient(group, taken[k]));
   for (const TakenGradient& t : taken) {
     if (t.loss.valid() && !readers_.contains(t.loss.id()))
       o.store_buffers.emplace_back(own.output(t.loss), handle(Content::kValue, t.loss));
@@ -509,13 +512,35 @@ void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialise
   }
 }
 
-nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const TakenGradient& taken) {
-  if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
+// The gradient of a value that block `giver` gives. The stage of the giver has it.
+nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& whole,
+                                        size_t giver) {
+  const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
+  const size_t stage = step_.blocks.stage_of[giver];
+  if (place.stage != stage) {
+    const auto [found, added] = given_.try_emplace({whole.id(), stage});
+    if (added) found->second = ir_.remote_buffer(place.spec, step_.options.accumulate);
+    return {found->second, nn::RowOffset::first()};
+  }
   const auto& inputs = block(group.first).inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].whole == taken.value.whole) return input_handle(Content::kGradient, group, i);
+    if (inputs[i].whole == whole) return input_handle(Content::kGradient, group, i);
   }
-  return handle(Content::kGradient, taken.value.whole);
+  return handle(Content::kGradient, whole);
+}
+
+nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradient& taken) {
+  if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
+  // The next block that gives a gradient of the value.
+  for (size_t b = group.first + 1; b < step_.blocks.gradients.size(); ++b) {
+    const auto& gradient = step_.blocks.gradients[b];
+    if (!gradient) continue;
+    const Tensors& given = gradient->inputs;
+    if (std::find(given.begin(), given.end(), taken.value.whole) != given.end())
+      return gradient_handle(group, taken.value.whole, b);
+  }
+  fail(ErrorKind::kInternal, "phases: no block gives the gradient of '{}'",
+       taken.value.whole.name());
 }
 
 PhasedGroup Phases::make_group(const BlockGroup& group) {

@@ -39,7 +39,8 @@ std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step);
 /// Neighbouring blocks with equal graphs share them, and remote buffers; each block has one row in
 /// them (block_groups.h). A forward phase first loads the offloaded weights of its block. A
 /// backward phase first loads the offloaded weights and state, and then stores them. Values that
-/// other blocks read wait in remote buffers, and so do the gradients of these values.
+/// other blocks read wait in remote buffers of the stage that makes them, and so do the gradients
+/// of these values.
 class Phases {
  public:
   /// Makes the graphs of all phases. `place` has the entry graph of the step, its inputs, kept
@@ -50,7 +51,7 @@ class Phases {
   void run(const std::vector<OrderItem>& items);
 
  private:
-  // The buffer of all values, or of all gradients, of one spec.
+  // The buffer of all values, or of all gradients, of one stage and spec.
   enum class Content { kValue, kGradient };
 
   const BlockGraph& block(size_t b) const { return step_.blocks.cut.blocks[b]; }
@@ -60,11 +61,13 @@ class Phases {
   // Its gradients are added up; the update is one task.
   void end_tied(const std::string& key, bool updates);
 
-  const RemoteBuffer& buffer(Content content, const TensorSpec& spec);
+  int device(size_t b) const { return step_.blocks.stages[step_.blocks.stage_of[b]].device; }
+  const RemoteBuffer& buffer(Content content, const ValuePlace& place);
   nn::BatchHandle handle(Content content, const Tensor& whole);
   nn::BatchHandle fixed_handle(Content content, const Tensor& whole);
   nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input);
-  nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
+  nn::BatchHandle taken_gradient(const BlockGroup& group, const TakenGradient& taken);
+  nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, size_t giver);
 
   nn::BoundGraph serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
@@ -87,7 +90,6 @@ class Phases {
   Graph& main_;
   Ir ir_;
   std::vector<WrittenResult> results_;
-  Tensors inputs_;  ///< Values of NetworkGraph::inputs, in the entry graph.
   std::optional<nn::BoundGraph> seeds_;
   std::vector<PhasedGroup> groups_;
   std::map<std::string, TiedWeight> tied_;                ///< By key.
@@ -95,7 +97,14 @@ class Phases {
   Tensors scale_;                                         ///< Factor of all gradients.
   std::map<TensorId, int> readers_;                       ///< Number of blocks that read a value.
   std::map<TensorId, nn::BatchHandle> fields_;            ///< Fields that several blocks read.
-  std::vector<std::pair<Content, RemoteBuffer>> buffers_;
+  struct StageBuffer {
+    Content content;
+    size_t stage;
+    RemoteBuffer buffer;
+  };
+  std::vector<StageBuffer> buffers_;
+  /// Gradients that a block gives to another stage, by value and the stage of the block.
+  std::map<std::pair<TensorId, size_t>, RemoteBuffer> given_;
 };
 
 }  // namespace sluice::train

@@ -24,25 +24,6 @@ std::vector<double> seconds_of(const std::vector<StageTimes>& times) {
   return seconds;
 }
 
-std::vector<PlacedStage> one_stage(const Cut& cut) {
-  std::vector<size_t> all(cut.blocks.size());
-  std::iota(all.begin(), all.end(), 0);
-  return {{all, kInheritDevice}};
-}
-
-std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
-                                   const Cut& cut, const std::vector<StageTimes>& times) {
-  if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
-    return place_stages(pipelined->stages, network, cut, seconds_of(times));
-  if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
-    return place_stages(sharded->stages, network, cut, seconds_of(times));
-  if (const auto* ordered = std::get_if<OrderedExecution>(&strategy))
-    return place_stages(ordered->stages, network, cut, seconds_of(times));
-  if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
-    return place_stages(*phased->stages, network, cut, seconds_of(times));
-  return one_stage(cut);
-}
-
 size_t step_of(const PlacedStage& stage) { return static_cast<size_t>(stage.step); }
 size_t stage_of(const MicroBatchTask& t) { return static_cast<size_t>(t.task.stage); }
 
@@ -165,6 +146,21 @@ void add_stages(const std::vector<PlacedStage>& stages, const Cut& cut, const St
 
 }  // namespace
 
+std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
+                                   const Cut& cut, const std::vector<StageTimes>& times) {
+  if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
+    return place_stages(pipelined->stages, network, cut, seconds_of(times));
+  if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
+    return place_stages(sharded->stages, network, cut, seconds_of(times));
+  if (const auto* ordered = std::get_if<OrderedExecution>(&strategy))
+    return place_stages(ordered->stages, network, cut, seconds_of(times));
+  if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
+    return place_stages(*phased->stages, network, cut, seconds_of(times));
+  std::vector<size_t> all(cut.blocks.size());
+  std::iota(all.begin(), all.end(), 0);
+  return {{all, kInheritDevice}};
+}
+
 bool has_groups(const Strategy& strategy) {
   const auto* phased = std::get_if<PhasedExecution>(&strategy);
   return phased != nullptr && (phased->stages || phased->group != 0);
@@ -220,37 +216,40 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   return layout;
 }
 
-PipelineLayout lay_out_phases(const Cut& cut, const std::vector<PhasedBlocks>& blocks,
-                              PhasedUpdates updates, const OrderCounts& counts) {
-  return {
-      .stages = one_stage(cut),
-      .order = phased_order(blocks, PhasedVisits::kLoop, updates, cut.seeds.has_value(), counts),
-      .plan = {}};
+PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
+                              const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
+                              bool has_seeds, const OrderCounts& counts) {
+  return {.stages = stages,
+          .order = phased_order(blocks, PhasedVisits::kLoop, updates, has_seeds, counts),
+          .plan = {}};
 }
 
-PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
-                                  const Cut& cut, const Options& options,
-                                  const std::vector<PhasedBlocks>& rows) {
-  PipelineLayout layout;
+std::vector<PlacedStage> stages_of(const BlockPlaces& places, const Cut& cut) {
+  std::vector<PlacedStage> stages;
   std::pair<int, int> place{kInheritDevice, 0};
   if (!places.empty()) place = places.begin()->second;
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     const auto found = places.find(cut.blocks[b].name);
-    const bool first = layout.stages.empty();
+    const bool first = stages.empty();
     const std::pair<int, int> next = found == places.end() ? place : found->second;
     if (first || next != place) {
-      const int step = first ? 0 : layout.stages.back().step + (next.second != place.second);
-      layout.stages.push_back({.device = next.first, .step = step});
+      const int step = first ? 0 : stages.back().step + (next.second != place.second);
+      stages.push_back({.device = next.first, .step = step});
     }
     place = next;
-    layout.stages.back().blocks.push_back(b);
+    stages.back().blocks.push_back(b);
   }
+  return stages;
+}
+
+PipelineLayout lay_out_evaluation(const std::vector<PlacedStage>& stages, const Strategy& strategy,
+                                  const Options& options, const std::vector<PhasedBlocks>& rows) {
   const OrderCounts counts = counts_of(options, nn::RunMode::kEvaluate);
+  if (!rows.empty()) return {.stages = stages, .order = row_order(rows, counts), .plan = {}};
   const PipelineOrder steps =
-      order_of_steps(schedule_of(strategy), layout.stages.back().step + 1, nn::RunMode::kEvaluate);
-  layout.order = rows.empty() ? staged_order(order_of_stages(steps, layout.stages), counts)
-                              : row_order(rows, counts);
-  return layout;
+      order_of_steps(schedule_of(strategy), stages.back().step + 1, nn::RunMode::kEvaluate);
+  return {
+      .stages = stages, .order = staged_order(order_of_stages(steps, stages), counts), .plan = {}};
 }
 
 }  // namespace sluice::train

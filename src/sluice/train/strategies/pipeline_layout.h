@@ -20,16 +20,22 @@ struct PipelineLayout {
   std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
 };
 
-/// Lays out a step of any strategy, or the evaluation of its micro-batches. Without stages, one
-/// stage has all blocks. Gradients do not read values in `remote`, which may be null.
+/// Lays out a step of any strategy, or the evaluation of its micro-batches. Gradients do not read
+/// values in `remote`, which may be null.
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
                        const TrainedWeights& weights, const RemoteActivations* remote,
                        nn::RunMode mode, const Options& options);
 
-/// Lays out a step with loops of phases (phases/phases.h) on one stage.
-PipelineLayout lay_out_phases(const Cut& cut, const std::vector<PhasedBlocks>& blocks,
-                              PhasedUpdates updates, const OrderCounts& counts);
+/// Returns the stages of a strategy; without stages, one has all blocks. `times` has those of each
+/// block.
+std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
+                                   const Cut& cut, const std::vector<StageTimes>& times);
+
+/// Lays out a step with loops of phases (phases/phases.h).
+PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
+                              const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
+                              bool has_seeds, const OrderCounts& counts);
 
 /// Whether phases have stages or groups, so that values between visits wait in remote memory.
 bool has_groups(const Strategy& strategy);
@@ -37,13 +43,14 @@ bool has_groups(const Strategy& strategy);
 /// The device and the step of blocks, by name.
 using BlockPlaces = std::map<std::string, std::pair<int, int>>;
 
-/// Lays out the evaluation of a network beside its training. Without places, all blocks are one
-/// stage; else a stage is the blocks of one place. A block without a place has that of the block
-/// before it. If there are `rows` (phases/forward_rows.h), these are all blocks, which then have no
-/// places. The layout has no plan.
-PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
-                                  const Cut& cut, const Options& options,
-                                  const std::vector<PhasedBlocks>& rows);
+/// Returns the stages of an evaluation beside a training. Without places, all blocks are one stage;
+/// else a stage is the blocks of one place. A block without one has that of the block before it.
+std::vector<PlacedStage> stages_of(const BlockPlaces& places, const Cut& cut);
+
+/// Lays out the evaluation of a network beside its training. If there are `rows`
+/// (phases/forward_rows.h), its order is row_order(). The layout has no plan.
+PipelineLayout lay_out_evaluation(const std::vector<PlacedStage>& stages, const Strategy& strategy,
+                                  const Options& options, const std::vector<PhasedBlocks>& rows);
 
 /// The inputs of a run, which all micro-batches share.
 std::set<MicroBatch::Value> shared_values(const NetworkGraph& network);

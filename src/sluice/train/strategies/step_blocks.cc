@@ -1,6 +1,6 @@
 #include "sluice/train/strategies/step_blocks.h"
 
-#include "sluice/train/strategies/pipeline_layout.h"
+#include "sluice/train/pipeline/block_times.h"
 
 namespace sluice::train {
 namespace {
@@ -18,7 +18,8 @@ WeightGradients weight_gradients_of(const Options& options, const Strategy& stra
 }  // namespace
 
 bool has_phases(const Options& options, const Strategy& strategy) {
-  return std::holds_alternative<PhasedExecution>(strategy) && !has_groups(strategy) &&
+  const auto* phased = std::get_if<PhasedExecution>(&strategy);
+  return phased != nullptr && (phased->group == 0 || phased->group == options.accumulate) &&
          options.locations.activations == Location::kRemote;
 }
 
@@ -30,12 +31,23 @@ StepBlocks::StepBlocks(const NetworkGraph& network, const WeightRules& rules,
       gradients(differentiate(network, cut, rules, weight_gradients)) {
   recompute(cut, options.recompute, gradients);
   uses = trained_weights(rules, cut, gradients);
-  if (has_phases) grouping = group_blocks(network, cut, gradients, rules);
+  if (!has_phases) return;
+  stages = stages_of(strategy, network, cut, block_times(cut, gradients, options.rates));
+  find_stage_of();
+  grouping = group_blocks(network, cut, gradients, rules, stage_of);
 }
 
-StepBlocks::StepBlocks(const NetworkGraph& network, bool has_rows)
-    : cut(train::cut(network)), gradients(cut.blocks.size()) {
-  if (has_rows) grouping = group_blocks(network, cut, {});
+StepBlocks::StepBlocks(const NetworkGraph& network, const BlockPlaces& places, bool has_rows)
+    : cut(train::cut(network)), gradients(cut.blocks.size()), stages(stages_of(places, cut)) {
+  find_stage_of();
+  if (has_rows) grouping = group_blocks(network, cut, {}, {}, stage_of);
+}
+
+void StepBlocks::find_stage_of() {
+  stage_of.resize(cut.blocks.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (const size_t b : stages[s].blocks) stage_of[b] = s;
+  }
 }
 
 }  // namespace sluice::train

@@ -5,6 +5,8 @@
 #include "sluice/train/cut/block_gradients.h"
 #include "sluice/train/cut/block_groups.h"
 #include "sluice/train/options.h"
+#include "sluice/train/pipeline/stages.h"
+#include "sluice/train/strategies/pipeline_layout.h"
 
 namespace sluice::train {
 
@@ -13,8 +15,8 @@ struct StepBlocks {
   /// The blocks of a training program.
   StepBlocks(const NetworkGraph& network, const WeightRules& rules, const Options& options,
              const Strategy& strategy);
-  /// The blocks of an evaluation. With `has_rows`, equal blocks are grouped.
-  StepBlocks(const NetworkGraph& network, bool has_rows);
+  /// The blocks of an evaluation beside a training. With `has_rows`, equal blocks are grouped.
+  StepBlocks(const NetworkGraph& network, const BlockPlaces& places, bool has_rows);
 
   StepBlocks(const StepBlocks&) = delete;
   StepBlocks& operator=(const StepBlocks&) = delete;
@@ -26,10 +28,15 @@ struct StepBlocks {
   WeightGradients weight_gradients = WeightGradients::kReturn;
   std::vector<std::optional<BlockGradient>> gradients;  ///< One entry for each block.
   TrainedWeights uses;                                  ///< The pointers refer to `cut`.
+  std::vector<PlacedStage> stages;                      ///< Only of phases and evaluations.
+  std::vector<size_t> stage_of;                         ///< Stage of each block, if known.
   Grouping grouping;                                    ///< No groups if blocks are not rows.
+
+ private:
+  void find_stage_of();
 };
 
-/// Whether the strategy runs phases in loops.
+/// Whether the strategy runs phases in loops of all micro-batches.
 bool has_phases(const Options& options, const Strategy& strategy);
 
 }  // namespace sluice::train

@@ -294,6 +294,7 @@ Tensors StepVariables::scale_of_kept() const {
   const Graph::ProvenanceScope of(main_, {.role = OpRole::kNorm});
   std::map<std::string, Tensors> squares = squares_;
   for (const auto& [first, stacked] : stacked_) {
+    const DeviceScope on(main_, device(first));
     for (size_t r = 0; r < stacked.counts[0].first->rows.keys.size(); ++r) {
       const Tensor row = main_.remote_load(stacked.buffer, static_cast<int64_t>(r), "squares");
       int64_t at = 0;

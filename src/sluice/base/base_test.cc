@@ -6,6 +6,7 @@
 #include "sluice/base/bytes.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/provenance.h"
 #include "sluice/base/rng.h"
 
 namespace sluice {
@@ -81,6 +82,17 @@ TEST(Attrs, TextReadsBack) {
                      {"h", -HUGE_VAL},
                      {"i", 2.0}}};
   EXPECT_EQ(parse_attrs(to_string(attrs)), attrs) << to_string(attrs);
+}
+
+TEST(Provenance, CopiesShareOneAndCompareItsFields) {
+  const SharedProvenance none;
+  EXPECT_EQ(*none, Provenance());
+  EXPECT_TRUE(none == SharedProvenance(Provenance()));
+  const SharedProvenance own(Provenance{.block = "B1", .line = "a.cc:1"});
+  const SharedProvenance copy = own;
+  EXPECT_EQ(&*copy, &*own);
+  EXPECT_TRUE(own == SharedProvenance(*own));
+  EXPECT_FALSE(own == none);
 }
 
 TEST(ByteReader, NeverReadsPastTheEnd) {

@@ -14,6 +14,11 @@ std::string Provenance::where() const {
   return module_path.empty() ? line : line.empty() ? module_path : module_path + " " + line;
 }
 
+const Provenance& SharedProvenance::none() {
+  static const Provenance none;
+  return none;
+}
+
 Provenance Provenance::inside(const Provenance& call) const {
   Provenance result = *this;
   if (role == OpRole::kForward) result.role = call.role;

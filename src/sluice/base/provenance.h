@@ -1,8 +1,12 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "sluice/base/instance.h"
 
 namespace sluice {
 
@@ -27,16 +31,6 @@ inline constexpr std::array<std::string_view, 13> kOpRoleWords{
     "update",  "running",  "seed",          "result",       "evaluation", "copy"};
 inline std::string_view word(OpRole role) { return kOpRoleWords[static_cast<size_t>(role)]; }
 
-/// Numbers of a micro-batch and of a row of equal blocks. An op has them relative to those of the
-/// call of its graph.
-struct Instance {
-  int64_t micro_batch = 0;
-  int64_t row = 0;
-  bool operator==(const Instance&) const = default;
-};
-Instance operator+(const Instance& a, const Instance& b);
-Instance operator*(int64_t count, const Instance& step);
-
 /// The origin of an op in the model and its purpose in the program. It changes neither results nor
 /// plans: keys, fingerprints and canonical texts ignore it.
 struct Provenance {
@@ -56,6 +50,28 @@ struct Provenance {
   /// Returns the provenance of this op in the graph of a call of its own graph. An op without a
   /// role, a block, a module path or a variable has those of the call.
   Provenance inside(const Provenance& call) const;
+};
+
+/// A pointer to a provenance that does not change, so that copies of a node share it. Initially
+/// that of an op without one. Compares the fields.
+class SharedProvenance {
+ public:
+  SharedProvenance() = default;
+  SharedProvenance(std::shared_ptr<const Provenance> shared)  // NOLINT: implicit
+      : shared_(std::move(shared)) {}
+  SharedProvenance(Provenance own)  // NOLINT: implicit
+      : shared_(std::make_shared<const Provenance>(std::move(own))) {}
+
+  const Provenance& operator*() const { return shared_ != nullptr ? *shared_ : none(); }
+  const Provenance* operator->() const { return &**this; }
+  friend bool operator==(const SharedProvenance& a, const SharedProvenance& b) {
+    return a.shared_ == b.shared_ || *a == *b;
+  }
+
+ private:
+  static const Provenance& none();
+
+  std::shared_ptr<const Provenance> shared_;  ///< Null: none().
 };
 
 }  // namespace sluice

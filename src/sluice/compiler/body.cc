@@ -62,8 +62,10 @@ Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Nod
 FusedOp fused_op(const Body& body, const Node& node) {
   FusedOp op;
   op.inputs = static_cast<int32_t>(node.inputs.size());
-  op.operands = node.in_specs;
+  op.operands.reserve(node.in_specs.size() + node.out_specs.size());
+  op.operands.insert(op.operands.end(), node.in_specs.begin(), node.in_specs.end());
   op.operands.insert(op.operands.end(), node.out_specs.begin(), node.out_specs.end());
+  op.layouts.reserve(node.inputs.size() + node.outputs.size());
   for (const ValueIndex v : node.inputs) op.layouts.push_back(body.value(v).layout);
   for (const ValueIndex v : node.outputs) op.layouts.push_back(body.value(v).layout);
   const Node::Kernel& kernel = *node.as<Node::Kernel>();

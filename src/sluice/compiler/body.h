@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/base/provenance.h"
 #include "sluice/exe/index_expr.h"
 #include "sluice/ir/ir.h"
 #include "sluice/target/fused_op.h"
@@ -62,7 +63,7 @@ struct NodeKinds {
     std::vector<OpStage> stages;
     bool prints = false;  ///< Whether it has an effect outside the program's tensors.
     /// Provenance of each stage of a fused kernel; empty: all have that of the node.
-    std::vector<Provenance> origins = {};
+    std::vector<SharedProvenance> origins = {};
     bool operator==(const Kernel&) const = default;
   };
   /// Output 0 has the bytes of input 0 in the same order. Its shape may differ.
@@ -172,12 +173,12 @@ struct Node : NodeKinds {
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
   OpId origin = -1;
-  Provenance provenance;
+  SharedProvenance provenance;
   int32_t device = kInheritDevice;
   bool operator==(const Node&) const = default;
 
   /// Module path and source line of its op, for errors.
-  std::string where() const { return provenance.where(); }
+  std::string where() const { return provenance->where(); }
   template <typename T>
   bool is() const {
     return std::holds_alternative<T>(what);

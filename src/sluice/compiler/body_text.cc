@@ -106,7 +106,7 @@ class Writer {
     for (const Tie& t : n.ties) out_ += fmt::format(" tie {} {}", t.output, text_of(t.into));
     if (n.device != body_.device) out_ += fmt::format(" device {}", n.device);
     if (n.origin != -1) out_ += fmt::format(" origin {}", n.origin);
-    provenance(n.provenance);
+    provenance(*n.provenance);
     out_ += '\n';
     if (const auto* kernel = n.as<Node::Kernel>()) kernel_lines(n, *kernel);
     if (const auto* c = n.as<Node::Collective>()) attrs_line("attrs", c->attrs, n.def);
@@ -408,11 +408,13 @@ class Parser {
       call->results = static_cast<int32_t>(n.outputs.size() - call->updated.size());
     if (in_.eat("device")) n.device = in_.integer32("a device");
     if (in_.eat("origin")) n.origin = in_.integer("an op");
-    if (in_.eat("where")) n.provenance.line = in_.string("a place");
-    if (in_.eat("module")) n.provenance.module_path = in_.string("a module path");
-    if (in_.eat("block")) n.provenance.block = in_.string("a block");
-    if (in_.eat("variable")) n.provenance.variable = in_.string("a variable");
-    if (in_.eat("role")) n.provenance.role = in_.one_of<OpRole>(kOpRoleWords, "role");
+    Provenance p;
+    if (in_.eat("where")) p.line = in_.string("a place");
+    if (in_.eat("module")) p.module_path = in_.string("a module path");
+    if (in_.eat("block")) p.block = in_.string("a block");
+    if (in_.eat("variable")) p.variable = in_.string("a variable");
+    if (in_.eat("role")) p.role = in_.one_of<OpRole>(kOpRoleWords, "role");
+    n.provenance = std::move(p);
     body_.nodes.push_back(std::move(n));
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
 
@@ -26,10 +27,27 @@ bool same_fields(const Attrs& a, const Attrs& b) {
                     });
 }
 
+// Returns the provenance of an op that is added `here` by a call in `line`.
+std::shared_ptr<const Provenance> provenance_of(const OpDef& def, const Provenance& here,
+                                                std::string line) {
+  auto own = std::make_shared<Provenance>(here);
+  if (here.op.empty()) {
+    own->op = def.name;
+    own->line = std::move(line);
+  }
+  if (here.role == OpRole::kForward && def.has(Trait::kCollective)) own->role = OpRole::kCollective;
+  if (&def != &builtin::loop()) own->per_iteration = {};
+  return own;
+}
+
 }  // namespace
 
 Graph::Graph(IrState* ir, GraphId id, std::string name, bool entry)
-    : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+    : ir_(ir),
+      id_(id),
+      name_(std::move(name)),
+      entry_(entry),
+      here_(std::make_unique<Provenance>()) {}
 Graph::~Graph() = default;
 
 std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
@@ -281,10 +299,10 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
 
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
-  std::string where = here_.line;
+  std::string where = line_;
   if (where.empty() && !inputs.empty()) where = place(inputs.front().where);
   const auto context = [&] {
-    const std::string& scope = here_.module_path;
+    const std::string& scope = here_->module_path;
     return fmt::format("adding {}{}{} to graph {}", def.name, scope.empty() ? "" : " in " + scope,
                        where.empty() ? "" : " at " + where, name_);
   };
@@ -314,12 +332,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   op.callees = std::move(options.callees);
   for (const GraphId callee : op.callees) ir_->callers[callee].insert(id_);
   op.device = device_;
-  op.provenance = here_;
-  op.provenance.line = where;
-  if (here_.op.empty()) op.provenance.op = def.name;
-  if (here_.role == OpRole::kForward && def.has(Trait::kCollective))
-    op.provenance.role = OpRole::kCollective;
-  if (&def != &builtin::loop()) op.provenance.per_iteration = {};
+  op.provenance = provenance_of(def, *here_, std::move(where));
   for (const Operand& operand : op.inputs) {
     if (operand.new_version < 0) continue;
     storages_[static_cast<size_t>(info(operand.tensor).storage)].writers.push_back({op.id, -1});
@@ -408,38 +421,31 @@ DeviceScope::DeviceScope(Graph& graph, int device) : graph_(graph), previous_(gr
 DeviceScope::~DeviceScope() { graph_.device_ = previous_; }
 
 Graph::LineScope::LineScope(Graph& graph, std::string line)
-    : graph_(graph), previous_(std::exchange(graph.here_.line, std::move(line))) {}
-Graph::LineScope::~LineScope() { graph_.here_.line = std::move(previous_); }
+    : graph_(graph), previous_(std::exchange(graph.line_, std::move(line))) {}
+Graph::LineScope::~LineScope() { graph_.line_ = std::move(previous_); }
+
+void Graph::set_block(std::string block) { here_->block = std::move(block); }
+const std::string& Graph::block() const { return here_->block; }
 
 Graph::ProvenanceScope::ProvenanceScope(Graph& graph, const ProvenanceFields& fields)
     : graph_(graph),
-      role_(graph.here_.role),
-      block_(graph.here_.block),
-      variable_(graph.here_.variable),
-      at_(graph.here_.at),
-      per_iteration_(std::exchange(graph.here_.per_iteration, fields.per_iteration)) {
-  Provenance& here = graph.here_;
+      previous_(std::exchange(graph.here_, std::make_unique<Provenance>(*graph.here_))) {
+  Provenance& here = *graph.here_;
   if (fields.role) here.role = *fields.role;
   if (fields.block) here.block = *fields.block;
   if (fields.variable) here.variable = *fields.variable;
   here.at = here.at + fields.at;
+  here.per_iteration = fields.per_iteration;
 }
-Graph::ProvenanceScope::~ProvenanceScope() {
-  Provenance& here = graph_.here_;
-  here.role = role_;
-  here.block = std::move(block_);
-  here.variable = std::move(variable_);
-  here.at = at_;
-  here.per_iteration = per_iteration_;
-}
+Graph::ProvenanceScope::~ProvenanceScope() { graph_.here_ = std::move(previous_); }
 
 Graph::Scope::Scope(Graph& graph, const std::string& scope)
-    : graph_(graph), previous_(graph.here_.module_path.size()) {
-  std::string& path = graph.here_.module_path;
+    : graph_(graph), previous_(graph.here_->module_path.size()) {
+  std::string& path = graph.here_->module_path;
   if (!path.empty()) path += '/';
   path += scope;
 }
-Graph::Scope::~Scope() { graph_.here_.module_path.resize(previous_); }
+Graph::Scope::~Scope() { graph_.here_->module_path.resize(previous_); }
 
 Graph::IoScope::IoScope(Graph& graph, IoMode mode) : graph_(graph), previous_(graph.io_mode_) {
   graph.io_mode_ = mode;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sluice/base/instance.h"
 #include "sluice/ir/op.h"
 #include "sluice/ir/op_def.h"
 #include "sluice/ir/stable_list.h"
@@ -173,18 +174,14 @@ class Graph {
 
    private:
     Graph& graph_;
-    OpRole role_;
-    std::string block_;
-    std::string variable_;
-    Instance at_;
-    Instance per_iteration_;
+    std::unique_ptr<Provenance> previous_;
   };
   /// Ops added from now on run on this device (kInheritDevice: on the device of the caller). A
   /// DeviceScope does so for a block.
   void set_device(int device);
   /// Ops added from now on belong to this block of a model (nn/block.h); empty: to none.
-  void set_block(std::string block) { here_.block = std::move(block); }
-  const std::string& block() const { return here_.block; }
+  void set_block(std::string block);
+  const std::string& block() const;
   int device() const { return device_; }
   /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops added to the
   /// graph. A front end in another language reports its own lines in this way.
@@ -264,9 +261,10 @@ class Graph {
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
-  /// Provenance of ops that are added. The line is that of the LineScope; empty: ops take the line
-  /// of their call. The operator is that of a GraphEditor::Guise; empty: an op takes its own.
-  Provenance here_;
+  std::string line_;  ///< Line of the LineScope; empty: ops take the line of their call.
+  /// Provenance of ops that are added. Without an operator, ops take their own, and their line. A
+  /// GraphEditor::Guise sets both.
+  std::unique_ptr<Provenance> here_;
   int device_ = kInheritDevice;
   IoMode io_mode_ = IoMode::kCompute;
   std::vector<Mirror> mirrors_;

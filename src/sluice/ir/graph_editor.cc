@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "sluice/ir/builtin.h"
 
@@ -355,21 +356,14 @@ void GraphEditor::renumber() {
 
 GraphEditor::Guise::Guise(Graph& graph, const Op& origin)
     : graph_(graph),
-      line_(origin.provenance.line),
-      here_(graph.here_),
-      device_(graph.device_),
-      first_(graph.ops_.size()) {
-  const OpRole role = here_.role;
-  graph.here_ = origin.provenance;
-  if (graph.here_.role == OpRole::kForward) graph.here_.role = role;
-  graph.here_.line = here_.line;
-  graph.device_ = origin.device;
+      previous_(std::exchange(graph.here_, std::make_unique<Provenance>(*origin.provenance))),
+      previous_device_(std::exchange(graph.device_, origin.device)) {
+  if (graph.here_->role == OpRole::kForward) graph.here_->role = previous_->role;
 }
 
 GraphEditor::Guise::~Guise() {
-  for (size_t i = first_; i < graph_.ops_.size(); ++i) graph_.ops_[i].provenance.line = line_;
-  graph_.here_ = std::move(here_);
-  graph_.device_ = device_;
+  graph_.here_ = std::move(previous_);
+  graph_.device_ = previous_device_;
 }
 
 }  // namespace sluice

@@ -1,11 +1,13 @@
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/ir.h"
 
 namespace sluice {
@@ -82,10 +84,8 @@ class GraphEditor {
 
    private:
     Graph& graph_;
-    std::string line_;
-    Provenance here_;
-    int device_;
-    size_t first_;
+    std::unique_ptr<Provenance> previous_;
+    int previous_device_;
   };
 
  private:

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
 #include "sluice/ir/graph_editor.h"
@@ -68,7 +69,7 @@ TEST(Ir, LineScopesGiveOpsTheLineOfAnotherFrontEnd) {
   const Tensor x = graph.input(f32_spec({2}), "x");
   const auto line_of_an_op = [&] {
     graph.emit(copy_def(), {x}, {});
-    return graph.ops().back().provenance.line;
+    return graph.ops().back().provenance->line;
   };
   {
     Graph::LineScope outer(graph, "model.py:12");

@@ -1,15 +1,16 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "sluice/base/attrs.h"
-#include "sluice/base/provenance.h"
 #include "sluice/ir/tensor.h"
 
 namespace sluice {
 
 struct OpDef;
+struct Provenance;
 
 /// How an op accesses the storage of an operand.
 enum class Mode : uint8_t {
@@ -60,7 +61,7 @@ struct Op {
   std::vector<Effect> effects;
   std::vector<GraphId> callees;  ///< Call: 1; Loop: 1 (the wrapper); If: then, else.
   int device = kInheritDevice;
-  Provenance provenance;
+  std::shared_ptr<const Provenance> provenance;  ///< Never null in a graph.
 
   /// Returns type and id: "MatMul.100".
   std::string label() const;

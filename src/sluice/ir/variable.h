@@ -3,12 +3,13 @@
 #include <optional>
 #include <string>
 
-#include "sluice/base/provenance.h"
 #include "sluice/base/shape.h"
 #include "sluice/ir/initializer.h"
 #include "sluice/ir/replica_grouping.h"
 
 namespace sluice {
+
+enum class OpRole : uint8_t;
 
 /// Place of the only copy of a variable: device memory, or an entry of a remote buffer.
 struct Home {
@@ -28,7 +29,7 @@ struct VariableInfo {
   int shard = 0;  ///< Number of chunks of a shard (meta_shape is set); 0 for a whole variable.
   Home home = {};
   /// kUpdate: state of an optimizer. kRunningAverage and kAccumulation: what updates the variable.
-  OpRole role = OpRole::kForward;
+  OpRole role = {};        ///< Initially kForward.
   std::string owner = {};  ///< Path of the variable that state or an accumulator belongs to.
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 
 namespace sluice {
@@ -151,7 +152,7 @@ class CallChecker {
     const Graph& callee = ir_.graph(callee_id);
     const auto changed = [&](std::string_view how) {
       fail(ErrorKind::kUsage, "graph {} was changed after {} ({}) in graph {} called it: {}",
-           callee.name(), op.label(), op.provenance.line, graph.name(), how);
+           callee.name(), op.label(), op.provenance->line, graph.name(), how);
     };
     const auto& ins = callee.input_ids();
     const auto& outs = callee.output_ids();

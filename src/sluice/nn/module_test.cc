@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "sluice/base/provenance.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/nn/test_util.h"
@@ -105,7 +106,7 @@ TEST(Document004, NetIsInlined) {
     MatMul.110 (%19 [(1, 512) float32], %8 [(512, 10) float32]) -> (%20 [(1, 10) float32])
     Add.111 (%20 [(1, 10) float32], %9 [(10,) float32]) -> (%21 [(1, 10) float32])
   })");
-  EXPECT_EQ(net.graph().ops()[4].provenance.module_path, "fc2");
+  EXPECT_EQ(net.graph().ops()[4].provenance->module_path, "fc2");
 }
 
 TEST(Document004, NetOutlined) {
@@ -278,7 +279,7 @@ TEST(Builder, ListsOfModules) {
   EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.1.weight",
                                       "layers.1.bias", "head.weight", "head.bias"}));
-  EXPECT_EQ(stack.graph().ops().back().provenance.module_path, "layers/1");
+  EXPECT_EQ(stack.graph().ops().back().provenance->module_path, "layers/1");
   const Stack copy = Stack(1);
   const Stack moved(copy);
   EXPECT_EQ(create_graph(ir, moved, f32_spec({2, 4})).first.size_flat(), 4u);

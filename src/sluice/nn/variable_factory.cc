@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/nn/dot_tree.h"
 

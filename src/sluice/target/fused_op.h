@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/layout.h"
@@ -36,13 +37,13 @@ struct FusedOp {
     return like;
   }
   /// Returns a copy in which the operands of result_like() have the layout `layout`.
-  FusedOp with_layout(const Layout& layout) const {
-    FusedOp other = *this;
+  FusedOp with_layout(const Layout& layout) const& { return FusedOp(*this).with_layout(layout); }
+  FusedOp with_layout(const Layout& layout) && {
     const std::vector<bool> like = result_like();
     for (size_t i = 0; i < like.size(); ++i) {
-      if (like[i]) other.layouts[i] = layout;
+      if (like[i]) layouts[i] = layout;
     }
-    return other;
+    return std::move(*this);
   }
   std::vector<TensorSpec> input_specs(const OpStage& stage) const {
     std::vector<TensorSpec> specs;

@@ -2,6 +2,7 @@
 
 #include <cctype>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/graph_editor.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
@@ -106,7 +107,7 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
     const OpId producer = gradient.info(all[kept + i]).producer;
     {
       Graph::ProvenanceFields fields{.role = OpRole::kAccumulation, .variable = name};
-      if (producer >= 0) fields.block = gradient.op(producer).provenance.block;
+      if (producer >= 0) fields.block = gradient.op(producer).provenance->block;
       const Graph::ProvenanceScope scope(gradient, fields);
       accumulate(accumulator, all[kept + i], counter, options);
     }

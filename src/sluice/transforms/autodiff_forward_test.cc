@@ -1,4 +1,5 @@
 // Gradient rules that add ops to the forward graph (GradContext::forward).
+#include "sluice/base/provenance.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
@@ -53,7 +54,7 @@ TEST(AutodiffForward, KeepsTheResultNextToTheOp) {
   std::vector<std::string> order;
   for (const Op& op : f.ops()) order.push_back(op.def->type);
   EXPECT_EQ(order, (std::vector<std::string>{"Mul", "Cube", "Mul", "Mul", "Add", "Tanh"}));
-  EXPECT_EQ(f.ops()[2].provenance.line, f.ops()[1].provenance.line);
+  EXPECT_EQ(f.ops()[2].provenance->line, f.ops()[1].provenance->line);
   EXPECT_EQ(f.outputs().size(), 2u);
   check_gradients(info, random_inputs(f));
   const std::string forward = print_schedule(f);

@@ -1,5 +1,6 @@
 #include "sluice/transforms/autodiff.h"
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
@@ -288,8 +289,8 @@ TEST(Autodiff, OpsCarryDevicePathAndLineOfTheForwardOp) {
   const GradGraphInfo info = autodiff(forward);
   for (const Op& op : info.graph().ops()) {
     EXPECT_EQ(op.device, 3);
-    EXPECT_EQ(op.provenance.module_path, "fc1");
-    EXPECT_EQ(op.provenance.line, forward.ops()[0].provenance.line);
+    EXPECT_EQ(op.provenance->module_path, "fc1");
+    EXPECT_EQ(op.provenance->line, forward.ops()[0].provenance->line);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/base/provenance.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice::transforms {

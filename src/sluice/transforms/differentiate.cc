@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
@@ -33,7 +34,7 @@ std::string gradient_graph_name(const Graph& forward) {
   fail(ErrorKind::kUsage,
        "autodiff of graph {}: {} ({}, {}) has no gradient with respect to its operand {}, and that "
        "of '{}' would pass it; use other operators, or detach('{}') if its gradient must be 0",
-       graph.name(), op.def->name, op.label(), op.provenance.line, operand,
+       graph.name(), op.def->name, op.label(), op.provenance->line, operand,
        graph.info(op.inputs[i].tensor).name, graph.info(op.inputs[i].tensor).name);
 }
 
@@ -110,7 +111,7 @@ void Sweep::check_partial_writes(const Op& op) {
     require(!gradients_.at({forward_.info(o.tensor).storage, o.new_version}).valid(),
             "autodiff of graph {}: {} ({}) writes to '{}', a view of a part of another tensor, "
             "which has no gradient",
-            forward_.name(), op.label(), op.provenance.line, forward_.info(o.tensor).name);
+            forward_.name(), op.label(), op.provenance->line, forward_.info(o.tensor).name);
   }
 }
 

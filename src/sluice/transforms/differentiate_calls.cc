@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/sweep.h"
@@ -16,7 +17,7 @@ void Sweep::check_repeat(const Op& op) const {
     require(!needs(o),
             "autodiff of graph {}: {} has no gradient, and the gradient of '{}' would pass {} ({})",
             forward_.name(), exits ? "while_loop" : "repeat", forward_.info(o.tensor).name,
-            op.label(), op.provenance.line);
+            op.label(), op.provenance->line);
   }
 }
 
@@ -39,7 +40,7 @@ void Sweep::pass_references(const Op& op) {
               "autodiff of graph {}: the gradient of '{}' passes {} ({}), which writes to it by "
               "reference; return the "
               "new value as an output instead",
-              forward_.name(), forward_.info(o.tensor).name, op.label(), op.provenance.line);
+              forward_.name(), forward_.info(o.tensor).name, op.label(), op.provenance->line);
     }
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/values.h"
@@ -23,7 +24,7 @@ void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version)
   fail(ErrorKind::kUsage,
        "inputs_dict: the gradient needs tensor '{}' as it was at {}, but {} ({}) in graph {} has "
        "overwritten it; pass a copy to the call",
-       t.name(), call.op().label(), writer.label(), writer.provenance.line, parent.name());
+       t.name(), call.op().label(), writer.label(), writer.provenance->line, parent.name());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/reshape.h"
 
@@ -127,7 +128,7 @@ Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
     link.input = gradient_.input(info.spec, info.name);
     link.overwriter = available ? -1 : storage.writers[static_cast<size_t>(version) + 1].op;
     link.needs_copy = info.kind == TensorKind::kInput && !is_kept_free(handle, version);
-    link.reader = fmt::format("{} ({})", reader.label(), reader.provenance.line);
+    link.reader = fmt::format("{} ({})", reader.label(), reader.provenance->line);
     links_.push_back(std::move(link));
   }
   return links_[place->second].input;
@@ -177,7 +178,7 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
   }
   require(!(after && in_place),
           "autodiff: the gradient of {} ({}) needs its operand both before and after it is written",
-          op.label(), op.provenance.line);
+          op.label(), op.provenance->line);
   const Side side = in_place ? Side::kBefore : Side::kAfter;
   for (size_t i = first; i < forward_.ops().size(); ++i) {
     inserted_.push_back({forward_.ops()[i].id, op.id, side});
@@ -249,7 +250,7 @@ std::string KeptValues::overwritten(const Link& link) const {
       "an operator that does "
       "not write in place",
       forward_.name(), link.reader, forward_.info(link.handle).name, writer.label(),
-      writer.provenance.line);
+      writer.provenance->line);
 }
 
 std::vector<KeptValues::Kept> KeptValues::finish() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sluice/base/provenance.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
@@ -16,7 +17,7 @@ void check_repeatable(const Graph& graph, const Graph& forward, std::set<GraphId
                         e.kind == Effect::Kind::kStreamWrite ||
                         e.kind == Effect::Kind::kRemoteStore;
       require(!once, "recompute of graph {}: {} ({}) in graph {} must not run twice",
-              forward.name(), op.label(), op.provenance.line, graph.name());
+              forward.name(), op.label(), op.provenance->line, graph.name());
     }
     for (const GraphId callee : op.callees)
       check_repeatable(graph.ir().graph(callee), forward, seen);

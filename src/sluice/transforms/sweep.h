@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/provenance.h"
 #include "sluice/transforms/differentiate.h"
 #include "sluice/transforms/kept_values.h"
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sluice/base/provenance.h"
+
 namespace sluice::property {
 
 using train::Inputs;
@@ -22,8 +24,8 @@ void NetworkWriter::note_reads() {
     const Op& op = graph_.ops()[noted_];
     for (const Operand& o : op.inputs) {
       const OpId maker = graph_.info(o.tensor).producer;
-      if (maker >= 0 && graph_.op(maker).provenance.block != op.provenance.block)
-        reads_[op.provenance.block].insert(graph_.op(maker).provenance.block);
+      if (maker >= 0 && graph_.op(maker).provenance->block != op.provenance->block)
+        reads_[op.provenance->block].insert(graph_.op(maker).provenance->block);
     }
   }
 }
@@ -208,7 +210,7 @@ void NetworkWriter::in_place(Dice& dice) {
     if (own < 0 || !kFree.contains(graph_.op(own).def->name) || (read && chosen % 8 != 0)) continue;
     if (t.dtype() == f32 && root.producer >= 0 &&
         graph_.op_index(root.producer) >= static_cast<int64_t>(fresh_) &&
-        graph_.op(root.producer).provenance.block == block_)
+        graph_.op(root.producer).provenance->block == block_)
       found.push_back(i);
   }
   const bool fresh = found.empty() || dice.one_in(2);

@@ -8,6 +8,7 @@
 
 #include "../random_graph_ops.h"
 #include "random_network.h"
+#include "sluice/base/provenance.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/ops.h"
@@ -83,7 +84,7 @@ class NetworkWriter {
   const std::string& producer_block(const Tensor& t) const {
     static const std::string kNone;
     const OpId op = graph_.info(t).producer;
-    return op < 0 ? kNone : graph_.op(op).provenance.block;
+    return op < 0 ? kNone : graph_.op(op).provenance->block;
   }
   bool decide(uint64_t key) {
     if (recipe_.skipped.contains(key)) return false;

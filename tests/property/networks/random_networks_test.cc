@@ -9,6 +9,7 @@
 #include "../random_graph_ops.h"
 #include "random_network.h"
 #include "random_order.h"
+#include "sluice/base/provenance.h"
 #include "sluice/ops/ops.h"
 #include "sluice/train/cut/cut.h"
 #include "training_outcome.h"
@@ -277,8 +278,8 @@ std::string text(const NetworkRecipe& recipe) {
     const train::NetworkGraph n = random_network(recipe).network.build(ir, nn::RunMode::kTrain);
     std::string blocks = "blocks of ops:";
     for (const Op& op : n.graph.graph().ops())
-      blocks += fmt::format("\n  {} [{}] in '{}'", op.label(), op.provenance.module_path,
-                            op.provenance.block);
+      blocks += fmt::format("\n  {} [{}] in '{}'", op.label(), op.provenance->module_path,
+                            op.provenance->block);
     return n.graph.print_schedule() + "\n" + blocks;
   } catch (const std::exception&) {
     return "";

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "sluice/base/provenance.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/rts.h"
 #include "sluice/ops/arithmetic.h"
@@ -120,9 +121,9 @@ std::string rounded_differently(const NetworkGraph& network) {
   std::set<std::string> left;
   std::string last;
   for (const Op& op : graph.ops()) {
-    if (op.provenance.block != last && !left.insert(op.provenance.block).second)
-      return "block " + op.provenance.block + " is opened again";
-    last = op.provenance.block;
+    if (op.provenance->block != last && !left.insert(op.provenance->block).second)
+      return "block " + op.provenance->block + " is opened again";
+    last = op.provenance->block;
   }
   const train::Cut parts = train::cut(network);
   std::map<int32_t, std::set<TensorId>> names;  // Tensors by storage that cross blocks.

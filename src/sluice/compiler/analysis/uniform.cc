@@ -153,7 +153,7 @@ class UniformValues {
         require(in[c + kSkipped].empty(),
                 "{} made at {}: the condition '{}' must be equal on all replicas, got one that "
                 "depends on {}; reduce it with a collective over all replicas",
-                op.label(), op.provenance.line, s.graph.info(op.inputs[c].tensor).name,
+                op.label(), op.provenance->line, s.graph.info(op.inputs[c].tensor).name,
                 in[c + kSkipped]);
       }
       Results all;

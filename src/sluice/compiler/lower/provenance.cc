@@ -108,11 +108,11 @@ bool has_provenance(const Node& node) {
          !node.is<Node::Wait>();
 }
 
-std::vector<Provenance> provenances_of(const Node& node) {
+std::vector<SharedProvenance> provenances_of(const Node& node) {
   const auto* kernel = node.as<Node::Kernel>();
   if (kernel != nullptr && !kernel->origins.empty()) return kernel->origins;
   const size_t stages = kernel != nullptr ? kernel->stages.size() : 0;
-  return std::vector<Provenance>(std::max<size_t>(stages, 1), node.provenance);
+  return std::vector<SharedProvenance>(std::max<size_t>(stages, 1), node.provenance);
 }
 
 std::vector<int32_t> provenances_of(const Body& body, Tables& tables) {
@@ -122,7 +122,7 @@ std::vector<int32_t> provenances_of(const Body& body, Tables& tables) {
     const auto* kernel = node.as<Node::Kernel>();
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] == kNone) continue;
-      const Provenance* own = &node.provenance;
+      const SharedProvenance* own = &node.provenance;
       for (size_t s = 0; kernel != nullptr && s < kernel->origins.size(); ++s) {
         if (kernel->stages[s].output == static_cast<int32_t>(node.inputs.size() + o))
           own = &kernel->origins[s];

@@ -12,7 +12,7 @@ namespace sluice::compiler {
 bool has_provenance(const Node& node);
 
 /// Returns the provenance of a node, one for each stage of a fused kernel.
-std::vector<Provenance> provenances_of(const Node& node);
+std::vector<SharedProvenance> provenances_of(const Node& node);
 
 /// Returns the row of each value's maker in the table of provenances; -1 if it has none.
 std::vector<int32_t> provenances_of(const Body& body, Tables& tables);

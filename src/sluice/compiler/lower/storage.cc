@@ -120,7 +120,7 @@ class Assigner {
       }
       Node at;
       at.device = body_.device;
-      at.provenance.line = "result of " + body_.name;
+      at.provenance = Provenance{.line = "result of " + body_.name};
       Node copy = make_copy(body_, result, "'result", at);
       result = copy.outputs[0];
       body_.nodes.push_back(std::move(copy));

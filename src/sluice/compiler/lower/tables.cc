@@ -241,24 +241,29 @@ const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
   return exe_.constants[static_cast<size_t>(place->second)];
 }
 
-int32_t Tables::row_of(std::span<const Provenance> provenances) {
+int32_t Tables::row_of(std::span<const SharedProvenance> provenances) {
   std::string key;
+  key.reserve(provenances.size() * 160);
   const auto add = [&](const void* bytes, size_t size) {
     key.append(static_cast<const char*>(bytes), size);
   };
-  for (const Provenance& p : provenances) {
-    for (const std::string* field : {&p.op, &p.block, &p.module_path, &p.line, &p.variable}) {
-      const size_t size = field->size();
-      add(&size, sizeof size);
-      key += *field;
-    }
-    const int64_t numbers[] = {static_cast<int64_t>(p.role), p.at.micro_batch, p.at.row,
-                               p.per_iteration.micro_batch, p.per_iteration.row};
+  for (const SharedProvenance& p : provenances) {
+    const std::string* const texts[] = {&p->op, &p->block, &p->module_path, &p->line, &p->variable};
+    const int64_t numbers[] = {static_cast<int64_t>(p->role), p->at.micro_batch, p->at.row,
+                               p->per_iteration.micro_batch, p->per_iteration.row};
     add(numbers, sizeof numbers);
+    for (const std::string* text : texts) {
+      const size_t size = text->size();
+      add(&size, sizeof size);
+      key += *text;
+    }
   }
   std::vector<Provenance>& rows = exe_.origins.rows;
-  const auto [row, fresh] = provenances_.try_emplace(key, static_cast<int32_t>(rows.size()));
-  if (fresh) rows.insert(rows.end(), provenances.begin(), provenances.end());
+  const auto [row, fresh] =
+      provenances_.try_emplace(std::move(key), static_cast<int32_t>(rows.size()));
+  if (fresh) {
+    for (const SharedProvenance& p : provenances) rows.push_back(*p);
+  }
   return row->second;
 }
 

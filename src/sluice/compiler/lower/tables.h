@@ -2,6 +2,9 @@
 #include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "sluice/compiler/program.h"
 
@@ -22,8 +25,8 @@ class Tables {
   exe::ValueId add_value(const std::string& tensor, int64_t version, int32_t provenance = -1);
   /// The first of consecutive rows of the table with these provenances, which are added on first
   /// use.
-  int32_t row_of(std::span<const Provenance> provenances);
-  int32_t row_of(const Provenance& provenance) { return row_of({&provenance, 1}); }
+  int32_t row_of(std::span<const SharedProvenance> provenances);
+  int32_t row_of(const SharedProvenance& provenance) { return row_of({&provenance, 1}); }
   /// Sets the number of a value that is sent or received (exe::Value::message).
   void set_message(exe::ValueId value, int32_t message);
   /// The address of the frames of a device's entry functions.
@@ -37,7 +40,6 @@ class Tables {
   void reserve_staging(int32_t device, int32_t queue, int64_t bytes);
 
  private:
-  std::map<std::string, int32_t> provenances_;  ///< By text.
   // Indices of a device's arenas in Executable::arenas.
   struct DeviceArenas {
     int32_t persistent = 0;
@@ -66,6 +68,7 @@ class Tables {
   exe::Executable& exe_;
   std::vector<DeviceArenas> arenas_;
   std::map<std::pair<int32_t, int32_t>, int32_t> constants_;  // By constant and device.
+  std::unordered_map<std::string, int32_t> provenances_;      // Row by the bytes of all fields.
 };
 
 /// Returns the queues of a device, compute first. Error{kUsage} unless `io_queues` is 0, 1 or 3.

@@ -38,8 +38,8 @@ void take_index_params(Body& body, const Key& key) {
     node.what = Node::Index{IndexExpr::param(static_cast<int64_t>(body.index_params.size()))};
     node.outputs = {all[i].in};
     node.out_specs = {value.spec};
-    node.provenance = {.role = OpRole::kCopy,
-                       .line = fmt::format("{} of {}", all[i].name, body.name)};
+    node.provenance =
+        Provenance{.role = OpRole::kCopy, .line = fmt::format("{} of {}", all[i].name, body.name)};
     node.device = body.device;
     value.index = -1;
     value.source = BodyValue::Source::kNode;

@@ -311,7 +311,7 @@ class Functionaliser {
       const bool updated =
           std::find(loop.updated.begin(), loop.updated.end(), c) != loop.updated.end();
       require(updated, "{} made at {}: its graph must write the condition '{}', or it never ends",
-              op.label(), op.provenance.line,
+              op.label(), op.provenance->line,
               graph_.info(op.inputs[static_cast<size_t>(c)].tensor).name);
     }
     copy_overlapping_arguments(op, loop.updated, node);
@@ -427,7 +427,7 @@ class Functionaliser {
     node.what = Node::Index{exe::IndexExpr::param(0)};
     node.outputs = {iteration};
     node.out_specs = {value.spec};
-    node.provenance = {.role = OpRole::kCopy, .line = "iteration of " + body_.name};
+    node.provenance = Provenance{.role = OpRole::kCopy, .line = "iteration of " + body_.name};
     body_.nodes.insert(body_.nodes.begin(), std::move(node));
   }
 

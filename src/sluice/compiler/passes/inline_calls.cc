@@ -27,9 +27,9 @@ class Inliner {
       for (ValueIndex& v : own.inputs) v = mapped(v);
       for (ValueIndex& v : own.outputs) v = mapped(v);
       for (Tie& t : own.ties) t.into = mapped(t.into);
-      own.provenance = own.provenance.inside(node.provenance);
+      own.provenance = own.provenance->inside(*node.provenance);
       if (auto* kernel = own.as<Node::Kernel>()) {
-        for (Provenance& p : kernel->origins) p = p.inside(node.provenance);
+        for (SharedProvenance& p : kernel->origins) p = p->inside(*node.provenance);
       }
       out_.push_back(std::move(own));
     }

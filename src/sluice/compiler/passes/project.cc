@@ -453,12 +453,12 @@ class Projector {
       send.what = Node::Send{m.channel, number};
       send.inputs = {m.sent};
       send.in_specs = {spec};
-      send.provenance.line = fmt::format("message to device {}", channel.to);
+      send.provenance = Provenance{.line = fmt::format("message to device {}", channel.to)};
       Node receive;
       receive.what = Node::Receive{m.channel, number};
       receive.outputs = {m.received};
       receive.out_specs = {spec};
-      receive.provenance.line = fmt::format("message from device {}", channel.from);
+      receive.provenance = Provenance{.line = fmt::format("message from device {}", channel.from)};
       put(channel.from, m.from, std::move(send));
       put(channel.to, m.to, std::move(receive));
       sent.insert(m.sent);

@@ -134,7 +134,7 @@ bool overwrite(Body& body, size_t k, int32_t oldest, std::vector<KernelChoice>& 
   } else {
     Node at;
     at.device = body.device;
-    at.provenance.line = "result of " + body.name;
+    at.provenance = Provenance{.line = "result of " + body.name};
     Node copy = make_copy(body, next, "'result", at);
     copy.ties = {{0, param.in}};
     param.out = copy.outputs[0];

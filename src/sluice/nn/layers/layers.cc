@@ -1,5 +1,6 @@
 #include "sluice/nn/layers.h"
 
+#include "sluice/base/provenance.h"
 #include "sluice/nn/dot_tree.h"
 #include "sluice/nn/layers/common.h"
 #include "sluice/ops/arithmetic.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/base/provenance.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
@@ -92,7 +93,7 @@ TEST(Sequential, NumbersItsModules) {
   EXPECT_EQ(graph.graph().name(), "Sequential_subgraph(0)");
   EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
-  EXPECT_EQ(graph.graph().ops()[2].provenance.module_path, "1");
+  EXPECT_EQ(graph.graph().ops()[2].provenance->module_path, "1");
 }
 
 class Inlined : public Module {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/base/provenance.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/cut/gradient_rule.h"
 #include "sluice/train/training_step.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "sluice/base/provenance.h"
 #include "sluice/ir/graph_editor.h"
 #include "sluice/transforms/values.h"
 
@@ -55,7 +56,7 @@ class Cutter {
     return block < 0 ? "seeds" : names_[static_cast<size_t>(block)];
   }
   static std::string text(const Op& op) {
-    return fmt::format("{} ({})", op.label(), op.provenance.line);
+    return fmt::format("{} ({})", op.label(), op.provenance->line);
   }
 
   void name_blocks();
@@ -94,7 +95,7 @@ int Cutter::block_named(const std::string& name) {
 
 // The submodule of the network's module that made the op; empty if there is none.
 std::string Cutter::submodule_of(const Op& op) const {
-  std::string scope = op.provenance.module_path;
+  std::string scope = op.provenance->module_path;
   for (;;) {
     const auto found = submodules_.find(scope);
     if (found != submodules_.end()) return found->second;
@@ -106,17 +107,17 @@ std::string Cutter::submodule_of(const Op& op) const {
 
 void Cutter::name_blocks() {
   const auto named = std::find_if(graph_.ops().begin(), graph_.ops().end(),
-                                  [](const Op& op) { return !op.provenance.block.empty(); });
+                                  [](const Op& op) { return !op.provenance->block.empty(); });
   const bool explicitly = named != graph_.ops().end();
   int last = kNoBlock;
   block_.assign(graph_.ops().size(), kNoBlock);
   for (size_t i = 0; i < block_.size(); ++i) {
     if (explicitly) {
-      require(!op(i).provenance.block.empty(),
+      require(!op(i).provenance->block.empty(),
               "No active Block: {} is outside all blocks, but {} is in block '{}'; open a block "
               "around it",
-              text(op(i)), text(*named), named->provenance.block);
-      block_[i] = block_named(op(i).provenance.block);
+              text(op(i)), text(*named), named->provenance->block);
+      block_[i] = block_named(op(i).provenance->block);
       continue;
     }
     const std::string name = submodule_of(op(i));
@@ -277,7 +278,7 @@ void Cutter::find_uses() {
       for (const Operand& o : op(i).inputs) {
         if (!weights_.contains(o.tensor)) continue;
         const auto [use, added] =
-            uses_.emplace(std::tuple(o.tensor, b, op(i).provenance.module_path), 0);
+            uses_.emplace(std::tuple(o.tensor, b, op(i).provenance->module_path), 0);
         if (added) use->second = count[o.tensor]++;
       }
     }
@@ -291,7 +292,7 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
   std::map<TensorId, Tensor> known;
   std::map<std::pair<TensorId, int>, Tensor> weights;
   const auto weight = [&](TensorId t, const Op& reader) {
-    const int use = uses_.at({t, block, reader.provenance.module_path});
+    const int use = uses_.at({t, block, reader.provenance->module_path});
     Tensor& input = weights[{t, use}];
     if (!input.valid()) {
       WeightUse w{.key = weights_.at(t), .use = use};
@@ -315,12 +316,10 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
   };
   for (const size_t i : ops_[block]) {
     Op origin = op(i);
-    if (block == kSeeds) {
-      origin.provenance.role = OpRole::kSeed;
-      origin.provenance.block.clear();
-    } else {
-      origin.provenance.block = name;
-    }
+    auto provenance = std::make_shared<Provenance>(*origin.provenance);
+    provenance->block = block == kSeeds ? "" : name;
+    if (block == kSeeds) provenance->role = OpRole::kSeed;
+    origin.provenance = std::move(provenance);
     const GraphEditor::Guise guise(g, origin);
     std::vector<TensorArg> inputs;
     EmitOptions options{.callees = origin.callees, .effects = origin.effects};

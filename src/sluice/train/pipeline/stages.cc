@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "sluice/base/error.h"
+#include "sluice/base/provenance.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/pipeline/block_times.h"
 
@@ -31,7 +32,7 @@ size_t find_block(const Cut& cut, const std::string& name) {
 // The device that the ops of a block name.
 std::optional<int> named_device(const NetworkGraph& network, const std::string& block) {
   for (const Op& op : network.graph.graph().ops()) {
-    if (op.provenance.block == block && op.device != kInheritDevice) return op.device;
+    if (op.provenance->block == block && op.device != kInheritDevice) return op.device;
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sluice/base/provenance.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/call.h"
@@ -249,14 +250,14 @@ TEST_F(Repeat, KeepsDevicesAndModulePaths) {
   EXPECT_EQ(main_.device(), 2);
   const Op& loop = main_.ops().back();
   EXPECT_EQ(loop.device, 2);
-  EXPECT_EQ(loop.provenance.line.substr(0, 15), "repeat_test.cc:");
+  EXPECT_EQ(loop.provenance->line.substr(0, 15), "repeat_test.cc:");
   const Graph& wrapper = ir_.graph(loop.callees[0]);
   const Graph& body = ir_.graph(wrapper.ops()[0].callees[0]);
   EXPECT_EQ(body.name(), "main_repeated_subgraph(0)");
   ASSERT_EQ(body.ops().size(), 2u);
   EXPECT_EQ(body.ops()[0].device, 2);
   EXPECT_EQ(body.ops()[1].device, 1);
-  EXPECT_EQ(body.ops()[1].provenance.module_path, "layer");
+  EXPECT_EQ(body.ops()[1].provenance->module_path, "layer");
   EXPECT_EQ(body.info(body.input_ids()[0]).name, "x");
 }
 

@@ -23,7 +23,7 @@ class Converter {
       if (v == kNone || layout(v) == Layout{}) continue;
       Node at;
       at.device = body_.device;
-      at.provenance.line = "result of " + body_.name;
+      at.provenance = Provenance{.line = "result of " + body_.name};
       v = converted(v, {}, at);
     }
     body_.nodes = std::move(out_);

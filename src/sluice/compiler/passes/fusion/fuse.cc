@@ -218,38 +218,58 @@ class Fuser {
   }
 
   static Group join(const Group& h, const Group& t) {
-    Group joint = h;
-    const auto shift = static_cast<int32_t>(h.made.size());
-    joint.made.insert(joint.made.end(), t.made.begin(), t.made.end());
-    joint.reads.insert(joint.reads.end(), t.reads.begin(), t.reads.end());
-    joint.read_specs.insert(joint.read_specs.end(), t.read_specs.begin(), t.read_specs.end());
-    for (Tie tie : t.ties) {
-      tie.output += shift;
-      joint.ties.push_back(tie);
-    }
-    Node::Kernel fused{{}, stages_of(h)};
-    for (OpStage& stage : stages_of(t)) fused.stages.push_back(std::move(stage));
-    fused.origins = origins_of(h);
-    for (Provenance& p : origins_of(t)) fused.origins.push_back(std::move(p));
+    Group joint;
+    joint.open = true;
+    joint.made = joined(h.made, t.made);
+    joint.reads = joined(h.reads, t.reads);
+    joint.read_specs = joined(h.read_specs, t.read_specs);
+    joint.ties = joined(h.ties, t.ties);
+    for (size_t i = h.ties.size(); i < joint.ties.size(); ++i)
+      joint.ties[i].output += static_cast<int32_t>(h.made.size());
+    joint.node.def = h.node.def;
+    joint.node.origin = h.node.origin;
+    joint.node.provenance = h.node.provenance;
+    joint.node.device = h.node.device;
+    Node::Kernel fused;
+    fused.stages.reserve(joint.made.size());
+    add_stages(h, fused.stages);
+    add_stages(t, fused.stages);
+    fused.origins.reserve(joint.made.size());
+    add_origins(h, fused.origins);
+    add_origins(t, fused.origins);
     joint.node.what = std::move(fused);
     return joint;
   }
 
-  // The stages of a group. name_operands() sets their operands.
-  static std::vector<OpStage> stages_of(const Group& g) {
+  template <typename T>
+  static std::vector<T> joined(const std::vector<T>& a, const std::vector<T>& b) {
+    std::vector<T> both;
+    both.reserve(a.size() + b.size());
+    both.insert(both.end(), a.begin(), a.end());
+    both.insert(both.end(), b.begin(), b.end());
+    return both;
+  }
+
+  // Adds the stages of a group. name_operands() sets their operands.
+  static void add_stages(const Group& g, std::vector<OpStage>& stages) {
     const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
-    if (!kernel.stages.empty()) return kernel.stages;
-    OpStage stage;
+    if (!kernel.stages.empty()) {
+      stages.insert(stages.end(), kernel.stages.begin(), kernel.stages.end());
+      return;
+    }
+    OpStage& stage = stages.emplace_back();
     stage.op = g.node.def;
     stage.attrs = kernel.attrs;
     stage.spec = g.node.out_specs[0];
-    return {stage};
   }
 
-  static std::vector<Provenance> origins_of(const Group& g) {
-    const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
-    if (!kernel.origins.empty()) return kernel.origins;
-    return std::vector<Provenance>(g.made.size(), g.node.provenance);
+  static void add_origins(const Group& g, std::vector<SharedProvenance>& origins) {
+    const std::vector<SharedProvenance>& own = g.node.as<Node::Kernel>()->origins;
+    if (own.empty()) {
+      origins.insert(origins.end(), g.made.size(), g.node.provenance);
+    } else {
+      origins.insert(origins.end(), own.begin(), own.end());
+    }
   }
 
   // Sets the operands of a joint group's node and of its stages. Returns false if a stage reads the

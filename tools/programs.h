@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sluice/compiler/compile.h"
+#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/sluice.h"
 #include "sluice/train/plan/plan.h"
 #include "tools/json_record.h"

@@ -9,6 +9,7 @@
 
 #include "../support/mlp.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/session/fit.h"
 

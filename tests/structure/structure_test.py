@@ -208,17 +208,14 @@ class Closures(unittest.TestCase):
     def test_core_is_free_of_training(self):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
-        # exe: the figures of a refusal for want of memory (DoesNotFit).
-        self.assertEqual(layers, {"base", "devices", "exe", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 4300)
+        self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
+        self.assertLess(self.lines(own), 4150)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
-        self.assertEqual(layers & {"check", "compiler", "cpu", "planner", "runtime"}, set())
-        self.assertEqual({h for h in own if h.startswith("sluice/exe/")},
-                         {"sluice/exe/memory_needs.h", "sluice/exe/budget/does_not_fit.h"})
-        self.assertLess(self.lines(own), 8200)
+        self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
+        self.assertLess(self.lines(own), 7950)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -233,13 +230,13 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit says why.
         usual = 3200
-        limits = {"sluice/sluice.h": 8200, "sluice/train/fit.h": 6800, "sluice/train/model.h": 6450,
-                  "sluice/train/pipeline.h": 6700, "sluice/train/training_step.h": 5550,
-                  "sluice/core.h": 4300, "sluice/train/network.h": 3950,
-                  "sluice/train/options.h": 3400, "sluice/train/devices.h": 5900,
-                  "sluice/train/plan/offload.h": 3550,
-                  "sluice/nn/layers.h": 3700, "sluice/ops/ops.h": 3650,
-                  "sluice/nn/update/optimizers.h": 3600}
+        limits = {"sluice/sluice.h": 7950, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
+                  "sluice/train/pipeline.h": 5500, "sluice/train/training_step.h": 5300,
+                  "sluice/core.h": 4150, "sluice/train/network.h": 3900,
+                  "sluice/train/options.h": 3350, "sluice/train/devices.h": 5350,
+                  "sluice/train/plan/offload.h": 3450,
+                  "sluice/nn/layers.h": 3650, "sluice/ops/ops.h": 3600,
+                  "sluice/nn/update/optimizers.h": 3550}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)
             self.assertLess(self.lines(own), limits.get(header, usual), header)

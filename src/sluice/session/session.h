@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
-#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/ir/ir.h"
 #include "sluice/session/bindings.h"
 #include "sluice/session/options.h"
@@ -85,8 +84,9 @@ class AsyncRun {
 class Session {
  public:
   /// Compiles and proves the plan, allocates its memory and initialises the variables. DoesNotFit
-  /// if a budget cannot be met, or, before anything is allocated, if the host or a device has less
-  /// memory than this process needs; Error{kInternal} if the proof of the plan fails.
+  /// (exe/budget/does_not_fit.h) if a budget cannot be met or, before anything is allocated, if the
+  /// host or a device has less memory than this process needs; Error{kInternal} if the proof of the
+  /// plan fails.
   Session(const Ir& ir, const SessionOptions& options = {});
   /// As above, without compiling: `compiled` is compile(ir, compile_options(options))
   /// (compiler/compile.h).

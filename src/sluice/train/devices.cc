@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "sluice/compiler/compile.h"
+#include "sluice/session/session.h"
 #include "sluice/train/pipeline/pipeline_plan.h"
 
 namespace sluice::train {

@@ -1,10 +1,15 @@
 #pragma once
 #include <memory>
 
-#include "sluice/session/session.h"
+#include "sluice/session/options.h"
 #include "sluice/train/training_step.h"
 
-namespace sluice::train {
+namespace sluice {
+
+struct Compiled;
+class Session;
+
+namespace train {
 
 /// Returns options for a session of at least `devices` devices a replica. If the options name
 /// device 0 alone, the others are like it. Error{kUsage} if they name several devices, but fewer.
@@ -31,4 +36,5 @@ Session open_session(const Ir& ir, const Training& training, const SessionOption
 /// stages.
 void note_stages(const Training& training, Error& error);
 
-}  // namespace sluice::train
+}  // namespace train
+}  // namespace sluice

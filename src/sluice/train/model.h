@@ -12,7 +12,6 @@
 #include "sluice/session/session.h"
 #include "sluice/train/network.h"
 #include "sluice/train/options.h"
-#include "sluice/train/plan/offload.h"
 #include "sluice/train/training_step.h"
 
 /// Models: a network with its options, which is called with arrays of samples.
@@ -33,6 +32,8 @@
 ///     auto test = train::inference_model(model, options);
 ///     data::Element scores = test({{"input", images}});
 namespace sluice::train {
+
+struct OffloadDecision;
 
 namespace internal {
 class ModelState;
@@ -105,7 +106,8 @@ class TrainingModel {
   HostTensor weight(std::string_view path);
   /// Returns the plan for users.
   report::Plan plan();
-  /// Returns the tensors in remote memory and why they are there. Compiles if necessary.
+  /// Returns the tensors in remote memory and why they are there (plan/offload.h). Compiles if
+  /// necessary.
   const OffloadDecision& offload();
   /// The programs and their session; compile if necessary.
   const Training& programs();

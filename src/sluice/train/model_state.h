@@ -11,6 +11,7 @@
 
 #include "sluice/session/call_queue.h"
 #include "sluice/train/model.h"
+#include "sluice/train/plan/offload.h"
 #include "sluice/train/plan/plan.h"
 
 namespace sluice::train::internal {

@@ -7,6 +7,7 @@
 
 #include "sluice/ops/basic.h"
 #include "sluice/train/cut/gradient_rule.h"
+#include "sluice/train/model.h"
 #include "sluice/train/pipeline/stages.h"
 
 namespace sluice::train {

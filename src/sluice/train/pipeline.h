@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "sluice/train/model.h"
 #include "sluice/train/training_step.h"
 
 /// Pipelines from functions. Each function builds a stage, and the outputs of a stage are the
@@ -35,6 +34,9 @@
 ///
 /// A network of blocks (nn/block.h) with `pipelined()` is the other form of a pipeline.
 namespace sluice::train {
+
+class InferenceModel;
+class TrainingModel;
 
 /// The tensors that a stage may read.
 class StageInputs : public Inputs {

@@ -6,6 +6,7 @@
 #include "sluice/devices/cpu_device.h"
 #include "sluice/ops/ops.h"
 #include "sluice/session/session.h"
+#include "sluice/train/model.h"
 #include "sluice/train/pipeline.h"
 #include "sluice/train/step_arrays.h"
 #include "sluice/train/test_samples.h"

@@ -6,6 +6,7 @@
 #include "sluice/exe/executable.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/train/cut/test_networks.h"
+#include "sluice/train/model.h"
 #include "sluice/train/pipeline/schedule.h"
 #include "sluice/train/test_samples.h"
 

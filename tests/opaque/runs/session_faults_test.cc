@@ -9,6 +9,7 @@
 #include "../target.h"
 #include "failure.h"
 #include "sluice/devices/cpu_device.h"
+#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/sluice.h"
 
 namespace sluice::opaque {

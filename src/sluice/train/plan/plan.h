@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 
+#include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/ir/ir.h"
 #include "sluice/report/forecast/rates.h"
 #include "sluice/session/session.h"

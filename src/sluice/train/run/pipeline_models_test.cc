@@ -7,6 +7,7 @@
 #include "sluice/ops/losses.h"
 #include "sluice/train/cut/test_networks.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/model.h"
 #include "sluice/train/pipeline.h"
 #include "sluice/train/test_samples.h"
 

@@ -71,7 +71,7 @@ class Instructions(unittest.TestCase):
 
     def test_a_compilation(self):
         command = [SLUICE, "bench", "mnist", "--threads", 1, "--steps", 1]
-        self.expect("compiling mnist", instructions(command, COMPILE), 13.5)
+        self.expect("compiling mnist", instructions(command, COMPILE), 11.4)
 
     def test_a_deep_model(self):
         # Costs that grow with the square of the layers take a quarter of these instructions.
@@ -79,7 +79,7 @@ class Instructions(unittest.TestCase):
                    "--steps", 1]
         self.expect("building, compiling and proving 300 layers",
                     instructions(command, "sluice::train::build_training(*)", COMPILE, PLAN[0]),
-                    1350)
+                    1150)
 
     def test_plans_of_many_micro_batches(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:

@@ -139,7 +139,7 @@ class Emitter {
     function_.frame_bound = planner::live_set_bound(through_calls);
     for (size_t i = 0; i < planned.size(); ++i) {
       planned[i]->offset = solution.offsets[i];
-      held_.push_back(storage_.tenants[static_cast<size_t>(planned[i]->tenants.front())].root);
+      held_.push_back(first_held(storage_, *planned[i]));
       const auto& life = problem.buffers[i].lifetime;
       function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i],
                                    problem.buffers[i].size, life.front().begin,

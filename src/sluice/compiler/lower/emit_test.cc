@@ -52,6 +52,22 @@ TEST(Emit, ValuesWhoseLivesDoNotMeetShareBytes) {
   EXPECT_EQ(lower(p).functions[0].frame_bytes, 2 * 64);
 }
 
+// The second kernel overwrites its operand, so both values share a buffer.
+TEST(Emit, ABufferIsNamedByTheFirstValueThatItHolds) {
+  TestProgram p(R"(
+    body main entry
+      variable 0 %0 f32(16)
+      kernel Neg in %0 out %1 f32(16) name "first" 0
+      kernel Neg in %1 out %2 f32(16) name "second" 0
+      transfer - stream_out 1 compute in %2
+    end)");
+  const exe::Executable& e = lower(p);
+  ASSERT_EQ(e.functions[0].buffers.size(), 1U);
+  const exe::ValueId held = e.origins.in_buffer(0, 0);
+  ASSERT_NE(held, exe::kNoValue);
+  EXPECT_EQ(e.values[static_cast<size_t>(held)].tensor, "first");
+}
+
 TEST(Emit, AFunctionOfTwoCallsExistsOnce) {
   TestProgram p(R"(
     body main entry

@@ -101,6 +101,16 @@ class Carrier {
 
 void carry_provenances(exe::Executable& executable) { Carrier(executable).run(); }
 
+ValueIndex first_held(const Storage& storage, const Block& block) {
+  const auto tenant = [&](int32_t t) -> const Tenant& {
+    return storage.tenants[static_cast<size_t>(t)];
+  };
+  const auto begins_earlier = [&](int32_t a, int32_t b) {
+    return tenant(a).begin < tenant(b).begin;
+  };
+  return tenant(*std::min_element(block.tenants.begin(), block.tenants.end(), begins_earlier)).root;
+}
+
 bool has_provenance(const Node& node) {
   const auto* transfer = node.as<Node::Transfer>();
   const bool stores = transfer != nullptr && node.outputs.empty();

@@ -17,6 +17,9 @@ std::vector<SharedProvenance> provenances_of(const Node& node);
 /// Returns the row of each value's maker in the table of provenances; -1 if it has none.
 std::vector<int32_t> provenances_of(const Body& body, Tables& tables);
 
+/// Returns the value that a block of a body's storage holds first. Its tenants have another order.
+ValueIndex first_held(const Storage& storage, const Block& block);
+
 /// Gives values without a provenance that of the value that they are made of: copies, received
 /// messages, results of calls, and parameters, which have that of their first argument. Gives steps
 /// without a provenance that of the value that they copy, send, receive, store or wait for.

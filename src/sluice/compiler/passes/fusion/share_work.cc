@@ -111,6 +111,7 @@ class WorkSharer {
     push(*shared.work, {x}, work);
     push(*shared.value, {x, work}, node.outputs[0]);
     push(*shared.slope, {x, work}, slope);
+    nodes.back().provenance.op = shared.slope->name;
   }
 
   static void make_product(Node& gradient, ValueIndex slope) {

@@ -45,6 +45,24 @@ TEST_F(ShareWork, TheForwardOpMakesTheDerivativeAndTheGradientIsAProduct) {
     end)");
 }
 
+TEST_F(ShareWork, TheDerivativeIsAnOpOfTheForwardOne) {
+  const std::string nodes = R"(
+    param %0 f32(4)
+    param %1 f32(4)
+    kernel Neg in %0 out %2 f32(4)
+    kernel Gelu in %2 out %3 f32(4)
+    kernel GeluGrad in %2 %1 out %4 f32(4)
+    results %3 %4)";
+  program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend");
+  Body& body = program_->body();
+  body.nodes[1].provenance = {.module_path = "fc1", .op = "gelu"};
+  body.nodes[2].provenance = {.role = OpRole::kGradient, .module_path = "fc1", .op = "gelu"};
+  EXPECT_EQ(share_work(body, target_), 1);
+  EXPECT_EQ(body.nodes[2].provenance, (Provenance{.module_path = "fc1", .op = "gelu"}));
+  EXPECT_EQ(body.nodes[3].provenance, (Provenance{.module_path = "fc1", .op = "gelu_slope"}));
+  EXPECT_EQ(body.nodes[4].provenance.role, OpRole::kGradient);
+}
+
 TEST_F(ShareWork, AnOperandThatSomethingElseReadsIsKeptAnyway) {
   expect_apart(R"(
     param %0 f32(4)

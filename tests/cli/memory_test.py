@@ -27,7 +27,10 @@ class Memory(CliTest):
             self.assertIsNotNone(smallest, result.stderr)
             self.assertEqual(int(smallest[1]), planned)
             self.assertLessEqual(int(smallest[2]), planned)
-            self.assertRegex(result.stderr, r"held at the peak:\n( +\d+ B  \w+ .*\n)+")
+            self.assertRegex(result.stderr, r"held at the peak:\n( +\d+ B  \S.*\n){6}")
+            holders = re.findall(r"^ +(\d+) B  (.*)$", result.stderr, re.MULTILINE)
+            for size, holder in holders[:3] if command == "plan" else []:
+                self.assertRegex(result.stdout, rf"\| +{int(size):,} {re.escape(holder)}\n")
 
     def test_auto_offload(self):
         model = ["mnist", "--optimizer", "adam"]

@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "../support/mlp.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/exe/memory_needs.h"
+#include "sluice/report/plan_report.h"
 #include "sluice/session/fit.h"
 
 namespace sluice::test {
@@ -58,6 +60,36 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
   }
   error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(0)); });
   error_of(ErrorKind::kUsage, [&] { Session(p.ir, with_memory(-2)); });
+}
+
+TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
+  const MlpProgram p;
+  const Session session(p.ir, with_memory(-1));
+  std::map<std::string, std::string> kinds;  // By name.
+  const report::PlanReport summarised = report::plan_report(session.executable(), 1000);
+  for (const report::PlacedHolder& h : summarised.shares[0].holders) kinds[h.place] = h.kind;
+  try {
+    Session(p.ir, with_memory(64));
+    FAIL() << "it fits";
+  } catch (const DoesNotFit& e) {
+    const std::string text = e.what();
+    ASSERT_FALSE(e.memory().holders.empty());
+    for (const exe::Holder& h : e.memory().holders)
+      EXPECT_EQ(kinds[h.contents.name], h.contents.kind) << h.contents.name;
+    for (size_t i = 0; i < 6; ++i) {
+      const exe::Holder& h = e.memory().holders.at(i);
+      EXPECT_THAT(text, HasSubstr(fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name)));
+    }
+  }
+  // An activation that a gradient reads, and overwrites, is a forward value.
+  EXPECT_EQ(kinds["layer0, gelu_slope output (forward)"], "activations");
+  const exe::MemoryNeeds needs = exe::memory_needs(session.executable(), 1000)[0];
+  for (const exe::Holder& h : needs.holders) {
+    if (h.contents.kind != "activations") continue;
+    EXPECT_EQ(h.kind, "buffer");
+    EXPECT_EQ(h.provenance.role, OpRole::kForward) << h.contents.name;
+    EXPECT_NE(h.provenance.op, "");
+  }
 }
 
 TEST(Budget, CountsTheWorkspaceOfEachWorker) {

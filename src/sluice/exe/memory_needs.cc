@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "sluice/exe/budget/memory_contents.h"
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/executable.h"
 #include "sluice/exe/visit_step.h"
@@ -24,6 +26,7 @@ class NeedsOfMemories {
  public:
   NeedsOfMemories(const Executable& e, int most)
       : e_(e), most_(static_cast<size_t>(std::max(most, 0))), peaks_(e.functions.size()) {
+    if (most > 0) contents_.emplace(e);
     for (const int32_t f : callees_first(e)) peaks_[static_cast<size_t>(f)] = peak(f);
   }
 
@@ -101,7 +104,8 @@ class NeedsOfMemories {
                                 a.kind == ArenaKind::kRings;
       if (a.bytes > 0 && held_as_such) {
         m.bound_bytes += a.bytes;
-        m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes});
+        m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes, -1, -1,
+                             MemoryContents::of_arena(a.kind)});
       }
     }
   }
@@ -152,6 +156,16 @@ class NeedsOfMemories {
     std::stable_sort(m.holders.begin(), m.holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
     if (m.holders.size() > most_) m.holders.resize(most_);
+    for (Holder& h : m.holders) name(h);
+  }
+
+  void name(Holder& h) const {
+    if (h.kind == "variable") h.contents = contents_->of_variable(h.index);
+    if (h.kind == "constant") h.contents = contents_->of_constant(h.index);
+    if (h.kind == "remote") h.contents = contents_->of_remote(h.index);
+    if (h.kind != "buffer") return;
+    h.contents = contents_->of_buffer(h.function, h.index);
+    h.provenance = contents_->provenance_of(h.function, h.index);
   }
 
   MemoryNeeds device(int32_t d) const {
@@ -203,6 +217,7 @@ class NeedsOfMemories {
 
   const Executable& e_;
   const size_t most_;
+  std::optional<MemoryContents> contents_;  // Nothing if no holder is listed.
   std::vector<Peak> peaks_;
 };
 

@@ -3,21 +3,32 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/provenance.h"
+
 namespace sluice::exe {
 
 struct Executable;
 struct FrameBuffer;
 struct Function;
 
+/// The contents of an object in memory, in the terms of the model.
+struct Contents {
+  /// "variables", "optimizer state", "accumulators", "gradients", "activations", "workspace", …
+  std::string kind = "others";
+  std::string name = {};  ///< "fc.0.weight, first_order", "fc.1, gelu output (forward)".
+};
+
 /// An object that occupies bytes at the peak.
 struct Holder {
-  std::string name;   ///< Name of the variable, constant, tensor, remote buffer or arena.
+  std::string name;   ///< Name in the plan of the variable, constant, buffer or arena.
   std::string kind;   ///< "variable", "constant", "buffer", "remote", or the kind of an arena.
   std::string where;  ///< Buffer: step at which it is live, "main step 12 > Linear step 3".
   int64_t bytes = 0;
   int32_t function = -1;  ///< The function whose frame has the buffer; else -1.
   /// Index of the variable, constant or remote buffer, or of the buffer in its function; else -1.
   int32_t index = -1;
+  Contents contents = {};      ///< As errors and reports name it.
+  Provenance provenance = {};  ///< Buffer: that of the first tensor that it holds.
 };
 
 /// Bytes needed in one memory with a budget: that of a device, or a tier.

@@ -1,33 +1,22 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
-#include <map>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "sluice/exe/budget/memory_contents.h"
 #include "sluice/exe/executable.h"
 
 namespace sluice::report {
 
-/// A tensor, named in the words of the model.
-struct Place {
-  /// "variables", "optimizer state", "accumulators", "gradients", "activations", …
-  std::string kind = "others";
-  std::string text = {};  ///< "fc.0.weight, first_order", "fc.1, gelu output (backward)".
-};
-
-/// Names the contents of a plan's buffers, remote entries and functions by their provenances. The
-/// executable must outlive this object.
+/// Names the functions and steps of a plan by the provenances of their ops. The executable must
+/// outlive this object.
 class Places {
  public:
   explicit Places(const exe::Executable& executable);
 
-  Place of_variable(int32_t variable) const;
-  Place of_remote(int32_t remote_buffer) const;
-  /// A buffer of a function's frame.
-  Place of_buffer(int32_t function, int32_t buffer) const;
+  /// The names of buffers, variables and remote buffers.
+  const exe::MemoryContents& contents() const { return contents_; }
   /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop". A function of a phase has
   /// the block's name: "fc.1 … fc.3 bwd, update, a row of a loop".
   std::string of_function(int32_t function) const;
@@ -49,48 +38,31 @@ class Places {
   std::string part_of_kernel(const exe::Step& step, const Provenance& provenance) const;
 
  private:
-  /// The forward or the backward part of a block, or of rows of equal blocks.
-  struct Part {
-    std::string block;
-    bool backward = false;
-    bool operator==(const Part&) const = default;
-  };
   /// Facts of a function.
   struct Facts {
-    /// Provenances of its calls that differ in role or block.
-    std::vector<Provenance> contexts;
     const exe::Step* loop = nullptr;  ///< The loop that calls it.
-    std::set<int32_t> programs;       ///< Programs that run it.
     std::vector<std::string> modules;
     /// Roles and blocks of its kernels and those of its callees, relative to its call.
     std::vector<Provenance> work;
   };
 
-  void find_contexts(int32_t function);
   void find_facts(int32_t function);
-  void find_remotes(const std::vector<int32_t>& callees_first);
-  /// Names of the rows of a block; null for a block that shares its functions with no other one.
-  const std::vector<std::string>* rows_of(const std::string& block) const;
-  /// Calls use(provenance) for its work in each context.
+  /// Calls use(provenance) for its work in each of its calls.
   template <typename Use>
   void each_work(int32_t function, const Use& use) const;
   bool does(int32_t function, std::initializer_list<OpRole> roles) const;
-  /// In the order in which it begins them.
-  std::vector<Part> parts_of(int32_t function) const;
-  std::string texts_of(const std::vector<Part>& parts) const;
-  std::string module_of(const Provenance& p) const;
-  std::string phase_of(int32_t function, bool backward) const;
-  Provenance of_value(int32_t function, exe::ValueId value) const;
-  Place described(const Provenance& p) const;
+  /// The part that an op of this provenance belongs to; empty: none.
+  std::string part_of(const Provenance& provenance) const;
+  /// In the order in which the function begins them.
+  std::vector<std::string> parts_of(int32_t function) const;
+  Provenance first_call(int32_t function) const;
   const Facts& facts(int32_t f) const { return facts_[static_cast<size_t>(f)]; }
   Facts& facts(int32_t f) { return facts_[static_cast<size_t>(f)]; }
   const exe::Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
 
   const exe::Executable& e_;
-  std::vector<Facts> facts_;                                ///< By function.
-  std::vector<bool> trains_;                                ///< By program.
-  std::vector<Place> remotes_;                              ///< By remote buffer.
-  std::map<std::pair<int32_t, int64_t>, int32_t> entries_;  ///< Variables by buffer and entry.
+  const exe::MemoryContents contents_;
+  std::vector<Facts> facts_;  ///< By function.
 };
 
 }  // namespace sluice::report

@@ -115,9 +115,9 @@ exe::Executable rows(const std::string& text = kRowsText) {
   return e;
 }
 
-TEST(Places, NamesBuffersByTheProvenanceOfTheirValues) {
+TEST(MemoryContents, NamesBuffersByTheProvenanceOfTheirValues) {
   const exe::Executable e = rows();
-  const Places places(e);
+  const exe::MemoryContents contents(e);
   const std::array<std::pair<const char*, const char*>, 5> expected = {
       {{"variables", "fc.9.weight … fc.10.weight, loaded"},
        {"optimizer state", "fc.9.weight, first_order … fc.10.weight, first_order, loaded"},
@@ -125,24 +125,45 @@ TEST(Places, NamesBuffersByTheProvenanceOfTheirValues) {
        {"activations", "fc.9 … fc.10, gelu output (forward)"},
        {"gradients", "fc.9 … fc.10, gradient of gelu (backward)"}}};
   for (int32_t b = 0; b < 5; ++b) {
-    const Place place = places.of_buffer(0, b);
-    EXPECT_EQ(place.kind, expected[static_cast<size_t>(b)].first) << b;
-    EXPECT_EQ(place.text, expected[static_cast<size_t>(b)].second);
+    const auto [kind, name] = contents.of_buffer(0, b);
+    EXPECT_EQ(kind, expected[static_cast<size_t>(b)].first) << b;
+    EXPECT_EQ(name, expected[static_cast<size_t>(b)].second);
   }
-  EXPECT_EQ(places.of_buffer(1, 0).text, "images, read from its stream");
+  EXPECT_EQ(contents.of_buffer(1, 0).name, "images, read from its stream");
 }
 
-TEST(Places, NamesTheEntriesOfTiers) {
+TEST(MemoryContents, NamesTheEntriesOfTiers) {
   const exe::Executable e = rows();
-  const Places places(e);
-  EXPECT_EQ(places.of_remote(0).text, "fc.9.weight … fc.10.weight");
-  EXPECT_EQ(places.of_remote(2).text, "fc.9 … fc.10, gelu output");
-  EXPECT_EQ(places.of_remote(3).text, "remote4");  // No step uses it.
-  EXPECT_EQ(places.of_variable(3).text, "fc.10.weight, first_order");
-  EXPECT_EQ(places.of_variable(3).kind, "optimizer state");
+  const exe::MemoryContents contents(e);
+  EXPECT_EQ(contents.of_remote(0).name, "fc.9.weight … fc.10.weight");
+  EXPECT_EQ(contents.of_remote(2).name, "fc.9 … fc.10, gelu output");
+  EXPECT_EQ(contents.of_remote(3).name, "remote4");  // No step uses it.
+  EXPECT_EQ(contents.of_variable(3).name, "fc.10.weight, first_order");
+  EXPECT_EQ(contents.of_variable(3).kind, "optimizer state");
   const exe::Executable known =
       rows(exe::plans::replaced(kRowsText, "remote_load 0 entry p0", "remote_load 0 entry 1"));
-  EXPECT_EQ(Places(known).of_buffer(0, 0).text, "fc.10.weight, loaded");
+  EXPECT_EQ(exe::MemoryContents(known).of_buffer(0, 0).name, "fc.10.weight, loaded");
+}
+
+TEST(MemoryContents, NamesTheRoleOfAnActivation) {
+  exe::Executable e = rows();
+  e.origins.rows[3].role = OpRole::kRecomputation;
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name,
+            "fc.9 … fc.10, gelu output (recomputation)");
+}
+
+// A model calls an activation between two layers, which have modules. The activation has none.
+TEST(MemoryContents, AnOpOutsideAllModulesHasThatOfItsKernel) {
+  exe::Executable e = rows();
+  e.origins.rows[3].block = e.origins.rows[3].module_path = "";
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "gelu output (forward)");
+  exe::Step& step = e.functions[0].steps[3];
+  std::get<exe::Kernel>(step.body).stages.resize(2);
+  step.provenance = static_cast<int32_t>(e.origins.rows.size());
+  e.origins.rows.push_back({.module_path = "body/fc1", .op = "matmul"});
+  e.origins.rows.push_back(e.origins.rows[3]);
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "body.fc1, gelu output (forward)");
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).kind, "activations");
 }
 
 TEST(Places, NamesFunctionsAndPartsByBlockAndRole) {
@@ -173,15 +194,14 @@ TEST(Places, KnowsNothingWithoutProvenance) {
   for (exe::Function& f : e.functions) {
     for (exe::Step& step : f.steps) step.provenance = -1;
   }
-  EXPECT_EQ(Places(e).of_buffer(0, 3).text, "Block_subgraph(0)/gelu_103");
-  EXPECT_EQ(Places(e).of_function(0), "train, an iteration of a loop");
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "Block_subgraph(0)/gelu_103");
+  EXPECT_EQ(Places(e).of_function(0), "rows_subgraph(3), an iteration of a loop");
   EXPECT_TRUE(Places(e).blocks_of_program(0).empty());
 }
 
-TEST(Places, KeepsTheNameOfAVariableThatIsOverwritten) {
+TEST(MemoryContents, KeepsTheNameOfAVariableThatIsOverwritten) {
   const exe::Executable e = exe::plans::plan(exe::plans::train_step());
-  const Places places(e);
-  EXPECT_EQ(places.of_variable(0).text, "fc.weight");
+  EXPECT_EQ(exe::MemoryContents(e).of_variable(0).name, "fc.weight");
 }
 
 TEST(Shares, AddUpToTheBytesOfEachMemory) {

@@ -127,33 +127,24 @@ class Reporter {
   const Places& places_;
 };
 
-PlacedHolder placed(const exe::Holder& h, const Places& places) {
-  const Place place = h.kind == "variable"   ? places.of_variable(h.index)
-                      : h.kind == "remote"   ? places.of_remote(h.index)
-                      : h.kind == "buffer"   ? places.of_buffer(h.function, h.index)
-                      : h.kind == "constant" ? Place{"constants", "constant " + h.name}
-                                             : Place{kind_of_arena(h.kind), kind_of_arena(h.kind)};
-  return {place.text, place.kind, h.bytes};
-}
-
 template <typename Row>
 void sort_by_bytes(std::vector<Row>& rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row& a, const Row& b) { return a.bytes > b.bytes; });
 }
 
-MemoryShares shares_of(const exe::MemoryNeeds& memory, const Places& places) {
+MemoryShares shares_of(const exe::MemoryNeeds& memory) {
   MemoryShares out;
   std::map<std::string, int64_t> kinds;
   std::map<std::string, size_t> rows;
   int64_t rest = memory.total_bytes;
   for (const exe::Holder& h : memory.holders) {
-    PlacedHolder holder = placed(h, places);
-    kinds[holder.kind] += h.bytes;
+    const auto& [kind, name] = h.contents;
+    kinds[kind] += h.bytes;
     rest -= h.bytes;
-    const auto [row, first] = rows.try_emplace(holder.place, out.holders.size());
+    const auto [row, first] = rows.try_emplace(name, out.holders.size());
     if (first) {
-      out.holders.push_back(std::move(holder));
+      out.holders.push_back({name, kind, h.bytes});
     } else {
       out.holders[row->second].bytes += h.bytes;
     }
@@ -167,20 +158,12 @@ MemoryShares shares_of(const exe::MemoryNeeds& memory, const Places& places) {
 
 }  // namespace
 
-std::string kind_of_arena(std::string_view arena_kind) {
-  if (arena_kind == "constant") return "constants";
-  if (arena_kind == "slots") return "channel slots";
-  if (arena_kind == "staging") return "staging of transfers";
-  if (arena_kind == "rings") return "rings of feeds";
-  return std::string(arena_kind);
-}
-
 PlanReport plan_report(const exe::Executable& executable, int most_holders) {
   PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};
   const Places places(executable);
   const auto most = static_cast<size_t>(std::max(most_holders, 0));
   for (exe::MemoryNeeds& m : out.memories) {
-    MemoryShares shares = shares_of(m, places);
+    MemoryShares shares = shares_of(m);
     if (shares.holders.size() > most) shares.holders.resize(most);
     if (m.holders.size() > most) m.holders.resize(most);
     out.shares.push_back(std::move(shares));

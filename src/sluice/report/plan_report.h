@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -75,10 +74,6 @@ struct PlanReport {
   std::vector<TransferReport> transfers;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
-
-/// Returns the kind, as in KindBytes, of an arena that does not hold tensors. `arena_kind` is a
-/// word of exe::word(ArenaKind).
-std::string kind_of_arena(std::string_view arena_kind);
 
 /// Reports the memory, functions and transfers of an executable before it runs. `most_holders` is
 /// the largest number of holders listed for each memory.

@@ -51,23 +51,25 @@ class Maker {
     for (size_t i = 0; i < e_.variables.size(); ++i) {
       const exe::VariablePlan& v = e_.variables[i];
       if (v.buffer >= 0) continue;
-      const Place place = places_.of_variable(static_cast<int32_t>(i));
-      r.objects.push_back({v.path, place.text, place.kind, v.arena, v.offset, v.bytes});
+      const auto [kind, name] = places_.contents().of_variable(static_cast<int32_t>(i));
+      r.objects.push_back({v.path, name, kind, v.arena, v.offset, v.bytes});
     }
-    for (const exe::ConstantPlan& c : e_.constants)
-      r.objects.push_back({c.name, "constant " + c.name, kind_of_arena("constant"), c.arena,
-                           c.offset, static_cast<int64_t>(c.data.size())});
+    for (size_t i = 0; i < e_.constants.size(); ++i) {
+      const exe::ConstantPlan& c = e_.constants[i];
+      const auto [kind, name] = places_.contents().of_constant(static_cast<int32_t>(i));
+      r.objects.push_back(
+          {c.name, name, kind, c.arena, c.offset, static_cast<int64_t>(c.data.size())});
+    }
     for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
       const exe::RemoteBufferPlan& b = e_.remote_buffers[i];
-      const Place place = places_.of_remote(static_cast<int32_t>(i));
-      r.objects.push_back(
-          {b.name, place.text, place.kind, b.arena, b.offset, b.entries * b.entry_stride});
+      const auto [kind, name] = places_.contents().of_remote(static_cast<int32_t>(i));
+      r.objects.push_back({b.name, name, kind, b.arena, b.offset, b.entries * b.entry_stride});
     }
     for (size_t a = 0; a < e_.arenas.size(); ++a) {
       const exe::Arena& arena = e_.arenas[a];
       if (!is_one_object(arena.kind) || arena.bytes == 0) continue;
-      const std::string kind = kind_of_arena(word(arena.kind));
-      r.objects.push_back({arena.name, kind, kind, static_cast<int32_t>(a), 0, arena.bytes});
+      const auto [kind, name] = exe::MemoryContents::of_arena(arena.kind);
+      r.objects.push_back({arena.name, name, kind, static_cast<int32_t>(a), 0, arena.bytes});
     }
   }
 
@@ -90,9 +92,9 @@ class Maker {
     for (size_t b = 0; b < fn.buffers.size(); ++b) {
       const exe::FrameBuffer& buffer = fn.buffers[b];
       if (exe::holds_frame(fn, buffer)) continue;
-      const Place place = places_.of_buffer(id, static_cast<int32_t>(b));
-      f.buffers.push_back({buffer.name, place.text, place.kind, buffer.offset, buffer.bytes,
-                           buffer.begin, buffer.end});
+      const auto [kind, name] = places_.contents().of_buffer(id, static_cast<int32_t>(b));
+      f.buffers.push_back(
+          {buffer.name, name, kind, buffer.offset, buffer.bytes, buffer.begin, buffer.end});
       change(buffer.begin) += buffer.bytes;
       change(buffer.end) -= buffer.bytes;
     }

@@ -28,8 +28,7 @@ std::string text_of(const MemoryNeeds& memory) {
   std::string holders;
   for (size_t i = 0; i < std::min(memory.holders.size(), kMaxHoldersInText); ++i) {
     const Holder& h = memory.holders[i];
-    holders += fmt::format("\n    {:>12} B  {} {}{}", h.bytes, h.kind, h.name,
-                           h.where.empty() ? "" : " (" + h.where + ")");
+    holders += fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name);
   }
   return fmt::format(
       "{} needs {} bytes, its budget is {} ({} short)\n  smallest budget found: {} bytes; "

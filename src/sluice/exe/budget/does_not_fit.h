@@ -16,8 +16,8 @@ class DoesNotFit : public Error {
 
   /// Returns the first memory that is too small: the bytes needed (`total_bytes`), the budget or
   /// the bytes that the machine has (`budget_bytes`), smallest_budget(), the live-set bound
-  /// (`bound_bytes`) and the largest holders at the peak. Memory of the machine has no bound and
-  /// no holders.
+  /// (`bound_bytes`) and the largest holders at the peak, which Holder::contents names. Memory of
+  /// the machine has no bound and no holders.
   const exe::MemoryNeeds& memory() const { return memory_; }
   /// Returns the name of a program that fits, "phased, with weights in remote memory"; empty if
   /// none is known.

@@ -16,7 +16,13 @@ MemoryNeeds device_of(int64_t budget) {
   m.budget_bytes = budget;
   m.bound_bytes = 3900;
   for (int i = 0; i < 8; ++i)
-    m.holders.push_back({"w" + std::to_string(i), "variable", i == 1 ? "main step 3" : "", 500});
+    m.holders.push_back({"w" + std::to_string(i),
+                         "variable",
+                         "",
+                         500,
+                         -1,
+                         i,
+                         {"variables", "fc." + std::to_string(i) + ".weight"}});
   return m;
 }
 
@@ -38,12 +44,12 @@ TEST(DoesNotFit, FiguresAreFields) {
             "device 0 (cpu) needs 4000 bytes, its budget is 3999 (1 short)\n"
             "  smallest budget found: 4000 bytes; live-set bound: 3900 bytes\n"
             "  held at the peak:\n"
-            "             500 B  variable w0\n"
-            "             500 B  variable w1 (main step 3)\n"
-            "             500 B  variable w2\n"
-            "             500 B  variable w3\n"
-            "             500 B  variable w4\n"
-            "             500 B  variable w5");
+            "             500 B  fc.0.weight\n"
+            "             500 B  fc.1.weight\n"
+            "             500 B  fc.2.weight\n"
+            "             500 B  fc.3.weight\n"
+            "             500 B  fc.4.weight\n"
+            "             500 B  fc.5.weight");
   const DoesNotFit with = excess->with_remedy("phased");
   EXPECT_EQ(with.what(), text + "\n  phased fits");
   EXPECT_EQ(with.remedy(), "phased");

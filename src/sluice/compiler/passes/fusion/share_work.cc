@@ -111,7 +111,9 @@ class WorkSharer {
     push(*shared.work, {x}, work);
     push(*shared.value, {x, work}, node.outputs[0]);
     push(*shared.slope, {x, work}, slope);
-    nodes.back().provenance.op = shared.slope->name;
+    Provenance of_slope = *node.provenance;
+    of_slope.op = shared.slope->name;
+    nodes.back().provenance = of_slope;
   }
 
   static void make_product(Node& gradient, ValueIndex slope) {

@@ -55,12 +55,13 @@ TEST_F(ShareWork, TheDerivativeIsAnOpOfTheForwardOne) {
     results %3 %4)";
   program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend");
   Body& body = program_->body();
-  body.nodes[1].provenance = {.module_path = "fc1", .op = "gelu"};
-  body.nodes[2].provenance = {.role = OpRole::kGradient, .module_path = "fc1", .op = "gelu"};
+  body.nodes[1].provenance = Provenance{.module_path = "fc1", .op = "gelu"};
+  body.nodes[2].provenance =
+      Provenance{.role = OpRole::kGradient, .module_path = "fc1", .op = "gelu"};
   EXPECT_EQ(share_work(body, target_), 1);
   EXPECT_EQ(body.nodes[2].provenance, (Provenance{.module_path = "fc1", .op = "gelu"}));
   EXPECT_EQ(body.nodes[3].provenance, (Provenance{.module_path = "fc1", .op = "gelu_slope"}));
-  EXPECT_EQ(body.nodes[4].provenance.role, OpRole::kGradient);
+  EXPECT_EQ(body.nodes[4].provenance->role, OpRole::kGradient);
 }
 
 TEST_F(ShareWork, AnOperandThatSomethingElseReadsIsKeptAnyway) {

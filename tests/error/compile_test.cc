@@ -173,7 +173,7 @@ TEST(Compile, RefusesSizes) {
        "device 0 (cpu) needs 4000 bytes, its budget is 3999 (1 short)", kFit},
       {"its holders",
        session_of(variable(1000), {.device = cpu_device({.memory = 3999, .threads = 1})}),
-       "4000 B  variable v", kFit},
+       "4000 B  v", kFit},
       {"the host's budget", session_of(remote, {.remote_memory = 100}), "its budget is 100 (",
        kFit},
       {"more than any plan has", session_of(variable(int64_t{1} << 60)),

@@ -87,8 +87,8 @@ TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
   for (const exe::Holder& h : needs.holders) {
     if (h.contents.kind != "activations") continue;
     EXPECT_EQ(h.kind, "buffer");
-    EXPECT_EQ(h.provenance.role, OpRole::kForward) << h.contents.name;
-    EXPECT_NE(h.provenance.op, "");
+    EXPECT_EQ(h.provenance->role, OpRole::kForward) << h.contents.name;
+    EXPECT_NE(h.provenance->op, "");
   }
 }
 

@@ -230,13 +230,13 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit says why.
         usual = 3200
-        limits = {"sluice/sluice.h": 7950, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
-                  "sluice/train/pipeline.h": 5500, "sluice/train/training_step.h": 5300,
-                  "sluice/core.h": 4150, "sluice/train/network.h": 3900,
-                  "sluice/train/options.h": 3350, "sluice/train/devices.h": 5350,
+        limits = {"sluice/sluice.h": 7900, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
+                  "sluice/train/pipeline.h": 5450, "sluice/train/training_step.h": 5250,
+                  "sluice/core.h": 4110, "sluice/train/network.h": 3850,
+                  "sluice/train/options.h": 3300, "sluice/train/devices.h": 5300,
                   "sluice/train/plan/offload.h": 3450,
-                  "sluice/nn/layers.h": 3650, "sluice/ops/ops.h": 3600,
-                  "sluice/nn/update/optimizers.h": 3550}
+                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3550,
+                  "sluice/nn/update/optimizers.h": 3500}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)
             self.assertLess(self.lines(own), limits.get(header, usual), header)

@@ -165,7 +165,8 @@ class NeedsOfMemories {
     if (h.kind == "remote") h.contents = contents_->of_remote(h.index);
     if (h.kind != "buffer") return;
     h.contents = contents_->of_buffer(h.function, h.index);
-    h.provenance = contents_->provenance_of(h.function, h.index);
+    h.provenance =
+        std::make_shared<const Provenance>(contents_->provenance_of(h.function, h.index));
   }
 
   MemoryNeeds device(int32_t d) const {

@@ -1,9 +1,14 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "sluice/base/provenance.h"
+namespace sluice {
+
+struct Provenance;
+
+}  // namespace sluice
 
 namespace sluice::exe {
 
@@ -27,8 +32,9 @@ struct Holder {
   int32_t function = -1;  ///< The function whose frame has the buffer; else -1.
   /// Index of the variable, constant or remote buffer, or of the buffer in its function; else -1.
   int32_t index = -1;
-  Contents contents = {};      ///< As errors and reports name it.
-  Provenance provenance = {};  ///< Buffer: that of the first tensor that it holds.
+  Contents contents = {};  ///< As errors and reports name it.
+  /// Buffer: that of the first tensor that it holds. Null: none.
+  std::shared_ptr<const Provenance> provenance = {};
 };
 
 /// Bytes needed in one memory with a budget: that of a device, or a tier.

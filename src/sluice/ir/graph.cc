@@ -9,6 +9,7 @@
 #include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
+#include "sluice/ir/provenance_scope.h"
 
 namespace sluice {
 namespace {

@@ -8,7 +8,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sluice/base/instance.h"
 #include "sluice/ir/op.h"
 #include "sluice/ir/op_def.h"
 #include "sluice/ir/stable_list.h"
@@ -156,26 +155,9 @@ class Graph {
     Graph& graph_;
     IoMode previous_;
   };
-  /// Fields that a ProvenanceScope sets; absent ones stay.
-  struct ProvenanceFields {
-    std::optional<OpRole> role = {};
-    std::optional<std::string> block = {};
-    std::optional<std::string> variable = {};
-    Instance at = {};             ///< Added to the present one.
-    Instance per_iteration = {};  ///< Loops: difference between iterations.
-  };
-  /// While a ProvenanceScope exists, ops added to the graph have these fields in their provenance.
-  class ProvenanceScope {
-   public:
-    ProvenanceScope(Graph& graph, const ProvenanceFields& fields);
-    ~ProvenanceScope();
-    ProvenanceScope(const ProvenanceScope&) = delete;
-    ProvenanceScope& operator=(const ProvenanceScope&) = delete;
-
-   private:
-    Graph& graph_;
-    std::unique_ptr<Provenance> previous_;
-  };
+  /// Sets the provenance of ops (ir/provenance_scope.h).
+  struct ProvenanceFields;
+  class ProvenanceScope;
   /// Ops added from now on run on this device (kInheritDevice: on the device of the caller). A
   /// DeviceScope does so for a block.
   void set_device(int device);

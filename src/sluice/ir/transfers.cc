@@ -1,5 +1,6 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
+#include "sluice/ir/provenance_scope.h"
 
 namespace sluice {
 namespace {

@@ -1,5 +1,7 @@
 #include "sluice/nn/remote.h"
 
+#include "sluice/ir/provenance_scope.h"
+
 namespace sluice::nn {
 namespace {
 

@@ -8,6 +8,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/nn/dot_tree.h"
 
 namespace sluice::nn {

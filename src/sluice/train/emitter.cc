@@ -6,6 +6,7 @@
 #include <span>
 
 #include "sluice/ir/call.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"

@@ -4,6 +4,7 @@
 
 #include "sluice/base/provenance.h"
 #include "sluice/ir/graph_editor.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"

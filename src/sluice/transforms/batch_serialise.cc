@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "sluice/base/checked.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/collectives.h"
 #include "sluice/ops/random.h"

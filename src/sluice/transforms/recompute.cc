@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::transforms {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/transforms/differentiate.h"
 #include "sluice/transforms/kept_values.h"
 

@@ -1,6 +1,7 @@
 #include "sluice/nn/layers.h"
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/nn/dot_tree.h"
 #include "sluice/nn/layers/common.h"
 #include "sluice/ops/arithmetic.h"

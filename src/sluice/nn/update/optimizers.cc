@@ -8,6 +8,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/number_text.h"
 #include "sluice/base/provenance.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/nn/remote.h"
 #include "sluice/nn/update/rules.h"
 #include "sluice/ops/arithmetic.h"

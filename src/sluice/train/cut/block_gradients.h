@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/base/provenance.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/cut/gradient_rule.h"
 #include "sluice/train/training_step.h"

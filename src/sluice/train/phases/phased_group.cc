@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/call.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/arithmetic.h"
 
 namespace sluice::train {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sluice/ir/call.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/updates.h"

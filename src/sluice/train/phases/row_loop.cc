@@ -4,6 +4,7 @@
 #include <array>
 
 #include "sluice/ir/call.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/arithmetic.h"
 
 namespace sluice::train {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/call.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice::train {

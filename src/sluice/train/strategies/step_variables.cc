@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/concat.h"

@@ -31,10 +31,12 @@ using ByUse = MicroBatch::ByUse;
 // The values that wait in remote memory; null if they stay on the device.
 std::unique_ptr<RemoteActivations> remote_activations(
     const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-    const Options& options) {
+    const Options& options, const Strategy& strategy) {
   if (options.locations.activations != Location::kRemote) return nullptr;
-  return std::make_unique<RemoteActivations>(cut, gradients,
-                                             options.locations.min_elements_off_device);
+  using Stores = RemoteActivations::Stores;
+  return std::make_unique<RemoteActivations>(
+      cut, gradients, options.locations.min_elements_off_device,
+      std::holds_alternative<OrderedExecution>(strategy) ? Stores::kAtOnce : Stores::kAtLastUse);
 }
 
 /// Tasks of one block that follow each other.
@@ -69,7 +71,8 @@ class Emitter {
                         : StepBlocks(network, trained.places, trained.has_rows)),
         cut_(blocks_.cut),
         gradients_(blocks_.gradients),
-        activations_(blocks_.has_phases ? nullptr : remote_activations(cut_, gradients_, options)),
+        activations_(blocks_.has_phases ? nullptr
+                                        : remote_activations(cut_, gradients_, options, strategy)),
         variables_(beside_ ? StepVariables(main_, *trained.variables)
                            : StepVariables(main_, network, rules, optimizer, options, training,
                                            variable_rows(blocks_))),

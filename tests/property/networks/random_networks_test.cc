@@ -109,10 +109,12 @@ void draw_order(Dice& dice, TrainingWay& way, const Names& blocks) {
   const auto form = static_cast<OrderForm>(dice(3));
   const std::vector<train::Stage> stages = drawn_stages(dice, way, blocks);
   if (form == OrderForm::kLoops) way.step.locations.activations = Location::kRemote;
+  way.order = std::make_shared<std::string>();
   way.step.strategy = train::OrderedExecution{
-      stages, [form, seed = dice(1 << 20)](const train::StepDependences& step) {
+      stages, [form, seed = dice(1 << 20), text = way.order](const train::StepDependences& step) {
         Dice own(fold(Seed{17, 5}, static_cast<uint64_t>(seed)));
         const train::Order order = random_order(own, form, step);
+        *text = to_string(order);
         if (train::parse_order(to_string(order)) != order)
           fail(ErrorKind::kInternal, "an order does not parse back:\n{}", to_string(order));
         return order;

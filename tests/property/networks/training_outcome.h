@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <string>
 
 #include "../random_graph_run.h"
@@ -13,7 +14,8 @@ struct TrainingWay {
   int threads = 1;
   int devices = 1;
   int io_queues = 1;
-  int optimizer = 0;  ///< SGD, SGD with momentum, Adam or AdamW.
+  int optimizer = 0;                        ///< SGD, SGD with momentum, Adam or AdamW.
+  std::shared_ptr<std::string> order = {};  ///< Text of an order that was drawn; else null.
 
   std::string text() const;
 };

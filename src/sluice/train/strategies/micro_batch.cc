@@ -43,28 +43,31 @@ std::vector<std::pair<Tensor, Tensor>> values_read(const BlockGradient& gradient
 
 RemoteActivations::RemoteActivations(const Cut& cut,
                                      const std::vector<std::optional<BlockGradient>>& gradients,
-                                     int64_t min_elements) {
+                                     int64_t min_elements, Stores stores) {
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     if (!gradients[b]) continue;
     for (const auto& [input, part] : values_read(*gradients[b])) {
       if (!is_weight(cut.blocks[b], part) && input.elements() >= min_elements)
-        last_use_[value_of(cut.blocks[b], part)] = b;
+        stored_after_[value_of(cut.blocks[b], part)] = b;
     }
   }
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     for (const auto* list : {&cut.blocks[b].inputs, &cut.blocks[b].outputs}) {
       for (const BlockValue& v : *list) {
-        const auto found = last_use_.find({v.whole.graph_id(), v.whole.id()});
-        if (found != last_use_.end()) found->second = std::max(found->second, b);
+        const auto found = stored_after_.find({v.whole.graph_id(), v.whole.id()});
+        if (found == stored_after_.end()) continue;
+        size_t& block = found->second;
+        block = stores == Stores::kAtOnce ? std::min(block, b) : std::max(block, b);
       }
     }
   }
-  std::erase_if(last_use_, [&](const auto& use) { return use.second + 1 == cut.blocks.size(); });
+  std::erase_if(stored_after_,
+                [&](const auto& use) { return use.second + 1 == cut.blocks.size(); });
 }
 
 bool RemoteActivations::stores(const Value& value, size_t block) const {
-  const auto found = last_use_.find(value);
-  return found != last_use_.end() && found->second == block;
+  const auto found = stored_after_.find(value);
+  return found != stored_after_.end() && found->second == block;
 }
 
 RemoteBuffer RemoteActivations::buffer(const Value& value, const TensorSpec& spec, Ir ir) {

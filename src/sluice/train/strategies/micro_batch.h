@@ -9,14 +9,19 @@
 
 namespace sluice::train {
 
-/// The values of a network that wait in remote memory between their last forward and their first
-/// backward use. Each has a buffer.
+/// The values of a network that wait in remote memory for their backward uses. Each has a buffer.
 class RemoteActivations {
  public:
-  /// Selects the values that gradient graphs read. Values that the last block's gradient reads at
-  /// once are not selected, nor are values with fewer than `min_elements` elements.
+  /// When a value is stored.
+  enum class Stores {
+    kAtLastUse,  ///< By the last block that reads or makes it. Its gradients run later.
+    kAtOnce,     ///< By the block that makes or loads it. Gradients may run before other blocks.
+  };
+  /// Selects the values that gradient graphs read. Values that the last block stores are not
+  /// selected, as its gradient may follow at once, nor are values with fewer than `min_elements`
+  /// elements.
   RemoteActivations(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                    int64_t min_elements);
+                    int64_t min_elements, Stores stores);
 
   /// Sets the number of entries of each buffer: one for each micro-batch in flight.
   void set_entries(int64_t entries) { entries_ = entries; }
@@ -25,12 +30,12 @@ class RemoteActivations {
   using Value = std::pair<GraphId, TensorId>;
   /// Whether the value is stored after block `block`.
   bool stores(const Value& value, size_t block) const;
-  bool has(const Value& value) const { return last_use_.contains(value); }
+  bool has(const Value& value) const { return stored_after_.contains(value); }
   RemoteBuffer buffer(const Value& value, const TensorSpec& spec, Ir ir);
 
  private:
   int64_t entries_ = 1;
-  std::map<Value, size_t> last_use_;  ///< The last block that reads or makes the value.
+  std::map<Value, size_t> stored_after_;  ///< The block that stores the value.
   std::map<Value, RemoteBuffer> buffers_;
 };
 

@@ -6,6 +6,7 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/executable.h"
 #include "sluice/train/cut/test_networks.h"
+#include "sluice/train/order/order.h"
 #include "sluice/train/pipeline/schedule.h"
 
 namespace sluice::train {
@@ -257,6 +258,37 @@ TEST(Pipeline, RefusesWrongStages) {
       {"a device that the session lacks",
        [] { run(chain(), {.strategy = pipelined(), .accumulate = 2}, 1, 1, 1); }, "device"},
   });
+}
+
+// Block B reads a value of A after the gradient of A has read it from remote memory.
+TEST(GivenOrder, MayRunAGradientBeforeALaterBlock) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    Tensor a, early, x;
+    {
+      const nn::Block block(b, "A");
+      a = ops::gelu(linear(b, "first", in["x"]));
+      early = ops::mean(a * a);
+    }
+    {
+      const nn::Block block(b, "B");
+      x = ops::gelu(linear(b, "second", ops::detach(a)));
+    }
+    const nn::Block block(b, "C");
+    return results(in, linear(b, "last", x, 3), {{"early", early}});
+  });
+  std::string text;
+  for (const int m : {0, 1}) {
+    for (const char* task :
+         {"forward stage 0, block 0", "backward stage 0, block 0", "forward stage 1, block 1",
+          "forward stage 1, block 2", "backward stage 1, block 2", "backward stage 1, block 1"})
+      text += fmt::format("{}, micro-batch {}\n", task, m);
+  }
+  const OrderedExecution ordered{
+      std::vector<Stage>{Stage("A").device(0), Stage("B", "C").device(0)},
+      [text](const StepDependences&) { return parse_order(text + "update\n"); }};
+  const TensorLocations locations{.activations = Location::kRemote};
+  EXPECT_EQ(run(n, {.strategy = ordered, .accumulate = 2, .locations = locations}).digest,
+            run(n, {.accumulate = 2}).digest);
 }
 
 }  // namespace

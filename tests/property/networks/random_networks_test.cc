@@ -40,8 +40,9 @@ std::string compare_with_uncut(const train::Network& network, TrainingWay way, b
   const Training uncut = uncut_training(whole, network, optimizer_of(way), way.step);
   Ir ir(way.replicas);
   const Training t = built(ir, network, way);
-  const Outcome want = in_interpreter(whole, uncut, updates);
-  const Outcome got = without_evaluation(in_interpreter(ir, t, updates), t);
+  const Precision precision = exact ? Precision::kFloat : Precision::kDouble;
+  const Outcome want = in_interpreter(whole, uncut, updates, precision);
+  const Outcome got = without_evaluation(in_interpreter(ir, t, updates, precision), t);
   return exact ? difference(want, got) : numeric_difference(want, got);
 }
 

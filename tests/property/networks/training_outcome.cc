@@ -138,8 +138,8 @@ Outcome in_session(const train::Network& network, const TrainingWay& way) {
   return outcome;
 }
 
-Outcome in_interpreter(const Ir& ir, const Training& t, int updates) {
-  Interpreter interpreter(ir, Precision::kFloat);
+Outcome in_interpreter(const Ir& ir, const Training& t, int updates, Precision precision) {
+  Interpreter interpreter(ir, precision);
   Outcome outcome = results_of(t, updates, [&](const auto& inputs, const std::string& program) {
     return [&, out = interpreter.run(inputs, program)](const D2hStream& s) {
       const auto& entries = out.entries(s);
@@ -166,8 +166,8 @@ Outcome without_evaluation(const Outcome& all, const Training& t) {
   return some;
 }
 
-// Compares values that were added in different orders. The largest value of all variables gives the
-// scale: a small gradient may be a sum of large ones.
+// Norms of nearly equal rows amplify what additions round, so the values are doubles. The largest
+// value of all variables gives the scale: a small gradient may be a sum of large ones.
 std::string numeric_difference(const Outcome& want, const Outcome& got) {
   if (want.size() != got.size()) return fmt::format("{} results, not {}", got.size(), want.size());
   double scale = 1;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "../random_graph_run.h"
+#include "sluice/interp/run_op.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::property {
@@ -29,14 +30,15 @@ train::Training built(Ir& ir, const train::Network& network, const TrainingWay& 
 /// then all variables. Error{kInternal} if the measured bytes differ from the planned ones.
 Outcome in_session(const train::Network& network, const TrainingWay& way);
 
-/// Does the same in the interpreter with float precision.
-Outcome in_interpreter(const Ir& ir, const train::Training& t, int updates = 2);
+/// Does the same in the interpreter.
+Outcome in_interpreter(const Ir& ir, const train::Training& t, int updates = 2,
+                       Precision precision = Precision::kFloat);
 
 /// Returns the results without those of the program "eval".
 Outcome without_evaluation(const Outcome& all, const train::Training& t);
 
-/// Like difference(), but permits that sums were added in another order: two values may differ by
-/// 2e-5 of the largest value of all. Describes the first difference; empty without one.
+/// Like difference(), but permits that sums of doubles were added in another order: two values may
+/// differ by 2e-5 of the largest value of all. Describes the first difference; empty without one.
 std::string numeric_difference(const Outcome& want, const Outcome& got);
 
 }  // namespace sluice::property

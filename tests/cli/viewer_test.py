@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import unittest
 import zlib
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 from cli_case import DIGITS, HANG, PROGRAM, CliTest
@@ -319,8 +320,11 @@ class Viewer(CliTest):
             found.said = view("Summary").textContent;
             found.insights = all(".insights li").map((li) => li.textContent);""", page)
         program = next(p for p in report["programs"] if p["name"] == "train")
-        times = lambda ns: (f"{ns / 1e9:.3f} s" if ns >= 1e9 else f"{ns / 1e6:.3f} ms" if ns >= 1e6
-                            else f"{ns / 1e3:.1f} µs")
+        # As JavaScript's toFixed(): the exact value of a double, half up.
+        fixed = lambda x, unit: Decimal(x).quantize(Decimal(unit), ROUND_HALF_UP)
+        times = lambda ns: (f"{fixed(ns / 1e9, '0.001')} s" if ns >= 1e9
+                            else f"{fixed(ns / 1e9 * 1e3, '0.001')} ms" if ns >= 1e6
+                            else f"{fixed(ns / 1e9 * 1e6, '0.1')} µs")
         programs, kernels = found["slow"]
         self.assertEqual(programs[0][2:4], [times(program["measured_ns"]), "5"])
         rows = self.kernels(program)

@@ -129,7 +129,7 @@ TEST(Checker, RefusesDamagedChannels) {
          });
 }
 
-// Device 1 gives the value that it receives a name of its own. Its number alone tells which it is.
+// Device 1 renames the value that it receives. The message number alone identifies it.
 TEST(Checker, KnowsAMessageByItsNumber) {
   using exe::plans::replaced;
   std::string text = replaced(exe::plans::two_devices(), "value 1 \"y\" 0\n",

@@ -33,7 +33,7 @@ struct Holder {
   /// Index of the variable, constant or remote buffer, or of the buffer in its function; else -1.
   int32_t index = -1;
   Contents contents = {};  ///< As errors and reports name it.
-  /// Buffer: that of the first tensor that it holds. Null: none.
+  /// Buffer: provenance of the first tensor in it. Null: none.
   std::shared_ptr<const Provenance> provenance = {};
 };
 

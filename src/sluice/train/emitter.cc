@@ -552,12 +552,12 @@ class Emitter {
   Tensors scale_;                          ///< Factor of all gradients, from their norm.
 };
 
-// Adds the program "eval" beside a training program whose weights it reads. A run has
+// Adds the program "eval", which reads the weights of a training program. A run has
 // `inference.device_iterations` micro-batches. Blocks that the training does not have run where the
 // block before them runs.
 void emit_evaluation(Ir ir, const NetworkGraph& eval, const Trained& trained,
                      const Strategy& strategy, const Options& inference, Training& training) {
-  // The micro-batches of a run overlap in a pipeline, as those of an update do.
+  // The micro-batches of a run overlap in a pipeline, as in an update.
   const Options options{.accumulate = inference.device_iterations,
                         .output = inference.output,
                         .locations = {.weights = inference.locations.weights},

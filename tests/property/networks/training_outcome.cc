@@ -166,8 +166,8 @@ Outcome without_evaluation(const Outcome& all, const Training& t) {
   return some;
 }
 
-// Norms of nearly equal rows amplify what additions round, so the values are doubles. The largest
-// value of all variables gives the scale: a small gradient may be a sum of large ones.
+// Norms of nearly equal rows amplify what additions round, so the values are doubles. The scale is
+// the largest value of all variables: a small gradient may be a sum of large ones.
 std::string numeric_difference(const Outcome& want, const Outcome& got) {
   if (want.size() != got.size()) return fmt::format("{} results, not {}", got.size(), want.size());
   double scale = 1;

@@ -45,7 +45,7 @@ class Tables {
     int32_t persistent = 0;
     int32_t frames = 0;
     int32_t workspace = 0;
-    int32_t staging = -1;  // First of those of its queues; -1: it is not queued.
+    int32_t staging = -1;  // First staging arena of its queues; -1: not queued.
   };
 
   void add_devices();

@@ -34,7 +34,7 @@ std::string structure_of(const BlockGraph& block);
 std::string structure_of(const Graph& graph);
 
 /// Where a phase finds a value: a row of the buffer of its stage for its spec. A gradient of the
-/// value that a block of this stage gives has the same row in another buffer.
+/// value that a block of this stage computes has the same row in another buffer.
 struct ValuePlace {
   TensorSpec spec = {};
   int64_t row = 0;

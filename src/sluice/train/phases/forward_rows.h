@@ -8,7 +8,7 @@
 namespace sluice::train {
 
 /// Returns the groups of an evaluation network. Rows are a loop if their weights are rows of
-/// remote variables, each row gives all its results to the next row, and only that row reads them.
+/// remote variables, the next row reads all results of a row, and no other block reads them.
 std::vector<PhasedBlocks> evaluated_blocks(const NetworkGraph& network, const StepBlocks& blocks,
                                            const StepVariables& variables);
 

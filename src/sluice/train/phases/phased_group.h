@@ -63,8 +63,8 @@ class PhasedGroup {
   /// descending order. `weights` has the tied weights on the device of the group.
   void forward_phases(Graph& main, const BlockRows& rows, const nn::NamedTensors& weights) const;
   /// Loads tied weights and adds their gradients to the sums in `tied`, by key. `total_weight` is
-  /// that of the replica's micro-batches, if there is one. With `updates`, weights that are not
-  /// tied are updated; else their gradients are kept.
+  /// the sum over the replica's micro-batches, if there is one. With `updates`, weights that are
+  /// not tied are updated; else their gradients are kept.
   void backward_phases(Graph& main, const BlockRows& rows, bool updates,
                        const nn::NamedTensors& weights, const Tensor& total_weight,
                        std::map<std::string, TiedWeight>& tied);

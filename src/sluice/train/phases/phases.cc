@@ -28,7 +28,7 @@ std::string name_in_row(const Cut& cut, const BlockGraph& block, const std::stri
 
 /// Tasks of a group's rows, one row after another.
 struct RowTasks {
-  TaskKind kind;         ///< That of the visits; kUpdate without visits.
+  TaskKind kind;         ///< Kind of the visits; kUpdate without visits.
   int64_t block = 0;     ///< Block of the first row that runs.
   bool updates = false;  ///< Whether each row ends with its update.
   BlockRows rows = {};
@@ -343,8 +343,8 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
   return graphs;
 }
 
-// One graph that runs the block forward and backward. Its inputs are those of the block. Its
-// outputs are those of the block, then the gradients that it gives.
+// One graph that runs the block forward and backward. Its inputs are the block's inputs. Its
+// outputs are the block's outputs, then the gradients that the block computes.
 GroupGraphs Phases::joint_graphs(size_t b) const {
   GroupGraphs graphs = separate_graphs(b);
   const nn::GraphWithNamedArgs forward = *graphs.forward;
@@ -379,8 +379,8 @@ GroupGraphs Phases::joint_graphs(size_t b) const {
   return graphs;
 }
 
-// `inputs` are those of the graph that runs first, one for each of the block's that a micro-batch
-// has.
+// `inputs` are inputs of the graph that runs first: one for each input of the block, without those
+// that are given once a run.
 void Phases::load_values(const BlockGroup& group, const Tensors& inputs,
                          nn::BatchSerialiseOptions& o) {
   size_t next = 0;
@@ -513,13 +513,13 @@ void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialise
   }
 }
 
-// The gradient of a value that block `giver` gives. The stage of the giver has it.
+// The gradient of a value that block `source` computes, in a buffer of the stage of `source`.
 nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& whole,
-                                        size_t giver) {
+                                        size_t source) {
   const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
-  const size_t stage = step_.blocks.stage_of[giver];
+  const size_t stage = step_.blocks.stage_of[source];
   if (place.stage != stage) {
-    const auto [found, added] = given_.try_emplace({whole.id(), stage});
+    const auto [found, added] = crossing_gradients_.try_emplace({whole.id(), stage});
     if (added) found->second = ir_.remote_buffer(place.spec, step_.options.accumulate);
     return {found->second, nn::RowOffset::first()};
   }
@@ -532,7 +532,7 @@ nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& w
 
 nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradient& taken) {
   if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
-  // The next block that gives a gradient of the value.
+  // The next block that computes a gradient of the value.
   for (size_t b = group.first + 1; b < step_.blocks.gradients.size(); ++b) {
     const auto& gradient = step_.blocks.gradients[b];
     if (!gradient) continue;
@@ -540,7 +540,7 @@ nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradi
     if (std::find(given.begin(), given.end(), taken.value.whole) != given.end())
       return gradient_handle(group, taken.value.whole, b);
   }
-  fail(ErrorKind::kInternal, "phases: no block gives the gradient of '{}'",
+  fail(ErrorKind::kInternal, "phases: no block computes the gradient of '{}'",
        taken.value.whole.name());
 }
 

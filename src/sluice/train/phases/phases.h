@@ -67,7 +67,7 @@ class Phases {
   nn::BatchHandle fixed_handle(Content content, const Tensor& whole);
   nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input);
   nn::BatchHandle taken_gradient(const BlockGroup& group, const TakenGradient& taken);
-  nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, size_t giver);
+  nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, size_t source);
 
   nn::BoundGraph serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
@@ -103,8 +103,8 @@ class Phases {
     RemoteBuffer buffer;
   };
   std::vector<StageBuffer> buffers_;
-  /// Gradients that a block gives to another stage, by value and the stage of the block.
-  std::map<std::pair<TensorId, size_t>, RemoteBuffer> given_;
+  /// Gradients that another stage reads, by value and the stage of the block that computes them.
+  std::map<std::pair<TensorId, size_t>, RemoteBuffer> crossing_gradients_;
 };
 
 }  // namespace sluice::train

@@ -169,7 +169,10 @@ PhasesRun run_updates(const Network& network, Options options, int replicas) {
   options.learning_rate = StreamedRate{"rate"};
   Ir ir(replicas);
   const Training t = build_training(ir, network, nn::Optimizer::adam(), options);
-  Session session(ir, {.device = cpu_device(), .remote = "host"});
+  Session session(ir,
+                  {.device = cpu_device(),
+                   .more_devices = std::vector(static_cast<size_t>(t.devices) - 1, cpu_device()),
+                   .remote = "host"});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   std::vector<HostTensor> values;
   values.reserve(16);
@@ -236,6 +239,25 @@ TEST(Phases, EqualBlocksWithATiedWeightRunInALoop) {
   const Options options{.strategy = phased(), .locations = TensorLocations::phased()};
   EXPECT_EQ(run_updates(shared_layers(6), options, 1).steps,
             run_updates(shared_layers(12), options, 1).steps);
+}
+
+// The tied weight and its gradients cross the border of the stages.
+TEST(Phases, InStagesHaveTheBitsOfTheResidentStepAndDoNotGrowWithDepth) {
+  for (const bool clips : {false, true}) {
+    const std::optional<double> norm = clips ? std::optional(0.05) : std::nullopt;
+    Options options{.strategy = PhasedExecution{.stages = 2},
+                    .locations = TensorLocations::phased(),
+                    .max_grad_norm = norm};
+    if (clips) options.locations.accumulators = Location::kRemote;
+    std::vector<size_t> steps;
+    for (const size_t depth : {12, 20}) {
+      const PhasesRun got = run_updates(shared_layers(depth), options, 1);
+      EXPECT_EQ(got.digest, run_updates(shared_layers(depth), {.max_grad_norm = norm}, 1).digest)
+          << clips << depth;
+      steps.push_back(got.steps);
+    }
+    if (!clips) EXPECT_EQ(steps[0], steps[1]);  // The norm reads the squares of each block.
+  }
 }
 
 // A threshold of 9 keeps biases and scalars on the device, and 40 all variables.

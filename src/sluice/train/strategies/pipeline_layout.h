@@ -27,8 +27,8 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
                        const TrainedWeights& weights, const RemoteActivations* remote,
                        nn::RunMode mode, const Options& options);
 
-/// Returns the stages of a strategy; without stages, one has all blocks. `times` has those of each
-/// block.
+/// Returns the stages of a strategy; without stages, one stage has all blocks. `times` is indexed
+/// by block.
 std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
                                    const Cut& cut, const std::vector<StageTimes>& times);
 
@@ -43,11 +43,12 @@ bool has_groups(const Strategy& strategy);
 /// The device and the step of blocks, by name.
 using BlockPlaces = std::map<std::string, std::pair<int, int>>;
 
-/// Returns the stages of an evaluation beside a training. Without places, all blocks are one stage;
-/// else a stage is the blocks of one place. A block without one has that of the block before it.
+/// Returns the stages of the evaluation of a trained model. Without places, all blocks are one
+/// stage; else a stage is the blocks of one place. A block without one has that of the block before
+/// it.
 std::vector<PlacedStage> stages_of(const BlockPlaces& places, const Cut& cut);
 
-/// Lays out the evaluation of a network beside its training. If there are `rows`
+/// Lays out the evaluation of a trained model. If there are `rows`
 /// (phases/forward_rows.h), its order is row_order(). The layout has no plan.
 PipelineLayout lay_out_evaluation(const std::vector<PlacedStage>& stages, const Strategy& strategy,
                                   const Options& options, const std::vector<PhasedBlocks>& rows);

@@ -15,7 +15,7 @@ struct StepBlocks {
   /// The blocks of a training program.
   StepBlocks(const NetworkGraph& network, const WeightRules& rules, const Options& options,
              const Strategy& strategy);
-  /// The blocks of an evaluation beside a training. With `has_rows`, equal blocks are grouped.
+  /// The blocks of the evaluation of a trained model. With `has_rows`, equal blocks are grouped.
   StepBlocks(const NetworkGraph& network, const BlockPlaces& places, bool has_rows);
 
   StepBlocks(const StepBlocks&) = delete;

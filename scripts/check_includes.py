@@ -58,11 +58,11 @@ TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradien
 VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "src/sluice/data/table/schema_json.cc",
-                       "src/sluice/train/options.cc",
+                       "src/sluice/base/options/option_file.cc",
                        "src/sluice/report/compare.cc", "src/sluice/report/report_json.cc",
                        "src/sluice/report/forecast/rates.cc", "src/sluice/session/profile.cc",
                        "tools/json_record.cc", "bench/table.cc"]),
-    (r"CLI/.*|CLI11\.hpp", ["tools/flags/flags.h"]),
+    (r"CLI/.*|CLI11\.hpp", ["tools/flags/help.h"]),
     (r"zlib\.h", ["src/sluice/data/files/inflate.cc", "src/sluice/data/*test*"]),
     (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
     (r"[a-z]*intrin\.h", ["src/sluice/cpu/simd/*", "src/sluice/base/simd*.h",

@@ -5,6 +5,7 @@
 #include "bench/steps.h"
 #include "bench/suite.h"
 #include "sluice/base/checked.h"
+#include "sluice/base/options/read_number.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/data/loader.h"
 #include "sluice/exe/executable.h"
@@ -12,7 +13,6 @@
 #include "sluice/train/step_arrays.h"
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
-#include "tools/numbers.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
 
@@ -29,7 +29,7 @@ int run_synthetic(const ToolOptions& o, const Programs& programs, Session& sessi
   const auto runs = static_cast<int>(std::min(calls, kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
   const auto test = train::evaluate_throughput(
-      session, checked_mul(o.model.sizes.eval_batch, o.train.replicas), runs, "eval");
+      session, checked_mul(o.model.sizes.eval_batch, o.step.replicas), runs, "eval");
   if (has_report) {
     Measuring measuring(session, "eval", has_report);
     while (!measuring.is_done()) {
@@ -137,7 +137,7 @@ int run_bench_dataset(const ToolOptions& o) {
 int run_bench_suite(const ToolOptions& o) {
   bench::run_suite({.only = o.bench.only,
                     .rounds = o.bench.rounds,
-                    .threads = o.session.device.threads,
+                    .threads = o.step.session.device.threads,
                     .pythons = o.bench.python,
                     .json = o.output.json});
   return 0;

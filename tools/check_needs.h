@@ -7,15 +7,15 @@ class App;
 
 namespace sluice::tool {
 
-/// Error{kUsage} for options of a command line that have no effect, or that exclude each other.
-void check_needs(const CLI::App& command, const ToolOptions& o);
+/// Refuses flags that exclude each other. Error{kUsage}.
+void check_exclusions(const CLI::App& command);
 
-/// Error{kUsage} for options that a form of `sluice plan` does not have.
-void check_form(const CLI::App& command, const ToolOptions& o);
+/// Refuses options that the model, the data or the command do not have. Error{kUsage}.
+void check_needs(const CLI::App& command, const ToolOptions& o);
 
 /// Returns whether `sluice plan` plans a model. Error{kUsage} for options that contradict each
 /// other.
-bool plan_needs_model(const CLI::App& command, const PlanOptions& plan);
+bool plan_needs_model(const CLI::App& command);
 
 /// Returns whether `sluice bench` runs without a model. Error{kUsage} for flags of the other way.
 bool bench_needs_suite(const CLI::App& app);

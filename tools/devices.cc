@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sluice/base/options/option.h"
+#include "sluice/base/options/words.h"
 #include "sluice/devices/opaque_device.h"
 #include "sluice/exe/process_map.h"
 #include "sluice/runtime/device.h"
 #include "sluice/train/pipeline/stages.h"
-#include "tools/flags/words.h"
-#include "tools/numbers.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -18,12 +18,11 @@ namespace {
 
 // The processes of the devices of all replicas (exe::ProcessMap).
 std::vector<int> process_map(const ToolOptions& o, int devices, int processes) {
-  const auto replicas = static_cast<int>(o.train.replicas);
   if (o.map == std::vector<std::string>{"devices"})
-    return exe::ProcessMap::devices_first(replicas, devices, processes);
+    return exe::ProcessMap::devices_first(o.step.replicas, devices, processes);
   std::vector<int> map;
   for (const std::string& text : o.map)
-    map.push_back(parse_integer<int>("--map", text, 0, processes - 1));
+    map.push_back(parse_value("--map", forms::integers(0, processes - 1), text));
   return map;
 }
 
@@ -33,8 +32,8 @@ DeviceChoice& device_of(SessionOptions& session, size_t d) {
 
 // Ids of the devices of all replicas, replica by replica.
 std::vector<int> ids_of(const ToolOptions& o, size_t devices) {
-  if (!o.device_ids.empty()) return o.device_ids;
-  std::vector<int> ids(devices * static_cast<size_t>(o.train.replicas));
+  if (!o.device_ids.empty()) return parse_ids("--device-ids", o.device_ids);
+  std::vector<int> ids(devices * static_cast<size_t>(o.step.replicas));
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
 }
@@ -42,7 +41,7 @@ std::vector<int> ids_of(const ToolOptions& o, size_t devices) {
 // Replaces CPUs by opaque test devices where --opaque says so.
 void place_opaque(ToolOptions& o) {
   if (o.opaque.empty()) return;
-  const size_t devices = o.session.more_devices.size() + 1;
+  const size_t devices = o.step.session.more_devices.size() + 1;
   const std::vector<int> ids = ids_of(o, devices);
   const std::vector<int> chosen =
       o.opaque == "all" ? ids : parse_ids("--opaque", split_list("--opaque", o.opaque));
@@ -60,7 +59,7 @@ void place_opaque(ToolOptions& o) {
             "{}",
             first, ids[i]);
     if (i >= devices || !has(chosen, first)) continue;
-    DeviceChoice& choice = device_of(o.session, i);
+    DeviceChoice& choice = device_of(o.step.session, i);
     choice.target = opaque.target;
     choice.device = opaque.device;
   }
@@ -71,7 +70,7 @@ void place_opaque(ToolOptions& o) {
 std::vector<int> parse_ids(std::string_view option, const std::vector<std::string>& texts) {
   std::vector<int> ids;
   for (const std::string& text : texts) {
-    ids.push_back(parse_integer<int>(option, text, 0, train::kMostDevices - 1));
+    ids.push_back(parse_value(option, forms::integers(0, train::kMostDevices - 1), text));
     require(std::count(ids.begin(), ids.end(), ids.back()) == 1,
             "{}: must have each device once, got {} twice", option, ids.back());
   }
@@ -81,39 +80,41 @@ std::vector<int> parse_ids(std::string_view option, const std::vector<std::strin
 void choose_devices(ToolOptions& o, bool replicas_are_given) {
   const bool named = !o.device_ids.empty();
   const char* const option = named ? "--device-ids" : "--devices";
-  require(!named || !o.devices, "--device-ids cannot be combined with --devices");
-  if (named) o.devices = static_cast<int64_t>(o.device_ids.size());
+  if (named) o.devices = std::ssize(parse_ids(option, o.device_ids));
   const int64_t needed = devices_of_replica(o);
-  const int processes = o.session.group == nullptr ? 1 : o.session.group->size();
+  const int processes = o.step.session.group == nullptr ? 1 : o.step.session.group->size();
   if (!o.devices && !replicas_are_given)
-    o.train.replicas = std::max<int64_t>(o.train.replicas, processes / needed);
+    o.step.replicas = std::max(o.step.replicas, static_cast<int>(processes / needed));
   if (o.devices && !replicas_are_given) {
     require(*o.devices % needed == 0,
             "{}: must be a multiple of the {} devices of a replica, got {}", option, needed,
             *o.devices);
-    o.train.replicas = *o.devices / needed;
+    const int64_t replicas = *o.devices / needed;
+    require(replicas <= kMaxReplicas, "replicas: must be at most {}, got {}", kMaxReplicas,
+            replicas);
+    o.step.replicas = static_cast<int>(replicas);
   }
-  require(o.train.replicas <= kMaxReplicas, "replicas: must be at most {}, got {}", kMaxReplicas,
-          o.train.replicas);
-  const int64_t all = needed * o.train.replicas;
+  const int64_t all = needed * o.step.replicas;
   require(!o.devices || *o.devices == all, "{}: must be {} ({} of a replica, {} replicas), got {}",
-          option, all, needed, o.train.replicas, o.devices.value_or(0));
+          option, all, needed, o.step.replicas, o.devices.value_or(0));
   require(o.memory.size() <= 1 || static_cast<int64_t>(o.memory.size()) == needed,
           "--memory: must have one limit{}, got {}",
           needed == 1 ? "" : fmt::format(" or {}, one for each device of a replica", needed),
           o.memory.size());
-  o.session.more_devices.assign(static_cast<size_t>(needed) - 1, o.session.device);
-  for (size_t d = 1; d < o.memory.size(); ++d) o.session.more_devices[d - 1].memory = o.memory[d];
-  o.session.map = process_map(o, static_cast<int>(needed), processes);
+  o.step.session.more_devices.assign(static_cast<size_t>(needed) - 1, o.step.session.device);
+  for (size_t d = 1; d < o.memory.size(); ++d)
+    o.step.session.more_devices[d - 1].memory = o.memory[d];
+  o.step.session.map = process_map(o, static_cast<int>(needed), processes);
   place_opaque(o);
 }
 
 std::string device_ids_text(const ToolOptions& o) {
-  const size_t devices = o.session.more_devices.size() + 1;
+  const size_t devices = o.step.session.more_devices.size() + 1;
   std::vector<std::string> texts;
   for (size_t d = 0; d < devices && d < o.device_ids.size(); ++d) {
-    const DeviceChoice& choice = d == 0 ? o.session.device : o.session.more_devices[d - 1];
-    std::vector<int> ids;  // By replica.
+    const DeviceChoice& choice =
+        d == 0 ? o.step.session.device : o.step.session.more_devices[d - 1];
+    std::vector<std::string> ids;  // By replica.
     for (size_t i = d; i < o.device_ids.size(); i += devices) ids.push_back(o.device_ids[i]);
     texts.push_back(
         fmt::format("device {} is {} {}", d, choice.device->kind(), fmt::join(ids, "/")));

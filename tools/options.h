@@ -11,6 +11,7 @@
 #include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
 #include "sluice/train/options.h"
+#include "sluice/train/pipeline/stages.h"
 
 namespace sluice::tool {
 
@@ -53,7 +54,6 @@ struct TrainOptions {
   std::optional<double> lr;                 ///< Learning rate; absent: the optimizer's own.
   std::optional<train::Decay> lr_schedule;  ///< Absent: the rate is a constant of the program.
   int64_t warmup_steps = 0;                 ///< Steps in which the rate grows to `lr`.
-  int64_t replicas = 1;                     ///< Each trains on micro-batches of its own.
   std::optional<int64_t> check_replicas;    ///< Steps between comparisons; absent: none.
   std::string save;                         ///< File for the variables at the end; empty: none.
   std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
@@ -75,6 +75,9 @@ struct OutputOptions {
   LogLevel log_level = LogLevel::kInfo;
   bool speaks() const { return log_level != LogLevel::kError; }
 };
+
+/// The folder of --profile without a value.
+inline constexpr const char* kUsualProfileFolder = "./profile";
 
 /// The report of --profile.
 struct ProfileOptions {
@@ -113,29 +116,21 @@ struct BenchOptions {
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
-/// The strategy of --strategy.
-enum class Execution { kResident, kPhased, kSharded, kPipelined };
-
 /// Everything that the command line asks for. Options of the library are parsed into its own
 /// structs.
 struct ToolOptions {
   bool trains = true;  ///< Whether the program has gradients and updates.
   ModelOptions model;
   TrainOptions train;
-  /// build_programs() sets the strategy and the learning rate, and completes `locations`.
-  train::Options step = {.output = train::Output::all()};
-  Execution execution = Execution::kResident;
-  std::optional<train::Stages> stages;  ///< Absent: each block is one; in phases, none.
-  int64_t group = 0;                    ///< Micro-batches of a group of phases; 0: all.
-  train::Schedule schedule = train::Schedule::kGrouped;
+  /// build_programs() sets the learning rate and completes `locations`.
+  train::Options step = {.strategy = train::resident(), .output = train::Output::all()};
   OffloadOptions offload;
-  SessionOptions session;
   std::string machine;             ///< File with the rates of a machine; empty: they are measured.
   std::string measure;             ///< doctor: file for the rates of this machine; empty: none.
   std::vector<int64_t> memory;     ///< Bytes of each device, or of all; empty: no limit.
   std::optional<int64_t> devices;  ///< Devices of all replicas; absent: as many as the replicas
                                    ///< need.
-  std::vector<int> device_ids;     ///< Ids of the devices of all replicas; empty: 0, 1, ….
+  std::vector<std::string> device_ids;  ///< Ids of the devices of all replicas; empty: 0, 1, ….
   std::string opaque;  ///< Ids of opaque test devices between commas, or "all"; empty: none.
   std::vector<std::string> map;    ///< Processes of these devices, or "devices"; empty: default.
   std::vector<std::string> given;  ///< Flags of the command line, without defaults of the model.
@@ -148,19 +143,12 @@ struct ToolOptions {
   std::string to;     ///< The file that `sluice predict` writes.
 
   /// Whether this process reports the results: one of an MPI job does.
-  bool speaks() const { return session.group == nullptr || session.group->rank() == 0; }
-  bool phased() const { return execution == Execution::kPhased; }
-  bool staged() const {
-    return execution == Execution::kSharded || execution == Execution::kPipelined ||
-           (phased() && stages.has_value());
-  }
+  bool speaks() const { return step.session.group == nullptr || step.session.group->rank() == 0; }
+  bool phased() const { return std::holds_alternative<train::PhasedExecution>(*step.strategy); }
+  bool resident() const { return std::holds_alternative<train::ResidentExecution>(*step.strategy); }
+  /// Whether the model has stages.
+  bool staged() const { return train::given_stages(*step.strategy) != nullptr; }
 };
-
-/// The optimizers, "sgd|momentum|…" for the separator "|".
-std::string optimizer_names(std::string_view separator);
-
-/// The learning rate of each optimizer unless --lr is given: "sgd 0.05, momentum 0.005, …".
-std::string default_rates();
 
 int run_train(const ToolOptions& options);
 int run_eval(const ToolOptions& options);

@@ -11,7 +11,6 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/train/devices.h"
-#include "tools/flags/words.h"
 #include "tools/machine/rates.h"
 
 namespace sluice::tool {
@@ -36,13 +35,8 @@ constexpr NamedOptimizer kOptimizers[] = {
 };
 
 const NamedOptimizer& optimizer_of(const ToolOptions& o) {
-  std::vector<std::string> names;
-  for (const NamedOptimizer& row : kOptimizers) {
-    if (row.name == o.train.optimizer) return row;
-    names.emplace_back(row.name);
-  }
-  require_one_of("--optimizer", o.train.optimizer, names);
-  fail(ErrorKind::kInternal, "--optimizer: '{}' has no row", o.train.optimizer);
+  return *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
+                       [&](const NamedOptimizer& row) { return row.name == o.train.optimizer; });
 }
 
 using train::Location;
@@ -89,23 +83,6 @@ TensorLocations parse_offload(const ToolOptions& o) {
   return locations;
 }
 
-// Inference in phases is a resident program that loads the weights block by block.
-train::Strategy strategy_of(const ToolOptions& o) {
-  const train::Stages stages = o.stages.value_or(train::Stages());
-  switch (o.execution) {
-    case Execution::kPhased:
-      if (!o.trains) break;
-      return train::PhasedExecution{o.stages, o.group};
-    case Execution::kSharded:
-      return train::ShardedExecution{stages};
-    case Execution::kPipelined:
-      return train::PipelinedExecution{stages, o.schedule};
-    case Execution::kResident:
-      break;
-  }
-  return train::ResidentExecution{};
-}
-
 train::Network network_of(const ToolOptions& o) {
   return models::find_model(o.model.name).build(o.model.sizes);
 }
@@ -115,8 +92,8 @@ bool is_automatic(const ToolOptions& o) { return o.offload.tensors == "auto"; }
 // The options of the programs, with the locations of --offload.
 train::Options options_of(const ToolOptions& o) {
   train::Options step = o.step;
-  step.strategy = strategy_of(o);
-  step.replicas = static_cast<int>(o.train.replicas);
+  // Inference in phases is a resident program that loads the weights block by block.
+  if (!o.trains && o.phased()) step.strategy = train::resident();
   step.session = session_options(o);
   step.locations = is_automatic(o) ? on_device(o) : parse_offload(o);
   if (is_automatic(o) && o.offload.remote != "none") step.offload = train::automatic;
@@ -166,22 +143,23 @@ std::string offload_reason(const ToolOptions& o, const train::OffloadDecision& d
 std::string phased_command(const ToolOptions& o, const TensorLocations& locations) {
   std::vector<std::string_view> dropped;
   if (o.staged()) dropped.insert(dropped.end(), {"--stages", "--schedule", "--machine"});
-  const bool several = !o.session.more_devices.empty();
+  const bool several = !o.step.session.more_devices.empty();
   if (several) dropped.insert(dropped.end(), {"--devices", "--device-ids", "--opaque"});
   std::erase_if(dropped, [&](std::string_view flag) {
     return std::find(o.given.begin(), o.given.end(), flag) == o.given.end();
   });
   return fmt::format("--strategy phased --offload {}{}{}", to_string(locations),
-                     several ? fmt::format(" with --memory {}", o.session.device.memory) : "",
+                     several ? fmt::format(" with --memory {}", o.step.session.device.memory) : "",
                      dropped.empty() ? "" : fmt::format(" without {}", fmt::join(dropped, ", ")));
 }
 
 }  // namespace
 
-std::string optimizer_names(std::string_view separator) {
-  std::vector<std::string_view> names;
-  for (const NamedOptimizer& row : kOptimizers) names.push_back(row.name);
-  return fmt::format("{}", fmt::join(names, separator));
+TextForm<std::string> optimizers() {
+  forms::Words<std::string> names;
+  for (const NamedOptimizer& row : kOptimizers)
+    names.emplace_back(std::string(row.name), std::string(row.name));
+  return forms::words(names);
 }
 
 train::TrainingModel open_model(Programs& programs, const ToolOptions& o) {
@@ -273,10 +251,11 @@ void add_reductions(const train::Training& t, JsonRecord& record) {
 int64_t devices_of_replica(const ToolOptions& o) {
   if (!o.staged()) return 1;
   ToolOptions one = o;
-  one.train.replicas = 1;
+  one.step.replicas = 1;
   one.offload.tensors = "none";
-  one.execution = Execution::kSharded;  // Every strategy has the same devices; this one needs
-                                        // neither a schedule nor remote memory.
+  // Every strategy has the same devices; this one needs neither a schedule nor remote memory.
+  const train::Stages* const stages = train::given_stages(*o.step.strategy);
+  one.step.strategy = train::ShardedExecution{stages == nullptr ? train::Stages() : *stages};
   const train::Options options = options_of(one);
   const Ir ir;
   if (!o.trains) return train::build_inference_for(ir, network_of(o), options).devices;
@@ -286,7 +265,7 @@ int64_t devices_of_replica(const ToolOptions& o) {
 }
 
 SessionOptions session_options(const ToolOptions& o) {
-  SessionOptions options = o.session;
+  SessionOptions options = o.step.session;
   if (o.offload.remote != "none") options.remote = o.offload.remote;
   return options;
 }
@@ -299,13 +278,14 @@ train::LearningRateSchedule schedule_of(const ToolOptions& o, int64_t steps) {
 }
 
 std::string throttle_line(const ToolOptions& o) {
-  return o.session.remote_bandwidth < 0
+  return o.step.session.remote_bandwidth < 0
              ? ""
-             : fmt::format("remote memory throttled to {} B/s\n", o.session.remote_bandwidth);
+             : fmt::format("remote memory throttled to {} B/s\n", o.step.session.remote_bandwidth);
 }
 
 void add_throttle(const ToolOptions& o, JsonRecord& record) {
-  if (o.session.remote_bandwidth >= 0) record.add("remote_bandwidth", o.session.remote_bandwidth);
+  if (o.step.session.remote_bandwidth >= 0)
+    record.add("remote_bandwidth", o.step.session.remote_bandwidth);
 }
 
 std::string passes_text(const Compiled& compiled) {
@@ -329,7 +309,7 @@ std::string fusions_text(const Compiled& compiled) {
 }
 
 int64_t samples_of_step(const ToolOptions& o) {
-  return checked_mul(checked_mul(o.model.sizes.micro_batch, o.step.accumulate), o.train.replicas);
+  return checked_mul(checked_mul(o.model.sizes.micro_batch, o.step.accumulate), o.step.replicas);
 }
 
 }  // namespace sluice::tool

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "sluice/base/options/option.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/sluice.h"
@@ -32,6 +33,11 @@ class RefusedPrograms : public DoesNotFit {
 /// train::Offload::kAutomatic. Error{kUsage} for rates, names or combinations that do not make a
 /// model. RefusedPrograms, which names options that would fit, if the programs do not fit.
 Programs build_programs(const ToolOptions& options);
+
+/// Names of the optimizers.
+TextForm<std::string> optimizers();
+/// Returns the default learning rate of each optimizer: "sgd 0.05, momentum 0.005, …".
+std::string default_rates();
 
 /// Opens a session on programs, and moves their plan into it.
 train::TrainingModel open_model(Programs& programs, const ToolOptions& options);

@@ -7,6 +7,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
+#include "sluice/base/options/read_number.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/models/model.h"
@@ -19,7 +20,6 @@
 #include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
-#include "tools/numbers.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
 #include "tools/run_digest.h"
@@ -78,7 +78,7 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
   if (to_string(programs.offload.locations) != "none") {
     constexpr const char* kModes[] = {"compute", "io", "io_overlapped"};
     text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
-                        o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
+                        o.step.session.io_queues, o.step.session.io_queues == 1 ? "" : "s");
   }
   if (const std::string reductions = reductions_text(programs.training); !reductions.empty())
     text += "; " + reductions;
@@ -176,9 +176,9 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     fmt::print("  of device {}: {} bytes planned, {} measured\n", d, session.planned_bytes(d),
                session.measured_bytes(d));
   }
-  if (o.session.group != nullptr) {
-    fmt::print("{} processes, {} bytes each for what comes from others\n", o.session.group->size(),
-               session.exchange_bytes());
+  if (o.step.session.group != nullptr) {
+    fmt::print("{} processes, {} bytes each for what comes from others\n",
+               o.step.session.group->size(), session.exchange_bytes());
   }
   fmt::print("{}", throttle_line(o));
   if (o.output.digest) fmt::print("digest {}\n", digest);
@@ -250,8 +250,8 @@ train::TrainingModel open(Programs& programs, const ToolOptions& o) {
 }  // namespace
 
 int run_train(const ToolOptions& o) {
-  require(!o.train.check_replicas || o.train.replicas > 1,
-          "--check-replicas requires --replicas 2 or more (it is {})", o.train.replicas);
+  require(!o.train.check_replicas || o.step.replicas > 1,
+          "--check-replicas requires --replicas of at least 2 (it is {})", o.step.replicas);
   Programs programs = build_programs(o);
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();

@@ -172,7 +172,7 @@ class Dataset(FolderTest):
             (2, "usage", "--dataset: samples of mnist-cnn must have 784 numbers, got shape (20,)",
              ["mnist-cnn", *good]),
             (2, "usage", "--target requires --dataset (it is absent)", ["mlp", "--target", "y"]),
-            (2, "usage", "--validation: must be above 0 and below 1, got '1'",
+            (2, "usage", "must be a finite float32 number above 0 to below 1, got '1'",
              ["mlp", *good, "--validation", 1]),
             (2, "usage", "--validation: must leave samples to train and to test on, got 0 of 20",
              ["mlp", *good, "--validation", 0.01]),

@@ -80,10 +80,12 @@ class Output(FolderTest):
 
     def test_refusals(self):
         for part, flags in (
-            ("--output-mode: must be one of all, final, sum, every:N, got 'finall'; did you mean "
+            ("--output-mode: must be one of all, final, sum, every:N with N of at least 1, got "
+             "'finall'; did you mean "
              "final?", ["--output-mode", "finall"]),
-            ("--output-mode every: must be an integer from 1", ["--output-mode", "every:0"]),
-            ("--output-mode every: must be an integer from 1", ["--output-mode", "every:N"]),
+            ("--output-mode: must be one of all, final, sum, every:N with N of at least 1, got "
+             "'every:0'", ["--output-mode", "every:0"]),
+            ("every:N with N of at least 1, got 'every:N'", ["--output-mode", "every:N"]),
             ("--output-mode: must be one of", ["--output-mode", "every"]),
             ("--output-mode every:N: N must be a divisor of --device-iterations 10, got 3",
              ["--output-mode", "every:3"]),

@@ -108,7 +108,7 @@ class PipelinePlan(CliTest):
         self.assertEqual(few["pipeline_simulated_tasks"], 8 * 6144)
         for count in (1_000_000, 2_147_483_647):
             self.assertEqual(size(count), few)
-        self.expect_error(2, "usage", "accumulate must be at most 2147483647, got 2147483648",
+        self.expect_error(2, "usage", "from 1 to 2147483647, got '2147483648'",
                           "plan", "mlp", "--strategy", "pipelined", "--accumulate", 2_147_483_648)
 
     def test_the_table_has_each_task_in_its_slot(self):

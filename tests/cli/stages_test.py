@@ -136,7 +136,7 @@ class Stages(CliTest):
         self.assertEqual(self.digest(*two, *check), self.digest(*two))
         sharded = [*two, "--shard-threshold", 8]
         self.assertEqual(self.digest(*sharded, *check), self.digest(*sharded))
-        self.expect_error(2, "usage", "--check-replicas requires --replicas 2 or more (it is 1)",
+        self.expect_error(2, "usage", "--check-replicas requires --replicas of at least 2",
                           "train", *model, *check)
         self.expect_error(2, "usage", "--check-replicas", "train", *two, "--check-replicas", 0)
 
@@ -181,7 +181,7 @@ class Stages(CliTest):
                 ["mnist-cnn", "--strategy", "resident", "--stages", "B1+B2,B3+B4"],
             ),
             (
-                "--group requires training with --strategy phased (it is pipelined)",
+                "--group requires --strategy phased (it is pipelined)",
                 [*pipelined, "--group", 2],
             ),
             (

@@ -105,7 +105,7 @@ class Usage(CliTest):
                           "--seed", 1)
         for twice in (["--disable", "fuse"], ["--json"]):
             self.expect_code(0, "plan", "mlp", "--width", 8, *twice, *twice)
-        self.expect_error(2, "usage", "'mlp': must not be there", "train", "mnist", "mlp")
+        self.expect_error(2, "usage", "unexpected argument 'mlp'", "train", "mnist", "mlp")
 
     def test_a_plan_too_long_to_be_proved_is_refused_at_once(self):
         # An enumeration of the entries would take minutes.
@@ -115,8 +115,10 @@ class Usage(CliTest):
     def test_options_without_effect_name_what_they_require(self):
         train = ["train", "mnist", *DIGITS, "--steps", 1]
         for flags, part in (
-            (["--io-mode", "compute"], "--io-mode requires --strategy phased (it is resident)"),
-            (["--io-queues", 3], "--io-queues requires --strategy phased (it is resident)"),
+            (["--io-mode", "compute"], "--io-mode requires offloaded tensors (it is --offload auto "
+             "without --memory and --strategy phased)"),
+            (["--io-queues", 3], "--io-queues requires offloaded tensors (it is --offload auto "
+             "without --memory and --strategy phased)"),
             (["--recompute", "--recompute-blocks", "fc.0"],
              "--recompute cannot be combined with --recompute-blocks"),
             (["--recompute-blocks", "fc.9"],
@@ -142,6 +144,26 @@ class Usage(CliTest):
                               "plan", model, size, 0.5 if size == "--dropout" else 16)
         # The default may be repeated.
         self.expect_code(0, *train, "--io-mode", "io", "--io-queues", 1, "--width", 16)
+
+    def test_options_are_refused_without_what_their_help_requires(self):
+        tested = set()
+        for command in ("train", "eval", "plan"):
+            text = self.expect_code(0, command, "--help-all").stdout
+            for entry in re.finditer(r"^  (--\S+) ?(\S*)(.*(?:\n {26}.*)*)", text, re.M):
+                flag, value, words = entry[1], entry[2], " ".join(entry[3].split())
+                required = re.search(r"; requires (--[a-z-]+|[a-z ]+?)(?: and|\.| \(|$| )", words)
+                if not required or flag in ("--loss", "--check-replicas"):  # For some values only.
+                    continue
+                default = re.search(r"\(default: (\w+)\)", words)
+                values = [w for w in value.split("|") if default is None or w != default[1]]
+                given = {"": [], "N": ["3"], "BYTES": ["4K"], "SHARE": ["0.5"],
+                         "CHAR": [";"]}.get(value, values[-1:])
+                strategy = ["--offload", "none"] if "offloaded" in required[1] else []
+                with self.subTest(command=command, flag=flag):
+                    self.expect_error(2, "usage", f"{flag} requires {required[1].strip()}", command,
+                                      "mnist", *strategy, flag, *given)
+                tested.add(flag)
+        self.assertGreater(len(tested), 25)
 
     def test_commands_take_only_options_that_they_use(self):
         for command, flags in (
@@ -194,9 +216,9 @@ class Usage(CliTest):
             (["--full", "--json"], "--full cannot be combined with --json"),
             (["--passes", "--json"], "--passes cannot be combined with --json"),
             (["--full", "--sweep", "replicas=1;2"], "--full cannot be combined with --sweep"),
-            (["--full", "--passes"], "--passes cannot be combined with another form of the plan"),
-            (["--capacity", 4096], "--capacity requires --problem FILE.csv"),
-            (["--nodes", 4096], "--nodes requires --problem FILE.csv"),
+            (["--full", "--passes"], "--passes cannot be combined with --full"),
+            (["--capacity", 4096], "--capacity requires --problem (it is absent)"),
+            (["--nodes", 4096], "--nodes requires --problem (it is absent)"),
         ):
             self.expect_error(2, "usage", part, "plan", "mnist", *flags)
         self.expect_error(2, "usage", "--width cannot be combined with --problem", "plan",
@@ -301,12 +323,12 @@ class Usage(CliTest):
             (
                 "--remote-bandwidth",
                 0,
-                "the rate of remote memory must be more than 0 bytes a second",
+                "--remote-bandwidth: must be none or bytes from 1 to ",
             ),
-            ("--dropout", 1, "--dropout: must be a float32 from 0 to below 1, got '1'"),
-            ("--dropout", "0.9999999999", "--dropout: must be a float32 from 0 to below 1"),
-            ("--clip-norm", -1, "--clip-norm: must be at least 0, got '-1'"),
-            ("--lr", 0, "--lr: must be above 0, got '0'"),
+            ("--dropout", 1, "must be a finite float32 number from 0 to below 1, got '1'"),
+            ("--dropout", "0.9999999999", "--dropout: must be a finite float32 number from 0"),
+            ("--clip-norm", -1, "must be a finite float32 number of at least 0, got '-1'"),
+            ("--lr", 0, "--lr: must be a finite float32 number above 0, got '0'"),
             (
                 "--optimizer",
                 "sdg",
@@ -324,19 +346,20 @@ class Usage(CliTest):
 
     def test_real_numbers(self):
         # float32 would round the numbers with exponents to 0 or to infinity.
-        for flag in ("--lr", "--clip-norm", "--dropout"):
+        for flag, values in (("--lr", "above 0"), ("--clip-norm", "of at least 0"),
+                             ("--dropout", "from 0 to below 1")):
             for value in ("nan", "inf", "1x", "0x1p3", "+1", " 1", "1e400", "1e-60", "1e39"):
                 with self.subTest(flag=flag, value=value):
                     self.expect_error(
                         2, "usage",
-                        f"{flag}: must be a finite number that float32 can hold, got '{value}'",
+                        f"{flag}: must be a finite float32 number {values}, got '{value}'",
                         "train", "mnist", "--synthetic", flag, value)
 
     INTEGERS = {
         "--layers": (1, 100000),
         "--width": (1, MOST),
         "--micro-batch": (1, MOST),
-        "--accumulate": (1, MOST),
+        "--accumulate": (1, 2**31 - 1),
         "--replicas": (1, 1024),
         "--threads": (0, 1024),
         "--seed": (0, 2**64 - 1),
@@ -372,20 +395,19 @@ class Usage(CliTest):
                 "plan", "mnist", "--shard-threshold", value)
 
     def test_bytes(self):
-        commands = {
-            "--memory": ["plan", "mnist"],
-            "--remote-memory": ["plan", "mnist"],
-            "--remote-bandwidth": ["plan", "mnist"],
-            "--capacity": ["plan", "--problem", "a.csv"]
-        }
-        for flag, command in commands.items():
+        for flag, smallest, command in (
+            ("--memory", 0, ["plan", "mnist"]),
+            ("--remote-memory", 0, ["plan", "mnist"]),
+            ("--remote-bandwidth", 1, ["plan", "mnist"]),
+            ("--capacity", 0, ["plan", "--problem", "a.csv"]),
+        ):
             for value in ("12Q", -5, "99999999T", 2**63, "8388608T", "K", "1KK", "1 K", "+1K",
                           "0x1K", "1e30"):
                 with self.subTest(flag=flag, value=value):
                     self.expect_error(
                         2, "usage",
-                        f"{flag}: must be bytes from 0 to {MOST} (4096, 512K, 64M, 2G, 1T), got "
-                        f"'{value}'", *command, flag, value)
+                        f"{flag}: must be none or bytes from {smallest} to {MOST} (4096, 512K, "
+                        f"64M, 2G, 1T), got '{value}'", *command, flag, value)
 
     def test_leading_zeros_change_nothing(self):
         flags = ["train", "mnist", *DIGITS, "--width", "016", "--layers", "02"]
@@ -442,7 +464,7 @@ class Usage(CliTest):
             2, "usage",
             "print-after: must be all or one of functionalise, place, inline, ", "plan", "mnist",
             "--print-after", "nosuch")
-        self.expect_error(2, "usage", "--io-mode requires --strategy phased", "plan",
+        self.expect_error(2, "usage", "--io-mode requires offloaded tensors", "plan",
                           "mnist-phased", "--strategy", "resident", "--io-mode", "io_overlapped")
         self.expect_error(2, "usage", "with at most 2 threads, got 'nosuch'", "bench",
                           "--threads", 2, "--only", "nosuch")

@@ -1,8 +1,9 @@
 """Checks that the documents show what the programs print.
 
 docs_test.py SUITE      runs a suite.
-docs_test.py --update   rewrites docs/operators.md and the blocks of docs/tour.md.
-SLUICE_TOUR and SLUICE_OP_REFERENCE are the programs that print them.
+docs_test.py --update   rewrites docs/operators.md, the blocks of docs/tour.md and the table of
+                        docs/options.md.
+SLUICE_TOUR, SLUICE_OP_REFERENCE and SLUICE_OPTION_REFERENCE are the programs that print them.
 """
 
 import os
@@ -15,6 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOUR = ROOT / "docs" / "tour.md"
 OPERATORS = ROOT / "docs" / "operators.md"
+OPTIONS = ROOT / "docs" / "options.md"
+# Matches the table of all options.
+TABLE = re.compile(r"(?m)(?:^\| `?option`? \| values .*\n)(?:^\|.*\n)+")
 # Matches <!-- output: NAME --> and the block after it.
 BLOCK = re.compile(r"(<!-- output: (\w+) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
 HINT = "\nIf the change is meant: cmake --build BUILD --target update_docs"
@@ -40,6 +44,7 @@ def update():
     sections = tour_sections()
     TOUR.write_text(BLOCK.sub(lambda m: m[1] + sections[m[2]] + m[4], TOUR.read_text()))
     OPERATORS.write_text(printed("SLUICE_OP_REFERENCE"))
+    OPTIONS.write_text(TABLE.sub(lambda _: printed("SLUICE_OPTION_REFERENCE"), OPTIONS.read_text()))
 
 
 class Tour(unittest.TestCase):
@@ -59,6 +64,14 @@ class Operators(unittest.TestCase):
 
     def test_reference(self):
         self.assertEqual(OPERATORS.read_text(), printed("SLUICE_OP_REFERENCE"), HINT)
+
+
+class Options(unittest.TestCase):
+    maxDiff = None
+
+    def test_table(self):
+        tables = TABLE.findall(OPTIONS.read_text())
+        self.assertEqual(tables, [printed("SLUICE_OPTION_REFERENCE")], HINT)
 
 
 class Text(unittest.TestCase):

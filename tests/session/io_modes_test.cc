@@ -282,7 +282,7 @@ TEST(IoModes, RefuseQueuesThatAreNotThere) {
   compiled(IoMode::kCompute, 0)();
   expect_refused({
       {"two queues", compiled(IoMode::kCompute, 2),
-       "io queues: must be 0, 1 or 3 (loads, stores, prefetches), got 2"},
+       "session: io_queues: must be one of 0, 1, 3, got '2'"},
       {"io without a queue", compiled(IoMode::kIo, 0),
        "io queues: HostLoad in graph main requires at least 1, got 0 (made at"},
       {"overlapped io without a queue", compiled(IoMode::kIoOverlapped, 0),

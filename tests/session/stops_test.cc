@@ -261,9 +261,9 @@ TEST(Stops, RefuseADeadlineOutOfRange) {
     options.stop_deadline = seconds;
     EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session(p.ir, options); }), HasSubstr(text));
   };
-  refused(-0.5, "the deadline of a stop must be in [0, 1000000] seconds, got -0.5");
-  refused(std::numeric_limits<double>::infinity(), "seconds, got inf");
-  refused(std::numeric_limits<double>::quiet_NaN(), "seconds, got nan");
+  refused(-0.5, "session: stop_deadline: must be a finite number from 0 to 1000000, got '-0.5'");
+  refused(std::numeric_limits<double>::infinity(), "got 'inf'");
+  refused(std::numeric_limits<double>::quiet_NaN(), "got 'nan'");
 }
 
 }  // namespace

@@ -260,12 +260,12 @@ TEST(Tiers, Refusals) {
   const Folder folder;
   expect_refused({
       {"no bytes", with({.remote_bandwidth = 0}),
-       "session: the rate of remote memory must be more than 0 bytes a second, or -1 for no limit, "
-       "got 0"},
-      {"fewer", with({.remote_bandwidth = -2}), "or -1 for no limit, got -2"},
+       "session: remote_bandwidth: must be none or bytes from 1 to "},
+      {"fewer", with({.remote_bandwidth = -2}), "got '-2'"},
       {"direct", with({.remote_direct = true}),
-       "session: direct transfers and checksums require remote memory in"},
-      {"checksums", with({.verify_remote = true}), "in \"file:FOLDER\", got \"host\""},
+       "session: remote_direct requires remote file:DIR (it is host)"},
+      {"checksums", with({.verify_remote = true}),
+       "session: verify_remote requires remote file:DIR (it is host)"},
   });
   sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
   expect_refused(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sluice/base/hash.h"
+#include "sluice/base/options/read_number.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/runtime/process_group.h"
@@ -14,7 +15,6 @@
 #include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
 #include "tools/json_record.h"
-#include "tools/numbers.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/base/options/words.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/data/files/shown.h"
 #include "tools/data/divide.h"
-#include "tools/flags/words.h"
 
 namespace sluice::tool {
 namespace {

@@ -1,121 +1,126 @@
-#include "tools/flags/machine_flags.h"
-
-#include <vector>
-
 #include "sluice/devices/opaque_device.h"
+#include "sluice/train/options/option_table.h"
 #include "sluice/train/pipeline/stages.h"
 #include "tools/devices.h"
-#include "tools/flags/flags.h"
+#include "tools/flags/flag_table.h"
 
 namespace sluice::tool {
-void add_memory(Flags flags, ToolOptions& o) {
-  flags.group(kMemoryGroup)
-      .list("--memory", "BYTES",
-            {"Limit device memory: 4096, 512K, 64M, 2G, or a list", "no limit"},
-            [&o](const std::vector<std::string>& texts) {
-              for (const std::string& text : texts)
-                o.memory.push_back(parse_bytes("--memory", text));
-              o.session.device.memory = o.memory[0];
-            });
-  flags.text(
-      "--offload", "TENSORS", o.offload.tensors,
-      {"Move tensors off the device: none, or some of optimizer,weights,activations,accumulators",
-       "auto"});
-  flags.text("--remote", "PLACE", o.offload.remote,
-             {"Keep offloaded tensors in PLACE: none, host or file:DIR", "host"});
-  flags.group(kMemoryGroup, Common::kNo)
-      .integer<int64_t, int64_t>("--offload-threshold", o.step.locations.min_elements_off_device, 0,
-                                 kMost,
-                                 {"Keep tensors of fewer than N elements on the device", "2"});
-  flags.bytes("--remote-memory", o.session.remote_memory,
-              {"Limit that memory to BYTES", "no limit"});
-  flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
-              {"Move at most BYTES a second to and from it", "no limit"});
-  flags.flag("--remote-direct", "Bypass the page cache; requires --remote file:DIR",
-             [&o] { o.session.remote_direct = true; });
-  flags.flag("--verify-remote", "Verify checksums of what is read; requires --remote file:DIR",
-             [&o] { o.session.verify_remote = true; });
+namespace {
+
+constexpr auto of_session(auto... members) {
+  return member_path(&ToolOptions::step, &train::Options::session, members...);
 }
 
-void add_strategy(Flags flags, ToolOptions& o) {
-  flags.group(kStrategyGroup)
-      .choice("--strategy", o.execution,
-              {{"resident", Execution::kResident},
-               {"phased", Execution::kPhased},
-               {"sharded", Execution::kSharded},
-               {"pipelined", Execution::kPipelined}},
-              {"Run the model at once, by blocks, or in stages on several devices", "resident"});
-  flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
-                          {"Compute with N threads; 0 for all usable cores", "0"});
+bool never_offloads(const ToolOptions& o) { return o.offload.tensors == "none"; }
+
+const Requirement<ToolOptions>& offloaded_tensors() {
+  static const Requirement<ToolOptions> requirement{
+      "offloaded tensors",
+      [](const ToolOptions& o) {
+        const bool budget = o.step.session.device.memory >= 0;
+        return !never_offloads(o) && (o.phased() || budget || o.offload.tensors != "auto");
+      },
+      [](const ToolOptions& o) -> std::string {
+        return never_offloads(o) ? "--offload none"
+                                 : "--offload auto without --memory and --strategy phased";
+      }};
+  return requirement;
+}
+
+}  // namespace
+
+void add_memory_flags(FlagTable& table) {
+  Section s(table, kWithModel, "Memory", Common::kYes);
+  Option<ToolOptions>& memory = s.add_library("session.device.memory");
+  memory.help += ": 512K, 64M, 2G, or a list";
+  memory.type = OptionType::kList;
+  memory.defaults_to("none");
+  memory.read = [read_one = memory.read](ToolOptions& o, const OptionTexts& texts) {
+    for (const std::string& text : texts) {
+      read_one(o, {text});
+      o.memory.push_back(o.step.session.device.memory);
+    }
+    o.step.session.device.memory = o.memory[0];
+  };
+  s.add("offload", member_path(&ToolOptions::offload, &OffloadOptions::tensors),
+        forms::texts("TENSORS"),
+        "Move tensors off the device: none, or some of "
+        "optimizer,weights,activations,accumulators");
+  s.add("remote", member_path(&ToolOptions::offload, &OffloadOptions::remote),
+        forms::texts("PLACE"), "Keep offloaded tensors in PLACE: none, host or file:DIR");
+  const Requirement<ToolOptions> may_offload{
+      "offloaded tensors", [](const ToolOptions& o) { return !never_offloads(o); },
+      [](const ToolOptions&) { return std::string("--offload none"); }};
+  Section rare(table, kWithModel, "Memory", Common::kNo);
+  rare.add_library("locations.min_elements_off_device");
+  rare.add_library("session.remote_memory").require(may_offload);
+  rare.add_library("session.remote_bandwidth").require(may_offload);
+  const Requirement<ToolOptions> file{"{remote} file:DIR", [](const ToolOptions& o) {
+                                        return o.offload.remote.starts_with("file:");
+                                      }};
+  rare.add_library("session.remote_direct").requirements = {file};
+  rare.add_library("session.verify_remote").requirements = {file};
+}
+
+void add_strategy_flags(FlagTable& table) {
+  Section s(table, kWithModel, "Strategy", Common::kYes);
+  s.add_library("strategy");
+  s.add_library("session.device.threads");
   if (make_opaque_device != nullptr) {
-    flags.group("").optional_text(
-        "--opaque", "all", o.opaque,
-        "Compute on opaque test devices, or only on those with these ids");
+    Section opaque(table, kWithModel, "", Common::kYes);
+    opaque.add("opaque", &ToolOptions::opaque, forms::texts("IDS"),
+               "Compute on opaque test devices, or only on those with these ids");
+    opaque.last().implied = "all";
   }
-  flags.group(kStrategyGroup, Common::kNo);
-  flags.list(
-      "--stages", "BLOCKS",
-      {"Cut the model into these stages, for example B1+B2,B3, or into a number of stages of about "
-       "equal time; requires --strategy phased, pipelined or sharded",
-       "each block; with --strategy phased, no stages"},
-      [&o](const std::vector<std::string>& texts) { o.stages = train::parse_stages(texts); });
-  flags.choice("--schedule", o.schedule,
-               {{"grouped", train::Schedule::kGrouped},
-                {"interleaved", train::Schedule::kInterleaved},
-                {"sequential", train::Schedule::kSequential},
-                {"auto", train::Schedule::kAuto}},
-               {"Run the micro-batches of a pipeline in this order; requires --strategy pipelined",
-                "grouped"});
-  flags.integer<int64_t, int64_t>(
-      "--group", o.group, 1, kMost,
-      {"Let N micro-batches visit a block together; requires --strategy phased", "all"});
-  flags.integer<std::optional<int64_t>, int64_t>(
-      "--devices", o.devices, 1, train::kMostDevices,
-      {"Compute on N devices, replicas included", "those that the stages need"});
-  flags.list("--device-ids", "IDS",
-             {"Compute on the devices with these ids, replica by replica; instead of --devices",
-              "0, 1, …"},
-             [&o](const std::vector<std::string>& texts) {
-               o.device_ids = parse_ids("--device-ids", texts);
-             });
-  flags.list("--map", "PROCESSES",
-             {"Run each device in this process of mpirun: numbers, replica by replica, or devices "
-              "for the first devices first",
-              "the first replicas first"},
-             [&o](const std::vector<std::string>& texts) { o.map = texts; });
-  flags.choice("--io-mode", o.step.io_mode,
-               {{"compute", IoMode::kCompute},
-                {"io", IoMode::kIo},
-                {"io_overlapped", IoMode::kIoOverlapped}},
-               {"Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
-                "other blocks (io_overlapped); requires offloaded tensors",
-                "io"});
-  flags.choice("--io-queues", o.session.io_queues, {{"1", 1}, {"3", 3}},
-               {"Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
-                "offloaded tensors and --io-mode io or io_overlapped",
-                "1"});
-}
-
-void add_gradients(Flags flags, ToolOptions& o) {
-  flags.group(kStrategyGroup, Common::kNo)
-      .value("--shard-threshold", "N",
-             {"Share the state of weights of at least N elements among the replicas", "inf"},
-             [&o](const std::string& text) {
-               o.step.locations.min_elements_sharded = parse_threshold("--shard-threshold", text);
-             });
-  flags.flag("--recompute", "Recompute the activations of all blocks instead of keeping them",
-             [&o] { o.step.recompute.all = true; });
-  flags.list("--recompute-blocks", "NAMES",
-             "Recompute the activations of these blocks, for example fc.1,fc.2",
-             [&o](const std::vector<std::string>& names) { o.step.recompute.blocks = names; });
-}
-
-void add_compiler(Flags flags, ToolOptions& o) {
-  flags.group(kCompilerGroup, Common::kNo)
-      .list("--disable", "PASS", "Leave out this optional compiler pass (see sluice plan --passes)",
-            [&o](const std::vector<std::string>& texts) { o.session.disable = texts; });
-  flags.flag("--verify", "Verify the program after every compiler pass",
-             [&o] { o.session.verify = true; });
+  Section rare(table, kWithModel, "Strategy", Common::kNo);
+  rare.add_library("stages")
+      .require({"training", [](const ToolOptions& o) { return o.trains || !o.phased(); },
+                [](const ToolOptions&) { return std::string("inference with --strategy phased"); }})
+      .defaults_to("each block; with --strategy phased, no stages");
+  rare.add_library("schedule").defaults_to("grouped");
+  rare.add_library("group")
+      .require({"training", [](const ToolOptions& o) { return o.trains; },
+                [](const ToolOptions&) { return std::string("inference"); }})
+      .defaults_to("all");
+  rare.add("devices", &ToolOptions::devices, forms::integers<int64_t>(1, train::kMostDevices),
+           "Compute on N devices, replicas included")
+      .defaults_to("those that the stages need");
+  rare.add_list("device_ids", &ToolOptions::device_ids, "IDS",
+                "Compute on the devices with these ids, replica by replica; instead of --devices")
+      .defaults_to("0, 1, …");
+  rare.add_list(
+          "map", &ToolOptions::map, "RANKS",
+          "Assign devices to MPI ranks: one rank per device, or `devices` to fill device 0 of "
+          "all replicas first")
+      .require({"several processes of mpirun",
+                [](const ToolOptions& o) { return o.step.session.group != nullptr; },
+                [](const ToolOptions&) { return std::string("one"); }})
+      .defaults_to("replica 0 first");
+  rare.add_library("io_mode").require(offloaded_tensors());
+  rare.add("io_queues", of_session(&SessionOptions::io_queues),
+           forms::words<int>({{"1", 1}, {"3", 3}}),
+           train::options_table().find("session.io_queues").help)
+      .require(offloaded_tensors())
+      .require({"{step.io_mode} io or io_overlapped",
+                [](const ToolOptions& o) { return o.step.io_mode != IoMode::kCompute; }});
+  Section gradients(table, kWithModel & ~kPredict, "Strategy", Common::kNo);
+  gradients.add_library("locations.min_elements_sharded");
+  constexpr auto recompute = [](auto member) {
+    return member_path(&ToolOptions::step, &train::Options::recompute, member);
+  };
+  gradients.add("recompute", recompute(&train::Recompute::all), forms::flags(),
+                "Recompute the activations of all blocks instead of keeping them");
+  gradients.add_list("recompute_blocks", recompute(&train::Recompute::blocks), "NAMES",
+                     "Recompute the activations of these blocks, for example fc.1,fc.2");
+  Section(table, kTrain | kPlan, "Strategy", Common::kNo)
+      .add("machine", &ToolOptions::machine, forms::texts("FILE"),
+           "Forecast, and balance stages, with the rates of FILE (sluice doctor --measure)");
+  Section compiler(table, kWithModel, "Compiler", Common::kNo);
+  compiler.add_library("session.disable");
+  compiler.add_library("session.verify");
+  Section printed(table, kPlan, "Compiler", Common::kNo);
+  printed.add_library("session.print_after");
+  printed.last().in_sweep = InSweep::kRefused;
 }
 
 }  // namespace sluice::tool

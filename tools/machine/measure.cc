@@ -172,8 +172,8 @@ MachineRates rates_of_machine(const ToolOptions& o) {
       report::read_rates({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, o.machine);
   rates.threads = compile_options(session_options(o)).devices[0].threads;
   std::string source;
-  if (o.session.remote_bandwidth >= 0) {
-    rates.remote = static_cast<double>(o.session.remote_bandwidth);
+  if (o.step.session.remote_bandwidth >= 0) {
+    rates.remote = static_cast<double>(o.step.session.remote_bandwidth);
     source = " by --remote-bandwidth";
   }
   result.text = fmt::format(

@@ -68,11 +68,12 @@ MachineRates measure_rates(const ToolOptions& o) {
   const std::string folder = remote_folder(session.remote);
   std::string source = "as copies in host memory";
   rates.remote = rates.copies;
-  if (o.session.remote_bandwidth >= 0) {
-    rates.remote = static_cast<double>(o.session.remote_bandwidth);
+  if (o.step.session.remote_bandwidth >= 0) {
+    rates.remote = static_cast<double>(o.step.session.remote_bandwidth);
     source = "by --remote-bandwidth";
   } else if (!folder.empty()) {
-    const auto cache = o.session.remote_direct ? sys::PageCache::kBypass : sys::PageCache::kUse;
+    const auto cache =
+        o.step.session.remote_direct ? sys::PageCache::kBypass : sys::PageCache::kUse;
     try {
       rates.remote = file_rate(folder, cache);
       source = fmt::format("measured on a file of {} MiB", kFileBytes >> 20);

@@ -23,10 +23,10 @@ struct Candidate {
 std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs) {
   ToolOptions base = o;
   base.output.log_level = LogLevel::kError;
-  base.session.print_after.clear();
-  base.session.device.memory = -1;
-  for (DeviceChoice& d : base.session.more_devices) d.memory = -1;
-  base.session.remote_memory = -1;
+  base.step.session.print_after.clear();
+  base.step.session.device.memory = -1;
+  for (DeviceChoice& d : base.step.session.more_devices) d.memory = -1;
+  base.step.session.remote_memory = -1;
   base.offload.tensors = to_string(programs.offload.locations);
   const bool automatic = o.offload.tensors == "auto";
   // A smaller program might fit without the offload that --offload auto chose for this one.
@@ -47,7 +47,12 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
     if (has_tier && o.step.accumulate <= kMostPhasedMicroBatches) {
       ToolOptions& phased = add("--strategy phased --offload auto");
       if (automatic) result.back().option = "--strategy phased";
-      phased.execution = Execution::kPhased;
+      // Without names or a number of stages, the stages are blocks, which phases are already.
+      const train::Stages* const stages = train::given_stages(*o.step.strategy);
+      const auto* const named =
+          stages == nullptr ? nullptr : std::get_if<std::vector<train::Stage>>(stages);
+      const bool blocks = stages == nullptr || (named != nullptr && named->empty());
+      phased.step.strategy = train::PhasedExecution{blocks ? std::nullopt : std::optional(*stages)};
       phased.offload.tensors = "auto";
     }
   } else {
@@ -55,7 +60,7 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   }
   if (o.step.recompute == train::Recompute::none())
     add("--recompute").step.recompute = train::Recompute::every_block();
-  if (o.train.replicas > 1 && o.step.locations.min_elements_sharded > kShardThreshold)
+  if (o.step.replicas > 1 && o.step.locations.min_elements_sharded > kShardThreshold)
     add(fmt::format("--shard-threshold {}", kShardThreshold)).step.locations.min_elements_sharded =
         kShardThreshold;
   // A sum over twice as many micro-batches would be twice the gradient.
@@ -123,7 +128,7 @@ std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Pr
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const double seconds = programs.offload.tried.front().build_seconds;
-  const report::Suggestion now = needs_of("", plan.memories, options.session);
+  const report::Suggestion now = needs_of("", plan.memories, options.step.session);
   std::vector<report::Suggestion> known, unknown;
   for (const Candidate& c : candidates(options, programs)) {
     const std::chrono::duration<double> passed = Clock::now() - begin;
@@ -131,7 +136,7 @@ std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Pr
       unknown.push_back({c.option});
       continue;
     }
-    const std::optional<report::Suggestion> s = compiled(c, options.session);
+    const std::optional<report::Suggestion> s = compiled(c, options.step.session);
     if (s && is_smaller(*s, now)) known.push_back(*s);
   }
   std::stable_sort(known.begin(), known.end(),

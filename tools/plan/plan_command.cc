@@ -18,11 +18,11 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
+#include "sluice/train/options/option_table.h"
 #include "tools/call_results.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/machine/rates.h"
-#include "tools/numbers.h"
 #include "tools/plan/pipeline_text.h"
 #include "tools/plan/plan_advice.h"
 #include "tools/plan/plan_json.h"
@@ -196,9 +196,10 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   const exe::Executable& executable = plan.compiled.executable;
   JsonRecord record;
   record.add("model", o.model.name);
-  record.add("replicas", o.train.replicas);
+  record.add("replicas", o.step.replicas);
   if (!o.device_ids.empty()) record.add("devices", device_ids_text(o));
-  record.add("shard_threshold", show_threshold(o.step.locations.min_elements_sharded));
+  record.add("shard_threshold",
+             train::options_table().find("locations.min_elements_sharded").print(o.step));
   add_offload(plan.programs, record);
   add_reductions(plan.programs.training, record);
   record.add("result_bytes", result_bytes(plan.programs));

@@ -14,20 +14,19 @@
 #include "sluice/session/measured.h"
 #include "sluice/session/profile.h"
 #include "sluice/train/pipeline/pipeline_report.h"
-#include "tools/flags/flags.h"
-#include "tools/flags/model_flags.h"
+#include "tools/flags/flag_values.h"
+#include "tools/flags/help.h"
 #include "tools/machine/rates.h"
 #include "tools/plan/plan_advice.h"
 
 namespace sluice::tool {
 namespace {
 
-constexpr const char* kUsualFolder = "./profile";
 // The remedy of a refused plan is worth a longer search than advice for one that fits.
 constexpr double kMostRemedySeconds = 5;
 
 std::vector<report::ChosenOption> given_options(const CLI::App& command, const ToolOptions& o) {
-  const std::vector<models::Default> own = model_defaults(o);
+  const std::vector<models::Default> own = model_defaults(command, o);
   std::vector<report::ChosenOption> given;
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;
@@ -114,21 +113,10 @@ void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
 
 }  // namespace
 
-void add_profile(Flags flags, const std::string& group, ToolOptions& o) {
-  flags.group(group, Common::kNo)
-      .optional_text(
-          "--profile", kUsualFolder, o.profile.folder,
-          "Write report.html, report.json and trace.json to DIR/training, or "
-          "DIR/inference for eval and predict; --profile=DIR (default of DIR: ./profile). "
-          "All but plan read DIR from $SLUICE_PROFILE too");
-  flags.text("--profile-dir", "DIR", o.profile.folder,
-             "Write them as --profile=DIR does, with --profile or without");
-}
-
 int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const ToolOptions&)) {
   if (command.count("--profile") > 0 && command.count("--profile-dir") > 0) {
     const auto folder = command.get_option("--profile")->as<std::string>();
-    require(folder == kUsualFolder || folder == o.profile.folder,
+    require(folder == kUsualProfileFolder || folder == o.profile.folder,
             "--profile-dir: must be the folder of --profile={}, got {}; leave one out", folder,
             o.profile.folder);
   }
@@ -138,11 +126,12 @@ int run_with_profile(const CLI::App& command, ToolOptions o, int (*run)(const To
   if (o.speaks() && (given || opens_session))
     o.profile.folder = profile_folder(given ? std::optional(o.profile.folder) : std::nullopt);
   // All processes record events, also those without the variable of the environment.
-  const bool writes = runtime::Agreement(o.session.group).any(!o.profile.folder.empty());
+  const bool writes = runtime::Agreement(o.step.session.group).any(!o.profile.folder.empty());
   if (!writes) return run(o);
   o.profile.given = given_options(command, o);
-  o.session.profile = "";  // This command writes the report, with what the session does not know.
-  if (opens_session) o.session.events = kReportEvents;
+  o.step.session.profile =
+      "";  // This command writes the report, with what the session does not know.
+  if (opens_session) o.step.session.events = kReportEvents;
   if (o.speaks())
     o.profile.folder = make_report_folder(
         o.profile.folder, name == "eval" || name == "predict" ? "inference" : "training");

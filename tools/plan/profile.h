@@ -15,11 +15,6 @@ class App;
 
 namespace sluice::tool {
 
-class Flags;
-
-/// Adds --profile[=DIR] and --profile-dir DIR.
-void add_profile(Flags flags, const std::string& group, ToolOptions& o);
-
 /// Runs a command. With --profile, creates the folder of its report first, so that a run whose
 /// report cannot be written is refused before it begins. A plan that does not fit writes its report
 /// before its error is thrown. `command` has the flags that were given, and its name is one of

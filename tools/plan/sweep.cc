@@ -4,28 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 
 #include "sluice/base/error.h"
-#include "tools/flags/flags.h"
+#include "sluice/base/options/words.h"
+#include "tools/flags/flag_table.h"
+#include "tools/flags/help.h"
 #include "tools/json_record.h"
 
 namespace sluice::tool {
 namespace {
 
-constexpr size_t kMostPlans = 1000;
-
-/// Flags that do not change a plan, and whether a sweep can have them.
-const std::map<std::string, bool> kOtherFlags = {
-    {"--sweep", true},           {"--sort", true},       {"--json", true},
-    {"--quiet", true},           {"--log-level", true},  {"--help", true},
-    {"--help-all", true},        {"--profile", false},   {"--profile-dir", false},
-    {"--full", false},           {"--passes", false},    {"--fusions", false},
-    {"--memory-map", false},     {"--transfers", false}, {"--dot", false},
-    {"--schedule-table", false}, {"--problem", false},   {"--capacity", false},
-    {"--nodes", false},          {"--check", false},     {"--print-after", false}};
+constexpr size_t kMaxPlans = 1000;
 
 /// A flag and the values that it takes in turn.
 struct Sweep {
@@ -72,7 +63,7 @@ Sweep parse_sweep(const CLI::App& command, const std::string& text) {
   Sweep sweep{name.starts_with("--") ? name : "--" + name, split(text.substr(equals + 1), ';')};
   std::vector<std::string> names;
   for (const CLI::Option* o : command.get_options()) {
-    if (o->get_positional() || kOtherFlags.contains(o->get_name())) continue;
+    if (o->get_positional() || in_sweep(o->get_name()) != InSweep::kVaried) continue;
     names.push_back(o->get_name());
     if (o->get_name() == sweep.flag) sweep.has_value = o->get_items_expected_max() > 0;
   }
@@ -101,7 +92,7 @@ std::vector<Sweep> parse_sweeps(const CLI::App& command, const std::vector<std::
     for (const Sweep& other : sweeps)
       require(other.flag != sweep.flag, "--sweep {}: must be given once", sweep.flag);
     plans *= sweep.values.size();
-    require(plans <= kMostPlans, "--sweep: must have at most {} combinations, got {}", kMostPlans,
+    require(plans <= kMaxPlans, "--sweep: must have at most {} combinations, got {}", kMaxPlans,
             plans);
     sweeps.push_back(std::move(sweep));
   }
@@ -218,8 +209,9 @@ void print_table(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows)
 
 int run_sweep(const CLI::App& command, const ToolOptions& o, const std::vector<std::string>& words,
               const std::function<SweepFigures(const std::vector<std::string>&)>& plan) {
-  for (const auto& [flag, allowed] : kOtherFlags)
-    require(allowed || command.count(flag) == 0, "{} cannot be combined with --sweep", flag);
+  for (const CLI::Option* option : command.get_options())
+    require(option->count() == 0 || in_sweep(option->get_name()) != InSweep::kRefused,
+            "{} cannot be combined with --sweep", option->get_name());
   const std::vector<Sweep> sweeps = parse_sweeps(command, o.plan.sweeps);
   std::vector<Row> rows = combinations(sweeps);
   if (!o.plan.sort.empty()) sort_rows(o.plan.sort, sweeps, rows);  // Refuses unknown columns first.

@@ -317,7 +317,7 @@ void check_learning_rate(std::string_view what, double rate);
 /// "sum" or "mean".
 std::string_view to_string(ReplicaReduction reduction);
 
-/// Reads "all", "final", "sum" or "every N". Error{kUsage} for another text.
+/// Reads "all", "final", "sum" or "every:N". Error{kUsage} for another text.
 Output parse_output(std::string_view text);
 
 /// Formats every option as "name=value", a line each. Those that differ from the defaults end with
@@ -331,7 +331,7 @@ std::string to_string(const Options& options);
 ///      "locations": {"optimizer": "remote"}, "session": {"device": {"memory": 1000000}}}
 ///
 /// Functions have no form in a file. Error{kIo} if the file cannot be read; Error{kBadFile}, with
-/// the option, for other names and values.
+/// the option, for another name or value, and for an option that has no effect.
 Options read_options(const std::string& path, const Options& defaults = {});
 
 }  // namespace sluice::train

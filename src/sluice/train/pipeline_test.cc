@@ -456,7 +456,7 @@ TEST(PipelineFunctions, AreRefusedWithWrongNumbers) {
       {"accumulate 0", with(stages(), [](PipelineOptions& o) { o.accumulate = 0; }),
        "accumulate must be given and at least 1, got 0"},
       {"device_iterations 0", with(stages(), [](PipelineOptions& o) { o.device_iterations = 0; }),
-       "device_iterations must be at least 1, got 0"},
+       "device_iterations: must be an integer from 1 to 2147483647, got '0'"},
       {"slices", with(stages(), [](PipelineOptions& o) { o.batch_serialization_iterations = 4; }),
        "batch_serialization_iterations must be 1, got 4"},
       {"concurrent stages without devices", with(side_by_side(true), as_is),

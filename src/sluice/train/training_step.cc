@@ -1,10 +1,11 @@
 #include "sluice/train/training_step.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "sluice/data/feed_queues.h"
 #include "sluice/train/emitter.h"
+#include "sluice/train/options/option_table.h"
+#include "sluice/train/pipeline/stages.h"
 #include "sluice/train/strategies/kept_results.h"
 
 namespace sluice::train {
@@ -127,60 +128,42 @@ Strategy default_strategy(const NetworkGraph& network) {
   return resident();
 }
 
-bool is_staged(const Strategy& strategy) {
-  const auto* phased = std::get_if<PhasedExecution>(&strategy);
-  if (std::holds_alternative<OrderedExecution>(strategy) || (phased && phased->stages)) return true;
-  return std::holds_alternative<ShardedExecution>(strategy) ||
-         std::holds_alternative<PipelinedExecution>(strategy);
-}
-
-void check_rates(const Options& options, const Strategy& strategy) {
-  const DeviceRates& r = options.rates;
-  require(r == DeviceRates() || is_staged(strategy),
-          "training: rates require the strategy sharded or pipelined; others do not use them");
-  require(r.flops > 0 && r.copies > 0 && r.messages > 0 && r.latency >= 0,
-          "training: rates must be positive, and latency at least 0, got flops {}, copies {}, "
-          "messages {} and latency {}",
-          r.flops, r.copies, r.messages, r.latency);
+// Checks the values and prerequisites of options with their strategy.
+void check_options(Options options, const Ir& ir, const char* program) {
+  require(options.replicas == 1 || options.replicas == ir.replication(),
+          "{}: replicas must be those of the Ir, {}, or left out, got {}", program,
+          ir.replication(), options.replicas);
+  options.replicas = ir.replication();
+  try {
+    options_table().check(options);
+  } catch (const Error& e) {
+    fail(e.kind(), "{}: {}", program, e.what());
+  }
 }
 
 // Inference has no gradients and no updates.
 void check_inference(const Options& options) {
-  const auto refuse = [](bool given, const char* option) {
-    require(!given, "inference: {} requires an optimizer; leave it out", option);
-  };
+  constexpr const char* kOfUpdates[] = {"learning_rate",
+                                        "max_grad_norm",
+                                        "accumulation_reduction",
+                                        "replica_reduction",
+                                        "accumulator_dtype",
+                                        "gradient_hook",
+                                        "recompute",
+                                        "locations.optimizer",
+                                        "locations.activations",
+                                        "locations.accumulators",
+                                        "locations.min_elements_sharded"};
   const Options usual;
-  refuse(options.learning_rate.index() != 0, "learning_rate");
-  refuse(options.max_grad_norm.has_value(), "max_grad_norm");
-  refuse(options.accumulation_reduction != usual.accumulation_reduction, "accumulation_reduction");
-  refuse(options.replica_reduction != usual.replica_reduction, "replica_reduction");
-  refuse(options.accumulator_dtype.index() != 0, "accumulator_dtype");
-  refuse(options.gradient_hook != nullptr, "gradient_hook");
-  refuse(options.recompute != usual.recompute, "recompute");
-  refuse(options.locations.optimizer != Location::kDevice, "locations.optimizer");
-  refuse(options.locations.activations != Location::kDevice, "locations.activations");
-  refuse(options.locations.accumulators != Location::kDevice, "locations.accumulators");
-  refuse(options.locations.min_elements_sharded != usual.locations.min_elements_sharded,
-         "locations.min_elements_sharded");
+  for (const char* const name : kOfUpdates) {
+    const Option<Options>& option = options_table().find(name);
+    require(option.print(options) == option.print(usual),
+            "inference: {} requires an optimizer; leave it out", name);
+  }
   const auto* pipelined =
       options.strategy ? std::get_if<PipelinedExecution>(&*options.strategy) : nullptr;
-  refuse(pipelined != nullptr && pipelined->schedule == Schedule::kAuto, "the schedule auto");
-}
-
-void check_counts(const Options& options) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // Trips of a loop.
-  for (const auto& [name, count] : {std::pair("accumulate", options.accumulate),
-                                    std::pair("device_iterations", options.device_iterations)}) {
-    require(count >= 1, "training: {} must be at least 1, got {}", name, count);
-    require(count <= kMost, "training: {} must be at most {}, got {}", name, kMost, count);
-  }
-}
-
-// A program has the replicas of its Ir.
-void check_replicas(const Options& options, const Ir& ir) {
-  require(options.replicas == 1 || options.replicas == ir.replication(),
-          "training: replicas must be those of the Ir, {}, or left out, got {}", ir.replication(),
-          options.replicas);
+  require(pipelined == nullptr || pipelined->schedule != Schedule::kAuto,
+          "inference: the schedule auto requires an optimizer; leave it out");
 }
 
 void check_offload(const Options& options, const char* program) {
@@ -198,7 +181,7 @@ void check_output(const Options& options, const char* program) {
       "the results of each update",
       program, options.output->period);
   const int64_t period = options.output->period;
-  require(period >= 1 && options.device_iterations % period == 0,
+  require(options.device_iterations % period == 0,
           "{}: the period of the output must be a divisor of device_iterations {}, got {}", program,
           options.device_iterations, period);
 }
@@ -206,7 +189,7 @@ void check_output(const Options& options, const char* program) {
 // Evaluation beside training runs on the stages of the training.
 void check_evaluation(const Options& inference, const Strategy& training) {
   if (!inference.strategy) return;
-  require(is_staged(*inference.strategy) == is_staged(training),
+  require((given_stages(*inference.strategy) == nullptr) == (given_stages(training) == nullptr),
           "inference: the strategy must be resident beside a resident training, and sharded or "
           "pipelined beside stages; leave it out to take that of the training");
 }
@@ -226,10 +209,12 @@ void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
 
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const Options& given, const Options& inference) {
-  const Options options = with_rate(given, optimizer);
-  check_counts(options);
-  check_counts(inference);
-  check_replicas(options, ir);
+  Options options = with_rate(given, optimizer);
+  const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
+  const Strategy strategy = options.strategy.value_or(default_strategy(graph));
+  options.strategy = strategy;
+  check_options(options, ir, "training");
+  check_options(inference, ir, "inference");
   require(inference.accumulate == 1,
           "inference: accumulate must be 1, as there are no updates, got {}; device_iterations is "
           "the number of micro-batches",
@@ -239,7 +224,6 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   check_output(inference, "inference");
   require(!options.recompute.all || options.recompute.blocks.empty(),
           "training: recompute must be all blocks or a list of blocks, got both");
-  const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
   const WeightRules rules = weight_rules(ir, graph, optimizer, options);
   require(!rules.empty(),
           "training: No variables to optimize; the network must have a weight that the optimizer "
@@ -256,8 +240,6 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
     t.constant_rate = std::get<double>(options.learning_rate);
   }
   add_streams(ir, graph, eval, options, inference, t);
-  const Strategy strategy = options.strategy.value_or(default_strategy(graph));
-  check_rates(options, strategy);
   check_evaluation(inference, strategy);
   emit_training(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
   t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
@@ -275,14 +257,16 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   return t;
 }
 
-Training build_inference(Ir ir, const Network& network, const Options& options) {
-  check_counts(options);
-  check_replicas(options, ir);
+Training build_inference(Ir ir, const Network& network, const Options& given) {
+  Options options = given;
   require(!std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())),
           "inference: the strategy must be resident, sharded or pipelined, got phased");
   check_inference(options);
   check_offload(options, "inference");
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  const Strategy strategy = options.strategy.value_or(default_strategy(eval));
+  options.strategy = strategy;
+  check_options(options, ir, "inference");
   Training t;
   t.eval_fields = add_fields(ir, eval, options, t);
   for (const auto& [name, input] : eval.inputs)
@@ -292,8 +276,6 @@ Training build_inference(Ir ir, const Network& network, const Options& options) 
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
   add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions,
               t.eval_labelled, t);
-  const Strategy strategy = options.strategy.value_or(default_strategy(eval));
-  check_rates(options, strategy);
   emit_inference(ir, eval, options, strategy, t);
   t.torch_weights = torch_weights(eval.factories);
   t.accumulate = options.accumulate;

@@ -573,7 +573,7 @@ TEST(TrainingStep, Refusals) {
   };
   expect_refused({
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
-       "training: accumulate must be at least 1, got 0"},
+       "training: accumulate: must be an integer from 1 to 2147483647, got '0'"},
       {"a weight of two shapes",
        build({TwoShapes(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, {}),
        "network: variable 'weight' must be (6, 3) float32 in evaluation as in training, got (6, 4) "

@@ -178,7 +178,7 @@ TEST(Events, NoneWithoutAsking) {
   EXPECT_TRUE(session.lanes().empty());
   for (const int64_t wrong : {int64_t{-1}, int64_t{100'000'001}}) {
     EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { Session refused(p.ir, recording(wrong)); }),
-                HasSubstr("session: events must be 0 to 100000000, got"));
+                HasSubstr("session: events: must be an integer from 0 to 100000000, got"));
   }
 }
 

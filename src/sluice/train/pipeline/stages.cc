@@ -117,6 +117,20 @@ void set_steps(const std::vector<Stage>& stages, const Cut& cut, std::vector<Pla
 
 }  // namespace
 
+const Stages* given_stages(const Strategy& strategy) {
+  const auto find = [](const auto& s) -> const Stages* {
+    using T = std::decay_t<decltype(s)>;
+    if constexpr (std::is_same_v<T, ResidentExecution>) {
+      return nullptr;
+    } else if constexpr (std::is_same_v<T, PhasedExecution>) {
+      return s.stages ? &*s.stages : nullptr;
+    } else {
+      return &s.stages;
+    }
+  };
+  return std::visit(find, strategy);
+}
+
 Stages parse_stages(const std::vector<std::string>& texts) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   if (texts.size() == 1 && std::all_of(texts[0].begin(), texts[0].end(), is_digit)) {

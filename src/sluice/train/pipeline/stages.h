@@ -18,6 +18,9 @@ struct PlacedStage {
 
 inline constexpr int kMostDevices = 4096;
 
+/// Returns the stages that a strategy names; null for a strategy without stages.
+const Stages* given_stages(const Strategy& strategy);
+
 /// Returns the stages of texts such as "B1+B2" and "B3". One text that is a number is a number of
 /// stages; Error{kUsage} if it is below 2 or above kMostDevices.
 Stages parse_stages(const std::vector<std::string>& texts);

@@ -169,10 +169,14 @@ TEST(PipelineLayout, RatesAreRefusedWhereNothingUsesThem) {
     };
   };
   expect_refused({
-      {"a resident step", with(resident(), {.flops = 1}), "rates require the strategy"},
-      {"phases", with(phased(), {.copies = 1}), "rates require the strategy"},
-      {"no copies", with(sharded(), {.copies = 0}), "rates must be positive"},
-      {"a negative latency", with(pipelined(), {.latency = -1}), "latency at least 0"},
+      {"a resident step", with(resident(), {.flops = 1}),
+       "rates.flops requires strategy with stages (it is resident)"},
+      {"phases", with(phased(), {.copies = 1}),
+       "rates.copies requires strategy with stages (it is phased)"},
+      {"no copies", with(sharded(), {.copies = 0}),
+       "rates.copies: must be a finite number above 0, got '0'"},
+      {"a negative latency", with(pipelined(), {.latency = -1}),
+       "rates.latency: must be a finite number of at least 0, got '-1'"},
   });
 }
 

@@ -220,7 +220,8 @@ TEST(Pipeline, RefusesWrongGroups) {
   expect_refused({
       {"a group that does not divide", with({.group = 4}, Location::kRemote),
        "must divide the 6 micro-batches of an update, got 4"},
-      {"a negative group", with({.group = -1}, Location::kRemote), "got -1"},
+      {"a negative group", with({.group = -1}, Location::kRemote),
+       "group: must be all or an integer from 1 to 9223372036854775807, got '-1'"},
       {"values that stay on the device", with({.group = 2}, Location::kDevice),
        "locations.activations must be remote"},
   });

@@ -1,4 +1,4 @@
-#include "tools/numbers.h"
+#include "sluice/base/options/read_number.h"
 
 #include <fmt/core.h>
 
@@ -6,32 +6,29 @@
 #include <charconv>
 #include <cmath>
 
-#include "sluice/nn/rts.h"
-
-namespace sluice::tool {
+namespace sluice {
 namespace {
 
-constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
-constexpr int kMostExponent = 40;  // Numbers of more digits do not fit 64 bits.
+constexpr int kMaxExponent = 40;  // Numbers of more digits do not fit 64 bits.
 
 bool is_digit(std::string_view text, size_t i) {
   return i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0;
 }
 
-// The exponent behind an "e": decimal digits without a minus sign.
+// Parses the exponent after an "e": decimal digits without a minus sign.
 std::optional<int> read_exponent(std::string_view text) {
   int value = 0;
   const char* const end = text.data() + text.size();
   if (!is_digit(text, 0)) return std::nullopt;
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value > kMostExponent) return std::nullopt;
+  if (error != std::errc() || stop != end || value > kMaxExponent) return std::nullopt;
   return value;
 }
 
 }  // namespace
 
-std::optional<Whole> read_whole(std::string_view text) {
-  Whole whole{.negative = text.starts_with('-')};
+std::optional<SignedMagnitude> read_signed_magnitude(std::string_view text) {
+  SignedMagnitude whole{.negative = text.starts_with('-')};
   std::string digits;
   int shift = 0;  // Zeros to append; negative: digits after the point.
   bool fraction = false;
@@ -67,38 +64,22 @@ std::optional<Whole> read_whole(std::string_view text) {
   return whole;
 }
 
-double parse_real(std::string_view option, std::string_view text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const auto narrow = static_cast<float>(value);
-  require(
-      error == std::errc() && stop == end && std::isfinite(narrow) && (narrow != 0 || value == 0),
-      "{}: must be a finite number that float32 can hold, got '{}'", option, text);
-  return value;
-}
-
-int64_t parse_bytes(std::string_view option, std::string_view text) {
+std::optional<int64_t> read_bytes(std::string_view text) {
   constexpr std::string_view kUnits = "KMGT";
   const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
   const int shift = unit == kUnits.npos ? 0 : 10 * static_cast<int>(unit + 1);
   const auto number = read_integer<int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
-  require(number && *number >= 0 && *number <= kMaxBytes >> shift,
-          "{}: must be bytes from 0 to {} (4096, 512K, 64M, 2G, 1T), got '{}'", option, kMaxBytes,
-          text);
+  constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
+  if (!number || *number < 0 || *number > kMaxBytes >> shift) return std::nullopt;
   return *number << shift;
 }
 
-int64_t parse_threshold(std::string_view option, std::string_view text) {
-  if (text == "inf") return nn::kNeverShard;
-  const auto number = read_integer<int64_t>(text);
-  require(number && *number >= 0, "{}: must be inf or an integer from 0 to {}, got '{}'", option,
-          kMaxBytes, text);
-  return *number;
-}
-
-std::string show_threshold(int64_t threshold) {
-  return threshold == nn::kNeverShard ? "inf" : std::to_string(threshold);
+std::optional<double> read_real(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || !std::isfinite(value)) return std::nullopt;
+  return value;
 }
 
 std::string show_bytes(int64_t bytes) {
@@ -109,4 +90,4 @@ std::string show_bytes(int64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
 }
 
-}  // namespace sluice::tool
+}  // namespace sluice

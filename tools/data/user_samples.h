@@ -7,19 +7,6 @@ class App;
 
 namespace sluice::tool {
 
-class Flags;
-
-/// Adds the options for the user's own samples.
-void add_user_data(Flags flags, ToolOptions& options);
-/// Adds the option that scales the columns of a table.
-void add_standardize(Flags flags, ToolOptions& options);
-/// Adds the option that tests on every sample of --dataset.
-void add_test_all(Flags flags, ToolOptions& options);
-/// Adds the options for the samples and first values of a run.
-void add_samples(Flags flags, ToolOptions& options);
-/// Adds the options of `sluice predict` for its samples, weights and result.
-void add_predict(Flags flags, ToolOptions& options);
-
 /// Loads the samples of --dataset, if it is given, and gives the model their shape. A model whose
 /// sizes depend on its samples takes those of the weights, if they are given, except sizes that the
 /// command line has.

@@ -1,17 +1,18 @@
-#include "tools/flags/flags.h"
+#include "tools/flags/help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
+#include <vector>
 
-#include "tools/flags/model_flags.h"
+#include "sluice/models/model.h"
+#include "tools/flags/flag_table.h"
 
 namespace sluice::tool {
 namespace {
 
-// The name of a group of options that only --help-all shows ends with this mark.
-constexpr char kHidden = '*';
 constexpr size_t kNameColumns = 26;
 constexpr size_t kHelpColumns = 100;
 
@@ -79,66 +80,14 @@ std::string groups_of(const CLI::App& app, bool all) {
 
 }  // namespace
 
-std::string default_of(const CLI::Option& option) {
-  return option.get_expected_max() == 0 ? "off" : option.get_default_str();
-}
-
-Flags& Flags::group(std::string name, Common common) {
-  group_ = std::move(name);
-  if (common == Common::kNo) group_ += kHidden;
-  return *this;
-}
-
-CLI::Option* Flags::finish(CLI::Option* option, const Doc& help) {
-  return option->description(help.text)->default_str(help.usual)->group(group_);
-}
-
-CLI::Option* Flags::value(const char* name, const std::string& type, const Doc& help,
-                          std::function<void(const std::string& text)> set) {
-  const std::function<void(const std::string&)> read =
-      [name, set = std::move(set)](const std::string& text) {
-        require(!text.empty(), "{}: must not be empty", name);
-        set(text);
-      };
-  return finish(app_.add_option_function<std::string>(name, read), help)->type_name(type);
-}
-
-CLI::Option* Flags::list(const char* name, const std::string& type, const Doc& help,
-                         std::function<void(const std::vector<std::string>& texts)> set) {
-  const std::function<void(const std::vector<std::string>&)> read =
-      [name, set = std::move(set)](const std::vector<std::string>& texts) {
-        std::vector<std::string> parts;
-        for (const std::string& text : texts) {
-          for (std::string& part : split_list(name, text)) parts.push_back(std::move(part));
-        }
-        set(parts);
-      };
-  CLI::Option* const option = app_.add_option_function<std::vector<std::string>>(name, read);
-  return finish(option->allow_extra_args(false), help)->type_name(type);
-}
-
-CLI::Option* Flags::repeated(const char* name, const std::string& type, const Doc& help,
-                             std::vector<std::string>& field) {
-  return finish(app_.add_option(name, field)->allow_extra_args(false), help)->type_name(type);
-}
-
-CLI::Option* Flags::flag(const char* name, const Doc& help, std::function<void()> set) {
-  return finish(app_.add_flag_callback(name, std::move(set)), help);
-}
-
-CLI::Option* Flags::optional_text(const char* name, const std::string& otherwise,
-                                  std::string& field, const Doc& help) {
-  return finish(app_.add_flag(fmt::format("{}{{{}}}", name, otherwise), field), help);
-}
-
-CLI::Option* Flags::bytes(const char* name, int64_t& field, const Doc& help) {
-  return value(name, "BYTES", help,
-               [name, &field](const std::string& text) { field = parse_bytes(name, text); });
-}
-
-CLI::Option* Flags::text(const char* name, const std::string& type, std::string& field,
-                         const Doc& help) {
-  return value(name, type, help, [&field](const std::string& text) { field = text; });
+std::string defaults_of_models(std::string_view flag, std::string_view usual) {
+  std::vector<std::string> texts;
+  for (const models::Model& m : models::all_models()) {
+    for (const models::Default& d : m.defaults) {
+      if (d.flag == flag && d.text != usual) texts.push_back(fmt::format("{}: {}", m.name, d.text));
+    }
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::string Help::make_help(const CLI::App* app, std::string /*name*/,

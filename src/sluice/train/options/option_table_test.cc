@@ -1,4 +1,4 @@
-#include "sluice/train/options.h"
+#include "sluice/train/options/option_table.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(Options, ArePrintedWithThoseThatChanged) {
   EXPECT_EQ(line_of(options, "stages"), "stages=B1+B2 on 0, B3 on 2 (changed)");
   EXPECT_EQ(line_of(options, "accumulate"), "accumulate=10 (changed)");
   EXPECT_EQ(line_of(options, "device_iterations"), "device_iterations=1");
-  EXPECT_EQ(line_of(options, "output"), "output=every 5 (changed)");
+  EXPECT_EQ(line_of(options, "output"), "output=every:5 (changed)");
   EXPECT_EQ(line_of(options, "locations.optimizer"), "locations.optimizer=remote (changed)");
   const std::string text = to_string(options);
   EXPECT_EQ(std::count(text.begin(), text.end(), '('), 6) << text;  // The schedule, too.
@@ -53,7 +53,8 @@ TEST(Options, AreReadFromAFile) {
     "max_grad_norm": 1.5, "seed": 18446744073709551615,
     "session": {"device": {"memory": 1000, "threads": 3}, "remote": "file:/tmp",
                 "remote_memory": 2000, "remote_bandwidth": 3000, "remote_direct": true,
-                "verify_remote": true, "stop_deadline": 1, "feed_deadline": 2, "io_queues": 3,
+                "verify_remote": true, "stop_deadline": 1, "events": 5, "profile": "/tmp",
+                "print_after": "all", "feed_deadline": 2, "io_queues": 3,
                 "disable": ["fusion"], "verify": true, "proof": "trust"}})"));
   const std::string text = to_string(options);
   size_t unchanged = 0;
@@ -61,7 +62,7 @@ TEST(Options, AreReadFromAFile) {
     const std::string line = text.substr(at, text.find('\n', at) - at);
     if (line.find("(changed)") == line.npos) {
       EXPECT_TRUE(line == "gradient_hook=none" || line == "infeed=none" || line == "outfeed=none" ||
-                  line == "group=all");
+                  line == "group=none");
       ++unchanged;
     }
   }
@@ -80,6 +81,33 @@ TEST(Options, AreReadFromAFile) {
   EXPECT_EQ(options.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(options.session.device.memory, 1000);
   EXPECT_TRUE(options.session.remote_direct);
+}
+
+// A text that is not the default of an option.
+OptionTexts other_texts(const Option<Options>& option) {
+  const std::string& words = option.placeholder;
+  if (option.type == OptionType::kFlag) return {"true"};
+  if (option.type == OptionType::kInteger || option.type == OptionType::kNumber) return {"3"};
+  const std::string first = words.substr(0, words.find('|'));
+  return {first == option.print(Options()) ? words.substr(words.rfind('|') + 1) : first};
+}
+
+TEST(Options, AreRefusedWithoutTheirPrerequisites) {
+  int tested = 0;
+  for (const Option<Options>& option : options_table()) {
+    for (const Requirement<Options>& r : option.requirements) {
+      ++tested;
+      Options options;
+      expect_refused({{option.name,
+                       [&] {
+                         options_table().set(option, options, other_texts(option),
+                                             OptionNames::kMembers);
+                       },
+                       option.name + " requires " +
+                           options_table().text_of(r, OptionNames::kMembers) + " (it is "}});
+    }
+  }
+  EXPECT_GE(tested, 8);
 }
 
 TEST(Options, OfAFileAreAddedToOthers) {
@@ -104,23 +132,27 @@ TEST(Options, BadFilesAreRefused) {
       bad(R"({"accumulat": 2})", "got 'accumulat'"),
       bad(R"({"gradient_hook": "clip"})", "got 'gradient_hook'"),
       bad(R"({"accumulate": "ten"})", "accumulate: must be an integer from "),
-      bad(R"({"accumulate": 1.5})", "got 1.5"),
+      bad(R"({"accumulate": 1.5})", "got '1.5'"),
       bad(R"({"replicas": 4294967296})", "replicas: must be an integer from "),
       bad(R"({"seed": -1})", "seed: must be an integer from 0 to "),
       bad(R"({"strategy": "fast"})",
-          "strategy: must be one of resident, phased, sharded, pipelined, got \"fast\""),
-      bad(R"({"stages": 2})", "stages: requires the strategy phased, sharded or pipelined"),
-      bad(R"({"schedule": "grouped"})", "schedule: requires the strategy pipelined"),
+          "strategy: must be one of resident, phased, sharded, pipelined, got 'fast'"),
+      bad(R"({"stages": 2})",
+          "stages requires strategy phased, pipelined or sharded (it is automatic)"),
+      bad(R"({"schedule": "grouped"})", "schedule requires strategy pipelined (it is automatic)"),
       bad(R"({"strategy": "pipelined", "schedule": "x"})", "schedule: "),
-      bad(R"({"output": "every 0"})", "output: must be all, final, sum or \"every N\""),
+      bad(R"({"output": "every 0"})",
+          "output: must be one of all, final, sum, every:N with N of at least 1, got"),
       bad(R"({"locations": {"weights": "disk"}})",
-          "locations.weights: must be one of device, remote, got \"disk\""),
-      bad(R"({"offload": "auto"})", "offload: must be one of given, automatic, got \"auto\""),
+          "locations.weights: must be one of device, remote, got 'disk'"),
+      bad(R"({"offload": "auto"})", "offload: must be one of given, automatic, got 'auto'"),
       bad(R"({"locations": 3})", "got 'locations'"),
-      bad(R"({"session": {"verify": 1}})", "session.verify: must be one of false, true, got 1"),
+      bad(R"({"session": {"verify": 1}})", "session.verify: must be one of false, true, got '1'"),
       bad(R"({"accumulator_dtype": "float8"})", "accumulator_dtype: "),
-      bad(R"({"recompute": "some"})", "recompute: must be one of none, all"),
-      bad(R"({"learning_rate": true})", "learning_rate: must be a number, got true"),
+      bad(R"({"recompute": ["B1", 1]})", "recompute: must be a list of strings, got"),
+      bad(R"({"learning_rate": true})",
+          "learning_rate: must be default, streamed, streamed from a field, or a finite float32 "
+          "number of at least 0, got 'true'"),
       bad(R"({"a": {"b": {"c": {"d": {"e": 1}}}}})", "got 'a.b.c.d'"),
   });
   expect_refused({{"no file", [] { read_options("/nonexistent/x.json"); }, "/nonexistent/x.json",
@@ -131,10 +163,12 @@ TEST(Outputs, HaveWords) {
   EXPECT_EQ(parse_output("all"), Output::all());
   EXPECT_EQ(parse_output("final"), Output::final());
   EXPECT_EQ(parse_output("sum"), Output::sum());
+  EXPECT_EQ(parse_output("every:12"), Output::every(12));
   EXPECT_EQ(parse_output("every 12"), Output::every(12));
-  for (const char* text :
-       {"", "every", "every ", "every -1", "every 1x", "every 99999999999999999999"}) {
-    expect_refused({{text, [text] { parse_output(text); }, "output: must be all, final, sum"}});
+  for (const char* text : {"", "every", "every ", "every:", "every -1", "every 1x", "every:0",
+                           "every 99999999999999999999"}) {
+    expect_refused({{text, [text] { parse_output(text); },
+                     "output: must be one of all, final, sum, every:N"}});
   }
 }
 

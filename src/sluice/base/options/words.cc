@@ -1,4 +1,4 @@
-#include "tools/flags/words.h"
+#include "sluice/base/options/words.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "sluice/base/error.h"
 
-namespace sluice::tool {
+namespace sluice {
 namespace {
 
 // Returns the smallest number of insertions, deletions, replacements and swaps of neighbours that
@@ -61,4 +61,4 @@ std::string suggestion(std::string_view text, const std::vector<std::string>& wo
   return best == nullptr ? "" : fmt::format("; did you mean {}?", *best);
 }
 
-}  // namespace sluice::tool
+}  // namespace sluice

@@ -12,7 +12,7 @@
 namespace sluice::bench {
 
 /// Maximum number of threads of a case.
-inline constexpr int kMostThreads = 2;
+inline constexpr int kMaxThreads = 2;
 
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -81,7 +81,7 @@ class Machine {
   runtime::Pool& team(int threads);
 
   cpu::Isa isa_;
-  std::array<std::unique_ptr<runtime::Pool>, kMostThreads> teams_;
+  std::array<std::unique_ptr<runtime::Pool>, kMaxThreads> teams_;
 };
 
 }  // namespace sluice::bench

@@ -70,7 +70,7 @@ class Row {
   /// Measures one round. Only the least time counts: other load on the machine would hide the order
   /// of the rows.
   void measure() {
-    seconds_ = std::min(seconds_, time_steps(session_, binding_, kSteps).least_seconds);
+    seconds_ = std::min(seconds_, time_steps(session_, binding_, kSteps).min_seconds);
   }
   double seconds() const { return seconds_; }
   int64_t device_bytes() const { return session_.planned_bytes(); }

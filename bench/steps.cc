@@ -20,7 +20,7 @@ StepTimes time_steps(Session& session, Binding& binding, int64_t steps) {
   const runtime::Counters after = session.counters();
   const auto count = static_cast<double>(steps);
   return {.median_seconds = median(seconds),
-          .least_seconds = *std::min_element(seconds.begin(), seconds.end()),
+          .min_seconds = *std::min_element(seconds.begin(), seconds.end()),
           .flops = (after.flops - before.flops) / count,
           .bytes = static_cast<double>(after.bytes - before.bytes) / count};
 }

@@ -8,7 +8,7 @@ namespace sluice::bench {
 /// Time and work of some steps.
 struct StepTimes {
   double median_seconds = 0;
-  double least_seconds = 0;
+  double min_seconds = 0;
   double flops = 0;  ///< Flops of a step.
   double bytes = 0;  ///< Bytes of the operands of a step's kernels and transfers.
 };

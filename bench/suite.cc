@@ -61,7 +61,7 @@ Row measure(const Case& c, int rounds, const Pythons& pythons) {
   }
   Row row{.of = &c,
           .amount = median(amounts),
-          .least = *std::min_element(amounts.begin(), amounts.end()),
+          .min = *std::min_element(amounts.begin(), amounts.end()),
           .limit = median_if_any(limits),
           .part = median_if_any(parts)};
   for (size_t p = 0; p < pythons.size(); ++p)

@@ -11,7 +11,7 @@ namespace sluice::bench {
 struct Row {
   const Case* of = nullptr;
   double amount = 0;
-  double least = 0;
+  double min = 0;
   std::optional<double> limit;
   std::optional<double> part;  ///< Part of the limit's speed; 1 is the limit.
   struct Other {

@@ -18,8 +18,8 @@ constexpr int64_t kIterations = 10;
 // The least and the greatest number of an array.
 std::pair<float, float> range(const HostTensor& t) {
   const auto values = t.as<float>();
-  const auto [least, most] = std::ranges::minmax_element(values);
-  return {*least, *most};
+  const auto [min, max] = std::ranges::minmax_element(values);
+  return {*min, *max};
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ int main() {
   session.bind_feed(out, results);
   fmt::print("counter: {}\n", session.run()[counter].as<int32_t>()[0]);
   for (const auto& [name, array] : results->dequeue()) {
-    const auto [least, most] = range(array);
-    fmt::print("{}: {}, from {:.1f} to {:.1f}\n", name, to_string(array.shape()), least, most);
+    const auto [min, max] = range(array);
+    fmt::print("{}: {}, from {:.1f} to {:.1f}\n", name, to_string(array.shape()), min, max);
   }
 }

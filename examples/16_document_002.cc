@@ -83,10 +83,10 @@ int main(int argc, char** argv) {
   train::InferenceModel test = train::inference_model(model, test_options);
 
   bool learns = true;
-  for (const double least : {94, 96, 97}) {
+  for (const double min : {94, 96, 97}) {
     const train::FitResult result = train::fit(model, train_data, {.show = train::Show::kAll});
     fmt::print("Loss:{:.4f} | Accuracy:{:.2f}%\n", result.loss, *result.accuracy);
-    learns = learns && *result.accuracy >= least;
+    learns = learns && *result.accuracy >= min;
   }
   const train::Evaluation tested = train::evaluate(test, test_data, train::Show::kProgress);
   fmt::print("{}\n", to_string(tested));

@@ -24,9 +24,9 @@ namespace {
 int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session,
                   bool has_report) {
   const int64_t samples = checked_mul(samples_of_step(o), o.step.device_iterations);
-  constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
+  constexpr int64_t kRuns = 5, kMaxRuns = 1000000000;
   const int64_t calls = o.train.steps ? *o.train.steps / o.step.device_iterations : kRuns;
-  const auto runs = static_cast<int>(std::min(calls, kMostRuns));
+  const auto runs = static_cast<int>(std::min(calls, kMaxRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
   const auto test = train::evaluate_throughput(
       session, checked_mul(o.model.sizes.eval_batch, o.step.replicas), runs, "eval");
@@ -84,7 +84,7 @@ int run_bench(const ToolOptions& o) {
     }
     write_measured(o, programs, session, measuring.take());
   }
-  for (double* of_step : {&times.median_seconds, &times.least_seconds, &times.flops, &times.bytes})
+  for (double* of_step : {&times.median_seconds, &times.min_seconds, &times.flops, &times.bytes})
     *of_step /= static_cast<double>(repeat);
   const double micros = times.median_seconds * 1e6;
   const double samples_per_second = static_cast<double>(samples) / times.median_seconds;
@@ -106,7 +106,7 @@ int run_bench(const ToolOptions& o) {
   fmt::print("{} steps of {} samples, {} threads\n", steps, samples,
              session.executable().devices[0].workers);
   fmt::print("median {:.1f} us a step (least {:.1f}), {:.0f} samples/s\n", micros,
-             times.least_seconds * 1e6, samples_per_second);
+             times.min_seconds * 1e6, samples_per_second);
   fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", times.flops / 1e9,
              times.flops / micros / 1e3, show_bytes(static_cast<int64_t>(times.bytes)));
   fmt::print("{}", throttle_line(o));

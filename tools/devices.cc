@@ -70,7 +70,7 @@ void place_opaque(ToolOptions& o) {
 std::vector<int> parse_ids(std::string_view option, const std::vector<std::string>& texts) {
   std::vector<int> ids;
   for (const std::string& text : texts) {
-    ids.push_back(parse_value(option, forms::integers(0, train::kMostDevices - 1), text));
+    ids.push_back(parse_value(option, forms::integers(0, train::kMaxDevices - 1), text));
     require(std::count(ids.begin(), ids.end(), ids.back()) == 1,
             "{}: must have each device once, got {} twice", option, ids.back());
   }

@@ -59,7 +59,7 @@ Case all_reduce(Machine& machine, int64_t bytes, int threads) {
 std::vector<Case> collective_cases(Machine& machine) {
   std::vector<Case> cases;
   for (const int64_t mib : {1, 16, 64}) {
-    for (int threads = 1; threads <= kMostThreads; ++threads)
+    for (int threads = 1; threads <= kMaxThreads; ++threads)
       cases.push_back(all_reduce(machine, mib << 20, threads));
   }
   return cases;

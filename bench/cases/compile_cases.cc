@@ -95,11 +95,11 @@ Compiled compile_for_cpu(const Ir& ir) {
   return compile(ir, {.devices = {{.target = cpu_device().target, .threads = 2}}});
 }
 
-Case time_case(std::string name, double most_milliseconds, std::function<Ir()> build) {
+Case time_case(std::string name, double max_milliseconds, std::function<Ir()> build) {
   return {.group = "compile",
           .name = std::move(name),
           .unit = Unit::kMilliseconds,
-          .goals = {{Goal::Of::kAtMost, most_milliseconds}},
+          .goals = {{Goal::Of::kAtMost, max_milliseconds}},
           .start = [build]() -> std::function<Round()> {
             return [ir = build()] {
               const double begin = seconds_now();

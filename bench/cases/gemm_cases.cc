@@ -130,7 +130,7 @@ std::vector<Case> gemm_cases(Machine& machine) {
   std::vector<Case> cases;
   for (const GemmSize& size : kGemmSizes) {
     for (const GemmKind& kind : kGemmKinds) {
-      for (int threads = 1; threads <= kMostThreads; ++threads)
+      for (int threads = 1; threads <= kMaxThreads; ++threads)
         cases.push_back(gemm_case(machine, size, kind, threads));
     }
   }

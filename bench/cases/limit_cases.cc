@@ -52,13 +52,13 @@ Case plain_case(std::string name, int threads, Unit unit, double work, F amount)
 
 std::vector<Case> limit_cases(Machine& machine) {
   std::vector<Case> cases;
-  for (int threads = 1; threads <= kMostThreads; ++threads) {
+  for (int threads = 1; threads <= kMaxThreads; ++threads) {
     cases.push_back(plain_case("fused multiply-adds, no memory", threads, Unit::kGigaflops, 1,
                                [&machine, threads] { return 1 / machine.peak(threads); }));
   }
   for (const Copy& copy : kCopies) {
     for (const CopyWith with : {CopyWith::kMemcpy, CopyWith::kPlainStores}) {
-      for (int threads = 1; threads <= kMostThreads; ++threads)
+      for (int threads = 1; threads <= kMaxThreads; ++threads)
         cases.push_back(copy_case(machine, copy, with, threads));
     }
   }

@@ -106,12 +106,12 @@ Case host_call(int threads) {
 }
 
 // The time of a turn in one form beyond that in another one.
-Case turn(std::string name, double most, Turns form, Turns less, int threads) {
+Case turn(std::string name, double max, Turns form, Turns less, int threads) {
   return {.group = "loop",
           .name = std::move(name),
           .threads = threads,
           .unit = Unit::kNanoseconds,
-          .goals = {{Goal::Of::kAtMost, most}},
+          .goals = {{Goal::Of::kAtMost, max}},
           .start = [=]() -> std::function<Round()> {
             return [more = std::make_shared<TurnsProgram>(form, kTurns, threads),
                     base = std::make_shared<TurnsProgram>(less, kTurns, threads)] {

@@ -141,7 +141,7 @@ Case memory_case(Machine& machine, const Op& op, int threads) {
 std::vector<Case> memory_cases(Machine& machine) {
   std::vector<Case> cases;
   for (const Op& op : kOps) {
-    for (int threads = 1; threads <= kMostThreads; ++threads)
+    for (int threads = 1; threads <= kMaxThreads; ++threads)
       cases.push_back(memory_case(machine, op, threads));
   }
   return cases;

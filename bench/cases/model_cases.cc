@@ -111,7 +111,7 @@ Case model_case(Machine& machine, const Work& w, int threads) {
 std::vector<Case> model_cases(Machine& machine) {
   std::vector<Case> cases;
   for (const Work& w : kWork) {
-    for (int threads = 1; threads <= kMostThreads; ++threads)
+    for (int threads = 1; threads <= kMaxThreads; ++threads)
       cases.push_back(model_case(machine, w, threads));
   }
   return cases;

@@ -74,18 +74,18 @@ def kill(pids):
 
 class Mpi(CliTest):
     launches = crashes = 0
-    MOST_CRASHES = 3
+    MAX_CRASHES = 3
 
     @classmethod
     def tearDownClass(cls):
         print(f"launcher crashed inside PMIx_server_finalize: {cls.crashes} of {cls.launches} "
-              f"runs, each repeated; at most {cls.MOST_CRASHES} are allowed", file=sys.stderr)
+              f"runs, each repeated; at most {cls.MAX_CRASHES} are allowed", file=sys.stderr)
 
     def finish(self, command):
         """Runs a command to its end. Repeats it if the launcher crashes at its own end.
 
         Open MPI's launcher may crash after it has aborted all processes. All tests together repeat
-        at most MOST_CRASHES runs.
+        at most MAX_CRASHES runs.
         """
         while True:
             Mpi.launches += 1
@@ -94,7 +94,7 @@ class Mpi(CliTest):
             if result.returncode != -signal.SIGSEGV or "PMIx_server_final" not in result.stderr:
                 return result
             Mpi.crashes += 1
-            self.assertLessEqual(Mpi.crashes, self.MOST_CRASHES,
+            self.assertLessEqual(Mpi.crashes, self.MAX_CRASHES,
                                  f"the launcher crashes too often:\n{result.stderr}")
 
     def start(self, processes, *arguments):

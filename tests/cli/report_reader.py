@@ -252,7 +252,7 @@ class Report:
         assert program["measured_runs"] == max((m["runs"] for m in of), default=0)
         for m in of:
             if m["trace"]["complete"]:
-                assert 0 <= m["least_ns"] <= m["trace"]["seconds"] * 1e9 + 1, m["least_ns"]
+                assert 0 <= m["min_ns"] <= m["trace"]["seconds"] * 1e9 + 1, m["min_ns"]
 
     def count_runs(self, function, count, runs):
         runs[function] += count

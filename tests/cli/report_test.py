@@ -239,7 +239,7 @@ class Reports(ReportCase):
                 report.check()
                 train, (run,) = report.program("train"), report.data["measured"]
                 self.assertEqual((train["measured_runs"], run["runs"]), (runs, runs))
-                self.assertEqual(train["measured_ns"], run["least_ns"])
+                self.assertEqual(train["measured_ns"], run["min_ns"])
                 self.assertEqual(report.program("eval")["measured_runs"], 0)
         # Each step has the minimum of its mean times, at most that of the last run.
         last = {}

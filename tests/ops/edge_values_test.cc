@@ -67,13 +67,13 @@ TEST(EdgeValues, NormsInExtendedRange) {
         ops::add_extended(ops::sumsquare_extended(t[0]), ops::sumsquare_extended(t[1]));
     return {ops::sqrt_extended(total)};
   };
-  const double most = std::numeric_limits<float>::max();
+  const double max = std::numeric_limits<float>::max();
   const std::tuple<Doubles, Doubles, double> rows[] = {{{3, 4}, {12}, 13},
                                                        {{3e30, 4e30}, {12e30}, 13e30},
                                                        {{3e30, 4e30}, {1e-30}, 5e30},
                                                        {{0, 0}, {1e25, -1e25, 1e25, 1e25}, 2e25},
                                                        {{1.5e19, 1.5e19}, {1.5e19, 1.5e19}, 3e19},
-                                                       {{3e38, -3e38}, {3e38}, most},
+                                                       {{3e38, -3e38}, {3e38}, max},
                                                        {{1e30, kInf}, {1e30}, kInf},
                                                        {{1e30, kInf}, {kNan}, kNan},
                                                        {{kNan, 1}, {1e30}, kNan}};

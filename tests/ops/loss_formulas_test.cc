@@ -181,27 +181,27 @@ Doubles some_logits(size_t classes) {
 }
 
 TEST(LossFormulas, OfLabelsIgnoredAndStrange) {
-  constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  constexpr int64_t kMostUnsigned = std::numeric_limits<uint32_t>::max();
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMaxUnsigned = std::numeric_limits<uint32_t>::max();
   const std::vector<Labels> all{
       {i32, {0, 2, 1, 1}, {}},
       {i32, {-100, 1, 2, 0}, -100},
       {i32, {-1, 1, -1, 0}, -1},
       {i32, {-100, -100, -100, -100}, -100},
-      {i32, {kLeast, 1, 2, 0}, kLeast},
-      {i32, {kMost, 1, 2, 0}, kMost},
+      {i32, {kMin, 1, 2, 0}, kMin},
+      {i32, {kMax, 1, 2, 0}, kMax},
       {i32, {2, 0, 2, 1}, 2},
       {u32, {2, 0, 2, 1}, 2},
-      {u32, {kMostUnsigned, 1, 2, 0}, kMostUnsigned},
-      {u32, {kMostUnsigned, kMostUnsigned, kMostUnsigned, kMostUnsigned}, kMostUnsigned},
+      {u32, {kMaxUnsigned, 1, 2, 0}, kMaxUnsigned},
+      {u32, {kMaxUnsigned, kMaxUnsigned, kMaxUnsigned, kMaxUnsigned}, kMaxUnsigned},
       // Labels with the bits of the ignored label but another value. They are not classes.
-      {u32, {kMostUnsigned, 1, 2, 0}, -1},
-      {i32, {-1, 1, 2, 0}, kMostUnsigned},
+      {u32, {kMaxUnsigned, 1, 2, 0}, -1},
+      {i32, {-1, 1, 2, 0}, kMaxUnsigned},
       {i32, {0, 1, 2, 0}, 4294967296},
       // Labels that are not classes.
       {i32, {-1, 1, 2, 0}, {}},
-      {u32, {kMostUnsigned, 1, 2, 0}, {}},
+      {u32, {kMaxUnsigned, 1, 2, 0}, {}},
       {i32, {40, 1, -100, 0}, -100},
   };
   for (const Labels& labels : all) {

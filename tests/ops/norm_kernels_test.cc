@@ -11,8 +11,8 @@
 namespace sluice::cpu {
 namespace {
 
-int64_t pick(std::mt19937& random, int64_t least, int64_t most) {
-  return std::uniform_int_distribution<int64_t>(least, most)(random);
+int64_t pick(std::mt19937& random, int64_t min, int64_t max) {
+  return std::uniform_int_distribution<int64_t>(min, max)(random);
 }
 
 /// Returns a shape (batch, channels, spatial…) of at most about 30,000 elements. Planes of one

@@ -140,7 +140,7 @@ TEST_F(Operators, SlicesTakeAnyStep) {
     std::optional<int64_t> start, stop, step;
     Doubles want;
   };
-  const int64_t most = std::numeric_limits<int64_t>::max();
+  const int64_t max = std::numeric_limits<int64_t>::max();
   const Row rows[] = {{{}, {}, 2, {0, 2, 4, 6}},
                       {{}, {}, 3, {0, 3, 6}},
                       {1, {}, 2, {1, 3, 5}},
@@ -156,8 +156,8 @@ TEST_F(Operators, SlicesTakeAnyStep) {
                       {2, 1, 3, {}},
                       {3, {}, 100, {3}},
                       {3, {}, -100, {3}},
-                      {{}, {}, most, {0}},
-                      {{}, {}, -most - 1, {6}}};
+                      {{}, {}, max, {0}},
+                      {{}, {}, -max - 1, {6}}};
   for (const Row& r : rows) {
     EXPECT_EQ(values(ops::slice(x, {r.start}, {r.stop}, {r.step})), r.want)
         << r.start.value_or(-99) << ":" << r.stop.value_or(-99) << ":" << *r.step;

@@ -44,12 +44,12 @@ Windows draw_windows(Draw& draw) {
   while (true) {
     const auto axes = static_cast<size_t>(draw.between(1, 3));
     std::vector<int64_t> x{draw.once_in(20) ? 0 : draw.between(1, 3), draw.between(1, 4)};
-    const int64_t most[] = {300, 40, 9};
+    const int64_t max[] = {300, 40, 9};
     Windows w{{}, {}, draw.once_in(2), draw.once_in(4) ? 7 : 0};
     PoolOptions& o = w.options;
     const bool is_whole = draw.once_in(10);
     for (size_t a = 0; a < axes; ++a) {
-      x.push_back(draw.between(1, most[axes - 1]));
+      x.push_back(draw.between(1, max[axes - 1]));
       o.kernel.push_back(is_whole || draw.once_in(12) ? x.back()
                          : draw.once_in(3)            ? 2
                                            : draw.between(1, std::min<int64_t>(x.back(), 6)));

@@ -19,7 +19,7 @@
 /// Draws random fused ops. Kernels run most of them and refuse some.
 namespace sluice::cpu {
 
-inline constexpr int64_t kMostWork = 1 << 21;  // Maximum multiply-adds of a product.
+inline constexpr int64_t kMaxWork = 1 << 21;  // Maximum multiply-adds of a product.
 
 using Random = std::mt19937;
 
@@ -129,12 +129,12 @@ class RandomFusedOp {
       m = any_size(random_);
       n = any_size(random_);
       k = any_depth(random_);
-    } while (m * n * k > kMostWork);
+    } while (m * n * k > kMaxWork);
     const ops::MatmulOptions options{.lhs_transposed = one_in(random_, 3),
                                      .rhs_transposed = one_in(random_, 3)};
     // The rows of several matrices are treated as rows of one matrix.
     const int64_t matrices =
-        !options.lhs_transposed && m * n * k * 3 < kMostWork && one_in(random_, 4) ? 3 : 0;
+        !options.lhs_transposed && m * n * k * 3 < kMaxWork && one_in(random_, 4) ? 3 : 0;
     space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
     OpStage stage;
     stage.op = &ops::matmul_def();

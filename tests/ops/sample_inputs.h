@@ -33,8 +33,8 @@ inline HostTensor draw_input(const Sample& sample, size_t i) {
     } else if (spec.dtype == boolean) {
       values[e] = uniform(i, at, 0, 1) < 0.5;
     } else {
-      const double least = spec.dtype == i32 ? std::ceil(low) : std::max(0.0, std::ceil(low));
-      values[e] = std::floor(uniform(i, at, least, std::max(least, std::floor(high)) + 1));
+      const double min = spec.dtype == i32 ? std::ceil(low) : std::max(0.0, std::ceil(low));
+      values[e] = std::floor(uniform(i, at, min, std::max(min, std::floor(high)) + 1));
     }
   }
   return HostTensor::of<double>(spec.shape, f64, values).cast(spec.dtype);

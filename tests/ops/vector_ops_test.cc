@@ -14,7 +14,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostElements = 40000;
+constexpr int64_t kMaxElements = 40000;
 
 /// Whether kernels with this key support all floating-point dtypes.
 bool is_general(std::string_view key) {
@@ -51,7 +51,7 @@ std::vector<Case> cases_of(const OpDef& def, const Sample& sample) {
         if (large) spec.shape = larger(spec.shape);
         elements = std::max(elements, spec.elements());
       }
-      if (elements > kMostElements) continue;
+      if (elements > kMaxElements) continue;
       try {
         c.outputs = def.infer(OpView(def, c.attrs, c.inputs));
       } catch (const Error&) {

@@ -21,8 +21,8 @@ namespace {
 using namespace exe;  // NOLINT: everything here is about executables
 
 constexpr int64_t kWorkers = 3;
-constexpr int64_t kMostBytes = int64_t{1} << 28;
-constexpr int64_t kMostSteps = 200'000;
+constexpr int64_t kMaxBytes = int64_t{1} << 28;
+constexpr int64_t kMaxSteps = 200'000;
 
 /// One order in which the workers, queues and devices of a machine may run.
 struct DryRunOptions {
@@ -212,7 +212,7 @@ class Unroller {
 
   const Executable& e_;
   int64_t replica_;
-  int64_t left_ = kMostSteps;
+  int64_t left_ = kMaxSteps;
   int64_t activations_ = 0;
   std::unordered_map<const Kernel*, uint64_t> hashes_;
 };
@@ -276,8 +276,8 @@ class DryRunner {
 
   void prepare() {
     for (const Arena& a : e_.arenas) {
-      require(a.bytes <= kMostBytes, "dry run: an arena must have at most {} bytes, got {}",
-              kMostBytes, a.bytes);
+      require(a.bytes <= kMaxBytes, "dry run: an arena must have at most {} bytes, got {}",
+              kMaxBytes, a.bytes);
       memory_.emplace_back(static_cast<size_t>(a.bytes));
       fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
     }

@@ -320,11 +320,11 @@ class Generator {
 
   // Depth of the calls in a graph; 0 without calls.
   int height(const Graph& g) const {
-    int most = 0;
+    int max = 0;
     for (const Op& op : g.ops()) {
-      for (const GraphId id : op.callees) most = std::max(most, 1 + height(out_.ir.graph(id)));
+      for (const GraphId id : op.callees) max = std::max(max, 1 + height(out_.ir.graph(id)));
     }
-    return most;
+    return max;
   }
 
   bool usable(const Scope& s, const Graph& g) const {

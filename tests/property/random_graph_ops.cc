@@ -534,12 +534,12 @@ Tensor Scope::writable(Dice& dice) const {
 }
 
 Tensor Scope::keep(Tensor t) {
-  if (t.elements() > 0 && t.elements() <= most_elements()) values.push_back(t);
+  if (t.elements() > 0 && t.elements() <= max_elements()) values.push_back(t);
   return t;
 }
 
 Tensor Scope::add(Tensor t) {
-  if (t.elements() > most_elements()) t = ops::mean(t, {.axes = {-1}});
+  if (t.elements() > max_elements()) t = ops::mean(t, {.axes = {-1}});
   return keep(t);
 }
 

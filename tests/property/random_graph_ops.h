@@ -51,7 +51,7 @@ struct Scope {
   Tensor keep(Tensor t);
   /// Like keep(), but first reduces a tensor that broadcasting made too large.
   Tensor add(Tensor t);
-  int64_t most_elements() const { return largest > 16 ? 1 << 16 : layered ? 2048 : 256; }
+  int64_t max_elements() const { return largest > 16 ? 1 << 16 : layered ? 2048 : 256; }
 };
 
 /// Draws a shape of rank 0 to 3 with dimensions from 1 to `largest`.

@@ -97,16 +97,16 @@ Recipe shrink(Recipe recipe) {
 }
 
 void report_failure(const Recipe& recipe, const std::string& wrong) {
-  const Recipe least = shrink(recipe);
+  const Recipe min = shrink(recipe);
   std::string shown = wrong;
   std::string schedule;
-  if (const std::string still = judge(least); !still.empty()) shown = still;
+  if (const std::string still = judge(min); !still.empty()) shown = still;
   try {
-    schedule = text(random_program(least).ir);
+    schedule = text(random_program(min).ir);
   } catch (const Error&) {
   }
   ADD_FAILURE() << "SLUICE_SEED=" << recipe.seed << ": " << wrong << "\n--- with "
-                << least.skipped.size() << " decisions left out: " << shown << "\n"
+                << min.skipped.size() << " decisions left out: " << shown << "\n"
                 << schedule;
 }
 

@@ -76,8 +76,8 @@ void pool(Scope& s, Dice& dice) {
   }
   ops::PoolOptions o;
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
-    const int64_t most = std::min<int64_t>(x.dim(axis), 3);
-    o.kernel.push_back(1 + dice(static_cast<int>(most)));
+    const int64_t max = std::min<int64_t>(x.dim(axis), 3);
+    o.kernel.push_back(1 + dice(static_cast<int>(max)));
     o.stride.push_back(1 + dice(3));
     o.padding.push_back(dice(static_cast<int>(o.kernel.back() / 2 + 1)));
   }

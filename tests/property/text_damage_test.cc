@@ -26,8 +26,8 @@ std::vector<Damage> damages_of(const exe::Executable& right) {
   const auto lines = std::make_shared<const std::vector<std::string>>(lines_of(to_text(right)));
   const std::vector<TextDamage> all = text_damages(*lines);
   const char* const given = std::getenv("SLUICE_DAMAGES");
-  const uint64_t most = given == nullptr ? kDamages : std::strtoull(given, nullptr, 10);
-  const size_t stride = std::max<size_t>(1, all.size() / std::max<uint64_t>(most, 1));
+  const uint64_t max = given == nullptr ? kDamages : std::strtoull(given, nullptr, 10);
+  const size_t stride = std::max<size_t>(1, all.size() / std::max<uint64_t>(max, 1));
   std::vector<Damage> damages;
   for (size_t i = 0; i < all.size(); i += stride) {
     const auto parse = [lines, d = all[i]](exe::Fingerprints fingerprints) {

@@ -48,8 +48,8 @@ struct Totals {
   D2hStream out;
 };
 
-std::shared_ptr<Counting> elements(int64_t most = INT64_MAX) {
-  return std::make_shared<Counting>(1009, most, [](size_t field, int64_t i) {
+std::shared_ptr<Counting> elements(int64_t max = INT64_MAX) {
+  return std::make_shared<Counting>(1009, max, [](size_t field, int64_t i) {
     return field == 0 ? static_cast<float>(i) * 0.37F : 1 / static_cast<float>(i + 1);
   });
 }

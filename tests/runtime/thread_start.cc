@@ -31,9 +31,9 @@ void* run_later(void* start) {
 
 }  // namespace
 
-DelayedThreadStarts::DelayedThreadStarts(int64_t most, uint64_t seed) {
+DelayedThreadStarts::DelayedThreadStarts(int64_t max, uint64_t seed) {
   key = seed;
-  longest = most;
+  longest = max;
 }
 DelayedThreadStarts::~DelayedThreadStarts() { longest = 0; }
 int64_t DelayedThreadStarts::count() { return delayed.load(); }
@@ -47,12 +47,12 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   using namespace sluice::test;  // NOLINT
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
-  const int64_t most = longest.load();
-  if (most == 0) return create(thread, attributes, run, argument);
+  const int64_t max = longest.load();
+  if (max == 0) return create(thread, attributes, run, argument);
   const uint64_t seed = key.load();
   const auto number = static_cast<uint64_t>(delayed.fetch_add(1));
   const Seed both{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
-  auto start = std::make_unique<Start>(Start{run, argument, random_bits(both, number) % most});
+  auto start = std::make_unique<Start>(Start{run, argument, random_bits(both, number) % max});
   const int error = create(thread, attributes, run_later, start.get());
   if (error == 0) (void)start.release();
   return error;

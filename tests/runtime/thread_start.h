@@ -6,8 +6,8 @@ namespace sluice::test {
 /// While an object exists, threads that this process starts begin with a random sleep.
 class DelayedThreadStarts {
  public:
-  /// `most` is the longest sleep in microseconds. `seed` selects the sleeps.
-  DelayedThreadStarts(int64_t most, uint64_t seed);
+  /// `max` is the longest sleep in microseconds. `seed` selects the sleeps.
+  DelayedThreadStarts(int64_t max, uint64_t seed);
   ~DelayedThreadStarts();
   DelayedThreadStarts(const DelayedThreadStarts&) = delete;
   DelayedThreadStarts& operator=(const DelayedThreadStarts&) = delete;

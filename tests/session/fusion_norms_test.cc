@@ -34,7 +34,7 @@ TEST_F(Norms, BatchNormInferenceJoinsTheConvolution) {
                                            channels(6, "mean"), variance)));
   const Effect effect = check();
   EXPECT_EQ(effect.fused, 1);
-  EXPECT_EQ(effect.most, 5) << "conv, sub, mul, add, relu";
+  EXPECT_EQ(effect.max, 5) << "conv, sub, mul, add, relu";
 }
 
 TEST_F(Norms, BatchNormInferenceStaysWhereNothingJoinsIt) {
@@ -49,7 +49,7 @@ TEST_F(Norms, LayerNormJoinsTheOpsAroundIt) {
   show(ops::gelu(ops::layer_norm(x, channels(50, "weight"), channels(50, "bias"))));
   const Effect effect = check();
   EXPECT_EQ(effect.fused, 1);
-  EXPECT_EQ(effect.most, 3);
+  EXPECT_EQ(effect.max, 3);
 }
 
 TEST_F(Norms, GradientsHaveTheBitsOfTheInterpreter) {

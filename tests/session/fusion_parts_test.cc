@@ -120,7 +120,7 @@ TEST_F(Reductions, OfAProductWhoseResultOthersRead) {
   ops::scaled_add_(w, dw, 1.0, -0.125);
   show(ops::matmul(y, w, kByTransposed));
   show(db);
-  EXPECT_GE(check().most, 4);
+  EXPECT_GE(check().max, 4);
 }
 
 TEST_F(Reductions, ThatAreOverwrittenOrFeedTheirOwnSource) {

@@ -23,7 +23,7 @@ inline constexpr ops::MatmulOptions kByTransposed{.rhs_transposed = true};
 /// Effects of fusion and layouts on a plan.
 struct Effect {
   int fused = 0;                               ///< Kernels with several ops.
-  int most = 0;                                ///< Largest number of ops in a kernel.
+  int max = 0;                                 ///< Largest number of ops in a kernel.
   int copies = 0;                              ///< Kernels that copy or convert.
   std::map<std::string, std::string> layouts;  ///< Layout of each variable, by path.
 };
@@ -35,7 +35,7 @@ inline Effect effect_of(const exe::Executable& executable) {
       const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
       if (kernel == nullptr) continue;
       effect.fused += kernel->stages.size() > 1;
-      effect.most = std::max(effect.most, static_cast<int>(kernel->stages.size()));
+      effect.max = std::max(effect.max, static_cast<int>(kernel->stages.size()));
       effect.copies += kernel->key == "cpu.copy";
     }
   }

@@ -55,7 +55,7 @@ TEST_F(Optimizers, HaveTheInterpretersBitsEveryWay) {
   }
   const Effect effect = check();
   EXPECT_EQ(effect.layouts.at("adamax.weight"), "panels32");
-  EXPECT_GE(effect.most, 3);
+  EXPECT_GE(effect.max, 3);
 }
 
 // A step reads and updates a few rows of a table, some of them twice.

@@ -57,18 +57,18 @@ TEST(Outlining, ProgramsGrowByLessPerLayer) {
   }
 }
 
-// Compiles and proves a program. Expects at most `most_steps` steps in its functions, and that the
-// proof walks at most `most_walked`. `sluice bench --only compile` measures times.
-std::unique_ptr<Session> proved(const Ir& ir, size_t most_steps, int64_t most_walked) {
+// Compiles and proves a program. Expects at most `max_steps` steps in its functions, and that the
+// proof walks at most `max_walked`. `sluice bench --only compile` measures times.
+std::unique_ptr<Session> proved(const Ir& ir, size_t max_steps, int64_t max_walked) {
   SessionOptions options = plain();
   options.proof = SessionOptions::Proof::kTrust;
   auto session = std::make_unique<Session>(ir, options);
-  const auto violations = check::violations(session->executable(), {.max_steps = most_walked});
+  const auto violations = check::violations(session->executable(), {.max_steps = max_walked});
   EXPECT_TRUE(violations.empty()) << violations[0].rule << ": " << violations[0].message;
   size_t steps = 0;
   for (const exe::Function& f : session->executable().functions) steps += f.steps.size();
-  EXPECT_LE(steps, most_steps);
-  EXPECT_GT(steps, most_steps / 2) << "the bound is outdated";
+  EXPECT_LE(steps, max_steps);
+  EXPECT_GT(steps, max_steps / 2) << "the bound is outdated";
   return session;
 }
 

@@ -48,12 +48,12 @@ void note_others(const data::Table& table, const DataChoice& choice, UserData& d
       others.push_back(data::printable(name));
   }
   if (others.empty()) return;
-  constexpr size_t kMost = 20;
+  constexpr size_t kMax = 20;
   const size_t count = others.size();
-  others.resize(std::min(count, kMost));
+  others.resize(std::min(count, kMax));
   data.notes.push_back(fmt::format("{} column{} left out, which the model does not read: {}{}",
                                    count, count == 1 ? "" : "s", fmt::join(others, ", "),
-                                   count > kMost ? ", ..." : ""));
+                                   count > kMax ? ", ..." : ""));
 }
 
 void note_rows(const data::TableRows& rows, UserData& data) {

@@ -82,7 +82,7 @@ void add_strategy_flags(FlagTable& table) {
       .require({"training", [](const ToolOptions& o) { return o.trains; },
                 [](const ToolOptions&) { return std::string("inference"); }})
       .defaults_to("all");
-  rare.add("devices", &ToolOptions::devices, forms::integers<int64_t>(1, train::kMostDevices),
+  rare.add("devices", &ToolOptions::devices, forms::integers<int64_t>(1, train::kMaxDevices),
            "Compute on N devices, replicas included")
       .defaults_to("those that the stages need");
   rare.add_list("device_ids", &ToolOptions::device_ids, "IDS",

@@ -17,7 +17,7 @@ namespace {
 constexpr int kKernelSamples = 5;
 constexpr int kFewestRuns = 9;
 constexpr double kKernelSeconds = 0.05;
-constexpr int64_t kMostCopied = int64_t{64} << 20;
+constexpr int64_t kMaxCopied = int64_t{64} << 20;
 
 // Returns the lower quartile, because other processes of the machine only lengthen a time.
 double usual(std::vector<double> seconds) {
@@ -107,7 +107,7 @@ MeasuredKernel measure(const MeasuredOp& measured) {
 
 // Copies buffers of each size. The rates show the sizes of the caches.
 void measure_copies(bench::Machine& machine, report::Rates& rates) {
-  const bench::Memory from(kMostCopied), to(kMostCopied);
+  const bench::Memory from(kMaxCopied), to(kMaxCopied);
   const auto rate = [&](int64_t bytes) {
     std::vector<double> seconds;
     for (int i = 0; i < kKernelSamples; ++i)
@@ -115,9 +115,9 @@ void measure_copies(bench::Machine& machine, report::Rates& rates) {
     return static_cast<double>(bytes) / std::max(usual(seconds), 1e-9);
   };
   // A copy of n bytes touches 2 n.
-  for (int64_t bytes = int64_t{8} << 10; bytes < kMostCopied; bytes *= 4)
+  for (int64_t bytes = int64_t{8} << 10; bytes < kMaxCopied; bytes *= 4)
     rates.caches.push_back({2 * bytes, rate(bytes)});
-  rates.copies = rate(kMostCopied);
+  rates.copies = rate(kMaxCopied);
   rates.remote = rates.copies;
 }
 
@@ -127,7 +127,7 @@ std::string measure_machine(const std::string& path) {
   sys::check_replaceable(path);
   bench::Machine machine(cpu::current_isa());
   report::Rates rates;
-  rates.threads = std::min(sys::usable_cores(), bench::kMostThreads);
+  rates.threads = std::min(sys::usable_cores(), bench::kMaxThreads);
   double together = 0;
   std::vector<double> messages;
   rates.flops = 0;

@@ -13,7 +13,7 @@ namespace sluice::tool {
 namespace {
 
 constexpr int64_t kShardThreshold = 512;  // Elements.
-constexpr int64_t kMostPhasedMicroBatches = 1000;
+constexpr int64_t kMaxPhasedMicroBatches = 1000;
 
 struct Candidate {
   std::string option;
@@ -44,7 +44,7 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
         programs.offload.locations.optimizer == train::Location::kDevice)
       add("--offload optimizer").offload.tensors = "optimizer";
     // The length of phases with activations on the device grows with the micro-batches.
-    if (has_tier && o.step.accumulate <= kMostPhasedMicroBatches) {
+    if (has_tier && o.step.accumulate <= kMaxPhasedMicroBatches) {
       ToolOptions& phased = add("--strategy phased --offload auto");
       if (automatic) result.back().option = "--strategy phased";
       // Without names or a number of stages, the stages are blocks, which phases are already.
@@ -124,7 +124,7 @@ std::optional<report::Suggestion> compiled(const Candidate& c, const SessionOpti
 }  // namespace
 
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
-                                            const report::PlanReport& plan, double most_seconds) {
+                                            const report::PlanReport& plan, double max_seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const double seconds = programs.offload.tried.front().build_seconds;
@@ -132,7 +132,7 @@ std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Pr
   std::vector<report::Suggestion> known, unknown;
   for (const Candidate& c : candidates(options, programs)) {
     const std::chrono::duration<double> passed = Clock::now() - begin;
-    if (passed.count() + seconds > most_seconds) {
+    if (passed.count() + seconds > max_seconds) {
       unknown.push_back({c.option});
       continue;
     }

@@ -9,11 +9,11 @@ namespace sluice::tool {
 
 /// Returns options that make a plan smaller, the smallest plan first. Each option is compiled. It
 /// is kept if it saves at least a hundredth of the device's bytes, or of the tiers' bytes at no
-/// cost to the device. An option is not compiled if the total time would exceed `most_seconds`,
+/// cost to the device. An option is not compiled if the total time would exceed `max_seconds`,
 /// with the time of `programs` expected for each option. Such options do not have bytes and come
 /// last.
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
                                             const report::PlanReport& plan,
-                                            double most_seconds = 0.5);
+                                            double max_seconds = 0.5);
 
 }  // namespace sluice::tool

@@ -23,7 +23,7 @@ namespace sluice::tool {
 namespace {
 
 // The remedy of a refused plan is worth a longer search than advice for one that fits.
-constexpr double kMostRemedySeconds = 5;
+constexpr double kMaxRemedySeconds = 5;
 
 std::vector<report::ChosenOption> given_options(const CLI::App& command, const ToolOptions& o) {
   const std::vector<models::Default> own = model_defaults(command, o);
@@ -103,7 +103,7 @@ void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
     const exe::Executable& executable = programs.compiled->executable;
     std::vector<report::Suggestion> options;
     if (o.trains)
-      options = suggestions(o, programs, report::plan_report(executable), kMostRemedySeconds);
+      options = suggestions(o, programs, report::plan_report(executable), kMaxRemedySeconds);
     write_late(o, programs, executable,
                {.suggestions = std::move(options), .refusal = refusal.what()});
   } catch (const std::exception& e) {

@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 TEST(BaseRefusals, Shapes) {
   const Shape huge{int64_t{1} << 40, int64_t{1} << 40};
@@ -45,7 +45,7 @@ TEST(BaseRefusals, Shapes) {
        "size 1099511627776 x 1099511627776 exceeds 63 bits"},
       {"bytes",
        [] {
-         (void)TensorSpec{{kMost}, f32, {}}.bytes();
+         (void)TensorSpec{{kMax}, f32, {}}.bytes();
        },
        "size 9223372036854775807 x 4 exceeds 63 bits"},
       {"an array",
@@ -58,10 +58,10 @@ TEST(BaseRefusals, Shapes) {
          broadcast({2, 4}, {3}, "add");
        },
        "add: shapes (2, 4) and (3,) do not broadcast"},
-      {"sum", [] { checked_add(kMost, 1); }, "size 9223372036854775807 + 1 exceeds 63 bits"},
-      {"sum in a file", [] { checked_add(kMost, 1, ErrorKind::kBadFile); }, "exceeds 63 bits",
+      {"sum", [] { checked_add(kMax, 1); }, "size 9223372036854775807 + 1 exceeds 63 bits"},
+      {"sum in a file", [] { checked_add(kMax, 1, ErrorKind::kBadFile); }, "exceeds 63 bits",
        ErrorKind::kBadFile},
-      {"product in a file", [] { checked_mul(kMost, 2, ErrorKind::kBadFile); },
+      {"product in a file", [] { checked_mul(kMax, 2, ErrorKind::kBadFile); },
        "size 9223372036854775807 x 2 exceeds 63 bits", ErrorKind::kBadFile},
   });
 }

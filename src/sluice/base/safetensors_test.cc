@@ -171,14 +171,14 @@ TEST(Safetensors, PartsMakeTheFileOfTheWhole) {
   std::vector<NamedSpec> specs;
   for (const NamedArray& a : arrays) specs.push_back({a.name, a.array.spec()});
   const std::string path = testing::TempDir() + "parts" + std::to_string(::getpid());
-  size_t most = 0;
+  size_t max = 0;
   const auto source = [&](size_t i, int64_t offset, std::span<std::byte> out) {
-    most = std::max(most, out.size());
+    max = std::max(max, out.size());
     std::copy_n(arrays[i].array.bytes().data() + offset, out.size(), out.begin());
   };
   write_safetensors_file(path, specs, source, {{"k", "v"}});
   EXPECT_EQ(sys::read_file(path), write_safetensors(arrays, {{"k", "v"}}));
-  EXPECT_EQ(most, size_t{1} << 20);
+  EXPECT_EQ(max, size_t{1} << 20);
 
   const SafetensorsReader reader(path);
   EXPECT_EQ(reader.index().metadata, (SafetensorsMetadata{{"k", "v"}}));

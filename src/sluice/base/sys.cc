@@ -268,9 +268,9 @@ class DeferredSignals {
 
 // Follows symbolic links and returns the path of their target, which need not exist.
 std::string follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;
+  constexpr int kMaxLinks = 40;
   std::string at = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     char to[PATH_MAX];
     const ssize_t n = ::readlink(at.c_str(), to, sizeof to);
     if (n < 0) return at;
@@ -304,8 +304,8 @@ File create_nameless(const std::string& target, const std::string& path) {
 // Calls make(name) with names in the folder of `target` until one is free, and returns that name.
 template <typename F>
 std::string make_beside(const std::string& target, const std::string& path, F make) {
-  constexpr int kMostNames = 100;
-  for (int n = 0; n < kMostNames; ++n) {
+  constexpr int kMaxNames = 100;
+  for (int n = 0; n < kMaxNames; ++n) {
     const std::string name = fmt::format("{}.{}.{}.tmp", target, ::getpid(), n);
     if (make(name) >= 0) return name;
     if (errno != EEXIST) break;

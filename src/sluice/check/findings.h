@@ -7,21 +7,21 @@
 
 namespace sluice::check {
 
-/// Collects the first `most` violations and discards later ones.
+/// Collects the first `max` violations and discards later ones.
 class Findings {
  public:
-  explicit Findings(int32_t most) : most_(static_cast<size_t>(most)) {}
+  explicit Findings(int32_t max) : max_(static_cast<size_t>(max)) {}
 
   template <typename... Args>
   void add(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
     if (!full()) all_.push_back({rule, fmt::format(format, std::forward<Args>(args)...)});
   }
-  bool full() const { return all_.size() >= most_; }
+  bool full() const { return all_.size() >= max_; }
   bool empty() const { return all_.empty(); }
   std::vector<Violation> take() { return std::move(all_); }
 
  private:
-  size_t most_;
+  size_t max_;
   std::vector<Violation> all_;
 };
 

@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 3> kRoles{"entry", "function", "loop_body
 constexpr std::array<std::string_view, 4> kEffects{"stream_in", "stream_out", "remote_load",
                                                    "remote_store"};
 constexpr std::array<std::string_view, 3> kIoModes{"compute", "io", "io_overlapped"};
-constexpr int32_t kMostValues = 1 << 20;  // Largest number of a value in a body, or of a body.
+constexpr int32_t kMaxValues = 1 << 20;  // Largest number of a value in a body, or of a body.
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -208,8 +208,8 @@ class Parser {
     while (in_.next_line()) {
       number_ = static_cast<BodyId>(bodies.size());
       read();
-      if (number_ < 0 || number_ > kMostValues)
-        in_.bad("the number of a body must be 0 to {}, got {}", kMostValues, number_);
+      if (number_ < 0 || number_ > kMaxValues)
+        in_.bad("the number of a body must be 0 to {}, got {}", kMaxValues, number_);
       const auto place = static_cast<size_t>(number_);
       if (place >= bodies.size()) bodies.resize(place + 1);
       bodies[place] = std::move(body_);
@@ -278,8 +278,8 @@ class Parser {
   }
 
   BodyValue& at(ValueIndex v) {
-    if (v < 0 || v > kMostValues)
-      in_.bad("the number of a value must be 0 to {}, got {}", kMostValues, v);
+    if (v < 0 || v > kMaxValues)
+      in_.bad("the number of a value must be 0 to {}, got {}", kMaxValues, v);
     if (static_cast<size_t>(v) >= body_.values.size())
       body_.values.resize(static_cast<size_t>(v) + 1);
     return body_.value(v);

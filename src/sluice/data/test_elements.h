@@ -29,12 +29,12 @@ inline Dataset count_to(int64_t n) {
   return from_function(n, [](int64_t k) { return HostTensor::scalar(static_cast<float>(k)); });
 }
 
-/// Returns the first value of the first array of at most `most` elements of a pass.
-inline std::vector<float> values(const Dataset& dataset, int64_t most = kForever,
+/// Returns the first value of the first array of at most `max` elements of a pass.
+inline std::vector<float> values(const Dataset& dataset, int64_t max = kForever,
                                  uint64_t pass = 0) {
   std::vector<float> found;
   Iterator iterator = dataset.iterate(pass);
-  while (static_cast<int64_t>(found.size()) < most) {
+  while (static_cast<int64_t>(found.size()) < max) {
     const std::optional<Element> element = iterator.next();
     if (!element) break;
     found.push_back(static_cast<float>(element->arrays.at(0).to_doubles().at(0)));
@@ -44,11 +44,11 @@ inline std::vector<float> values(const Dataset& dataset, int64_t most = kForever
 
 /// Reads to the end or to the error. Returns the number of elements and the message of the error,
 /// "" if there was none. The iterator must be at its end afterwards.
-inline std::pair<int64_t, std::string> read_all(const Dataset& dataset, int64_t most = 100000) {
+inline std::pair<int64_t, std::string> read_all(const Dataset& dataset, int64_t max = 100000) {
   Iterator iterator = dataset.iterate();
   std::string message;
   try {
-    while (iterator.position() < most && iterator.next()) {
+    while (iterator.position() < max && iterator.next()) {
     }
   } catch (const Error& e) {
     message = e.what();

@@ -51,7 +51,7 @@ int64_t checksums_of_entry(const RemoteBufferPlan& buffer) {
 }
 
 StagingPlan StagingPlan::of_transfers(int64_t bytes) {
-  return {std::min((bytes + kWord - 1) / kWord * kWord, kMostSlot)};
+  return {std::min((bytes + kWord - 1) / kWord * kWord, kMaxSlot)};
 }
 
 bool reads_on_host(const Step& step) {

@@ -360,8 +360,8 @@ int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 /// transfer passes in pieces. A device has one such arena for each of its queues, in their order.
 struct StagingPlan {
   static constexpr int64_t kWord = 64;
-  static constexpr int64_t kMostSlot = 1 << 20;  ///< Larger pieces are hardly faster.
-  int64_t slot = 0;                              ///< Bytes of a slot.
+  static constexpr int64_t kMaxSlot = 1 << 20;  ///< Larger pieces are hardly faster.
+  int64_t slot = 0;                             ///< Bytes of a slot.
 
   /// Returns the plan for transfers of at most `bytes`.
   static StagingPlan of_transfers(int64_t bytes);

@@ -152,10 +152,10 @@ std::pair<int32_t, int32_t> LineReader::pair(std::string_view what) {
   const size_t colon = w.text.find(':');
   int64_t a = 0;
   int64_t b = 0;
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  constexpr int64_t max = std::numeric_limits<int32_t>::max();
   if (colon == std::string::npos || !to_integer(std::string_view(w.text).substr(0, colon), a) ||
-      !to_integer(std::string_view(w.text).substr(colon + 1), b) || a < 0 || b < 0 || a > most ||
-      b > most) {
+      !to_integer(std::string_view(w.text).substr(colon + 1), b) || a < 0 || b < 0 || a > max ||
+      b > max) {
     bad("{} must be a pair 'a:b', found '{}'", what, w.text);
   }
   return {static_cast<int32_t>(a), static_cast<int32_t>(b)};

@@ -24,9 +24,9 @@ struct Peak {
 
 class NeedsOfMemories {
  public:
-  NeedsOfMemories(const Executable& e, int most)
-      : e_(e), most_(static_cast<size_t>(std::max(most, 0))), peaks_(e.functions.size()) {
-    if (most > 0) contents_.emplace(e);
+  NeedsOfMemories(const Executable& e, int max)
+      : e_(e), max_(static_cast<size_t>(std::max(max, 0))), peaks_(e.functions.size()) {
+    if (max > 0) contents_.emplace(e);
     for (const int32_t f : callees_first(e)) peaks_[static_cast<size_t>(f)] = peak(f);
   }
 
@@ -155,7 +155,7 @@ class NeedsOfMemories {
                   : 1;
     std::stable_sort(m.holders.begin(), m.holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
-    if (m.holders.size() > most_) m.holders.resize(most_);
+    if (m.holders.size() > max_) m.holders.resize(max_);
     for (Holder& h : m.holders) name(h);
   }
 
@@ -217,7 +217,7 @@ class NeedsOfMemories {
   }
 
   const Executable& e_;
-  const size_t most_;
+  const size_t max_;
   std::optional<MemoryContents> contents_;  // Nothing if no holder is listed.
   std::vector<Peak> peaks_;
 };
@@ -234,8 +234,8 @@ bool holds_frame(const Function& function, const FrameBuffer& buffer) {
   return frame;
 }
 
-std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders) {
-  return NeedsOfMemories(executable, most_holders).all();
+std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_holders) {
+  return NeedsOfMemories(executable, max_holders).all();
 }
 
 }  // namespace sluice::exe

@@ -67,8 +67,8 @@ struct MemoryNeeds {
 /// Whether a buffer of a function holds the frame of a function that a step calls, not a tensor.
 bool holds_frame(const Function& function, const FrameBuffer& buffer);
 
-/// Computes the bytes needed in every device and tier, from the plan alone. At most `most_holders`
+/// Computes the bytes needed in every device and tier, from the plan alone. At most `max_holders`
 /// holders are listed for each memory.
-std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders = 10);
+std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_holders = 10);
 
 }  // namespace sluice::exe

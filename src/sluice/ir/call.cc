@@ -168,8 +168,8 @@ int64_t condition_input(const Graph& graph, size_t carried, const RepeatOptions&
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
                               const TensorMap& named, const RepeatOptions& options,
                               std::source_location where) {
-  constexpr int64_t kMostTrips = std::numeric_limits<int32_t>::max();
-  require(trips >= 0 && trips <= kMostTrips, "repeat: trips must be in [0, {}], got {}", kMostTrips,
+  constexpr int64_t kMaxTrips = std::numeric_limits<int32_t>::max();
+  require(trips >= 0 && trips <= kMaxTrips, "repeat: trips must be in [0, {}], got {}", kMaxTrips,
           trips);
   const auto& ids = graph.input_ids();
   const size_t carried = graph.output_ids().size();

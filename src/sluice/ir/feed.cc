@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMostDepth = 255;
+constexpr int kMaxFeedDepth = 255;
 
 void check_fields(const std::string& what, const std::vector<FeedField>& fields) {
   require(!fields.empty(), "{}: must have at least 1 field, got 0", what);
@@ -39,8 +39,8 @@ int32_t Ir::add_feed(const std::string& name, const std::vector<FeedField>& fiel
   for (const FeedInfo& f : feeds())
     require(f.name != name, "{}: must have a name of its own, got that of another feed", what);
   check_fields(what, fields);
-  require(depth >= 1 && depth <= kMostDepth, "{}: {} must be 1 to {}, got {}", what,
-          input ? "prefetch_depth" : "depth", kMostDepth, depth);
+  require(depth >= 1 && depth <= kMaxFeedDepth, "{}: {} must be 1 to {}, got {}", what,
+          input ? "prefetch_depth" : "depth", kMaxFeedDepth, depth);
   state_->feeds.push_back({name, input, depth, {}});
   return static_cast<int32_t>(state_->feeds.size() - 1);
 }

@@ -311,9 +311,9 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   std::vector<TensorSpec> out_specs;
   try {
     for (const TensorArg& t : inputs) check_operand(t.tensor, def.name);
-    const size_t least = def.inputs.size() - (def.variadic ? 1 : 0);
-    require(inputs.size() >= least && (def.variadic || inputs.size() == least),
-            "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", least,
+    const size_t min = def.inputs.size() - (def.variadic ? 1 : 0);
+    require(inputs.size() >= min && (def.variadic || inputs.size() == min),
+            "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", min,
             inputs.size());
     if (!same_fields(attrs, def.options)) {
       fail(ErrorKind::kUsage, "{}: options must be '{}', got '{}'", def.name,
@@ -355,21 +355,21 @@ void Graph::keep_in_step(Mirror mirror) {
 
 std::vector<int32_t> Graph::mirrored() const {
   if (mirrors_.empty()) return {};
-  std::vector<int32_t> least(storages_.size());
-  std::iota(least.begin(), least.end(), 0);
+  std::vector<int32_t> min(storages_.size());
+  std::iota(min.begin(), min.end(), 0);
   const auto find = [&](int32_t s) {
-    while (least[static_cast<size_t>(s)] != s) s = least[static_cast<size_t>(s)];
+    while (min[static_cast<size_t>(s)] != s) s = min[static_cast<size_t>(s)];
     return s;
   };
   for (const Mirror& m : mirrors_) {
     for (const Tensor& source : m.sources) {
       const auto [low, high] =
           std::minmax({find(info(source).storage), find(info(m.view).storage)});
-      least[static_cast<size_t>(high)] = low;
+      min[static_cast<size_t>(high)] = low;
     }
   }
-  for (size_t s = 0; s < least.size(); ++s) least[s] = find(static_cast<int32_t>(s));
-  return least;
+  for (size_t s = 0; s < min.size(); ++s) min[s] = find(static_cast<int32_t>(s));
+  return min;
 }
 
 // First copies each written view back to its sources. Later views go first, because a view may show

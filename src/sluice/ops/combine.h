@@ -56,15 +56,15 @@ struct CombineMul : CombineAdd {
 
 struct CombineMin : CombineAdd {
   template <typename T>
-  static T next(T least, T x) {
-    return least < x || least != least ? least : x;
+  static T next(T min, T x) {
+    return min < x || min != min ? min : x;
   }
 };
 
 struct CombineMax : CombineAdd {
   template <typename T>
-  static T next(T most, T x) {
-    return most > x || most != most ? most : x;
+  static T next(T max, T x) {
+    return max > x || max != max ? max : x;
   }
 };
 

@@ -9,19 +9,19 @@
 namespace sluice::ops {
 namespace {
 
-constexpr int kMostAxes = 3;
+constexpr int kMaxAxes = 3;
 
-/// Checks that a list has one entry for each of `axes` axes, at least `least`. Completes a list of
+/// Checks that a list has one entry for each of `axes` axes, at least `min`. Completes a list of
 /// one entry, which holds for all axes, and an empty one with `value`.
 std::vector<int64_t> list_of(const OpView& op, std::string_view name,
-                             const std::vector<int64_t>& given, size_t axes, int64_t least,
+                             const std::vector<int64_t>& given, size_t axes, int64_t min,
                              int64_t value) {
   if (given.empty()) return std::vector<int64_t>(axes, value);
   require(given.size() == axes || given.size() == 1,
           "{} (C3): {} must have {} entries, one for each axis, or one for all, got {}",
           op.def().name, name, axes, given.size());
   for (const int64_t entry : given) {
-    require(entry >= least, "{} (C3): {} must be at least {}, got {}", op.def().name, name, least,
+    require(entry >= min, "{} (C3): {} must be at least {}, got {}", op.def().name, name, min,
             entry);
   }
   return given.size() == axes ? given : std::vector<int64_t>(axes, given[0]);
@@ -67,7 +67,7 @@ void require_operands(const OpView& op, std::string_view first, std::string_view
           "{} (C1): {} must have the dtype of {}, {}, got {}", op.def().name, second, first,
           name_of(op.input(0).dtype), to_string(op.input(1)));
   const int rank = op.input(0).shape.rank();
-  require(rank >= 3 && rank <= 2 + kMostAxes,
+  require(rank >= 3 && rank <= 2 + kMaxAxes,
           "{} (C2): {} must have a batch, channels and 1 to 3 spatial axes, got {}", op.def().name,
           first, to_string(op.input(0)));
   require(op.input(1).shape.rank() == rank, "{} (C2): {} must have as many axes as {}, {}, got {}",
@@ -103,7 +103,7 @@ int64_t positions_of(const OpView& op, const ConvWindow& w, size_t a, int64_t si
 
 /// Copies the lists of a window to the last axes of a ConvSizes.
 void set_window(const ConvWindow& w, const Shape& x, const Shape& y, ConvSizes& s) {
-  const size_t axes = w.taps.size(), skip = kMostAxes - axes;
+  const size_t axes = w.taps.size(), skip = kMaxAxes - axes;
   for (size_t a = 0; a < axes; ++a) {
     s.x_size[skip + a] = x[static_cast<int>(a) + 2];
     s.y_size[skip + a] = y[static_cast<int>(a) + 2];

@@ -184,8 +184,8 @@ Tensors nll_grad_formula(const OpView& op, const Tensors& in) {
   const bool each = op.options<NllGradOptions>().reduction == LossReduction::kNone;
   const Tensor dx = at_labels * (each ? unsqueeze(in[0], -1) : in[0]);
   if (in.size() < 3) return {dx};
-  const double least = in[2].dtype() == f16 ? 0x1p-24 : std::numeric_limits<float>::min();
-  return {dx / maximum(in[2], least)};
+  const double min = in[2].dtype() == f16 ? 0x1p-24 : std::numeric_limits<float>::min();
+  return {dx / maximum(in[2], min)};
 }
 
 // The op is linear in probs, plus a constant.

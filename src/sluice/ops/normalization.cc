@@ -14,15 +14,15 @@ void require_like(const OpView& op, int i, std::string_view what) {
           "{} must be {}, got {}", what, to_string(op.input(0)), to_string(op.input(i)));
 }
 
-/// Checks the operands that layer_norm and its gradient share; at most `most` parameters follow
+/// Checks the operands that layer_norm and its gradient share; at most `max` parameters follow
 /// input `first`.
-void require_rows(const OpView& op, int first, int most) {
+void require_rows(const OpView& op, int first, int max) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
   require_float(x, fmt::format("{} (C1): {}", name, op.def().inputs[0].name));
   require(x.shape.rank() > 0, "{} (C2): {} must have an axis, got a scalar", name,
           op.def().inputs[0].name);
-  require_parameters(op, first, most, x.shape.dim(-1), "(C3)");
+  require_parameters(op, first, max, x.shape.dim(-1), "(C3)");
   require_epsilon(op, op.options<LayerNormOptions>().epsilon, "(C4)");
 }
 
@@ -152,9 +152,9 @@ struct Groups {
   int64_t rows = 0;
 };
 
-/// Checks the operands that group_norm and its gradient share; at most `most` parameters follow
+/// Checks the operands that group_norm and its gradient share; at most `max` parameters follow
 /// input `first`.
-void require_groups(const OpView& op, int first, int most) {
+void require_groups(const OpView& op, int first, int max) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
   const std::string& what = op.def().inputs[0].name;
@@ -166,7 +166,7 @@ void require_groups(const OpView& op, int first, int most) {
   require(o.groups > 0 && x.shape[1] % o.groups == 0,
           "{} (C3): groups must be positive and divide the {} channels, got {}", name, x.shape[1],
           o.groups);
-  require_parameters(op, first, most, x.shape[1], "(C4)");
+  require_parameters(op, first, max, x.shape[1], "(C4)");
   require_epsilon(op, o.epsilon, "(C5)");
 }
 

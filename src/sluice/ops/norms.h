@@ -58,10 +58,10 @@ inline void require_vector(const OpView& op, int i, int64_t n, std::string_view 
 
 /// Requires that the inputs from `first` on are none, a weight, or a weight and a bias of n
 /// elements. `constraint` is "(C3)".
-inline void require_parameters(const OpView& op, int first, int most, int64_t n,
+inline void require_parameters(const OpView& op, int first, int max, int64_t n,
                                std::string_view constraint) {
-  require(op.inputs() <= first + most, "{} {}: must have at most {} operands, got {}",
-          op.def().name, constraint, first + most, op.inputs());
+  require(op.inputs() <= first + max, "{} {}: must have at most {} operands, got {}", op.def().name,
+          constraint, first + max, op.inputs());
   for (int i = first; i < op.inputs(); ++i) {
     require_vector(
         op, i, n,

@@ -101,9 +101,9 @@ PoolShape pool_shape(const TensorSpec& x, const PoolOptions& o, std::string_view
     set_positions(a, o, name);
     taps = checked_mul(taps, a.kernel);
   }
-  constexpr int64_t kMostTaps = std::numeric_limits<int32_t>::max();
-  require(taps <= kMostTaps, "{} (C3): kernel must have at most {} elements, got {}", name,
-          kMostTaps, taps);
+  constexpr int64_t kMaxTaps = std::numeric_limits<int32_t>::max();
+  require(taps <= kMaxTaps, "{} (C3): kernel must have at most {} elements, got {}", name, kMaxTaps,
+          taps);
   return s;
 }
 

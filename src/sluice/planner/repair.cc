@@ -10,7 +10,7 @@
 namespace sluice::planner {
 namespace {
 
-constexpr double kMostGrowth = 1e9;  // Keeps sums of weights exact enough to compare.
+constexpr double kMaxGrowth = 1e9;  // Keeps sums of weights exact enough to compare.
 
 // Replaces std::pow, whose last bit depends on the machine.
 double power(double base, int exponent) {
@@ -75,11 +75,11 @@ class Repair {
         eject(i);
       }
     }
-    int64_t least = waiting_;
+    int64_t min = waiting_;
     int64_t give_up = left_ - patience_;
     while (!homeless_.empty() && left_ > 0) {
-      if (waiting_ < least) {
-        least = waiting_;
+      if (waiting_ < min) {
+        min = waiting_;
         give_up = left_ - patience_;
       } else if (left_ < give_up) {
         return false;
@@ -128,7 +128,7 @@ class Repair {
       if (block.begin >= end) break;
       if (block.end > begin) eject(block.item);
     }
-    growth_[item] = std::min(growth_[item] * taste_.growth, kMostGrowth);
+    growth_[item] = std::min(growth_[item] * taste_.growth, kMaxGrowth);
     put(item, begin);
     return true;
   }
@@ -236,7 +236,7 @@ std::vector<double> crowd_of(const Instance& instance) {
     }
   }
   for (size_t s = 1; s < load.size(); ++s) load[s] += load[s - 1];
-  const auto most = static_cast<double>(*std::max_element(load.begin(), load.end()));
+  const auto max = static_cast<double>(*std::max_element(load.begin(), load.end()));
   std::vector<double> crowd;
   for (int32_t i = 0; i < instance.count(); ++i) {
     int64_t highest = 0;
@@ -244,7 +244,7 @@ std::vector<double> crowd_of(const Instance& instance) {
       highest = std::max(highest,
                          *std::max_element(load.begin() + range.first, load.begin() + range.last));
     }
-    crowd.push_back(static_cast<double>(highest) / most);
+    crowd.push_back(static_cast<double>(highest) / max);
   }
   return crowd;
 }

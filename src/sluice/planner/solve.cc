@@ -17,7 +17,7 @@ namespace sluice::planner {
 namespace {
 
 // The exact search of a small problem may use at least this many nodes.
-constexpr int64_t kLeastExactNodes = 5'000'000;
+constexpr int64_t kMinExactNodes = 5'000'000;
 // Nodes of the search for lower plans, once it is known whether a plan fits the capacity.
 constexpr int64_t kNodesPastCapacity = 100'000'000;
 
@@ -133,10 +133,10 @@ class Solver {
     pairs_ = count_conflicts(instance_);
     // A problem of few pairs is solved after some thousand looks at each pair, or not at all.
     if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
-    const int64_t least = exact_search_nodes(instance_);
-    if (least < exact_left_ / options.exact_looks_per_pair) {
+    const int64_t min = exact_search_nodes(instance_);
+    if (min < exact_left_ / options.exact_looks_per_pair) {
       exact_left_ =
-          std::min(exact_left_, std::max(least * options.exact_looks_per_pair, kLeastExactNodes));
+          std::min(exact_left_, std::max(min * options.exact_looks_per_pair, kMinExactNodes));
     }
   }
 
@@ -245,7 +245,7 @@ class Solver {
   void improve() {
     const int64_t bound = refuted_ + grain_;
     const std::vector<double> crowd = crowd_of(instance_);
-    const int64_t least_patience = std::max(pairs_ / 2, left_ / 64);
+    const int64_t min_patience = std::max(pairs_ / 2, left_ / 64);
     const bool large = left_ < 100 * pairs_;
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
       if (large && round > 0 && height_ - bound <= bound / 1024) return;
@@ -260,12 +260,12 @@ class Solver {
         if (failed < bound && gap <= 4 * finest) height = bound;
         Places places = round % 2 == 0 ? instance_.fixed : best_;
         // The nodes of a large problem allow few attempts: keep some for an easier height.
-        const int64_t most = large ? left_ * 5 / 8 + 1 : left_;
+        const int64_t max = large ? left_ * 5 / 8 + 1 : left_;
         int64_t nodes = instance_.count();
         const bool lowered = repair(instance_, conflicts_, crowd,
                                     {.height = height,
-                                     .max_nodes = most,
-                                     .patience = least_patience << cycle,
+                                     .max_nodes = max,
+                                     .patience = min_patience << cycle,
                                      .taste = kTastes[round % kTastes.size()],
                                      .seed = round},
                                     places, nodes);
@@ -297,16 +297,16 @@ class Solver {
 };
 
 // Describes what the searches proved about a problem whose plan exceeds its capacity.
-std::string proof_of(const Solution& solution, int64_t capacity, int64_t least_nodes,
-                     int64_t most_nodes) {
+std::string proof_of(const Solution& solution, int64_t capacity, int64_t min_nodes,
+                     int64_t max_nodes) {
   if (solution.optimal) return ", and no plan is lower";
   if (solution.lower_bound > capacity) return ", and no plan fits";
   if (solution.exact_nodes > 0) {
     return fmt::format("; the exact search gave up after {} nodes", solution.exact_nodes);
   }
-  if (least_nodes != INT64_MAX && least_nodes > most_nodes) {
-    return fmt::format("; the exact search requires at least {} nodes, got {}", least_nodes,
-                       most_nodes);
+  if (min_nodes != INT64_MAX && min_nodes > max_nodes) {
+    return fmt::format("; the exact search requires at least {} nodes, got {}", min_nodes,
+                       max_nodes);
   }
   return "; the exact search did not run";
 }

@@ -36,20 +36,20 @@ Problem random_lifetimes(int64_t count, double mean, Sizes sizes, Seed seed) {
   require(count >= 0 && mean > 1,
           "random_lifetimes: the count must be at least 0 and the mean above 1, got {} and {}",
           count, mean);
-  constexpr int64_t kLeast = 64;
-  constexpr int64_t kMost = int64_t{16} << 20;
+  constexpr int64_t kMin = 64;
+  constexpr int64_t kMax = int64_t{16} << 20;
   Draw draw(seed);
   Problem problem;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = draw.below(count);
     const double steps = std::log(1 - draw.unit()) / std::log(1 - 1 / mean);
-    int64_t size = kLeast + draw.below(kMost - kLeast + 1);
+    int64_t size = kMin + draw.below(kMax - kMin + 1);
     if (sizes == Sizes::kLogUniform) {
-      size = static_cast<int64_t>(kLeast * std::exp2(draw.unit() * std::log2(kMost / kLeast)));
+      size = static_cast<int64_t>(kMin * std::exp2(draw.unit() * std::log2(kMax / kMin)));
     }
     problem.buffers.push_back({.name = name_of(i),
                                .lifetime = {{begin, begin + 1 + static_cast<int64_t>(steps)}},
-                               .size = size / kLeast * kLeast,
+                               .size = size / kMin * kMin,
                                .alignment = 64,
                                .fixed_offset = {},
                                .hint = {}});

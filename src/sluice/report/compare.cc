@@ -16,7 +16,7 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-constexpr size_t kMostRows = 20;  // The most rows of a group.
+constexpr size_t kMaxRows = 20;  // The most rows of a group.
 
 [[noreturn]] void bad(const std::string& path, const std::string& why) {
   fail(ErrorKind::kBadFile, "{}: {}", path, why);
@@ -117,8 +117,8 @@ class FactReader {
   static void measured(const SortedJson& p, const std::string& name, FactGroup& other,
                        ReportFacts& facts) {
     if (p.value("measured_runs", int64_t{0}) == 0) return;
-    const auto least = p.at("measured_ns").get<int64_t>();
-    if (least >= 0) other.rows.emplace_back("measured, ns", least);
+    const auto min = p.at("measured_ns").get<int64_t>();
+    if (min >= 0) other.rows.emplace_back("measured, ns", min);
     const SortedJson& table = p.at("kernels");
     const Columns columns(table);
     std::map<std::string, int64_t> times;
@@ -179,7 +179,7 @@ class FactReader {
 std::string signed_text(int64_t n) { return (n < 0 ? "-" : "+") + grouped(std::abs(n)); }
 
 std::string more_text(size_t rows) {
-  return rows > kMostRows ? fmt::format("  and {} more\n", rows - kMostRows) : "";
+  return rows > kMaxRows ? fmt::format("  and {} more\n", rows - kMaxRows) : "";
 }
 
 /// A row of two reports. A report that does not have the name counts as 0.
@@ -243,7 +243,7 @@ std::string describe(const ReportFacts& facts) {
     std::stable_sort(rows.begin(), rows.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
     text += group.title + "\n";
-    for (size_t i = 0; i < std::min(rows.size(), kMostRows); ++i)
+    for (size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i)
       text += fmt::format("  {:<50} {:>18}\n", rows[i].first, grouped(rows[i].second));
     text += more_text(rows.size());
   }
@@ -265,7 +265,7 @@ std::string compare(const ReportFacts& a, const ReportFacts& b) {
     const std::vector<Difference> rows = differences(find(a, title), find(b, title));
     if (rows.empty()) continue;
     text += title + "\n";
-    for (size_t i = 0; i < std::min(rows.size(), kMostRows); ++i)
+    for (size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i)
       text += fmt::format("  {:<40} {:>16} {:>16} {:>16}\n", rows[i].name, grouped(rows[i].a),
                           grouped(rows[i].b), signed_text(rows[i].by()));
     text += more_text(rows.size());

@@ -37,11 +37,11 @@ double covered(const Intervals& busy, double begin, double end) {
   return sum;
 }
 
-// Sets `least` to the smaller of two times that were measured; a negative time was not.
-void take_minimum(double& least, double other) {
-  if (least < 0 || (other >= 0 && other < least)) least = other;
+// Sets `min` to the smaller of two times that were measured; a negative time was not.
+void take_minimum(double& min, double other) {
+  if (min < 0 || (other >= 0 && other < min)) min = other;
 }
-void take_maximum(double& most, double other) { most = std::max(most, other); }
+void take_maximum(double& max, double other) { max = std::max(max, other); }
 
 // The kernels that take longest first: by their measured times where there are some.
 void sort_kernels(std::vector<KernelTime>& kernels) {

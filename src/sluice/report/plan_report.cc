@@ -158,14 +158,14 @@ MemoryShares shares_of(const exe::MemoryNeeds& memory) {
 
 }  // namespace
 
-PlanReport plan_report(const exe::Executable& executable, int most_holders) {
+PlanReport plan_report(const exe::Executable& executable, int max_holders) {
   PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};
   const Places places(executable);
-  const auto most = static_cast<size_t>(std::max(most_holders, 0));
+  const auto max = static_cast<size_t>(std::max(max_holders, 0));
   for (exe::MemoryNeeds& m : out.memories) {
     MemoryShares shares = shares_of(m);
-    if (shares.holders.size() > most) shares.holders.resize(most);
-    if (m.holders.size() > most) m.holders.resize(most);
+    if (shares.holders.size() > max) shares.holders.resize(max);
+    if (m.holders.size() > max) m.holders.resize(max);
     out.shares.push_back(std::move(shares));
   }
   Reporter(executable, places).run(out);

@@ -75,9 +75,9 @@ struct PlanReport {
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
 
-/// Reports the memory, functions and transfers of an executable before it runs. `most_holders` is
+/// Reports the memory, functions and transfers of an executable before it runs. `max_holders` is
 /// the largest number of holders listed for each memory.
-PlanReport plan_report(const exe::Executable& executable, int most_holders = 10);
+PlanReport plan_report(const exe::Executable& executable, int max_holders = 10);
 
 /// An option that would make a plan smaller.
 struct Suggestion {

@@ -10,13 +10,13 @@
 namespace sluice::report {
 namespace {
 
-constexpr size_t kMostLines = 25;
-constexpr size_t kMostLinesOfDevice = 4;  // Added for each device if there are several.
+constexpr size_t kMaxLines = 25;
+constexpr size_t kMaxLinesOfDevice = 4;  // Added for each device if there are several.
 constexpr size_t kColumns = 100;
 constexpr size_t kBar = 12;
-constexpr size_t kMostKinds = 6;  // Rows of a memory.
-constexpr size_t kMostFunctions = 3;
-constexpr size_t kMostSuggestions = 3;
+constexpr size_t kMaxKinds = 6;  // Rows of a memory.
+constexpr size_t kMaxFunctions = 3;
+constexpr size_t kMaxSuggestions = 3;
 
 // Characters of UTF-8 text.
 size_t columns(std::string_view text) {
@@ -24,12 +24,12 @@ size_t columns(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// The text, or its first `most` - 1 columns and an ellipsis.
-std::string cut(std::string text, size_t most) {
-  if (columns(text) <= most) return text;
+// The text, or its first `max` - 1 columns and an ellipsis.
+std::string cut(std::string text, size_t max) {
+  if (columns(text) <= max) return text;
   size_t end = 0;
   for (size_t seen = 0; end < text.size(); ++end) {
-    if ((text[end] & 0xC0) != 0x80 && ++seen == most) break;
+    if ((text[end] & 0xC0) != 0x80 && ++seen == max) break;
   }
   return text.substr(0, end) + "…";
 }
@@ -39,13 +39,13 @@ std::string time_of(double seconds) {
   return seconds < 1 ? fmt::format("{:.3f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
 }
 
-// Returns at most `most` rows: the largest kinds, and one row for all other kinds.
-std::vector<KindBytes> largest_kinds(const MemoryShares& shares, size_t most) {
+// Returns at most `max` rows: the largest kinds, and one row for all other kinds.
+std::vector<KindBytes> largest_kinds(const MemoryShares& shares, size_t max) {
   std::vector<KindBytes> kinds = shares.kinds;
-  if (kinds.size() <= most) return kinds;
-  kinds[most - 1].kind = fmt::format("{} other kinds", kinds.size() - most + 1);
-  for (size_t i = most; i < kinds.size(); ++i) kinds[most - 1].bytes += kinds[i].bytes;
-  kinds.resize(most);
+  if (kinds.size() <= max) return kinds;
+  kinds[max - 1].kind = fmt::format("{} other kinds", kinds.size() - max + 1);
+  for (size_t i = max; i < kinds.size(); ++i) kinds[max - 1].bytes += kinds[i].bytes;
+  kinds.resize(max);
   return kinds;
 }
 
@@ -68,8 +68,8 @@ class Text {
     if (!outlook_.closing.empty()) add(outlook_.closing);
     std::swap(lines_, tail);
     verdict();
-    const size_t used = lines_.size() + tail.size(), most = most_lines();
-    memories(most > used ? most - used : 0);
+    const size_t used = lines_.size() + tail.size(), max = max_lines();
+    memories(max > used ? max - used : 0);
     lines_.insert(lines_.end(), tail.begin(), tail.end());
     std::string text;
     for (const std::string& line : lines_) text += line + "\n";
@@ -79,11 +79,11 @@ class Text {
  private:
   void add(std::string line) { lines_.push_back(cut(std::move(line), kColumns)); }
 
-  size_t most_lines() const {
+  size_t max_lines() const {
     const auto devices =
         static_cast<size_t>(std::count_if(report_.memories.begin(), report_.memories.end(),
                                           [](const exe::MemoryNeeds& m) { return m.device >= 0; }));
-    return kMostLines + (devices > 1 ? devices * kMostLinesOfDevice : 0);
+    return kMaxLines + (devices > 1 ? devices * kMaxLinesOfDevice : 0);
   }
 
   // Adds a text. Breaks it after semicolons if it is too long for one line.
@@ -105,14 +105,14 @@ class Text {
   }
 
   void verdict() {
-    std::string fits, exceeds, least;
+    std::string fits, exceeds, min;
     const bool several = report_.memories.size() > 2;  // Lines break after semicolons.
     const auto append = [&](std::string& list, const std::string& item) {
       list += (list.empty() ? "" : several ? "; " : ", ") + item;
     };
     for (const exe::MemoryNeeds& m : report_.memories) {
       const std::string name = m.device >= 0 ? fmt::format("device {}", m.device) : m.name;
-      append(least, fmt::format("{} {}", name, grouped(m.smallest_budget())));
+      append(min, fmt::format("{} {}", name, grouped(m.smallest_budget())));
       if (m.budget_bytes < 0) continue;
       const std::string of =
           fmt::format("{} {} of {}", name, grouped(m.total_bytes), grouped(m.budget_bytes));
@@ -121,7 +121,7 @@ class Text {
     const std::string answer = !exceeds.empty() ? "fits: no (" + exceeds + " bytes)"
                                : !fits.empty()  ? "fits: yes (" + fits + " bytes)"
                                                 : "fits: no budget is given";
-    const std::string smallest = "smallest budget: " + least + " bytes";
+    const std::string smallest = "smallest budget: " + min + " bytes";
     add_wrapped(answer + "; " + smallest);
   }
 
@@ -129,14 +129,14 @@ class Text {
     const size_t count = std::min(report_.memories.size(), lines / 2);
     if (count == 0) return;
     for (size_t m = 0; m < count; ++m) {
-      const size_t rows = std::min(kMostKinds, lines / (count - m) - 1);
+      const size_t rows = std::min(kMaxKinds, lines / (count - m) - 1);
       const size_t before = lines_.size();
       memory(report_.memories[m], report_.shares[m], rows);
       lines -= lines_.size() - before;
     }
   }
 
-  void memory(const exe::MemoryNeeds& m, const MemoryShares& shares, size_t most) {
+  void memory(const exe::MemoryNeeds& m, const MemoryShares& shares, size_t max) {
     const std::string budget =
         m.budget_bytes < 0 ? "" : fmt::format(" of a budget of {}", grouped(m.budget_bytes));
     const std::string peak =
@@ -145,8 +145,8 @@ class Text {
         fmt::format("{}: {} bytes{}{}", m.name, grouped(m.total_bytes), budget, peak);
     const std::string ratio = fmt::format(", {:.3f} x the live-set bound", m.ratio);
     add(columns(bytes) + columns(ratio) <= kColumns ? bytes + ratio : bytes);
-    const std::vector<KindBytes> kinds = largest_kinds(shares, most);
-    const size_t rows = std::min(most, std::max(kinds.size(), shares.holders.size()));
+    const std::vector<KindBytes> kinds = largest_kinds(shares, max);
+    const size_t rows = std::min(max, std::max(kinds.size(), shares.holders.size()));
     const size_t digits = grouped(m.total_bytes).size();
     for (size_t i = 0; i < rows; ++i) {
       std::string left;
@@ -189,7 +189,7 @@ class Text {
     if (largest.empty()) return;
     add(fmt::format("functions: {}, {} bytes of steps; largest frames:", largest.size(),
                     grouped(report_.program_bytes)));
-    for (size_t i = 0; i < std::min(largest.size(), kMostFunctions); ++i) {
+    for (size_t i = 0; i < std::min(largest.size(), kMaxFunctions); ++i) {
       const FunctionReport& f = *largest[i];
       add(fmt::format("  {:>14} {}, {} steps", grouped(f.frame_bytes), f.place, grouped(f.steps)));
     }
@@ -252,7 +252,7 @@ class Text {
   void suggestions() {
     size_t shown = 0;
     for (const Suggestion& s : outlook_.suggestions) {
-      if (++shown > kMostSuggestions) break;
+      if (++shown > kMaxSuggestions) break;
       const std::string tiers =
           s.tier_bytes > 0 ? fmt::format(", {} in tiers", grouped(s.tier_bytes)) : "";
       const std::string bytes = s.device_bytes < 0 ? " (bytes not computed)"

@@ -9,7 +9,7 @@
 namespace sluice::report {
 namespace {
 
-constexpr int64_t kMostVisits = 2'000'000;  // Steps of functions with remote accesses.
+constexpr int64_t kMaxVisits = 2'000'000;  // Steps of functions with remote accesses.
 
 // The innermost loop around a function's steps.
 struct Turn {
@@ -51,7 +51,7 @@ class Follower {
     if (!reaches_[static_cast<size_t>(function)]) return;
     for (size_t s = 0; s < steps(function).size(); ++s) {
       const exe::Step& step = steps(function)[s];
-      if (++visits_ > kMostVisits) found_.complete = false;
+      if (++visits_ > kMaxVisits) found_.complete = false;
       if (!found_.complete) return;
       if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, turn);
       if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
@@ -78,7 +78,7 @@ class Follower {
     const int64_t entry = issue.entry_from ? -1 : issue.entry.evaluate({.params = params});
     const auto [at, is_new] =
         rows_.try_emplace({issue.object, entry, function, step}, found_.rows.size());
-    if (is_new && found_.rows.size() == kMostAccesses) {
+    if (is_new && found_.rows.size() == kMaxAccesses) {
       found_.complete = false;
       return;
     }

@@ -7,7 +7,7 @@
 namespace sluice::report {
 
 /// Largest number of rows of remote_accesses().
-inline constexpr size_t kMostAccesses = 20000;
+inline constexpr size_t kMaxAccesses = 20000;
 
 /// The loads or stores of one entry of a remote buffer by one step.
 struct RemoteAccess {

@@ -25,7 +25,7 @@ class Maker {
   Maker(const exe::Executable& e, const Rates& rates)
       : e_(e), rates_(rates), times_(e, rates), places_(e), plan_(plan_report(e, 0)) {}
 
-  Report run(int64_t most_events) {
+  Report run(int64_t max_events) {
     Report r;
     r.replicas = e_.replicas;
     r.rates = rates_;
@@ -42,7 +42,7 @@ class Maker {
     r.functions.resize(e_.functions.size());
     for (const int32_t f : exe::callees_first(e_)) add_function(f, r);
     add_memories(r);
-    add_programs(most_events, r);
+    add_programs(max_events, r);
     return r;
   }
 
@@ -203,7 +203,7 @@ class Maker {
     }
   }
 
-  void add_programs(int64_t most_events, Report& r) const {
+  void add_programs(int64_t max_events, Report& r) const {
     const TrafficCounter counter(e_);
     const std::vector<ProgramForecast> forecasts = forecast(e_, rates_);
     for (size_t p = 0; p < e_.programs.size(); ++p) {
@@ -219,7 +219,7 @@ class Maker {
       out.messages = counter.messages_of(program);
       out.collectives = counter.collectives_of(program);
       out.accesses = remote_accesses(e_, program);
-      out.trace = planned_trace(e_, program, rates_, places_, r.parts, most_events);
+      out.trace = planned_trace(e_, program, rates_, places_, r.parts, max_events);
       out.overlaps = overlaps(e_, out.trace);
       add_kernels(e_, program, r, out);
     }
@@ -247,8 +247,8 @@ double FeedReport::mean_occupancy() const {
   return entries > 0 ? static_cast<double>(held) / static_cast<double>(entries) : 0;
 }
 
-Report make_report(const exe::Executable& executable, const Rates& rates, int64_t most_events) {
-  return Maker(executable, rates).run(most_events);
+Report make_report(const exe::Executable& executable, const Rates& rates, int64_t max_events) {
+  return Maker(executable, rates).run(max_events);
 }
 
 }  // namespace sluice::report

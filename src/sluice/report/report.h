@@ -240,10 +240,10 @@ struct Report {
   std::vector<int64_t> remote_entries;      ///< Number of entries of each remote buffer.
 };
 
-/// Computes a report from an executable alone. `most_events` is the largest
+/// Computes a report from an executable alone. `max_events` is the largest
 /// number of events in the trace of each program.
 Report make_report(const exe::Executable& executable, const Rates& rates,
-                   int64_t most_events = kMostEvents);
+                   int64_t max_events = kMaxEvents);
 
 /// Returns the report as JSON of version kReportVersion.
 std::string to_json(const Report& report);

@@ -21,7 +21,7 @@ int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 // A negative time was not measured.
 int64_t measured_ns(double seconds) { return seconds < 0 ? -1 : nanoseconds(seconds); }
 
-constexpr size_t kMostKernels = 500;  // In a report: the others are faster.
+constexpr size_t kMaxKernels = 500;  // In a report: the others are faster.
 
 // Splits "fc/0 layers.cc:31" into its module path and its source line. Either may be absent.
 std::pair<std::string, std::string> layer_and_source(const std::string& where) {
@@ -104,7 +104,7 @@ Json kernels_of(const Report& r, const ProgramReport& p) {
   Json kernels = table({"function", "step", "name", "layer", "source", "reference", "runs",
                         "forecast_ns", "measured_ns"});
   for (const KernelTime& k : p.kernels) {
-    if (kernels["rows"].size() == kMostKernels) break;
+    if (kernels["rows"].size() == kMaxKernels) break;
     const FunctionTimeline& f = r.functions[static_cast<size_t>(k.function)];
     const StepReport& s = f.steps[static_cast<size_t>(k.step)];
     auto [layer, source] = layer_and_source(s.where);
@@ -179,7 +179,7 @@ Json json_of(const MeasuredRun& m) {
   return {{"program", m.program},
           {"replica", m.replica},
           {"runs", m.runs},
-          {"least_ns", measured_ns(m.seconds)},
+          {"min_ns", measured_ns(m.seconds)},
           {"steps", std::move(steps)},
           {"moves", std::move(moves)},
           {"lost", m.lost},
@@ -283,14 +283,13 @@ std::string to_json(const Report& report) { return text_of(json_of(report)) + "\
 
 namespace {
 
-// Leaves the first events of a trace, at most `most`.
-void shorten(Trace& trace, size_t most) {
-  if (trace.events.size() <= most) return;
+// Leaves the first events of a trace, at most `max`.
+void shorten(Trace& trace, size_t max) {
+  if (trace.events.size() <= max) return;
   std::vector<double> begins;
   for (const Event& e : trace.events) begins.push_back(e.begin);
-  std::nth_element(begins.begin(), begins.begin() + static_cast<std::ptrdiff_t>(most),
-                   begins.end());
-  const double end = begins[most];
+  std::nth_element(begins.begin(), begins.begin() + static_cast<std::ptrdiff_t>(max), begins.end());
+  const double end = begins[max];
   std::erase_if(trace.events, [end](const Event& e) { return e.begin >= end; });
   trace.complete = false;
 }
@@ -305,9 +304,9 @@ std::string to_html(const Report& report) {
   fill("/*STYLE*/", kViewerStyle);
   fill("/*SCRIPT*/", kViewerScript);
   // A page of 2 MB has room for so many measured events.
-  constexpr size_t kMostMeasured = 10'000;
+  constexpr size_t kMaxMeasured = 10'000;
   Report shown = report;
-  for (MeasuredRun& run : shown.measured) shorten(run.trace, kMostMeasured / shown.measured.size());
+  for (MeasuredRun& run : shown.measured) shorten(run.trace, kMaxMeasured / shown.measured.size());
   // In a script element, "</" could end the data.
   std::string data;
   for (const char c : text_of(json_of(shown))) c == '<' ? data += "\\u003c" : data += c;

@@ -18,14 +18,14 @@ namespace {
 using namespace exe::plans;
 
 // Every kernel takes two seconds, every entry of remote memory one second.
-Report report_of(const std::string& text, int64_t most_events = kMostEvents, double copies = 1e30) {
+Report report_of(const std::string& text, int64_t max_events = kMaxEvents, double copies = 1e30) {
   exe::Executable e = plan(text);
   for (exe::Function& f : e.functions) {
     for (exe::Step& step : f.steps) {
       if (auto* kernel = std::get_if<exe::Kernel>(&step.body)) kernel->flops = 2;
     }
   }
-  return make_report(e, {.threads = 1, .flops = 1, .copies = copies, .remote = 64}, most_events);
+  return make_report(e, {.threads = 1, .flops = 1, .copies = copies, .remote = 64}, max_events);
 }
 
 std::vector<std::string> plans() {
@@ -193,7 +193,7 @@ using Sums = std::map<std::string, std::pair<int64_t, int64_t>>;
 TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
   std::set<std::string> seen;
   for (const std::string& text : plans()) {
-    const Report r = report_of(text, kMostEvents, 64);
+    const Report r = report_of(text, kMaxEvents, 64);
     for (const ProgramReport& p : r.programs) {
       Sums planned;
       const auto add = [](Sums& sums, const std::string& kind, int64_t count, int64_t bytes) {

@@ -47,16 +47,16 @@ struct Walker {
 class Simulation {
  public:
   Simulation(const exe::Executable& e, const Rates& rates, const Places& places,
-             const std::vector<std::string>& parts, int64_t most)
+             const std::vector<std::string>& parts, int64_t max)
       : e_(e),
         times_(e, rates),
         places_(places),
-        most_(static_cast<size_t>(std::max<int64_t>(most, 0))) {
+        max_(static_cast<size_t>(std::max<int64_t>(max, 0))) {
     for (const std::string& part : parts) parts_.emplace(part, static_cast<int32_t>(parts_.size()));
     for (const exe::Channel& c : e.channels)
-      lines_.push_back({{},
-                        std::deque<double>(
-                            static_cast<size_t>(std::min<int64_t>(c.capacity, kMostSlots)), 0.0)});
+      lines_.push_back(
+          {{},
+           std::deque<double>(static_cast<size_t>(std::min<int64_t>(c.capacity, kMaxSlots)), 0.0)});
   }
 
   Trace run(const exe::Program& program) {
@@ -68,7 +68,7 @@ class Simulation {
       w.stack.push_back({start.function});
     }
     // Advance the device with the earliest time: remote memory serves transfers in order of time.
-    while (trace_.events.size() < most_) {
+    while (trace_.events.size() < max_) {
       Walker* next = nullptr;
       for (Walker& w : walkers) {
         if (!w.stack.empty() && can_advance(w) && (next == nullptr || w.now < next->now)) next = &w;
@@ -83,7 +83,7 @@ class Simulation {
   }
 
  private:
-  static constexpr int64_t kMostSlots = 1 << 16;
+  static constexpr int64_t kMaxSlots = 1 << 16;
 
   const std::vector<exe::Step>& steps(int32_t function) const {
     return e_.functions[static_cast<size_t>(function)].steps;
@@ -211,7 +211,7 @@ class Simulation {
   const StepTimes times_;
   const Places& places_;
   std::map<std::string, int32_t> parts_;  ///< Numbers by name.
-  const size_t most_;
+  const size_t max_;
   std::vector<Line> lines_;
   double remote_busy_ = 0;
   Trace trace_;
@@ -221,8 +221,8 @@ class Simulation {
 
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
                     const Rates& rates, const Places& places, const std::vector<std::string>& parts,
-                    int64_t most) {
-  return Simulation(executable, rates, places, parts, most).run(program);
+                    int64_t max) {
+  return Simulation(executable, rates, places, parts, max).run(program);
 }
 
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace) {

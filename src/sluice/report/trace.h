@@ -9,7 +9,7 @@
 
 namespace sluice::report {
 
-inline constexpr int64_t kMostEvents = 10000;
+inline constexpr int64_t kMaxEvents = 10000;
 
 /// An interval of a device's queue. Times are in seconds from the begin of the run.
 struct Event {
@@ -49,10 +49,10 @@ struct Overlap {
 /// Simulates a run of a program on devices that compute at the same time, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
 /// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. The
-/// simulation ends after `most` events. `parts` are the names of the parts of `places`, by number.
+/// simulation ends after `max` events. `parts` are the names of the parts of `places`, by number.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
                     const Rates& rates, const Places& places, const std::vector<std::string>& parts,
-                    int64_t most);
+                    int64_t max);
 
 /// Returns how much of its transfers a planned trace hides, by device, kind and object.
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace);

@@ -18,9 +18,9 @@ ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollec
 
 // Returns the most bytes that the shares of `part` read of one other member, over all collectives
 // of a group on a device.
-int64_t most_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
-                  int32_t group, const Meeting::Part& part) {
-  int64_t most = 0;
+int64_t max_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
+                 int32_t group, const Meeting::Part& part) {
+  int64_t max = 0;
   for (size_t f = 0; f < loaded.functions.size(); ++f) {
     if (executable.functions[f].device != device) continue;
     for (const LoadedStep& step : loaded.functions[f].steps) {
@@ -29,10 +29,10 @@ int64_t most_read(const exe::Executable& executable, const LoadedProgram& loaded
       const BoundCollective& c =
           loaded.functions[f].collectives[static_cast<size_t>(step.collective)];
       const ByteRange range = of_members(c.reads, c, part);
-      most = std::max(most, range.end - range.begin);
+      max = std::max(max, range.end - range.begin);
     }
   }
-  return most;
+  return max;
 }
 
 // Return the number of the group that contains a replica, and its member number there.
@@ -53,11 +53,11 @@ Meeting::Meeting(std::vector<Part> parts, size_t own, int64_t workers)
 }
 
 void Meeting::connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice*> devices,
-                      int64_t most) {
+                      int64_t max) {
   messages_ = std::move(messages);
   devices_ = std::move(devices);
   const auto others = static_cast<int64_t>(inputs.size()) - own().count;
-  room_bytes_ = others * round_up(most, kAlignment);
+  room_bytes_ = others * round_up(max, kAlignment);
   room_ = devices_.front()->allocate(room_bytes_);
 }
 
@@ -205,7 +205,7 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
     meeting_of[number] = meeting.get();
     if (meeting->has_messages()) {
       meeting->connect(group_->messages(own_tag), std::move(devices_of[number]),
-                       most_read(executable, loaded, device, group, *own));
+                       max_read(executable, loaded, device, group, *own));
       remote_.push_back(meeting.get());
     }
     places_.push_back({device, group, std::move(meeting)});

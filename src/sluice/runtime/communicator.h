@@ -56,9 +56,9 @@ class Meeting {
   void reset();
 
   bool has_messages() const { return parts_.size() > 1; }
-  /// Sets the messages to members in other processes, and allocates room for `most` bytes from each
+  /// Sets the messages to members in other processes, and allocates room for `max` bytes from each
   /// of these members. `devices` are those of the members of this process.
-  void connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice*> devices, int64_t most);
+  void connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice*> devices, int64_t max);
   /// Returns the size of that room in bytes.
   int64_t room() const { return room_bytes_; }
   /// Advances sends and receives. Returns whether a collective made progress. Only one thread may

@@ -122,12 +122,12 @@ BoundCollective bound(Device& device, const exe::Collective& collective,
 }  // namespace
 
 std::vector<std::string> refused_steps(const exe::Executable& executable,
-                                       const std::vector<Device*>& devices, size_t most) {
+                                       const std::vector<Device*>& devices, size_t max) {
   std::vector<std::string> refusals;
   for (const exe::Function& function : executable.functions) {
     Device* const device = devices[static_cast<size_t>(function.device)];
     for (const exe::Step& step : function.steps) {
-      if (device == nullptr || refusals.size() == most) break;
+      if (device == nullptr || refusals.size() == max) break;
       try {
         if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
           bound(*device, *kernel, step);

@@ -73,9 +73,9 @@ struct LoadedProgram {
 };
 
 /// Returns the errors with which devices refuse kernels and collectives of their functions, at most
-/// `most` errors. Skips functions of null devices.
+/// `max` errors. Skips functions of null devices.
 std::vector<std::string> refused_steps(const exe::Executable& executable,
-                                       const std::vector<Device*>& devices, size_t most = 16);
+                                       const std::vector<Device*>& devices, size_t max = 16);
 
 /// Binds every kernel and collective of the executable. Errors name the op and its source line.
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices);

@@ -57,7 +57,7 @@ class Queue {
   /// The walk lets at most this many launches and copies of the compute queue be outstanding. A
   /// queue with room for them, and for the marks and waits between them, never makes the walk wait
   /// where it cannot see a stop.
-  static constexpr int64_t kMostOutstanding = 512;
+  static constexpr int64_t kMaxOutstanding = 512;
 
   /// Waits until all commands have run, or have been discarded if the queue has an error.
   virtual ~Queue() = default;

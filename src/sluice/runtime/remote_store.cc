@@ -166,9 +166,9 @@ void RemoteStore::put(const Range& at, const std::byte* from) {
 template <typename F>
 void RemoteStore::by_staging(const Range& at, F&& f) {
   const std::lock_guard lock(staging_lock_);
-  const auto most = static_cast<int64_t>(staging_.size());
-  for (int64_t begin = at.begin; begin < at.end; begin += most) {
-    const Range part{at.buffer, at.entry, begin, std::min(begin + most, at.end)};
+  const auto max = static_cast<int64_t>(staging_.size());
+  for (int64_t begin = at.begin; begin < at.end; begin += max) {
+    const Range part{at.buffer, at.entry, begin, std::min(begin + max, at.end)};
     f(part, staging_.first(static_cast<size_t>(round_up(part.end - part.begin, sys::kFilePage))));
   }
 }

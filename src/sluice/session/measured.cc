@@ -148,14 +148,14 @@ std::vector<int64_t> clock_differences(runtime::Agreement& agreement,
                                        const std::function<int64_t()>& now) {
   constexpr int kExchanges = 8;
   std::vector<int64_t> best(static_cast<size_t>(agreement.size()));
-  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t min = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < kExchanges; ++i) {
     const int64_t begin = now();
     agreement.any(false);  // No process reads its clock before the first one has read `begin`.
     const std::vector<int64_t> times = gathered<int64_t>(agreement, {now()});
     const int64_t took = now() - begin;
-    if (took >= least) continue;
-    least = took;
+    if (took >= min) continue;
+    min = took;
     for (size_t p = 0; p < best.size(); ++p) best[p] = times[p] - times[0];
   }
   agreement.broadcast(0, std::as_writable_bytes(std::span(best)));

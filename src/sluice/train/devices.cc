@@ -54,10 +54,10 @@ std::vector<int64_t> activation_budgets(const SessionOptions& session, int repli
   };
   execution.schedule = Schedule::kInterleaved;
   plan();
-  const std::vector<int64_t> least = used;
+  const std::vector<int64_t> min = used;
   std::vector<int64_t> result(budgets.size(), std::numeric_limits<int64_t>::max());
   for (size_t d = 0; d < budgets.size(); ++d) {
-    if (budgets[d] >= 0) result[d] = std::max(least[d], used[d] + budgets[d] - needed[d]);
+    if (budgets[d] >= 0) result[d] = std::max(min[d], used[d] + budgets[d] - needed[d]);
   }
   execution.schedule = Schedule::kAuto;
   for (bool fits = false; !fits;) {
@@ -65,8 +65,8 @@ std::vector<int64_t> activation_budgets(const SessionOptions& session, int repli
     plan();
     fits = true;
     for (size_t d = 0; d < budgets.size(); ++d) {
-      if (budgets[d] < 0 || needed[d] <= budgets[d] || used[d] == least[d]) continue;
-      result[d] = std::max(least[d], used[d] - 1);
+      if (budgets[d] < 0 || needed[d] <= budgets[d] || used[d] == min[d]) continue;
+      result[d] = std::max(min[d], used[d] - 1);
       fits = false;
     }
   }

@@ -574,9 +574,8 @@ void emit_training(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                    const Strategy& strategy, const Options& inference, Training& training) {
   Options own = options;
   // By default the blocks of phases move whole, so that equal blocks run in a loop.
-  int64_t& least = own.locations.min_elements_off_device;
-  if (has_phases(options, strategy) && least == TensorLocations().min_elements_off_device)
-    least = 0;
+  int64_t& min = own.locations.min_elements_off_device;
+  if (has_phases(options, strategy) && min == TensorLocations().min_elements_off_device) min = 0;
   Emitter step(ir, network, nn::RunMode::kTrain, rules, optimizer, own, strategy, training);
   step.build();
   Strategy evaluation = strategy;

@@ -210,11 +210,11 @@ TEST(Evaluate, CountsEachSampleOnce) {
   const Evaluation all = percentage(data::Remainder::kKeep, 13);
   EXPECT_EQ(all.samples, 13);
   EXPECT_EQ(all.dropped, 0);
-  const Evaluation most = percentage(data::Remainder::kDrop, 13);
-  EXPECT_EQ(most.samples, 12);
-  EXPECT_EQ(most.dropped, 1);
+  const Evaluation max = percentage(data::Remainder::kDrop, 13);
+  EXPECT_EQ(max.samples, 12);
+  EXPECT_EQ(max.dropped, 1);
   // The one sample is right or wrong.
-  const double right = *all.accuracy * 13 / 100 - *most.accuracy * 12 / 100;
+  const double right = *all.accuracy * 13 / 100 - *max.accuracy * 12 / 100;
   EXPECT_TRUE(std::abs(right) < 1e-6 || std::abs(right - 1) < 1e-6) << right;
 }
 

@@ -21,7 +21,7 @@ namespace sluice::train {
 namespace internal {
 namespace {
 
-constexpr size_t kMostBindings = 16;  // More than a loader has items in memory.
+constexpr size_t kMaxBindings = 16;  // More than a loader has items in memory.
 // The options of the training program. Its rate is a stream, so that it can change.
 Options for_training(Options options) {
   if (!std::holds_alternative<StreamedRate>(options.learning_rate))
@@ -221,7 +221,7 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
     if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
     std::vector<StreamOutput> outputs;
     for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
-    if (bindings_.size() == kMostBindings) bindings_.erase(bindings_.begin());
+    if (bindings_.size() == kMaxBindings) bindings_.erase(bindings_.begin());
     bindings_.emplace_back(std::move(addresses), programs_.session.bind(inputs, outputs, program_));
     found = std::prev(bindings_.end());
   }

@@ -186,8 +186,8 @@ std::vector<StageDevices> mapping_of(const std::vector<PipelineStage>& stages,
             "{} functions",
             s, mapping[s].numbers().size(), functions);
     for (const int device : mapping[s].numbers())
-      require(device >= 0 && device < kMostDevices,
-              "pipeline: the device of stage {} must be from 0 to {}, got {}", s, kMostDevices - 1,
+      require(device >= 0 && device < kMaxDevices,
+              "pipeline: the device of stage {} must be from 0 to {}, got {}", s, kMaxDevices - 1,
               device);
   }
   return mapping;

@@ -240,7 +240,7 @@ TEST_P(QueuedStop, EndAWalkThatIsFarAheadOfItsDevice) {
   const Release release{held};
   std::thread stopper([&] {
     const auto enqueued = [&] { return enqueued_commands(*options.device.device); };
-    constexpr int64_t kAhead = runtime::Queue::kMostOutstanding / 2;
+    constexpr int64_t kAhead = runtime::Queue::kMaxOutstanding / 2;
     EXPECT_TRUE(test::wait_until([&] { return held.is_reached() && enqueued() >= kAhead; }));
     EXPECT_TRUE(session.stop());
   });

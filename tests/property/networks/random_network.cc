@@ -12,7 +12,7 @@ namespace {
 using train::Inputs;
 using train::Results;
 
-constexpr int kMostVisits = 7;
+constexpr int kMaxVisits = 7;
 
 std::vector<train::Field> fields() {
   return {{.name = "x", .spec = f32_spec({kBatch, 6})},
@@ -63,7 +63,7 @@ Seed network_key(uint64_t seed, std::string_view what, uint64_t index) {
 NetworkOutline::NetworkOutline(uint64_t seed) {
   Dice dice(network_key(seed, "outline"));
   named = !dice.one_in(4);
-  const int count = 2 + dice(kMostVisits - 1);
+  const int count = 2 + dice(kMaxVisits - 1);
   for (int v = 0; v < count; ++v) {
     const bool again = v > 0 && dice.one_in(5);
     blocks.push_back(again ? blocks[static_cast<size_t>(dice(v))] : fmt::format("B{}", v));

@@ -290,11 +290,11 @@ std::string text(const NetworkRecipe& recipe) {
 }
 
 void report_failure(const NetworkRecipe& recipe, const std::string& wrong) {
-  const NetworkRecipe least = shrink(recipe);
-  const std::string still = judge(least).wrong;
+  const NetworkRecipe min = shrink(recipe);
+  const std::string still = judge(min).wrong;
   ADD_FAILURE() << "SLUICE_SEED=" << recipe.seed << ": " << wrong << "\n--- with "
-                << least.skipped.size() << " decisions left out: " << still << "\n"
-                << text(least);
+                << min.skipped.size() << " decisions left out: " << still << "\n"
+                << text(min);
 }
 
 uint64_t number(const char* name, uint64_t otherwise) {

@@ -50,14 +50,14 @@ inline std::vector<float> floats(const HostTensor& t) {
 }
 
 /// Element i has the value i mod `period` in each field, or what `value(field, i mod period)`
-/// returns. Ends after `most` elements.
+/// returns. Ends after `max` elements.
 struct Counting : FeedSource {
   using Value = std::function<float(size_t field, int64_t i)>;
-  explicit Counting(int64_t period, int64_t most = INT64_MAX, Value value = {})
-      : period(period), most(most), value(std::move(value)) {}
+  explicit Counting(int64_t period, int64_t max = INT64_MAX, Value value = {})
+      : period(period), max(max), value(std::move(value)) {}
   bool next(std::span<const ArrayView> fields) override {
     const int64_t i = made.load();
-    if (i >= most) return false;
+    if (i >= max) return false;
     for (size_t f = 0; f < fields.size(); ++f) {
       const int64_t k = i % period;
       fill(fields[f], value ? value(f, k) : static_cast<float>(k));
@@ -65,19 +65,19 @@ struct Counting : FeedSource {
     made = i + 1;
     return true;
   }
-  const int64_t period, most;
+  const int64_t period, max;
   const Value value;
   std::atomic<int64_t> made{0};
 };
 
-/// Makes `most` elements. Each is made once the program waits for it, and then takes `kPause`.
+/// Makes `max` elements. Each is made once the program waits for it, and then takes `kPause`.
 struct Late : Counting {
   static constexpr std::chrono::milliseconds kPause{1};
   /// `session` must outlive the source. `name` is the name of the feed.
-  Late(const Session& session, std::string name, int64_t most)
-      : Counting(100, most), session(session), name(std::move(name)) {}
+  Late(const Session& session, std::string name, int64_t max)
+      : Counting(100, max), session(session), name(std::move(name)) {}
   bool next(std::span<const ArrayView> fields) override {
-    if (made == most) return false;
+    if (made == max) return false;
     EXPECT_TRUE(wait_until([&] { return waits() > made; }));
     seen.push_back(runtime::EventRing::now());
     std::this_thread::sleep_for(kPause);

@@ -37,8 +37,7 @@ struct Moment {
 };
 
 struct EndingSource : Counting {
-  EndingSource(int64_t most, Moment moment)
-      : Counting(INT64_MAX, most), moment(std::move(moment)) {}
+  EndingSource(int64_t max, Moment moment) : Counting(INT64_MAX, max), moment(std::move(moment)) {}
   bool next(std::span<const ArrayView> fields) override {
     moment.pass(made);
     return Counting::next(fields);
@@ -102,8 +101,8 @@ void end_a_run(Subject& subject, const Drawn& drawn) {
     making = moment(End::kSource, [] { fail(ErrorKind::kBadFile, "the file is bad"); });
   if (drawn.end == End::kSink)
     taking = moment(End::kSink, [] { fail(ErrorKind::kIo, "the disk is full"); });
-  const int64_t most = drawn.end == End::kData ? drawn.at : INT64_MAX;
-  const auto source = std::make_shared<EndingSource>(most, making);
+  const int64_t max = drawn.end == End::kData ? drawn.at : INT64_MAX;
+  const auto source = std::make_shared<EndingSource>(max, making);
   const auto sums = std::make_shared<EndingSink>(taking);
   session.bind_feed(p.in, source);
   session.bind_feed(p.out, sums);

@@ -46,7 +46,7 @@ TEST(WhileLoops, AddElementsAsTheDocumentDoes) {
 
 // Adds elements to a carried value while it is below the variable `limit`.
 struct Bounded {
-  explicit Bounded(int64_t most) {
+  explicit Bounded(int64_t max) {
     limit = main.variable(f32_of({}), Initializer::constant(0), "limit");
     const Tensors last = ops::while_loop(
         main, [this](Tensor v) { return ops::greater(limit, v); },
@@ -54,7 +54,7 @@ struct Bounded {
           main.enqueue(taken, Tensors{x});
           return v + x;
         },
-        {main.scalar(0, f32)}, in, most);
+        {main.scalar(0, f32)}, in, max);
     sum = main.host_store(last[0], "sum");
   }
   Ir ir;
@@ -117,9 +117,9 @@ struct WhileProgram {
     return ir.replication() > 1 ? ops::replicated_all_reduce(v) * 0.5f : v;
   }
 
-  Tensors run(Graph& g, const LoopBody& body, const Tensors& from, int64_t most = 9) const {
+  Tensors run(Graph& g, const LoopBody& body, const Tensors& from, int64_t max = 9) const {
     const auto goes_on = [this](const LoopArguments& in) { return ops::greater(limit, in[0]); };
-    return ops::while_loop(g, goes_on, body, from, x, most);
+    return ops::while_loop(g, goes_on, body, from, x, max);
   }
 
   Tensors step(Graph& g, Tensor i, Tensor v, Tensor a, Tensor b) const {

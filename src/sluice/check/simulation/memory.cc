@@ -35,14 +35,14 @@ bool ByteMap::holds(const Range& r, const Instance& i) const {
 }
 
 std::string ByteMap::describe(const Range& r, const exe::Executable& executable) const {
-  constexpr size_t most = 3;
+  constexpr size_t max = 3;
   std::string text;
   const auto add = [&](int64_t begin, int64_t end, const std::string& what) {
     text += fmt::format("{}{} in [{}, {})", text.empty() ? "" : ", ", what, begin, end);
   };
   int64_t at = r.begin;
   const Pieces found = pieces(r);
-  for (size_t i = 0; i < found.size() && i < most; ++i) {
+  for (size_t i = 0; i < found.size() && i < max; ++i) {
     const auto& p = found[i];
     if (p.begin > at) add(at, p.begin, "nothing");
     std::string name = "an unnamed value";
@@ -54,7 +54,7 @@ std::string ByteMap::describe(const Range& r, const exe::Executable& executable)
     add(p.begin, p.end, name);
     at = p.end;
   }
-  if (found.size() > most) return text + ", …";
+  if (found.size() > max) return text + ", …";
   if (at < r.end) add(at, r.end, "nothing");
   return text;
 }

@@ -110,19 +110,19 @@ std::map<int32_t, int64_t> feed_slots(const Program& program) {
     std::vector<Uses> bodies(program.bodies.size(), Uses(fields));
     for (const BodyId id : callees_first(program))
       bodies[static_cast<size_t>(id)] = uses_of(program, feed, program.body(id), bodies);
-    std::vector<int64_t> most(fields, 0);
+    std::vector<int64_t> max(fields, 0);
     for (const EntryBodies& entry : program.entries) {
       const Uses& uses = bodies[static_cast<size_t>(entry.bodies[0])];
       check_equal(program, feed, "program '" + entry.name + "'", uses);
       for (size_t f = 0; f < fields; ++f) {
         for (size_t g = 0; g < fields && uses.used(f); ++g) {
-          int64_t& of = most[feed.input ? g : f];
+          int64_t& of = max[feed.input ? g : f];
           of = std::max(of, uses.ahead(f, g));
         }
       }
     }
     for (size_t f = 0; f < fields; ++f)
-      slots[feed.streams[f]] = checked_add(most[f], int64_t{feed.depth});
+      slots[feed.streams[f]] = checked_add(max[f], int64_t{feed.depth});
   }
   return slots;
 }

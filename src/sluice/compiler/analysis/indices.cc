@@ -12,7 +12,7 @@ using exe::IndexExpr;
 
 // Larger expressions are not folded. 16 nodes fit the stack of IndexExpr::evaluate, which then
 // needs no allocation.
-constexpr size_t kMostNodes = 16;
+constexpr size_t kMaxNodes = 16;
 
 bool is_index(const TensorSpec& spec) {
   return spec.elements() == 1 && (spec.dtype == i32 || spec.dtype == u32);
@@ -26,7 +26,7 @@ bool fits(const IndexRange& r, DType dtype) {
 // Returns the fact if `range` fits the dtype and the expression is small. Beyond the dtype, the op
 // wraps around but the expression does not.
 std::optional<IndexFact> checked(IndexExpr expr, const IndexRange& range, DType dtype) {
-  if (!fits(range, dtype) || expr.nodes().size() > kMostNodes) return std::nullopt;
+  if (!fits(range, dtype) || expr.nodes().size() > kMaxNodes) return std::nullopt;
   return IndexFact{std::move(expr), range};
 }
 

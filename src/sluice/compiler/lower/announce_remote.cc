@@ -17,7 +17,7 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr int64_t kMostSteps = 50'000'000;
+constexpr int64_t kMaxSteps = 50'000'000;
 
 const exe::Issue* remote_transfer(const exe::Step& step) {
   const auto* issue = std::get_if<exe::Issue>(&step.body);
@@ -274,10 +274,10 @@ class RemoteWalk {
   std::vector<exe::RemoteTrace> trace(const exe::Program& program) {
     int64_t steps = 0;
     for (const exe::Start& start : program.starts)
-      steps = std::min(steps + counts_[static_cast<size_t>(start.function)], kMostSteps);
-    if (steps >= kMostSteps) return {};  // It would be walked to the limit in vain.
+      steps = std::min(steps + counts_[static_cast<size_t>(start.function)], kMaxSteps);
+    if (steps >= kMaxSteps) return {};  // It would be walked to the limit in vain.
     buffers_ = new_histories(e_);
-    left_ = kMostSteps;
+    left_ = kMaxSteps;
     for (const exe::Start& start : program.starts)
       walk(start.function, {}, mix(2, static_cast<uint64_t>(start.device)));
     std::vector<exe::RemoteTrace> traces;
@@ -313,17 +313,17 @@ class RemoteWalk {
   }
 
   // Counts the transfers of a function and its callees, and the steps that walk() visits at least.
-  // Both are at most kMostSteps.
+  // Both are at most kMaxSteps.
   void count(size_t f) {
     if (!moves_[f]) return;
     const auto add = [](int64_t& sum, int64_t times, int64_t count) {
-      sum = std::min(sum + times * count, kMostSteps);
+      sum = std::min(sum + times * count, kMaxSteps);
     };
     for (const exe::Step* step : order_[f]) {
       add(counts_[f], 1, 1);
       if (remote_transfer(*step) != nullptr) add(transfers_[f], 1, 1);
       const auto* const loop = std::get_if<exe::Loop>(&step->body);
-      const int64_t trips = std::min(loop == nullptr ? 1 : loop->trips, kMostSteps);
+      const int64_t trips = std::min(loop == nullptr ? 1 : loop->trips, kMaxSteps);
       const bool repeats = loop != nullptr && is_long(*loop) && period(*loop) > 0;
       exe::for_each_call(*step, [&](const exe::Call& c) {
         add(counts_[f], repeats ? 1 : trips, counts_[static_cast<size_t>(c.function)]);
@@ -334,7 +334,7 @@ class RemoteWalk {
 
   bool is_long(const exe::Loop& l) const {
     return l.condition < 0 &&
-           std::min(l.trips, kMostSteps) * transfers_[static_cast<size_t>(l.body.function)] >
+           std::min(l.trips, kMaxSteps) * transfers_[static_cast<size_t>(l.body.function)] >
                exe::kLongLoop;
   }
 
@@ -354,11 +354,11 @@ class RemoteWalk {
   bool join_moduli(const exe::Call& c, std::set<int32_t>& seen, int64_t& moduli) const {
     const auto join = [&](const exe::IndexExpr& x) {
       const auto& nodes = x.nodes();
-      for (size_t i = 1; i < nodes.size() && moduli <= kMostSteps; ++i) {
+      for (size_t i = 1; i < nodes.size() && moduli <= kMaxSteps; ++i) {
         const bool constant = nodes[i - 1].kind == exe::IndexExpr::Kind::kConstant;
         if (nodes[i].kind != exe::IndexExpr::Kind::kMod || !constant || nodes[i - 1].value <= 0)
           continue;
-        if (nodes[i - 1].value > kMostSteps) return void(moduli = kMostSteps + 1);
+        if (nodes[i - 1].value > kMaxSteps) return void(moduli = kMaxSteps + 1);
         moduli = std::lcm(moduli, nodes[i - 1].value);
       }
     };
@@ -370,7 +370,7 @@ class RemoteWalk {
                            [&](const exe::Call& inner) { join_moduli(inner, seen, moduli); });
       }
     }
-    return moduli <= kMostSteps;
+    return moduli <= kMaxSteps;
   }
 
   // Whether no entry of a call changes with these differences of its caller's parameters and of

@@ -64,7 +64,7 @@ class Filler {
     for (const Block& b : out_.blocks) {
       if (in_frame(b)) add(span_of(b), bytes_of(b));
     }
-    most_ = *std::max_element(in_use_.begin(), in_use_.end());
+    max_ = *std::max_element(in_use_.begin(), in_use_.end());
   }
 
   // Fills the rings of a loop, from the blocks next to the loop on.
@@ -119,7 +119,7 @@ class Filler {
     const Span late{std::max(span.begin, before.end + 1), span.end};
     const auto fits = [&](const Span& s, int64_t by) {
       for (int32_t n = s.begin; n <= s.end; ++n) {
-        if (in_use_[static_cast<size_t>(n)] + by > most_) return false;
+        if (in_use_[static_cast<size_t>(n)] + by > max_) return false;
       }
       return true;
     };
@@ -136,7 +136,7 @@ class Filler {
   std::vector<bool> carried_;    ///< Blocks of carried values.
   std::vector<int32_t> done_;    ///< Rings that have been filled.
   std::vector<int64_t> in_use_;  ///< Bytes of the frame in use, by node.
-  int64_t most_ = 0;
+  int64_t max_ = 0;
   int64_t moved_ = 0;
 };
 

@@ -353,7 +353,7 @@ class Reuser {
 };
 
 // The most bytes of the frame that are in use at a node.
-int64_t most_bytes(const Storage& storage) {
+int64_t max_bytes(const Storage& storage) {
   std::map<int32_t, int64_t> changes;  // By node.
   for (const Block& b : storage.blocks) {
     if (b.place != Block::Place::kFrame || b.tenants.empty()) continue;
@@ -366,9 +366,9 @@ int64_t most_bytes(const Storage& storage) {
     changes[begin] += bytes;
     changes[end == kNever ? kNever : end + 1] -= bytes;
   }
-  int64_t now = 0, most = 0;
-  for (const auto& [node, change] : changes) most = std::max(most, now += change);
-  return most;
+  int64_t now = 0, max = 0;
+  for (const auto& [node, change] : changes) max = std::max(max, now += change);
+  return max;
 }
 
 }  // namespace
@@ -389,7 +389,7 @@ Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Tar
   std::vector<KernelChoice> copied_choices = choices;
   Storage storage = Assigner(body, choices, target, FirstValues::kInRing).run();
   Storage copies = Assigner(copied, copied_choices, target, FirstValues::kCopied).run();
-  if (most_bytes(copies) >= most_bytes(storage)) return storage;
+  if (max_bytes(copies) >= max_bytes(storage)) return storage;
   body = std::move(copied);
   choices = std::move(copied_choices);
   return copies;

@@ -8,7 +8,7 @@ namespace sluice::compiler {
 namespace {
 
 // With more accesses than this, a barrier costs less than the search for a conflict.
-constexpr size_t kMostTouches = 256;
+constexpr size_t kMaxTouches = 256;
 
 // How tasks divide an operand. With equal cuts, task i of two kernels accesses the same bytes and
 // runs on the same worker.
@@ -119,7 +119,7 @@ int64_t synchronise(exe::Function& function) {
                          [&](const Touch& b) { return conflict(a, b); });
     });
     // A call needs no barrier, because its callee begins with one.
-    step.sync = (unknown && !now.empty()) || clash || since.size() > kMostTouches;
+    step.sync = (unknown && !now.empty()) || clash || since.size() > kMaxTouches;
     if (step.sync) {
       ++count;
       since.clear();

@@ -9,7 +9,7 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr int64_t kMostStaging = 1 << 20;  // In bytes; larger pieces are hardly faster.
+constexpr int64_t kMaxStaging = 1 << 20;  // In bytes; larger pieces are hardly faster.
 
 bool has_io_transfers(const Program& program, int32_t device) {
   for (const BodyId id : callees_first(program)) {
@@ -127,7 +127,7 @@ void Tables::add_file_memory() {
   add_host_tier();
   if (context_.options.remote_direct)
     add_arena("staging", exe::ArenaKind::kStaging, exe::Space::kHost, -1,
-              std::min(entry, kMostStaging));
+              std::min(entry, kMaxStaging));
   if (context_.options.verify_remote)
     add_arena("checksums", exe::ArenaKind::kChecksums, exe::Space::kHost, -1,
               checked_mul(checksums, sizeof(uint64_t)));

@@ -73,8 +73,8 @@ internal::CorrelationPlan internal::plan_of(const Correlation& c) {
   const int64_t depth = w.depth(), tap = w.channels * c.weight_channel;
   plan.in_place = depth > 0 && w.strips() <= kFewConvStrips && c.weight_row == 1 &&
                   (w.taps.size() < 2 || w.taps[1].weight - w.taps[0].weight == tap);
-  const int64_t most = plan.in_place ? kConvDepthInPlace : kConvDepth;
-  plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, most));
+  const int64_t max = plan.in_place ? kConvDepthInPlace : kConvDepth;
+  plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, max));
   plan.rows = c.rows == 0 ? 0 : ceil_div(c.rows, ceil_div(c.rows, kConvRows));
   // Tiles have at least 6 rows of 8 floats with vectors of 8, 14 rows of 16 floats with 16.
   const int64_t floats = std::max(ceil_div(plan.rows, 6) * 8, ceil_div(plan.rows, 14) * 16);
@@ -98,9 +98,9 @@ namespace {
 /// Returns how many positions correlate_weights() packs at a time if taps that differ by rows of
 /// the grid share packed sources, and 0 if they cannot share them.
 int64_t shared_depth(const ConvWindows& w) {
-  constexpr int64_t kLeastPlane = 16;  // Tiles have a run of steps for each plane.
+  constexpr int64_t kMinPlane = 16;  // Tiles have a run of steps for each plane.
   const int64_t plane = w.positions();
-  if (w.grid[0] > 1 || plane < kLeastPlane) return 0;
+  if (w.grid[0] > 1 || plane < kMinPlane) return 0;
   const auto [low, high] = std::minmax_element(
       w.taps.begin(), w.taps.end(),
       [](const ConvTap& a, const ConvTap& b) { return a.offset[1] < b.offset[1]; });

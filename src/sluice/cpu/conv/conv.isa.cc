@@ -21,8 +21,8 @@ constexpr int64_t kStepsAhead = 16;
 
 /// Rows cut into tiles of about equal height.
 struct Cut {
-  Cut(int64_t rows, int64_t most)
-      : tiles((rows + most - 1) / most), height(rows / tiles), higher(rows % tiles) {}
+  Cut(int64_t rows, int64_t max)
+      : tiles((rows + max - 1) / max), height(rows / tiles), higher(rows % tiles) {}
   int64_t begin(int64_t tile) const { return tile * height + std::min(tile, higher); }
   int64_t rows(int64_t tile) const { return height + (tile < higher); }
   int64_t tiles, height, higher;  ///< The first `higher` tiles have one row more.
@@ -218,9 +218,9 @@ class Correlator {
   /// Whether the epilogue gets all positions of a sample at once. A call for each strip would cost
   /// much beside short chains. The results of a task must still be in the L2 cache then.
   bool finishes_late() const {
-    constexpr int64_t kMostFloats = 1 << 16;
+    constexpr int64_t kMaxFloats = 1 << 16;
     const int64_t positions = part_.end_position - part_.first_position;
-    return (part_.end_sample - part_.first_sample) * rows_ * positions <= kMostFloats;
+    return (part_.end_sample - part_.first_sample) * rows_ * positions <= kMaxFloats;
   }
 
   void finish_samples() {
@@ -325,7 +325,7 @@ class WeightCorrelator {
     set_positions(p, count, 0);
     const float* const source = operands_.source + group_ * w_.channels * w_.plane();
     const ConvTap* tap = nullptr;
-    const Cut cut(part_.steps(), most_rows());
+    const Cut cut(part_.steps(), max_rows());
     for (int64_t tile = 0; tile < cut.tiles; ++tile) {
       const int64_t rows = cut.rows(tile);
       for (int64_t i = 0; i < rows;) {
@@ -345,7 +345,7 @@ class WeightCorrelator {
   /// Like run_steps(), but a tile has channels under one tap as rows. Their sources are packed once
   /// for all taps of a column.
   void run_taps(int64_t p, int64_t count) {
-    const Cut cut(part_.channels, most_rows());
+    const Cut cut(part_.channels, max_rows());
     for (int64_t first = 0; first < taps(); ++first) {
       if (!begins_column(first)) continue;
       int64_t last = first;
@@ -378,7 +378,7 @@ class WeightCorrelator {
         (count + samples * below + kConvSlack - 1) / kConvSlack * kConvSlack + kConvSlack;
   }
 
-  int64_t most_rows() const { return plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows; }
+  int64_t max_rows() const { return plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows; }
 
   // A column has the taps that differ by rows of the grid, if these share packed sources.
   int64_t taps() const { return static_cast<int64_t>(w_.taps.size()); }

@@ -12,10 +12,10 @@ namespace {
 // Multiply-adds of a task: about a microsecond.
 constexpr double kWorthwhile = 1 << 16;
 // A task packs its operands for itself, so it should not be a small part of the steps.
-constexpr int64_t kLeastSteps = 288;
+constexpr int64_t kMinSteps = 288;
 // Tiles have channels as rows.
-constexpr int64_t kLeastChannels = 4;
-constexpr int64_t kMostConvTasks = 8;
+constexpr int64_t kMinChannels = 4;
+constexpr int64_t kMaxConvTasks = 8;
 constexpr int64_t kLargeWeight = 1 << 18;
 // Each task packs all sources, which costs little beside so many rows.
 constexpr int64_t kRowsOfLargeWeight = 64;
@@ -132,9 +132,9 @@ ConvCut cut_conv(const ConvPlan& plan) {
   const int64_t rows = w.groups * c.rows, positions = w.positions();
   ConvCut cut{w.batch, rows, positions, 1};
   const auto worth = static_cast<int64_t>(std::min(work_of(plan) / kWorthwhile, 1e9));
-  const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
+  const int64_t max = std::clamp<int64_t>(worth, 1, kMaxConvTasks);
   constexpr int64_t kManyPositions = 16 * kConvStrip;
-  if (most == 1 || cut.samples == 0) return cut;
+  if (max == 1 || cut.samples == 0) return cut;
   const auto cut_rows = [&](int64_t of_task) {
     cut.rows = std::min(rows, of_task);
     cut.tasks = ceil_div(rows, cut.rows);
@@ -145,26 +145,26 @@ ConvCut cut_conv(const ConvPlan& plan) {
   const bool small_groups = internal::is_depthwise(c);
   // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
   const int64_t weight = rows * c.windows.depth();
-  const int64_t least = w.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
+  const int64_t min = w.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
   if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
-    cut_rows(std::max(least, ceil_div(rows, most)));
+    cut_rows(std::max(min, ceil_div(rows, max)));
   } else if (cut.samples >= 4) {
-    cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
+    cut.samples = ceil_div(cut.samples, std::min(max, cut.samples));
     cut.tasks = ceil_div(c.windows.batch, cut.samples);
     if (cut.tasks == 1) return cut;
     cut.source_stride = cut.samples * c.windows.groups * c.windows.channels * c.windows.plane() * 4;
     cut.stride = cut.samples * rows * c.result_plane * 4;
   } else if (!plan.interleaves() && positions >= kManyPositions &&
-             !(small_groups && w.groups >= most)) {
-    cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
+             !(small_groups && w.groups >= max)) {
+    cut.positions = ceil_div(ceil_div(positions, kConvStrip), max) * kConvStrip;
     cut.tasks = ceil_div(positions, cut.positions);
     cut.stride = cut.positions * 4;
     cut.pitch = c.result_plane * 4;
   } else {
     // Rows of a small group share their packed sources.
-    constexpr int64_t kLeastRows = 32;
-    const int64_t share = ceil_div(rows, most);
-    cut_rows(small_groups ? round_up(share, c.rows) : std::max(kLeastRows, share));
+    constexpr int64_t kMinRows = 32;
+    const int64_t share = ceil_div(rows, max);
+    cut_rows(small_groups ? round_up(share, c.rows) : std::max(kMinRows, share));
   }
   return cut;
 }
@@ -258,30 +258,30 @@ WeightCut cut_weight_grad(const WeightCorrelation& c) {
   const double work = static_cast<double>(w.groups * depth) * static_cast<double>(c.rows) *
                       static_cast<double>(w.batch * w.positions());
   const auto worth = static_cast<int64_t>(std::min(work / kWorthwhile, 1e9));
-  const int64_t most = std::clamp<int64_t>(
-      std::min(worth, std::max<int64_t>(2, w.groups * depth / kLeastSteps)), 1, kMostConvTasks);
-  if (most == 1) return cut;
+  const int64_t max = std::clamp<int64_t>(
+      std::min(worth, std::max<int64_t>(2, w.groups * depth / kMinSteps)), 1, kMaxConvTasks);
+  if (max == 1) return cut;
   if (w.groups > 1) {
     // The lanes of small groups are full.
-    cut.groups = ceil_div(w.groups, most);
+    cut.groups = ceil_div(w.groups, max);
     if (internal::is_depthwise(c))
       cut.groups = std::min(w.groups, round_up(cut.groups, internal::kGroupLanes));
     cut.tasks = ceil_div(w.groups, cut.groups);
     cut.stride = cut.groups * c.rows * (in_taps ? 1 : depth) * 4;
     cut.pitch = in_taps ? out * 4 : 0;
   } else if (w.channels >= kConvManyChannels || (!in_taps && w.channels > 1)) {
-    const int64_t least = std::min(kLeastChannels, w.channels);
-    cut.channels = std::max(least, ceil_div(w.channels, most));
+    const int64_t min = std::min(kMinChannels, w.channels);
+    cut.channels = std::max(min, ceil_div(w.channels, max));
     cut.steps = cut.channels * taps;
     cut.tasks = ceil_div(w.channels, cut.channels);
     cut.stride = cut.channels * (in_taps ? out : taps) * 4;
     cut.pitch = w.channels * (in_taps ? out : taps) * 4;
   } else if (in_taps) {
-    cut.steps = ceil_div(depth, most);
+    cut.steps = ceil_div(depth, max);
     cut.tasks = ceil_div(depth, cut.steps);
     cut.stride = cut.steps * out * 4;
   } else {
-    cut.steps = ceil_div(taps, most);
+    cut.steps = ceil_div(taps, max);
     cut.tasks = ceil_div(taps, cut.steps);
     cut.stride = cut.steps * 4;
     cut.pitch = taps * 4;

@@ -55,8 +55,8 @@ class RandomCases {
     axes_ = chance(4) ? number(1, 3) : 2;
     // Large planes are packed in parts, small ones together.
     const bool large = axes_ == 2 && chance(8);
-    const int64_t least = large ? 16 : 1;
-    const int64_t most = large ? 20 : axes_ == 3 ? 6 : axes_ == 2 ? 14 : 70;
+    const int64_t min = large ? 16 : 1;
+    const int64_t max = large ? 20 : axes_ == 3 ? 6 : axes_ == 2 ? 14 : 70;
     // Many small groups, as depthwise convolutions have.
     const bool grouped = chance(4), small_groups = grouped && chance(2);
     options_ = {.groups = small_groups ? number(2, 40) : grouped ? number(2, 4) : 1};
@@ -70,7 +70,7 @@ class RandomCases {
     w_ = {options_.groups * y_channels, x_channels};
     const bool strided = chance(3), dilated = chance(4), padded = chance(2);
     for (int64_t a = 0; a < axes_; ++a) {
-      const int64_t size = number(least, most),
+      const int64_t size = number(min, max),
                     tap = chance(8) ? size : number(1, std::min<int64_t>(5, size));
       options_.stride.push_back(strided ? number(1, 4) : 1);
       options_.dilation.push_back(dilated ? number(1, 3) : 1);

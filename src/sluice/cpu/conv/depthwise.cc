@@ -10,19 +10,19 @@ namespace {
 // Larger groups are products of matrices, which are worth their packing.
 constexpr int64_t kFewRows = 4, kFewChannels = 4;
 // Lanes without a group are lost.
-constexpr int64_t kLeastGroups = 4;
+constexpr int64_t kMinGroups = 4;
 // Packed floats that stay in the L1 cache.
 constexpr int64_t kBandFloats = 1 << 13;
 // Packed groups are read in ascending order, which is fast from the L2 cache too.
 constexpr int64_t kGroupBandFloats = 1 << 15;
 // A longer row would leave the L2 cache.
-constexpr int64_t kMostFloats = 1 << 17;
+constexpr int64_t kMaxFloats = 1 << 17;
 // Positions that are transposed before they are copied to their rows.
 constexpr int64_t kLinePositions = 128;
 
 bool is_small(const ConvWindows& w, int64_t rows) {
   return rows > 0 && rows <= kFewRows && w.channels > 0 && w.channels <= kFewChannels &&
-         w.positions() > 0 && w.plane() > 0 && w.taps.size() <= PackedSource::kMost;
+         w.positions() > 0 && w.plane() > 0 && w.taps.size() <= PackedSource::kMax;
 }
 
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
@@ -67,8 +67,8 @@ DepthwisePlan depthwise_plan_of(const Correlation& c) {
   DepthwisePlan plan;
   plan.packed = pack(w, w.step, w.grid[2]);
   const int64_t regions = plan.packed.regions * w.channels;
-  const int64_t most = kBandFloats / std::max<int64_t>(regions, 1) - plan.packed.elements(0);
-  plan.rows = std::clamp<int64_t>(most / plan.packed.pitch, 1, w.grid[1]);
+  const int64_t max = kBandFloats / std::max<int64_t>(regions, 1) - plan.packed.elements(0);
+  plan.rows = std::clamp<int64_t>(max / plan.packed.pitch, 1, w.grid[1]);
   plan.region_floats = plan.packed.elements(plan.rows);
   plan.source_floats = regions * plan.region_floats + kConvSlack;
   plan.lanes_floats = plan.rows * plan.packed.pitch;
@@ -77,7 +77,7 @@ DepthwisePlan depthwise_plan_of(const Correlation& c) {
 
 bool is_depthwise(const Correlation& c) {
   if (!is_small(c.windows, c.rows)) return false;
-  return depthwise_plan_of(c).source_floats <= kMostFloats;
+  return depthwise_plan_of(c).source_floats <= kMaxFloats;
 }
 
 DepthwiseWeightsPlan depthwise_plan_of(const WeightCorrelation& c) {
@@ -85,8 +85,8 @@ DepthwiseWeightsPlan depthwise_plan_of(const WeightCorrelation& c) {
   DepthwiseWeightsPlan plan;
   plan.packed = pack(w, {1, 1, 1}, (w.grid[2] - 1) * w.step[2] + 1);
   const int64_t regions = std::max<int64_t>(plan.packed.regions, 1);
-  const int64_t most = kGroupBandFloats / (regions * kGroupLanes) - plan.packed.elements(0);
-  plan.rows = std::clamp<int64_t>(most / (plan.packed.pitch * w.step[1]), 1, w.grid[1]);
+  const int64_t max = kGroupBandFloats / (regions * kGroupLanes) - plan.packed.elements(0);
+  plan.rows = std::clamp<int64_t>(max / (plan.packed.pitch * w.step[1]), 1, w.grid[1]);
   plan.region_elements = plan.packed.elements((plan.rows - 1) * w.step[1] + 1);
   plan.source_floats = regions * plan.region_elements * kGroupLanes;
   plan.line_rows = std::clamp<int64_t>(kLinePositions / w.source[2], 1, w.source[1]);
@@ -97,9 +97,9 @@ DepthwiseWeightsPlan depthwise_plan_of(const WeightCorrelation& c) {
 }
 
 bool is_depthwise(const WeightCorrelation& c) {
-  if (!is_small(c.windows, c.rows) || c.windows.groups < kLeastGroups) return false;
+  if (!is_small(c.windows, c.rows) || c.windows.groups < kMinGroups) return false;
   const DepthwiseWeightsPlan plan = depthwise_plan_of(c);
-  return plan.source_floats + plan.line_floats + plan.y_floats <= 4 * kMostFloats;
+  return plan.source_floats + plan.line_floats + plan.y_floats <= 4 * kMaxFloats;
 }
 
 }  // namespace sluice::cpu::internal

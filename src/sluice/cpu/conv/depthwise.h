@@ -17,7 +17,7 @@ namespace sluice::cpu::internal {
 /// Element i of a packed row is element low + i of a row of the region, or a zero beyond its ends.
 /// Zeros at the end of a row and at the start of the next one share memory.
 struct PackedSource {
-  static constexpr size_t kMost = 64;  ///< Taps.
+  static constexpr size_t kMax = 64;  ///< Taps.
   struct Tap {
     int64_t region = 0;
     int64_t element = 0;  ///< The element under the tap at the first position.
@@ -30,8 +30,8 @@ struct PackedSource {
   int64_t more = 0;    ///< Rows that are packed in addition to those that a single tap reads.
   int64_t regions = 0;
   /// By region: its depth for depth 0 of the grid, and the first row and column of its elements.
-  std::array<Extent, kMost> region;
-  std::array<Tap, kMost> tap;
+  std::array<Extent, kMax> region;
+  std::array<Tap, kMax> tap;
 
   /// Returns the elements of a region of which a tap reads `rows` rows.
   int64_t elements(int64_t rows) const { return (rows + more) * pitch + length; }

@@ -194,7 +194,7 @@ class Depthwise {
   /// Computes the rows of a sample in the current band.
   void compute_rows(int64_t sample) {
     const int64_t rows = w_.groups * c_.rows, count = end_ - first_;
-    const int64_t most = std::clamp<int64_t>(kFinished / count, 1, kRowBlock);
+    const int64_t max = std::clamp<int64_t>(kFinished / count, 1, kRowBlock);
     int64_t unfinished = part_.first_row, packed_group = -1;
     for (int64_t row = part_.first_row; row < part_.end_row; ++row) {
       const int64_t group = row / c_.rows;
@@ -203,7 +203,7 @@ class Depthwise {
       compute_row(
           operands_.weight + group * c_.weight_group + (row - group * c_.rows) * c_.weight_row,
           result, result + count);
-      if (row + 1 - unfinished < most && row + 1 < part_.end_row) continue;
+      if (row + 1 - unfinished < max && row + 1 < part_.end_row) continue;
       if (operands_.epilogue.run != nullptr) {
         operands_.epilogue.run(operands_.epilogue.state,
                                result - (row - unfinished) * c_.result_plane, c_.result_plane,
@@ -239,16 +239,16 @@ class Depthwise {
 
   void compute_row(const float* weight, float* to, float* end) const {
     const int64_t blocks = (vectors_ + kBlock - 1) / kBlock;
-    const int64_t most = (vectors_ + blocks - 1) / blocks;
-    for (int64_t v = 0; v < vectors_; v += most) {
-      to = kBlockFns[std::min(most, vectors_ - v) - 1]({.source = sources_ + begin_ + v * kLanes,
-                                                        .weight = weight,
-                                                        .source_at = source_at_.data(),
-                                                        .weight_at = weight_at_.data(),
-                                                        .steps = w_.depth(),
-                                                        .lanes = lanes_ + v,
-                                                        .to = to,
-                                                        .end = end});
+    const int64_t max = (vectors_ + blocks - 1) / blocks;
+    for (int64_t v = 0; v < vectors_; v += max) {
+      to = kBlockFns[std::min(max, vectors_ - v) - 1]({.source = sources_ + begin_ + v * kLanes,
+                                                       .weight = weight,
+                                                       .source_at = source_at_.data(),
+                                                       .weight_at = weight_at_.data(),
+                                                       .steps = w_.depth(),
+                                                       .lanes = lanes_ + v,
+                                                       .to = to,
+                                                       .end = end});
     }
   }
 
@@ -262,8 +262,8 @@ class Depthwise {
   const DepthwisePlan plan_;
   float *const sources_, *const lanes_;  ///< Parts of the workspace.
   Band band_;
-  std::array<Inside, PackedSource::kMost> inside_;  ///< By region.
-  int64_t first_ = 0, end_ = 0;                     ///< Positions of the band.
+  std::array<Inside, PackedSource::kMax> inside_;  ///< By region.
+  int64_t first_ = 0, end_ = 0;                    ///< Positions of the band.
   int64_t begin_ = 0;    ///< Element of the packed sources for the first position.
   int64_t vectors_ = 0;  ///< Vectors of results.
   /// By step: floats from the packed sources, and from the weight of a row.
@@ -360,11 +360,11 @@ class DepthwiseWeights {
 
   void add_band(int64_t sample) {
     pack_sources(sample);
-    const int64_t most = (taps_ + kTapBlock - 1) / kTapBlock;
+    const int64_t max = (taps_ + kTapBlock - 1) / kTapBlock;
     for (int64_t row = 0; row < c_.rows; ++row) {
       pack_y(sample, row);
-      for (int64_t i = 0; i < most; ++i) {
-        const int64_t t = i * taps_ / most, taps = (i + 1) * taps_ / most - t;
+      for (int64_t i = 0; i < max; ++i) {
+        const int64_t t = i * taps_ / max, taps = (i + 1) * taps_ / max - t;
         kProductsFns[taps - 1]({.source = sources_,
                                 .y = y_,
                                 .rows = band_.rows,
@@ -441,8 +441,8 @@ class DepthwiseWeights {
   Band band_;
   int64_t group_ = 0, groups_ = 0;  ///< The current groups.
   int64_t channel_ = 0;
-  int64_t first_tap_ = 0, taps_ = 0;                 ///< The current taps.
-  std::array<int64_t, PackedSource::kMost> offset_;  ///< By tap, in the packed sources.
+  int64_t first_tap_ = 0, taps_ = 0;                ///< The current taps.
+  std::array<int64_t, PackedSource::kMax> offset_;  ///< By tap, in the packed sources.
 };
 
 }  // namespace

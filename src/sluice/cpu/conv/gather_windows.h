@@ -147,8 +147,8 @@ class WindowGather {
     for (const int64_t end = to + count; to < end;) {
       // With strides, each piece is a vector of its own.
       const int64_t lane = w_.step[2] == 1 ? to % V::kLanes : 0;
-      const int64_t most = V::kLanes - lane;
-      const int64_t n = std::min({linear_ ? end - to : w_.grid[2] - at[2], end - to, most});
+      const int64_t max = V::kLanes - lane;
+      const int64_t n = std::min({linear_ ? end - to : w_.grid[2] - at[2], end - to, max});
       const int64_t from = sample * sample_ +
                            (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
                            at[2] * w_.step[2];

@@ -59,10 +59,10 @@ std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type
   const OpDef* def = ops::find_op(type);
   require(def != nullptr, "executable: there is no operator '{}'", type);
   check(!def->has(Trait::kCollective), k, "operator must not be a collective, got {}", type);
-  const size_t least = def->inputs.size() - (def->variadic ? 1 : 0);
+  const size_t min = def->inputs.size() - (def->variadic ? 1 : 0);
   check_options(*def, attrs);
-  check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= least), k,
-        "inputs of {} must be {}{}, got {}", type, least, def->variadic ? " or more" : "",
+  check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= min), k,
+        "inputs of {} must be {}{}, got {}", type, min, def->variadic ? " or more" : "",
         inputs.size());
   try {
     return def->infer(OpView(*def, attrs, inputs));

@@ -87,7 +87,7 @@ bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStag
 }
 
 bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
-  if (end > kMostStages || first > end) return false;
+  if (end > kMaxStages || first > end) return false;
   if (first == end) return true;
   const Shape& space = op.stages.front().spec.shape;
   if (space.elements() == 0) return false;
@@ -369,7 +369,7 @@ Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const
 }
 
 Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
-  static_assert(sizeof(ops::Labels) <= Functor::kMostBytes);
+  static_assert(sizeof(ops::Labels) <= Functor::kMaxBytes);
   for (size_t s = chain.first_; s < chain.stages_.size(); ++s) {
     const Stage& stage = chain.stages_[s];
     functors_[s] = nullptr;
@@ -391,23 +391,23 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
                 float* scratch, const Reader* reader) const {
   const void* const* functors = parameters.functors_;
   Block part = block;
-  const int64_t most = has_rows()                      ? block.cols
-                       : streams_ && reader == nullptr ? kStreamedBlock
-                                                       : kBlock;
+  const int64_t max = has_rows()                      ? block.cols
+                      : streams_ && reader == nullptr ? kStreamedBlock
+                                                      : kBlock;
   if (block.rows == 1) {
-    for (int64_t done = 0; done < block.cols; done += most) {
+    for (int64_t done = 0; done < block.cols; done += max) {
       part.col = block.col + done;
-      part.cols = std::min(most, block.cols - done);
+      part.cols = std::min(max, block.cols - done);
       if (block.head != nullptr) part.head = block.head + done;
       run_part(part, functors, operands, scratch, reader);
     }
     return;
   }
-  const int64_t cols_at_once = std::min(block.cols, most);
-  const int64_t most_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
+  const int64_t cols_at_once = std::min(block.cols, max);
+  const int64_t max_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
   for (int64_t row = 0; row < block.rows; row += part.rows) {
     part.row = block.row + row;
-    part.rows = std::min(most_rows, block.rows - row);
+    part.rows = std::min(max_rows, block.rows - row);
     if (channels_ > 0) part.rows = std::min(part.rows, channels_ - part.row % channels_);
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
       part.col = block.col + col;
@@ -430,7 +430,7 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
                                                       const Block& block,
                                                       std::byte* const* operands, float* scratch,
                                                       const Place& to) const {
-  MapInput inputs[Functor::kMostInputs];
+  MapInput inputs[Functor::kMaxInputs];
   bool together = to.step == block.cols;  // The rows follow each other without gaps.
   for (int i = 0; i < stage.input_count; ++i) {
     const Source& source = stage.inputs[static_cast<size_t>(i)];
@@ -503,7 +503,7 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
 
 void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,
                        std::byte* const* operands, float* scratch, const Place& to) const {
-  RowOp::Rows inputs[RowOp::kMostInputs];
+  RowOp::Rows inputs[RowOp::kMaxInputs];
   for (int i = 0; i < stage.input_count; ++i) {
     const Source& source = stage.inputs[static_cast<size_t>(i)];
     Place place;

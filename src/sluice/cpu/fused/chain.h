@@ -46,14 +46,14 @@ class Chain {
     int32_t stage = 0;
   };
 
-  static constexpr size_t kMostStages = 16;
+  static constexpr size_t kMaxStages = 16;
   /// Floats of a block. The blocks of a few operands fit easily into the L1 cache.
   static constexpr int64_t kBlock = 1024;
-  static constexpr int64_t kMostRows = 128;
+  static constexpr int64_t kMaxRows = 128;
 
   /// Rows of a block with `cols` columns.
   static constexpr int64_t rows_at_once(int64_t cols) {
-    return std::clamp<int64_t>(kBlock / std::min(cols, kBlock), 1, kMostRows);
+    return std::clamp<int64_t>(kBlock / std::min(cols, kBlock), 1, kMaxRows);
   }
 
   /// Returns whether stages [first, end) of `op` form a chain. The caller runs the stages before
@@ -101,8 +101,8 @@ class Chain {
 
    private:
     friend class Chain;
-    Functor::Storage own_[kMostStages];
-    const void* functors_[kMostStages];  // A stage on rows or a total has its labels here, if any.
+    Functor::Storage own_[kMaxStages];
+    const void* functors_[kMaxStages];  // A stage on rows or a total has its labels here, if any.
   };
 
   /// Runs all stages on a block, part by part: rows ascending, then columns ascending. `scratch`
@@ -123,7 +123,7 @@ class Chain {
     Functor functor;
     int32_t row_op = -1;  // Index in row_ops_ if the stage works on rows.
     int32_t total = -1;   // Index in totals_ if the stage is a total.
-    std::array<Source, Functor::kMostInputs> inputs;
+    std::array<Source, Functor::kMaxInputs> inputs;
     int input_count = 0;
     int32_t output = -1;   // Operand that stores the result; -1: not stored.
     int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.

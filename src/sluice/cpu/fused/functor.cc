@@ -21,11 +21,11 @@ struct FunctorRow {
 
 namespace {
 
-constexpr size_t kMostHypers = 8;
+constexpr size_t kMaxHypers = 8;
 
 template <typename F>
 FunctorRow row_of() {
-  static_assert(sizeof(F) <= Functor::kMostBytes && std::is_trivially_copyable_v<F>);
+  static_assert(sizeof(F) <= Functor::kMaxBytes && std::is_trivially_copyable_v<F>);
   FunctorRow e;
   e.type = F::kType;
   if constexpr (requires { F::kVariant; }) e.variant = F::kVariant;
@@ -91,12 +91,12 @@ bool Functor::exists_on_floats(const OpView& op) {
   int hyper_operands = 0;
   const auto hypers = ops::hypers_of(op);
   for (const ops::Hyper& h : hypers) hyper_operands += h.operand >= 0;
-  return row->inputs == op.inputs() - hyper_operands && hypers.size() <= kMostHypers;
+  return row->inputs == op.inputs() - hyper_operands && hypers.size() <= kMaxHypers;
 }
 
 Functor::Functor(const OpView& op)
     : row_(find_functor(op)), kernel_(row_->kernel(current_isa())), hypers_(ops::hypers_of(op)) {
-  double values[kMostHypers] = {};
+  double values[kMaxHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     values[h] = hypers_[h].value;
     hyper_dtypes_.push_back(hypers_[h].operand < 0 ? f32 : op.input(hypers_[h].operand).dtype);
@@ -114,7 +114,7 @@ void Functor::move_operands(std::span<const int32_t> places) {
 }
 
 const void* Functor::make(std::byte* const* operands, Storage& own) const {
-  double values[kMostHypers] = {};
+  double values[kMaxHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     const ops::Hyper& hyper = hypers_[h];
     values[h] = hyper.operand < 0 ? hyper.value : read(hyper_dtypes_[h], operands[hyper.operand]);

@@ -15,10 +15,10 @@ struct FunctorRow;
 /// A type-erased functor of an elementwise op: the kernel that runs it and its parameters.
 class Functor {
  public:
-  static constexpr int kMostInputs = 6;
-  static constexpr size_t kMostBytes = 64;
+  static constexpr int kMaxInputs = 6;
+  static constexpr size_t kMaxBytes = 64;
   struct Storage {
-    alignas(16) std::byte bytes[kMostBytes];
+    alignas(16) std::byte bytes[kMaxBytes];
   };
 
   /// Returns whether the op is elementwise, has a functor and one output, and is f32 throughout.

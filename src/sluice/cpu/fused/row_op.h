@@ -23,7 +23,7 @@ class RowOp {
     kShared,   ///< Elements that every row reads, such as one value or a weight for each column.
     kLabels,   ///< The labels of all rows; every task reads all of them.
   };
-  static constexpr size_t kMostInputs = 3;
+  static constexpr size_t kMaxInputs = 3;
 
   /// Rows of an operand, `step` floats apart. `step` is 1 for kSamples and 0 for kShared.
   struct Rows {
@@ -34,7 +34,7 @@ class RowOp {
   /// The part of an op that one call computes: rows [first, first + rows) of `cols` elements.
   struct Part {
     const ops::Labels* labels = nullptr;  ///< The labels of all rows; null if the op has none.
-    /// kMostInputs entries, which point to row `first`, except that of the labels. Entries without
+    /// kMaxInputs entries, which point to row `first`, except that of the labels. Entries without
     /// an operand have null data.
     const Rows* inputs = nullptr;
     Rows result;  ///< Points to row `first`; may be an input with rows.
@@ -51,7 +51,7 @@ class RowOp {
 
   /// A fast kernel for an op on rows, returned by the files of CPU_ROW_OPS (cpu/CMakeLists.txt).
   struct Kernel {
-    std::vector<Operand> inputs;  ///< At most kMostInputs, at most one of them kLabels.
+    std::vector<Operand> inputs;  ///< At most kMaxInputs, at most one of them kLabels.
     /// Computes a part with the bits of the op's reference kernel. It must not allocate memory.
     void (*run)(const void* options, const Part& part) = nullptr;
     std::shared_ptr<const void> options = nullptr;  ///< Passed to `run`.

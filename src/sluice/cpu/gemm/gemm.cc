@@ -12,7 +12,7 @@ namespace sluice::cpu {
 using internal::GemmPlan;
 using internal::kCopiedDepth;
 using internal::kFlippedCols;
-using internal::kMostRows;
+using internal::kMaxRows;
 using internal::kPanel;
 using internal::kRowBlock;
 using internal::kTransposedDepth;
@@ -63,7 +63,7 @@ GemmPlan internal::plan_of(const GemmArgs& args) {
   plan.chains_aside = args.scratch_c || (args.accumulate && many);
   if (may_pack) plan.packed_floats = round_up(plan.depth_block, kPanel) * kPanel;
   if (plan.chains_aside)
-    plan.chain_floats = std::min(args.m, args.scratch_c ? kRowBlock : kMostRows) * kPanel;
+    plan.chain_floats = std::min(args.m, args.scratch_c ? kRowBlock : kMaxRows) * kPanel;
   // Transposing a tile costs as much as a few of its steps, so few steps are not worth it.
   plan.flips = args.trans_a && !args.trans_b && args.n <= 12 && args.k >= 24;
   if (plan.flips) plan.flipped_floats = 2 * kFlippedCols * kPanel;
@@ -82,20 +82,20 @@ namespace {
 /// best. Tasks have `per_task` pieces (the last one fewer); each worker gets equally many tasks.
 double unevenness(int64_t pieces, int64_t per_task, int64_t workers) {
   const int64_t tasks = ceil_div(pieces, per_task);
-  const int64_t most = std::min(pieces, ceil_div(tasks, workers) * per_task);
-  return static_cast<double>(most * workers) / static_cast<double>(pieces);
+  const int64_t max = std::min(pieces, ceil_div(tasks, workers) * per_task);
+  return static_cast<double>(max * workers) / static_cast<double>(pieces);
 }
 
-/// Returns the pieces of a task so that there are at most `most` tasks. Chooses the number that
+/// Returns the pieces of a task so that there are at most `max` tasks. Chooses the number that
 /// balances 2, 4 and 8 workers best; of equally good numbers, the smallest.
-int64_t pieces_per_task(int64_t pieces, int64_t most) {
-  const int64_t least = ceil_div(pieces, most);
-  int64_t best = least;
+int64_t pieces_per_task(int64_t pieces, int64_t max) {
+  const int64_t min = ceil_div(pieces, max);
+  int64_t best = min;
   double best_cost = INFINITY;
-  for (int64_t per_task = least; per_task <= std::min(pieces, 2 * least); ++per_task) {
+  for (int64_t per_task = min; per_task <= std::min(pieces, 2 * min); ++per_task) {
     double cost = 0;
     for (const int64_t workers : {2, 4, 8}) {
-      if (workers <= most) cost += unevenness(pieces, per_task, workers);
+      if (workers <= max) cost += unevenness(pieces, per_task, workers);
     }
     if (cost < best_cost - 1e-9) {
       best_cost = cost;
@@ -107,14 +107,14 @@ int64_t pieces_per_task(int64_t pieces, int64_t most) {
 
 }  // namespace
 
-GemmGrid gemm_grid(const GemmArgs& args, int64_t most) {
+GemmGrid gemm_grid(const GemmArgs& args, int64_t max) {
   constexpr double kWorthwhile = 1 << 16;  // Multiply-adds of a task: about a microsecond.
   GemmGrid grid{args.m, args.n, args.m > 0, args.n > 0};
   if (grid.tasks() == 0) return grid;
   const double work =
       static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
   const int64_t tasks =
-      std::clamp<int64_t>(static_cast<int64_t>(std::min(work / kWorthwhile, 1e9)), 1, most);
+      std::clamp<int64_t>(static_cast<int64_t>(std::min(work / kWorthwhile, 1e9)), 1, max);
   const int64_t width = internal::plan_of(args).block_cols;
   const int64_t panels = ceil_div(args.n, width);
   grid.cols = std::min(args.n, pieces_per_task(panels, tasks) * width);
@@ -122,9 +122,9 @@ GemmGrid gemm_grid(const GemmArgs& args, int64_t most) {
   const int64_t row_tasks = tasks / grid.col_blocks;
   if (grid.cols > width || row_tasks < 2) return grid;
   // Use a power of two, so that 2, 4 or 8 workers get equal shares.
-  constexpr int64_t kLeastRows = 8;
+  constexpr int64_t kMinRows = 8;
   int64_t blocks = 1;
-  while (blocks * 2 <= row_tasks && args.m >= blocks * 2 * kLeastRows) blocks *= 2;
+  while (blocks * 2 <= row_tasks && args.m >= blocks * 2 * kMinRows) blocks *= 2;
   grid.rows = ceil_div(args.m, blocks);
   if (grid.rows >= 64) grid.rows = std::min(args.m, round_up(grid.rows, 16));
   grid.row_blocks = ceil_div(args.m, grid.rows);

@@ -73,11 +73,11 @@ struct GemmGrid {
   int64_t tasks() const { return row_blocks * col_blocks; }
 };
 
-/// Returns a cut into at most `most` (>= 1) tasks, each large enough to be worth handing to another
+/// Returns a cut into at most `max` (>= 1) tasks, each large enough to be worth handing to another
 /// thread. It depends on the sizes, flags and layouts alone. Columns are cut in whole panels, so
 /// that two, four or eight workers get about equal shares. Rows are cut only if a block of columns
 /// is one panel. A task therefore writes one contiguous range of a C in panels.
-GemmGrid gemm_grid(const GemmArgs& args, int64_t most);
+GemmGrid gemm_grid(const GemmArgs& args, int64_t max);
 
 namespace internal {
 /// gemm() on one instruction set (gemm.isa.cc).
@@ -91,8 +91,8 @@ inline constexpr int64_t kPanel = 32;
 inline constexpr int64_t kRowBlock = 112;
 /// Most rows of C that share one packed block of op(B), and most floats of A in these rows (unless
 /// kRowBlock rows have more).
-inline constexpr int64_t kMostRows = 4 * kRowBlock;
-inline constexpr int64_t kMostOfA = 3 << 17;
+inline constexpr int64_t kMaxRows = 4 * kRowBlock;
+inline constexpr int64_t kMaxOfA = 3 << 17;
 /// Steps of the reduction in a packed block of op(B), if it is copied and if panels are transposed.
 /// The block, a strip of A and (for transposed panels) the next block fit in the L1 cache.
 inline constexpr int64_t kCopiedDepth = 256;

@@ -56,15 +56,15 @@ class Product {
     const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
     // Pack op(B) once for rows of A that fit in the L2 cache. Cut the rows into about equal parts.
     const int64_t rows = row_end - row_begin;
-    const int64_t fit = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
+    const int64_t fit = std::clamp(kMaxOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMaxRows);
     const int64_t parts = (rows + fit - 1) / fit;
     const int64_t tiles = (rows + parts * tile_rows_ - 1) / (parts * tile_rows_);
-    const int64_t most =
-        args_.scratch_c ? small : std::min(tiles, kMostRows / tile_rows_) * tile_rows_;
+    const int64_t max =
+        args_.scratch_c ? small : std::min(tiles, kMaxRows / tile_rows_) * tile_rows_;
     // The rows of an epilogue must fit in the L1 cache.
-    block_rows_ = args_.epilogue.run != nullptr ? small : most;
-    for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
-      rows_ = std::min(most, row_end - first_row_);
+    block_rows_ = args_.epilogue.run != nullptr ? small : max;
+    for (first_row_ = row_begin; first_row_ < row_end; first_row_ += max) {
+      rows_ = std::min(max, row_end - first_row_);
       for (col_ = col_begin; col_ < col_end; col_ += plan_.block_cols) {
         cols_ = std::min(plan_.block_cols, col_end - col_);
         compute_columns();
@@ -77,9 +77,9 @@ class Product {
     // At most the last rows, less than a vector, are not flipped.
     const bool all_flipped = flips_ && rows_ % V::kLanes == 0;
     const bool packs = !all_flipped && (packs_b_ || (args_.b_panel == 0 && read_cols() != cols_));
-    const int64_t most = std::max<int64_t>(packs ? plan_.depth_block : args_.k, 1);
-    for (int64_t first = 0; first == 0 || first < args_.k; first += most) {
-      const Depth depth = depth_of(first, std::min(most, args_.k - first), packs);
+    const int64_t max = std::max<int64_t>(packs ? plan_.depth_block : args_.k, 1);
+    for (int64_t first = 0; first == 0 || first < args_.k; first += max) {
+      const Depth depth = depth_of(first, std::min(max, args_.k - first), packs);
       for (int64_t begin = 0; begin < rows_; begin += block_rows_) {
         const Block block = block_of(begin, std::min(block_rows_, rows_ - begin));
         const int64_t flipped = flips_ ? block.rows / V::kLanes * V::kLanes : 0;
@@ -165,9 +165,9 @@ class Product {
       t.b = depth.b + j;
       const bool narrow = t.cols <= V::kLanes;
       // Use 32 bits, because they divide faster.
-      const auto most = static_cast<uint32_t>(most_rows(narrow));
+      const auto max = static_cast<uint32_t>(max_rows(narrow));
       const auto rows = static_cast<uint32_t>(block.rows - begin);
-      const int64_t strips = (rows + most - 1) / most;
+      const int64_t strips = (rows + max - 1) / max;
       // The first `higher` strips have one row more.
       const int64_t height = rows / static_cast<uint32_t>(strips), higher = rows - strips * height;
       const auto compute = [&](int64_t strip, int64_t end, bool asks) {
@@ -265,10 +265,10 @@ class Product {
 
   /// Returns the most rows of a tile. Rows of A that are a multiple of 4 KiB apart share one set of
   /// the L1 cache. A tile then reads at most as many rows as the cache has ways.
-  int64_t most_rows(bool narrow) const {
-    const int64_t most = narrow ? S::kNarrowRows : S::kRows;
+  int64_t max_rows(bool narrow) const {
+    const int64_t max = narrow ? S::kNarrowRows : S::kRows;
     const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;
-    return one_set ? std::min<int64_t>(most, plan_.cache_ways) : most;
+    return one_set ? std::min<int64_t>(max, plan_.cache_ways) : max;
   }
 
   /// Returns the columns that tiles read, which is also the row stride of a packed block. If a

@@ -27,7 +27,7 @@ GemmArgs gemm_args(const ops::MatmulShape& shape) {
 }
 
 GemmGrid one_axis_grid(const GemmArgs& args) {
-  GemmGrid grid = gemm_grid(args, kMostGemmTasks);
+  GemmGrid grid = gemm_grid(args, kMaxGemmTasks);
   if (grid.col_blocks > 1) {
     grid.rows = args.m;
     grid.row_blocks = 1;

@@ -6,7 +6,7 @@ namespace sluice::cpu {
 
 /// Maximum number of tasks of a matrix product: enough to balance a few workers. The plan depends
 /// on this number; the bits of the result do not.
-inline constexpr int64_t kMostGemmTasks = 16;
+inline constexpr int64_t kMaxGemmTasks = 16;
 
 /// Returns the sizes, flags and leading dimensions for one matrix product of a (batched) matmul.
 GemmArgs gemm_args(const ops::MatmulShape& shape);

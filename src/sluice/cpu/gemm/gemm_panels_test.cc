@@ -202,7 +202,7 @@ TEST(GemmPanels, EveryCombinationHasTheDefinedBits) {
   tested_isas();
   std::mt19937 random(21);
   for (int flags = 0; flags < kAllFlags; ++flags) {
-    const auto upto = [&](int64_t most) { return 1 + static_cast<int64_t>(random()) % most; };
+    const auto upto = [&](int64_t max) { return 1 + static_cast<int64_t>(random()) % max; };
     expect_panel_bits(upto(40), upto(100), upto(70), flags, random);
     expect_panel_bits(upto(40), upto(16), upto(40), flags, random);
   }

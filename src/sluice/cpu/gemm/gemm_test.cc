@@ -169,12 +169,12 @@ TEST(Gemm, NaNAndInfinityReachOnlyTheirRowsAndColumns) {
 TEST(GemmGrid, CoversEverythingWithAtMostThatManyTasks) {
   std::mt19937 random(13);
   for (int round = 0; round < 2000; ++round) {
-    const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random()) % (most + 1); };
+    const auto up_to = [&](int64_t max) { return static_cast<int64_t>(random()) % (max + 1); };
     const GemmArgs args{.m = 1 + up_to(700), .n = 1 + up_to(3000), .k = up_to(2000)};
-    const int64_t most = 1 + up_to(63);
-    const GemmGrid grid = gemm_grid(args, most);
+    const int64_t max = 1 + up_to(63);
+    const GemmGrid grid = gemm_grid(args, max);
     EXPECT_GE(grid.tasks(), 1);
-    EXPECT_LE(grid.tasks(), most);
+    EXPECT_LE(grid.tasks(), max);
     EXPECT_GE(grid.rows * grid.row_blocks, args.m);
     EXPECT_LT(grid.rows * (grid.row_blocks - 1), args.m);
     EXPECT_GE(grid.cols * grid.col_blocks, args.n);

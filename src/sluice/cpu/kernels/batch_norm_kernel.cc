@@ -14,7 +14,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBatchNormsAtOnce = NormChannels::kMost;
+constexpr int64_t kBatchNormsAtOnce = NormChannels::kMax;
 using ChannelSums = std::array<float, kBatchNormsAtOnce>;
 
 enum class BatchNormOp : uint8_t { kTraining, kInference, kGradient };

@@ -22,7 +22,7 @@ struct Cast {
         from_size(size_of(op.input(from).dtype)),
         to_size(size_of(op.output(0).dtype)),
         elements(op.output(0).elements()),
-        per_task(round_up(std::max(kTaskElements, ceil_div(elements, kMostTasks)), 64)),
+        per_task(round_up(std::max(kTaskElements, ceil_div(elements, kMaxTasks)), 64)),
         tasks(std::max<int64_t>(1, ceil_div(elements, per_task))) {
     const DType source = op.input(from).dtype;
     const DType result = op.output(0).dtype;
@@ -55,9 +55,9 @@ void run_cast(const void* state, const runtime::KernelBlock& block, int64_t task
   if (!streams && c.narrow == nullptr) return c.widen(from, reinterpret_cast<float*>(to), n);
   alignas(64) float floats[kCastBlock];
   alignas(64) std::byte narrowed[kCastBlock * sizeof(float)];
-  const int64_t most = streams ? kStreamedBlock : kCastBlock;
-  for (int64_t i = 0; i < n; i += most) {
-    const int64_t count = std::min(most, n - i);
+  const int64_t max = streams ? kStreamedBlock : kCastBlock;
+  for (int64_t i = 0; i < n; i += max) {
+    const int64_t count = std::min(max, n - i);
     const std::byte* const part = from + i * c.from_size;
     std::byte* const result = to + i * c.to_size;
     if (streams) prefetch_behind(part, count * c.from_size);

@@ -17,7 +17,7 @@ struct Chunks {
     if (&op.def() == &ops::reduce_chunks_def()) {
       to = reduce_op(op.options<ops::ReduceChunksOptions>().to);
       chunks = ceil_div(elements, kReduceChunk);
-      per_task = std::max<int64_t>(1, ceil_div(chunks, kMostTasks));
+      per_task = std::max<int64_t>(1, ceil_div(chunks, kMaxTasks));
       return;
     }
     const auto o = op.options<ops::ReduceTotalOptions>();

@@ -24,13 +24,13 @@ struct Copy {
       out = spec.shape[0];
       in = spec.shape[1];
       row = spec.elements() / out;
-      per_task = std::max({ceil_div(kTaskCopies, row), ceil_div(out, kMostTasks), int64_t{16}});
+      per_task = std::max({ceil_div(kTaskCopies, row), ceil_div(out, kMaxTasks), int64_t{16}});
       tasks = ceil_div(out, per_task);
       return;
     }
     panels = {spec.shape[0], spec.shape[1], panel_width(into_panels ? to : from)};
     per_task =
-        std::max(ceil_div(kTaskCopies, panels.stride()), ceil_div(panels.count(), kMostTasks));
+        std::max(ceil_div(kTaskCopies, panels.stride()), ceil_div(panels.count(), kMaxTasks));
     tasks = ceil_div(panels.count(), per_task);
   }
 

@@ -59,30 +59,30 @@ int64_t check_copy(const TensorSpec& spec, const Layout& from, const Layout& to)
 }
 
 TEST(CopyKernel, BringsEveryElement) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (const int64_t rows : {1, 7, 64, 1000}) {
     for (const int64_t cols : {1, 16, 17, 33, 100, 512}) {
       for (const int64_t panel : {16, 32}) {
-        most = std::max(most, check_copy(f32_spec({rows, cols}), {}, in_panels(panel)));
-        most = std::max(most, check_copy(f32_spec({rows, cols}), in_panels(panel), {}));
+        max = std::max(max, check_copy(f32_spec({rows, cols}), {}, in_panels(panel)));
+        max = std::max(max, check_copy(f32_spec({rows, cols}), in_panels(panel), {}));
         check_copy(f32_spec({rows, cols}), in_panels(panel), in_panels(panel));
       }
       check_copy(f32_spec({rows, cols}), {}, {});
     }
   }
-  EXPECT_GT(most, 8);
+  EXPECT_GT(max, 8);
 }
 
 TEST(CopyKernel, BringsEveryElementOfAWeight) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (const int64_t out : {1, 10, 17, 64, 300}) {
     for (const Shape& shape : {Shape{out, 1, 5, 5}, Shape{out, 20, 3}, Shape{out, 33, 2, 1, 3}}) {
-      most = std::max(most, check_copy(f32_spec(shape), {}, in_taps()));
-      most = std::max(most, check_copy(f32_spec(shape), in_taps(), {}));
+      max = std::max(max, check_copy(f32_spec(shape), {}, in_taps()));
+      max = std::max(max, check_copy(f32_spec(shape), in_taps(), {}));
       check_copy(f32_spec(shape), in_taps(), in_taps());
     }
   }
-  EXPECT_GT(most, 2);
+  EXPECT_GT(max, 2);
 }
 
 TEST(CopyKernel, NewPaddingIsZero) {

@@ -12,10 +12,10 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int kMostInputs = Functor::kMostInputs;
+constexpr int kMaxInputs = Functor::kMaxInputs;
 // Elements of a widened block. The blocks of a few operands fill half of the L1 cache.
 constexpr int64_t kElementwiseBlock = 512;
-constexpr int64_t kMostRows = 1 << 16;  // Maximum rows in the table of offsets.
+constexpr int64_t kMaxRows = 1 << 16;  // Maximum rows in the table of offsets.
 
 // The output, viewed as `outer` rows of `inner` elements. Along a row, each input is an array or
 // one value.
@@ -50,7 +50,7 @@ bool rows_of(const OpView& op, int inputs, Rows& rows) {
   };
   while (axis < out.rank() && !fits(axis)) ++axis;
   for (int i = 0; i < out.rank(); ++i) (i < axis ? rows.outer : rows.inner) *= out[i];
-  return rows.outer <= kMostRows;
+  return rows.outer <= kMaxRows;
 }
 
 // Conversion of an operand to and from f32, in which functors compute.
@@ -69,20 +69,20 @@ struct Elementwise {
   Functor functor;
   Rows rows;
   int inputs = 0;
-  int outputs_at = 0;                       // Index of output 0 among the operands.
-  std::array<int64_t, kMostInputs> step{};  // 1: array along a row, 0: one value.
-  std::array<Element, kMostInputs> input_elements;
+  int outputs_at = 0;                      // Index of output 0 among the operands.
+  std::array<int64_t, kMaxInputs> step{};  // 1: array along a row, 0: one value.
+  std::array<Element, kMaxInputs> input_elements;
   Element output_element;
   bool all_f32 = true;
   bool streams = false;  // Streaming stores, unless a row overwrites an input.
   // Offset of each input, in elements, for each row; empty if there is one row.
-  std::vector<std::array<int64_t, kMostInputs>> at;
+  std::vector<std::array<int64_t, kMaxInputs>> at;
   int64_t per_task = 0;  // Rows of a task, or its elements if there is one row.
 };
 
 int64_t per_task(const Rows& rows) {
   if (rows.outer == 1)
-    return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMostTasks)), 16);
+    return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMaxTasks)), 16);
   return rows_per_task(rows.outer, rows.inner);
 }
 
@@ -90,9 +90,9 @@ int64_t per_task(const Rows& rows) {
 // or if the output is streamed because it is larger than the caches.
 void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
                    std::byte* to, int64_t n, bool streams) {
-  alignas(64) float floats[kMostInputs + 1][kElementwiseBlock];
+  alignas(64) float floats[kMaxInputs + 1][kElementwiseBlock];
   alignas(64) std::byte narrowed[kElementwiseBlock * sizeof(float)];
-  MapInput inputs[kMostInputs];
+  MapInput inputs[kMaxInputs];
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
     const Element& element = e.input_elements[i];
     inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
@@ -100,9 +100,9 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
     if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
   }
   const bool narrows = e.output_element.narrow != nullptr;
-  const int64_t most = streams ? kStreamedBlock : kElementwiseBlock;
-  for (int64_t done = 0; done < n; done += most) {
-    const int64_t count = std::min(most, n - done);
+  const int64_t max = streams ? kStreamedBlock : kElementwiseBlock;
+  for (int64_t done = 0; done < n; done += max) {
+    const int64_t count = std::min(max, n - done);
     for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
       const Element& element = e.input_elements[i];
       if (e.step[i] == 0) continue;
@@ -116,8 +116,8 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
     std::byte* const result = to + done * e.output_element.size;
     std::byte* const block = !streams  ? result
                              : narrows ? narrowed
-                                       : reinterpret_cast<std::byte*>(floats[kMostInputs]);
-    const MapOutput output{narrows ? floats[kMostInputs] : reinterpret_cast<float*>(block)};
+                                       : reinterpret_cast<std::byte*>(floats[kMaxInputs]);
+    const MapOutput output{narrows ? floats[kMaxInputs] : reinterpret_cast<float*>(block)};
     e.functor.kernel()(functor, inputs, &output, 1, count);
     if (narrows) e.output_element.narrow(output.data, block, count);
     if (streams) stream(block, result, count * e.output_element.size);
@@ -130,7 +130,7 @@ void run_row(const Elementwise& e, const void* functor, const std::byte* const* 
   // If the row overwrites an input, the cache holds its lines already and streaming gains nothing.
   const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
   if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
-  MapInput inputs[kMostInputs];
+  MapInput inputs[kMaxInputs];
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
     inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
   const MapOutput output{reinterpret_cast<float*>(to)};
@@ -142,7 +142,7 @@ void run_elementwise(const void* state, const runtime::KernelBlock& block, int64
   const auto inputs = static_cast<size_t>(e.inputs);
   Functor::Storage own;
   const void* functor = e.functor.parameters(block.operands, own);
-  const std::byte* from[kMostInputs];
+  const std::byte* from[kMaxInputs];
   std::byte* const out = block.operands[e.outputs_at];
   const int64_t out_size = e.output_element.size;
   if (e.at.empty()) {

@@ -18,7 +18,7 @@ namespace {
 
 // Maximum number of elements that a reduction may fuse with the chain it reads, if that leaves a
 // single task.
-constexpr int64_t kMostSerial = 65536;
+constexpr int64_t kMaxSerial = 65536;
 
 enum class Head { kNone, kProduct, kConv, kWeightGrad };
 
@@ -70,7 +70,7 @@ struct Fused {
       describe_weight_grad(op);
     } else if (reduction) {
       const int64_t results =
-          std::max(ceil_div(reduction->results, kMostTasks), kTaskElements / reduction->extent);
+          std::max(ceil_div(reduction->results, kMaxTasks), kTaskElements / reduction->extent);
       if (reduction->columns) {
         cols = round_up(std::max<int64_t>(1, results), 16);
       } else {
@@ -78,7 +78,7 @@ struct Fused {
       }
       tasks = ceil_div(reduction->results, std::max(cols, rows));
     } else if (chain.flat()) {
-      cols = round_up(std::max(kTaskElements, ceil_div(chain.cols(), kMostTasks)), 16);
+      cols = round_up(std::max(kTaskElements, ceil_div(chain.cols(), kMaxTasks)), 16);
       tasks = ceil_div(chain.cols(), cols);
     } else {
       rows = rows_per_task(chain.rows(), chain.cols());
@@ -115,7 +115,7 @@ struct Fused {
     if (op.stages[static_cast<size_t>(reduced)].spec.shape != op.stages.front().spec.shape)
       return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
-    const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
+    const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMaxSerial;
     return chain.row_major() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
            (!headed() || (reduction->columns && grid.row_blocks == 1));
   }

@@ -27,10 +27,10 @@ bool matrix_of(const OpView& op, Reduce& r) {
   r.from = op.input(0).dtype;
   r.to = op.output(0).dtype;
   if (r.to != f32) r.narrow = narrow_kernel(r.to);
-  const int64_t most = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, view->extent));
-  r.per_task = std::max(round_up(most, 16), round_up(ceil_div(view->results, kMostTasks), 16));
+  const int64_t max = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, view->extent));
+  r.per_task = std::max(round_up(max, 16), round_up(ceil_div(view->results, kMaxTasks), 16));
   // Rows that consist of runs are long, and their results are few.
-  if (view->runs > 1) r.per_task = std::max(most, ceil_div(view->results, kMostTasks));
+  if (view->runs > 1) r.per_task = std::max(max, ceil_div(view->results, kMaxTasks));
   return true;
 }
 

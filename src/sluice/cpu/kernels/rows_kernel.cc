@@ -42,12 +42,12 @@ struct RowsKernel {
   WidenFn widen = nullptr;
   NarrowFn narrow = nullptr;
   /// Elements of each operand; a shared one has at most n and is widened as a whole.
-  std::array<int64_t, RowOp::kMostInputs> elements{};
+  std::array<int64_t, RowOp::kMaxInputs> elements{};
 };
 
 void run_floats(const RowsKernel& k, const runtime::KernelBlock& block, const ops::Labels* labels,
                 int64_t begin, int64_t rows) {
-  RowOp::Rows inputs[RowOp::kMostInputs];
+  RowOp::Rows inputs[RowOp::kMaxInputs];
   const auto kinds = k.op.inputs();
   for (size_t i = 0; i < kinds.size(); ++i) {
     const int64_t step = k.step(kinds[i]);
@@ -60,7 +60,7 @@ void run_floats(const RowsKernel& k, const runtime::KernelBlock& block, const op
 
 void run_halves(const RowsKernel& k, const runtime::KernelBlock& block, const ops::Labels* labels,
                 int64_t begin, int64_t rows) {
-  RowOp::Rows inputs[RowOp::kMostInputs];
+  RowOp::Rows inputs[RowOp::kMaxInputs];
   const auto kinds = k.op.inputs();
   const int64_t size = size_of(k.dtype);
   const int64_t step = k.result_step();

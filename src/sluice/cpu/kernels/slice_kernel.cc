@@ -19,7 +19,7 @@ struct Slice {
     const auto strides = x.shape.strides();
     const int64_t size = size_of(x.dtype);
     bytes = op.output(0).elements() * size;
-    per_task = round_up(std::max(kTaskBytes, ceil_div(bytes, kMostTasks)), 64);
+    per_task = round_up(std::max(kTaskBytes, ceil_div(bytes, kMaxTasks)), 64);
     tasks = std::max<int64_t>(1, ceil_div(bytes, per_task));
     bool whole = true;  // The slice takes all later axes completely.
     for (size_t a = strides.size(); a-- > 0;) {

@@ -7,10 +7,10 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kLanes = 16;              // Lanes of the widest vector.
-constexpr int64_t kMostByteTaps = 256;      // Taps that fit into a byte.
-constexpr int64_t kPackedFloats = 8192;     // A band is packed into this, if one row fits.
-constexpr int64_t kMostWorkspace = 262144;  // Larger windows are left to the reference kernel.
+constexpr int64_t kLanes = 16;             // Lanes of the widest vector.
+constexpr int64_t kMaxByteTaps = 256;      // Taps that fit into a byte.
+constexpr int64_t kPackedFloats = 8192;    // A band is packed into this, if one row fits.
+constexpr int64_t kMaxWorkspace = 262144;  // Larger windows are left to the reference kernel.
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
@@ -39,19 +39,19 @@ PoolPlan plan_of(const ops::PoolShape& shape) {
 /// Whether windows are small enough to be packed.
 bool can_pack(const PoolPlan& p) {
   const ops::PoolAxis& width = p.axes[2];
-  return std::max(width.kernel, width.stride) <= PoolPlan::kMostTaps &&
-         p.axes[0].kernel <= PoolPlan::kMostRows &&
-         p.axes[0].kernel * p.axes[1].kernel <= PoolPlan::kMostRows;
+  return std::max(width.kernel, width.stride) <= PoolPlan::kMaxTaps &&
+         p.axes[0].kernel <= PoolPlan::kMaxRows &&
+         p.axes[0].kernel * p.axes[1].kernel <= PoolPlan::kMaxRows;
 }
 
 /// Chooses the band. `rows(band)` is the number of rows that must be packed for it in each depth.
 template <typename Rows>
-bool choose_band(PoolPlan& p, int64_t most, Rows rows) {
+bool choose_band(PoolPlan& p, int64_t max, Rows rows) {
   const int64_t row = p.phases * p.phase_floats * p.packed_depths;
-  while (p.band < most && rows(p.band + 1) * row <= kPackedFloats) ++p.band;
+  while (p.band < max && rows(p.band + 1) * row <= kPackedFloats) ++p.band;
   p.packed_rows = rows(p.band);
   p.workspace_floats = p.edge_floats + p.packed_rows * row;
-  return p.workspace_floats <= kMostWorkspace;
+  return p.workspace_floats <= kMaxWorkspace;
 }
 
 /// Adds the gradients of windows to the elements that their taps name. Taps that name no element of
@@ -117,8 +117,8 @@ class Scatter {
   const int64_t count_;
   // Windows [first, end) of a row have no padding along the width.
   int64_t first_inside_ = 0, end_inside_ = 0;
-  int64_t offsets_[kMostByteTaps];
-  Place places_[kMostByteTaps];
+  int64_t offsets_[kMaxByteTaps];
+  Place places_[kMaxByteTaps];
 };
 
 }  // namespace
@@ -129,7 +129,7 @@ std::optional<PoolPlan> PoolPlan::forward(const ops::PoolShape& shape) {
   if (!can_pack(p)) return std::nullopt;
   const auto& [depth, height, width] = p.axes;
   const int64_t row = round_up(width.y, kLanes);
-  int32_t phase_index[kMostTaps] = {}, index_of[kMostTaps];
+  int32_t phase_index[kMaxTaps] = {}, index_of[kMaxTaps];
   std::fill(std::begin(index_of), std::end(index_of), -1);
   int64_t right = 0;
   p.left = ceil_div(width.padding, width.stride);
@@ -193,7 +193,7 @@ std::optional<PoolPlan> PoolPlan::average_gradient(const ops::PoolShape& shape) 
 
 std::optional<PoolPlan> PoolPlan::max_gradient(const ops::PoolShape& shape) {
   const PoolPlan p = plan_of(shape);
-  return shape.tap_count() <= kMostByteTaps ? std::optional(p) : std::nullopt;
+  return shape.tap_count() <= kMaxByteTaps ? std::optional(p) : std::nullopt;
 }
 
 void max_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, float* y,

@@ -17,8 +17,8 @@ namespace sluice::cpu {
 
 /// How to compute a pool, or the gradient of one, on planes of one shape.
 struct PoolPlan {
-  static constexpr int64_t kMostTaps = 64;  ///< Largest kernel and stride of the width.
-  static constexpr int64_t kMostRows = 64;  ///< Most rows of a window, in all depths.
+  static constexpr int64_t kMaxTaps = 64;  ///< Largest kernel and stride of the width.
+  static constexpr int64_t kMaxRows = 64;  ///< Most rows of a window, in all depths.
 
   /// Return the plan of a pool, of the gradient of an average and of that of a maximum. Return
   /// nothing for windows that are too large.
@@ -45,12 +45,12 @@ struct PoolPlan {
   int64_t workspace_floats = 0;
 
   /// Forward: phase i of a packed row has elements phase_of[i], phase_of[i] + stride, ….
-  int32_t phase_of[kMostTaps] = {};
+  int32_t phase_of[kMaxTaps] = {};
   /// Forward: for each tap, the offset in a packed row of its element for the first result.
   /// Gradient: the same for the taps of phase 0 of the result, those of phase 1, …; the taps of a
   /// phase descend.
-  int32_t offset[kMostTaps] = {};
-  int32_t first_of_phase[kMostTaps + 1] = {};  ///< Gradient: where the taps of a phase begin.
+  int32_t offset[kMaxTaps] = {};
+  int32_t first_of_phase[kMaxTaps + 1] = {};  ///< Gradient: where the taps of a phase begin.
 };
 
 /// Compute `planes` planes. The arrays begin at the first plane; none overlap. `workspace` has

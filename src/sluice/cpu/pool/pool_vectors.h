@@ -126,8 +126,8 @@ void fill(float* p, int64_t n, V value) {
 
 /// Rows of operands that take part in a row of results, and for each the number of its first tap.
 struct PoolRows {
-  const float* row[PoolPlan::kMostRows];
-  float number[PoolPlan::kMostRows];
+  const float* row[PoolPlan::kMaxRows];
+  float number[PoolPlan::kMaxRows];
   int64_t count;
 };
 

@@ -69,10 +69,10 @@ void norm_moments(const NormRows& shape, const float* x, double epsilon, float* 
 void layer_norm_rows(const NormRows& shape, const float* x, const float* weight, const float* bias,
                      double epsilon, float* y, int64_t y_stride, Isa isa) {
   float mean[kRowsAtOnce], inverse[kRowsAtOnce];
-  const int64_t most = rows_at_once(shape.n);
-  for (int64_t first = 0; first < shape.rows; first += most) {
+  const int64_t max = rows_at_once(shape.n);
+  for (int64_t first = 0; first < shape.rows; first += max) {
     NormRows some = shape;
-    some.rows = std::min(most, shape.rows - first);
+    some.rows = std::min(max, shape.rows - first);
     norm_moments(some, x + first * shape.stride, epsilon, mean, inverse, isa);
     with_kernels<internal::NormKernels>(isa, [&](auto k) {
       for (int64_t r = 0; r < some.rows; ++r) {
@@ -88,9 +88,9 @@ void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const floa
                           float* dbias, Isa isa) {
   float mean[kRowsAtOnce], inverse[kRowsAtOnce];
   const auto count = static_cast<float>(n);
-  const int64_t most = rows_at_once(2 * n);
-  for (int64_t first = 0; first < rows; first += most) {
-    const NormRows some{std::min(most, rows - first), n, n};
+  const int64_t max = rows_at_once(2 * n);
+  for (int64_t first = 0; first < rows; first += max) {
+    const NormRows some{std::min(max, rows - first), n, n};
     norm_moments(some, x + first * n, epsilon, mean, inverse, isa);
     with_kernels<internal::NormKernels>(isa, [&](auto k) {
       for (int64_t r = 0; r < some.rows; ++r) {

@@ -34,7 +34,7 @@ void norm_products(const NormRows& shape, const float* grad, const float* x, Nor
 /// Planes of `size` floats of successive channels, which follow each other, for each of some
 /// samples, which begin `sample_stride` floats apart.
 struct NormChannels {
-  static constexpr int64_t kMost = 32;  ///< Channels of one call.
+  static constexpr int64_t kMax = 32;  ///< Channels of one call.
   int64_t samples = 0;
   int64_t channels = 0;
   int64_t size = 0;

@@ -172,7 +172,7 @@ template <int kSums, typename Element>
 void sum_channels(const NormChannels& shape, const float* means, Element element,
                   const std::array<float*, kSums>& out) {
   if (shape.size == 1) return sum_columns<kSums>(shape, means, element, out);
-  ChannelLanes<kSums> lanes[NormChannels::kMost];
+  ChannelLanes<kSums> lanes[NormChannels::kMax];
   const V* const end = lanes[shape.channels][0][0];
   for (V* lane = lanes[0][0][0]; lane != end; ++lane) *lane = V(0.0f);
   const auto add = [&](auto planes, int64_t n) {

@@ -149,21 +149,21 @@ void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t 
 template <typename T, typename Combine, typename Prepare, typename Finish>
 void reduce_columns_in_chunks(const T* x, int64_t n, int64_t row_stride, int64_t cols,
                               Combine combine, Prepare prepare, Finish finish, float* y) {
-  constexpr int64_t kMost = kColumnVectors * kLanes;
-  alignas(64) float chunk[kMost] = {};
-  alignas(64) float partial[kPartials * kMost];
+  constexpr int64_t kMax = kColumnVectors * kLanes;
+  alignas(64) float chunk[kMax] = {};
+  alignas(64) float partial[kPartials * kMax];
   for (float& p : partial) p = Combine::kIdentity;
   for (int64_t first = 0; first < n; first += kChunk) {
     const int64_t rest = n - first;
     reduce_columns_of_block(
         x + first * row_stride, rest < kChunk ? rest : kChunk, row_stride, cols, combine, prepare,
         [](V v) { return v; }, chunk);
-    float* const p = partial + first / kChunk % kPartials * kMost;
+    float* const p = partial + first / kChunk % kPartials * kMax;
     for (int64_t c = 0; c < cols; c += kLanes)
       combine(V::load(p + c), V::load(chunk + c)).store(p + c);
   }
   reduce_columns_of_block(
-      partial, kPartials, kMost, cols, combine, [](V v) { return v; }, finish, y);
+      partial, kPartials, kMax, cols, combine, [](V v) { return v; }, finish, y);
 }
 
 /// Calls f(combine, prepare, finish) with the functions that define `op` for n elements.
@@ -297,9 +297,9 @@ void Kernels::columns(ReduceOp op, FloatArray array, int64_t n, int64_t cols, in
                       float* y) {
   with_elements(array, [&](const auto* x) {
     with_op(op, n, [&](auto combine, auto prepare, auto finish) {
-      constexpr int64_t kMost = kColumnVectors * kLanes;
-      for (int64_t c = 0; c < cols; c += kMost) {
-        const int64_t some = cols - c < kMost ? cols - c : kMost;
+      constexpr int64_t kMax = kColumnVectors * kLanes;
+      for (int64_t c = 0; c < cols; c += kMax) {
+        const int64_t some = cols - c < kMax ? cols - c : kMax;
         if (n <= kChunk) {
           reduce_columns_of_block(x + c, n, row_stride, some, combine, prepare, finish, y + c);
         } else {

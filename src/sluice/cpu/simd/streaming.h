@@ -10,9 +10,9 @@ namespace sluice::cpu {
 /// Returns whether a result of `bytes` bytes is streamed. It is not if it is small, or if computing
 /// it takes longer than writing it to memory.
 inline bool is_streamed(int64_t bytes, double flops_per_element) {
-  constexpr int64_t kLeastBytes = 8 << 20;
-  constexpr double kMostFlops = 8;
-  return bytes >= kLeastBytes && flops_per_element <= kMostFlops;
+  constexpr int64_t kMinBytes = 8 << 20;
+  constexpr double kMaxFlops = 8;
+  return bytes >= kMinBytes && flops_per_element <= kMaxFlops;
 }
 
 /// Copies `bytes` bytes, with streaming stores if the processor has them. `from` and `to` must not

@@ -18,7 +18,7 @@ class Limits {
     for (double v = 1e-12; v < 1e20; v *= 1.1) limits_.push_back(v);
     limits_.push_back(std::numeric_limits<double>::max());
     for (size_t i = 0; i < first_.size(); ++i) {
-      const auto begin = std::bit_cast<double>((kLeast + i) << kShift);
+      const auto begin = std::bit_cast<double>((kMin + i) << kShift);
       first_[i] = static_cast<uint16_t>(std::lower_bound(limits_.begin(), limits_.end(), begin) -
                                         limits_.begin());
     }
@@ -31,7 +31,7 @@ class Limits {
   size_t place(double v) const {
     const double size = std::abs(v);
     const uint64_t part = std::bit_cast<uint64_t>(size) >> kShift;
-    size_t i = part < kLeast ? 0 : first_[std::min<uint64_t>(part - kLeast, first_.size() - 1)];
+    size_t i = part < kMin ? 0 : first_[std::min<uint64_t>(part - kMin, first_.size() - 1)];
     // An eighth of a power of two has at most two limits. Sums take the place of branches.
     for (int step = 0; step < 2; ++step) i += limits_[i] < size ? 1 : 0;
     while (limits_[i] < size) ++i;
@@ -42,7 +42,7 @@ class Limits {
 
  private:
   static constexpr int kShift = 52 - 3;  // Exponent and three bits of the mantissa are left.
-  static constexpr uint64_t kLeast = (1023 - 40) << 3;  // 2^-40 < 1e-12
+  static constexpr uint64_t kMin = (1023 - 40) << 3;  // 2^-40 < 1e-12
   std::vector<double> limits_;
   std::array<uint16_t, (40 + 67) * 8> first_{};  // 1e20 < 2^67
 };
@@ -66,22 +66,22 @@ Histogram::Histogram() : counts_(2 * limits().size() + 1) {}
 template <typename Value>
 void Histogram::add_all(size_t count, const Value& value) {
   const Limits& table = limits();
-  double least = std::numeric_limits<double>::infinity(), most = -least, sum = 0, squares = 0;
+  double min = std::numeric_limits<double>::infinity(), max = -min, sum = 0, squares = 0;
   int64_t finite = 0;
   for (size_t i = 0; i < count; ++i) {
     const double v = value(i);
     if (!std::isfinite(v)) continue;
     ++counts_[table.place(v)];
     ++finite;
-    least = std::min(least, v);
-    most = std::max(most, v);
+    min = std::min(min, v);
+    max = std::max(max, v);
     sum += v;
     squares += v * v;
   }
   non_finite_ += static_cast<int64_t>(count) - finite;
   if (finite == 0) return;
-  min_ = count_ == 0 ? least : std::min(min_, least);
-  max_ = count_ == 0 ? most : std::max(max_, most);
+  min_ = count_ == 0 ? min : std::min(min_, min);
+  max_ = count_ == 0 ? max : std::max(max_, max);
   count_ += finite;
   sum_ += sum;
   sum_squares_ += squares;

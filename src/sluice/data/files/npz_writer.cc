@@ -20,8 +20,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the arrays are little-endian");
 
-constexpr int64_t kMostBytes = 0xffffffff;  // Larger archives need the records of zip64.
-constexpr size_t kMostMembers = 0xffff - 1;
+constexpr int64_t kMaxBytes = 0xffffffff;  // Larger archives need the records of zip64.
+constexpr size_t kMaxMembers = 0xffff - 1;
 
 /// A member of the archive in front of the bytes of its array.
 struct Member {
@@ -110,23 +110,23 @@ Characters characters_of(const std::vector<std::string>& texts) {
 
 void check(const std::string& path, std::span<const NamedArray> arrays,
            std::span<const NamedTexts> texts) {
-  require(arrays.size() <= kMostMembers, "{}: must have at most {} arrays, got {}", path,
-          kMostMembers, arrays.size());
+  require(arrays.size() <= kMaxMembers, "{}: must have at most {} arrays, got {}", path,
+          kMaxMembers, arrays.size());
   std::set<std::string> names;
   int64_t bytes = 0;
   for (const NamedArray& a : arrays) {
-    require(!a.name.empty() && a.name.size() <= kMostMembers && names.insert(a.name).second,
+    require(!a.name.empty() && a.name.size() <= kMaxMembers && names.insert(a.name).second,
             "{}: arrays must have different names, got '{}'{}", path, a.name,
             names.contains(a.name) ? " twice" : "");
-    constexpr int64_t kMostHeader = 1024;  // Local header, header of the array, directory's entry.
-    bytes += static_cast<int64_t>(a.array.bytes().size() + 2 * a.name.size()) + kMostHeader;
+    constexpr int64_t kMaxHeader = 1024;  // Local header, header of the array, directory's entry.
+    bytes += static_cast<int64_t>(a.array.bytes().size() + 2 * a.name.size()) + kMaxHeader;
   }
   for (const NamedTexts& t : texts) {
     require(!t.name.empty() && names.insert(t.name).second,
             "{}: arrays must have different names, got '{}'", path, t.name);
     for (const std::string& text : t.texts) bytes += static_cast<int64_t>(4 * text.size());
   }
-  require(bytes < kMostBytes,
+  require(bytes < kMaxBytes,
           "{}: must have less than 4 GiB, got about {} bytes; write fewer arrays", path, bytes);
 }
 

@@ -47,7 +47,7 @@ struct Directory {
 };
 
 /// Reads a u64 that must be at most `limit`.
-int64_t u64_at_most(ByteReader& reader, int64_t limit, std::string_view what) {
+int64_t u64_up_to(ByteReader& reader, int64_t limit, std::string_view what) {
   const ByteReader here = reader;
   const uint64_t value = reader.u64_le(what);
   if (value > static_cast<uint64_t>(limit)) {
@@ -67,7 +67,7 @@ Directory find_directory64(std::span<const std::byte> bytes, const std::string& 
   }
   locator.take(4, "the disk");
   const int64_t place =
-      u64_at_most(locator, at - kEnd64Bytes, "the begin of the end record of ZIP64");
+      u64_up_to(locator, at - kEnd64Bytes, "the begin of the end record of ZIP64");
   ByteReader reader = reader_at(bytes, file, place, "the end record of ZIP64");
   const ByteReader record = reader;
   if (reader.u32_le("the end record of ZIP64") != kEnd64) {
@@ -76,12 +76,12 @@ Directory find_directory64(std::span<const std::byte> bytes, const std::string& 
   reader.take(8 + 4, "the versions");
   const uint64_t disks = reader.u64_le("the disks");
   const uint64_t here_members = reader.u64_le("the number of members");
-  const int64_t members = u64_at_most(reader, place, "the number of members");
+  const int64_t members = u64_up_to(reader, place, "the number of members");
   if (disks != 0 || here_members != static_cast<uint64_t>(members)) {
     record.bad("an archive must be one file");
   }
-  const int64_t size = u64_at_most(reader, place, "the size of the directory");
-  const int64_t begin = u64_at_most(reader, place - size, "the begin of the directory");
+  const int64_t size = u64_up_to(reader, place, "the size of the directory");
+  const int64_t begin = u64_up_to(reader, place - size, "the begin of the directory");
   return {begin, begin + size, members};
 }
 
@@ -127,10 +127,10 @@ void read_extra64(ByteReader extra, int64_t end, int64_t limit, ZipMember& membe
       continue;
     }
     constexpr int64_t kMaxSize = std::numeric_limits<int64_t>::max();
-    if (is_wanted(member.size)) member.size = u64_at_most(extra, kMaxSize, "the size");
+    if (is_wanted(member.size)) member.size = u64_up_to(extra, kMaxSize, "the size");
     if (is_wanted(member.stored_size))
-      member.stored_size = u64_at_most(extra, limit, "the stored size");
-    if (is_wanted(member.begin)) member.begin = u64_at_most(extra, limit, "the begin");
+      member.stored_size = u64_up_to(extra, limit, "the stored size");
+    if (is_wanted(member.begin)) member.begin = u64_up_to(extra, limit, "the begin");
     if (extra.offset() > end) break;
     return;
   }

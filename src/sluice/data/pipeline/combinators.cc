@@ -193,26 +193,26 @@ class Zipped final : public Node {
     return all;
   }
   std::optional<int64_t> size() const override {
-    int64_t least = kForever;
+    int64_t min = kForever;
     for (const Dataset& input : inputs_) {
       const std::optional<int64_t> size = input.size();
       if (!size) return std::nullopt;
-      least = std::min(least, *size);
+      min = std::min(min, *size);
     }
-    return least;
+    return min;
   }
   bool may_vary() const override {
     return std::any_of(inputs_.begin(), inputs_.end(),
                        [](const Dataset& input) { return input.node()->may_vary(); });
   }
   std::optional<int64_t> indexed() const override {
-    int64_t least = kForever;
+    int64_t min = kForever;
     for (const Dataset& input : inputs_) {
       const std::optional<int64_t> size = input.node()->indexed();
       if (!size) return std::nullopt;
-      least = std::min(least, *size);
+      min = std::min(min, *size);
     }
-    return least;
+    return min;
   }
   Element at(int64_t k) const override {
     Element all;

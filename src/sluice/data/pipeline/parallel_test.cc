@@ -52,8 +52,8 @@ TEST(Parallel, FunctionsRunAtTheSameTime) {
 
 TEST(Parallel, ThreadsReadAheadByALimitedNumberOfElements) {
   // The maximum number of elements that are made and not yet read.
-  const auto expect_ahead = [](int64_t most, const std::function<Dataset(Dataset)>& with_threads) {
-    sluice::test::LimitedCount made(most);
+  const auto expect_ahead = [](int64_t max, const std::function<Dataset(Dataset)>& with_threads) {
+    sluice::test::LimitedCount made(max);
     const Dataset counted = from_function(kForever, [&](int64_t k) {
       made.add();
       return HostTensor::scalar(static_cast<float>(k));
@@ -61,7 +61,7 @@ TEST(Parallel, ThreadsReadAheadByALimitedNumberOfElements) {
     Iterator iterator = with_threads(counted).iterate();
     for (int64_t read = 0; read < 50; ++read) {
       ASSERT_TRUE(made.reaches_limit()) << made.count() << " made, " << read << " read";
-      made.limit(most + read + 1);
+      made.limit(max + read + 1);
       iterator.next();
     }
   };

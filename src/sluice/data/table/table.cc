@@ -14,11 +14,11 @@ namespace {
 
 /// Lists names without control characters, at most the first ones and the last one of many.
 std::string listed(std::span<const std::string> names) {
-  constexpr size_t kMost = 24, kFirst = 20;
+  constexpr size_t kMax = 24, kFirst = 20;
   std::vector<std::string> all;
-  for (size_t i = 0; i < (names.size() <= kMost ? names.size() : kFirst); ++i)
+  for (size_t i = 0; i < (names.size() <= kMax ? names.size() : kFirst); ++i)
     all.push_back(printable(names[i]));
-  if (names.size() <= kMost) return fmt::format("{}", fmt::join(all, ", "));
+  if (names.size() <= kMax) return fmt::format("{}", fmt::join(all, ", "));
   return fmt::format("{}, ..., {} ({} in all)", fmt::join(all, ", "), printable(names.back()),
                      names.size());
 }

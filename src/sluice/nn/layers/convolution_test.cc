@@ -66,10 +66,10 @@ TEST(Convolutions, TransposedOnesHaveTheVariablesOfPyTorchsLayers) {
 // Returns the largest absolute first value of a variable.
 double largest(const NamedTensors& variables, const std::string& key) {
   const Tensor& v = variables[key];
-  double most = 0;
+  double max = 0;
   for (const double x : v.graph().info(v).variable->initializer.evaluate(v.spec()).to_doubles())
-    most = std::max(most, std::abs(x));
-  return most;
+    max = std::max(max, std::abs(x));
+  return max;
 }
 
 TEST(Convolutions, FirstValuesAreUniformByTheFan) {

@@ -77,9 +77,9 @@ TEST(Linear, UniformFirstValuesHaveBoundsAlsoInTheBias) {
                                     std::pair(WeightInit::kHeUniform, std::sqrt(6.0 / 500)),
                                     std::pair(WeightInit::kXavierUniform, std::sqrt(6.0 / 700))}) {
     const std::vector<double> weight = first_values(init, "weight").to_doubles();
-    const auto [least, most] = std::minmax_element(weight.begin(), weight.end());
-    EXPECT_NEAR(*least, -bound, 1e-3 * bound);
-    EXPECT_NEAR(*most, bound, 1e-3 * bound);
+    const auto [min, max] = std::minmax_element(weight.begin(), weight.end());
+    EXPECT_NEAR(*min, -bound, 1e-3 * bound);
+    EXPECT_NEAR(*max, bound, 1e-3 * bound);
     const std::vector<double> bias = first_values(init, "bias").to_doubles();
     const double largest = *std::max_element(bias.begin(), bias.end());
     EXPECT_NEAR(largest, init == WeightInit::kUniform ? bound : 0, 0.05 * bound);

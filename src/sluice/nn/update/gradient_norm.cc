@@ -77,10 +77,10 @@ Tensor global_norm(const Tensors& tensors, GraphCache& cache,
 }
 
 Tensor norm_of_chunks(const std::vector<Tensors>& squares) {
-  size_t most = 0;
-  for (const Tensors& s : squares) most = std::max(most, s.size());
+  size_t max = 0;
+  for (const Tensors& s : squares) max = std::max(max, s.size());
   Tensor total;
-  for (size_t chunk = 0; chunk < most; ++chunk) {
+  for (size_t chunk = 0; chunk < max; ++chunk) {
     for (const Tensors& s : squares) {
       if (chunk < s.size()) total = total.valid() ? ops::add_extended(total, s[chunk]) : s[chunk];
     }
@@ -89,8 +89,8 @@ Tensor norm_of_chunks(const std::vector<Tensors>& squares) {
 }
 
 Tensor clip_factor(const Tensor& norm, double max_norm) {
-  const auto most = static_cast<float>(max_norm);
-  require(most > 0 && std::isfinite(most),
+  const auto max = static_cast<float>(max_norm);
+  require(max > 0 && std::isfinite(max),
           "clip_factor: the largest norm must be a float32 above 0, got {}", number_text(max_norm));
   return max_norm / ops::maximum(norm, ops::scalar_like(norm, max_norm));
 }

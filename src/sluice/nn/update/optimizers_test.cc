@@ -215,10 +215,10 @@ TEST(Lamb, FollowsTheFormula) {
   constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-6, kDecay = 0.05;
   constexpr double kRate = 0.1, kFirst[] = {1, -2, 0.5, 0.25, 3};
   constexpr size_t kCount = std::size(kFirst);
-  for (const double most : {HUGE_VAL, 1.5}) {
+  for (const double max : {HUGE_VAL, 1.5}) {
     for (const BiasCorrection correction : {BiasCorrection::kOn, BiasCorrection::kOff}) {
       const AdamOptions o{
-          .weight_decay = kDecay, .bias_correction = correction, .max_weight_norm = most};
+          .weight_decay = kDecay, .bias_correction = correction, .max_weight_norm = max};
       Ir ir;
       Graph& main = ir.main_graph();
       const H2dStream grads = ir.h2d_stream(f32_spec({kCount}), "grad");
@@ -244,7 +244,7 @@ TEST(Lamb, FollowsTheFormula) {
           r2 += u[i] * u[i];
         }
         for (size_t i = 0; i < kCount; ++i)
-          want[i] -= kRate * std::min(std::sqrt(r1), most) / std::sqrt(r2) * u[i];
+          want[i] -= kRate * std::min(std::sqrt(r1), max) / std::sqrt(r2) * u[i];
         interpreter.run({{grads, g}});
         expect_near(interpreter.read(w).to_doubles(), want);
       }

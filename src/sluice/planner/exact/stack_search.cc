@@ -123,7 +123,7 @@ bool StackSearch::put(int32_t item) {
       good = good && end <= state.base;
     } else {
       const int64_t base = std::max(state.base, align_up(end, instance_.align[other]));
-      change(other, {base, std::max(base, state.least)});
+      change(other, {base, std::max(base, state.min)});
     }
   }
   return good;
@@ -136,23 +136,23 @@ void StackSearch::take_back(int32_t item, size_t changes) {
 }
 
 // The lowest offset at which the item can rest on a waiting neighbour; kNever if none waits.
-int64_t StackSearch::least_on_others(int32_t item) {
+int64_t StackSearch::min_on_others(int32_t item) {
   int64_t end = kNever;
   const auto neighbours = conflicts_.of(item);
   left_ -= static_cast<int64_t>(neighbours.size());
   for (const int32_t other : neighbours) {
-    if (waits_[other]) end = std::min(end, least_end(other));
+    if (waits_[other]) end = std::min(end, min_end(other));
   }
   return end == kNever ? kNever : align_up(end, instance_.align[item]);
 }
 
-// Raises `least` of the item and of its twins, after the item failed at its base.
+// Raises `min` of the item and of its twins, after the item failed at its base.
 void StackSearch::raise(int32_t item) {
   const int64_t base = states_[item].base;
   int32_t twin = item;
   do {
     if (waits_[twin]) {
-      change(twin, {base, std::max(states_[twin].least, least_on_others(twin))});
+      change(twin, {base, std::max(states_[twin].min, min_on_others(twin))});
     }
     twin = twins_[twin];
   } while (twin != item);
@@ -259,14 +259,14 @@ int32_t StackSearch::next(Part part) {
   for (size_t k = part.begin; k < part.end; ++k) {
     const int32_t item = list_[k];
     const State& state = states_[item];
-    if (state.least > state.base) {
-      const int64_t least = least_on_others(item);
-      if (least > state.least) change(item, {state.base, least});
+    if (state.min > state.base) {
+      const int64_t min = min_on_others(item);
+      if (min > state.min) change(item, {state.base, min});
     }
-    if (state.least > height_ - instance_.size[item]) return -1;
+    if (state.min > height_ - instance_.size[item]) return -1;
     lowest_end = std::min(lowest_end, state.base + instance_.size[item]);
     last = std::max(last, last_[item]);
-    if (state.least > state.base) continue;
+    if (state.min > state.base) continue;
     if (best < 0 || state.base < states_[best].base ||
         (state.base == states_[best].base && rank_[item] < rank_[best])) {
       best = item;
@@ -283,7 +283,7 @@ bool StackSearch::fits(int32_t first, int32_t last) {
   for (int32_t s = first; s < last; ++s) {
     if (waiting_[s] == 0) continue;
     const int64_t limit = height_ - waiting_[s];
-    const auto begins = [&](int32_t item) { return waits_[item] && states_[item].least <= limit; };
+    const auto begins = [&](int32_t item) { return waits_[item] && states_[item].min <= limit; };
     if (begins(witness_[s])) continue;
     const auto end = alive_.begin() + alive_begin_[s + 1];
     const auto witness = std::find_if(alive_.begin() + alive_begin_[s], end, begins);
@@ -299,7 +299,7 @@ uint64_t StackSearch::hash(Part part) const {
     const int32_t item = list_[k];
     const auto seed = static_cast<uint64_t>(item) + 1;
     sum += mix(mix(mix(seed) + static_cast<uint64_t>(states_[item].base)) +
-               static_cast<uint64_t>(states_[item].least));
+               static_cast<uint64_t>(states_[item].min));
   }
   return sum;
 }

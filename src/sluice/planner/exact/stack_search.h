@@ -30,7 +30,7 @@ class Refuted {
 /// sum, so that each item rests on the bottom or on another item. Its lowest waiting item is at its
 /// base. No waiting item fits at or below that base, because placing it there would lessen the sum.
 /// The search tries such an item. If that fails, the item rests on a waiting item in every settled
-/// plan, which raises its `least`. Each step therefore places an item or raises one, and no plan is
+/// plan, which raises its `min`. Each step therefore places an item or raises one, and no plan is
 /// visited twice.
 class StackSearch {
  public:
@@ -49,8 +49,8 @@ class StackSearch {
  private:
   // Limits on the offset of a waiting item.
   struct State {
-    int64_t base = 0;   // Offset if placed next: on top of placed items, or the fixed one.
-    int64_t least = 0;  // Lowest offset in a settled plan. Above base: not placed next.
+    int64_t base = 0;  // Offset if placed next: on top of placed items, or the fixed one.
+    int64_t min = 0;   // Lowest offset in a settled plan. Above base: not placed next.
     bool operator==(const State&) const = default;
   };
 
@@ -87,13 +87,13 @@ class StackSearch {
   }
 
   bool is_fixed(int32_t item) const { return instance_.fixed[item] >= 0; }
-  int64_t least_end(int32_t item) const { return states_[item].least + instance_.size[item]; }
+  int64_t min_end(int32_t item) const { return states_[item].min + instance_.size[item]; }
 
   void change(int32_t item, const State& state);
   void undo_changes(size_t count);
   bool put(int32_t item);
   void take_back(int32_t item, size_t changes);
-  int64_t least_on_others(int32_t item);
+  int64_t min_on_others(int32_t item);
   void raise(int32_t item);
   void split(size_t begin, size_t end);
   Outcome solve_all();

@@ -14,7 +14,7 @@
 namespace sluice::report {
 namespace {
 
-constexpr int64_t kMostIterations =
+constexpr int64_t kMaxIterations =
     32;  // Iterations walked; later ones take as long as the last one.
 
 /// State of a device in the walk. All times are in seconds.
@@ -123,7 +123,7 @@ class Forecaster {
   }
 
   void repeat(const exe::Loop& loop, State& s) {
-    const int64_t walked = std::min(loop.trips, kMostIterations);
+    const int64_t walked = std::min(loop.trips, kMaxIterations);
     State before;
     for (int64_t i = 0; i < walked; ++i) {
       before = s;

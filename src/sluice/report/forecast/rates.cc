@@ -69,11 +69,11 @@ class RateReader {
     }
   }
 
-  double number(const Json& json, const char* name, double least, double most) const {
+  double number(const Json& json, const char* name, double min, double max) const {
     if (!json[name].is_number()) bad(fmt::format("'{}' must be a number", name));
     const double value = json[name].get<double>();
-    if (!(value >= least && value <= most))
-      bad(fmt::format("'{}' must be from {:g} to {:g}, got {:g}", name, least, most, value));
+    if (!(value >= min && value <= max))
+      bad(fmt::format("'{}' must be from {:g} to {:g}, got {:g}", name, min, max, value));
     return value;
   }
 

@@ -40,7 +40,7 @@ class Commands {
     for (const LoadedKernel* kernel : kernels) count(kernel->step);
     call([&](Queue& q) { q.replay(recording); });
   }
-  /// Returns whether the queue has room for the commands of a step: see Queue::kMostOutstanding.
+  /// Returns whether the queue has room for the commands of a step: see Queue::kMaxOutstanding.
   bool has_room() {
     if (count_ - batch_begin_ < kBatch) return true;
     if (batch_ != 0 && !passed(batch_)) return false;
@@ -83,7 +83,7 @@ class Commands {
   }
   /// Least number of launches and copies between two marks of has_room(). A step, with the kernels
   /// that have gathered before it, may add as many. So at most four times as many have not ended.
-  static constexpr int64_t kBatch = Queue::kMostOutstanding / 4;
+  static constexpr int64_t kBatch = Queue::kMaxOutstanding / 4;
 
   template <typename F>
   std::invoke_result_t<F, Queue&> call(F&& f) {

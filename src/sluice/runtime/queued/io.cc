@@ -5,7 +5,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr size_t kMostTransfers = 256;
+constexpr size_t kMaxTransfers = 256;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ QueuedIo::QueuedIo(RunState& run, Commands& compute, std::unique_ptr<Queue> queu
       compute_(compute),
       commands_(std::move(queue)),
       staging_(run, commands_, staging),
-      ring_(kMostTransfers),
+      ring_(kMaxTransfers),
       thread_([this] { serve(); }) {}
 
 QueuedIo::~QueuedIo() {

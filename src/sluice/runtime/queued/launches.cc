@@ -8,8 +8,8 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr size_t kMostKernels = 128;  // More would let the device wait for the host to gather them.
-constexpr size_t kMostRecordings = 1024;
+constexpr size_t kMaxKernels = 128;  // More would let the device wait for the host to gather them.
+constexpr size_t kMaxRecordings = 1024;
 
 template <typename T>
 uint64_t hash_of(const std::vector<T>& values) {
@@ -31,9 +31,9 @@ uint64_t Launches::Batch::hash() const {
 
 Launches::Launches(Commands& commands, const StackNeeds& needs, DeviceAddress workspace)
     : commands_(commands), workspace_(workspace) {
-  gathered_.kernels.reserve(kMostKernels);
-  gathered_.operands.reserve(kMostKernels * needs.operands);
-  gathered_.scalars.reserve(kMostKernels * needs.scalars);
+  gathered_.kernels.reserve(kMaxKernels);
+  gathered_.operands.reserve(kMaxKernels * needs.operands);
+  gathered_.scalars.reserve(kMaxKernels * needs.scalars);
   operands_.reserve(needs.operands);
   scalars_.reserve(needs.scalars);
 }
@@ -43,7 +43,7 @@ void Launches::add(const LoadedKernel& kernel, const DeviceAddress* operands,
   gathered_.kernels.push_back(&kernel);
   gathered_.operands.insert(gathered_.operands.end(), operands, operands + kernel.arguments);
   gathered_.scalars.insert(gathered_.scalars.end(), scalars, scalars + kernel.scalars->size());
-  if (gathered_.kernels.size() == kMostKernels) flush();
+  if (gathered_.kernels.size() == kMaxKernels) flush();
 }
 
 const Launches::Recorded* Launches::find(uint64_t hash) const {
@@ -74,7 +74,7 @@ void Launches::flush() {
   } else {
     const uint64_t hash = gathered_.hash();
     const Recorded* recorded = find(hash);
-    if (recorded == nullptr && recorded_.size() < kMostRecordings) {
+    if (recorded == nullptr && recorded_.size() < kMaxRecordings) {
       auto recording = commands_.record([&] { launch_all(); });
       recorded = &recorded_.emplace(hash, Recorded{gathered_, std::move(recording)})->second;
     }

@@ -37,10 +37,10 @@ int64_t room_of(const ByteRange& range) {
 }
 
 int64_t room_bytes(const BoundCollective& collective, int64_t members) {
-  int64_t most = 0;
+  int64_t max = 0;
   for (int64_t m = 0; m < members; ++m)
-    most = std::max(most, room_of(collective.reads(collective.state.get(), m)));
-  return checked_mul(most, members - 1);
+    max = std::max(max, room_of(collective.reads(collective.state.get(), m)));
+  return checked_mul(max, members - 1);
 }
 
 }  // namespace sluice::runtime

@@ -377,9 +377,9 @@ void Feed::end() {
 }
 
 int64_t Feed::progress() const {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const FeedPort* port : own_) least = std::min(least, port->used_.load());
-  return own_.empty() ? 0 : least;
+  int64_t min = std::numeric_limits<int64_t>::max();
+  for (const FeedPort* port : own_) min = std::min(min, port->used_.load());
+  return own_.empty() ? 0 : min;
 }
 
 FeedCounters Feed::counters() const {

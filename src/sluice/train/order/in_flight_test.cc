@@ -34,16 +34,16 @@ std::vector<int64_t> counted(const PipelineOrder& order, int64_t micro_batches) 
   std::vector<int64_t> forward(static_cast<size_t>(order.stages)), backward(forward);
   for (const PipelineTask& task : order.tasks)
     (task.backward ? backward : forward)[static_cast<size_t>(task.stage)] = task.slot;
-  std::vector<int64_t> most(forward.size());
-  for (size_t s = 0; s < most.size(); ++s) {
+  std::vector<int64_t> max(forward.size());
+  for (size_t s = 0; s < max.size(); ++s) {
     for (int64_t now = 0; now < micro_batches; ++now) {
       int64_t count = 0;
       for (int64_t i = 0; i < micro_batches; ++i)
         count += i <= now && backward[s] + i * order.period > forward[s] + now * order.period;
-      most[s] = std::max(most[s], count);
+      max[s] = std::max(max[s], count);
     }
   }
-  return most;
+  return max;
 }
 
 TEST(InFlight, EqualsACountOfSlots) {

@@ -15,12 +15,12 @@ namespace {
 // The time of the slowest stage of the best cut, found by trying all cuts.
 double best(const std::vector<double>& seconds, size_t begin, int stages) {
   if (stages == 1) return std::accumulate(seconds.begin() + begin, seconds.end(), 0.0);
-  double least = 1e30, first = 0;
+  double min = 1e30, first = 0;
   for (size_t end = begin + 1; end + stages - 1 <= seconds.size(); ++end) {
     first += seconds[end - 1];
-    least = std::min(least, std::max(first, best(seconds, end, stages - 1)));
+    min = std::min(min, std::max(first, best(seconds, end, stages - 1)));
   }
-  return least;
+  return min;
 }
 
 TEST(BalancedCut, HasTheFastestSlowestStage) {

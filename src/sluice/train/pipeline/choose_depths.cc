@@ -30,11 +30,11 @@ class Model {
       : costs_(costs),
         micro_batches_(micro_batches),
         steps_(steps_of(costs)),
-        least_(depths_of(Schedule::kInterleaved, steps_.empty() ? 0 : steps_.back() + 1)),
+        min_(depths_of(Schedule::kInterleaved, steps_.empty() ? 0 : steps_.back() + 1)),
         devices_(devices_of(costs.devices, static_cast<int>(costs.stages.size()))) {
     require(!costs.stages.empty(), "pipeline: must have at least 1 stage, got 0");
     // Check the times and the number of micro-batches.
-    simulate_pipeline(order(least_), std::min<int64_t>(micro_batches, 1), costs.stages, devices_);
+    simulate_pipeline(order(min_), std::min<int64_t>(micro_batches, 1), costs.stages, devices_);
     require(costs.activation_bytes.size() == costs.stages.size(),
             "pipeline: must have the activation bytes of each of {} stages, got {}",
             costs.stages.size(), costs.activation_bytes.size());
@@ -48,7 +48,7 @@ class Model {
   }
 
   // Returns the depths S - s, below which a pipeline waits.
-  const Depths& least() const { return least_; }
+  const Depths& min() const { return min_; }
 
   // Returns the bytes that are stored by the stages of a device, or of all devices if it is -1.
   int64_t bytes(const Depths& depths, int device = -1) const {
@@ -108,7 +108,7 @@ class Model {
   const PipelineCosts& costs_;
   int64_t micro_batches_;
   std::vector<int> steps_;  // By stage.
-  Depths least_;            // By step.
+  Depths min_;              // By step.
   std::vector<int> devices_;
 };
 
@@ -118,7 +118,7 @@ using Times = std::map<Depths, double>;
 // Returns the times of all depths that the model allows.
 Times try_all(const Model& model) {
   std::vector<Depths> found;
-  const Depths& least = model.least();
+  const Depths& min = model.min();
   const auto add = [&](const auto& self, Depths& depths, size_t stage) -> void {
     if (!model.allows(depths)) return;  // Larger depths are not allowed either.
     if (stage == depths.size()) {
@@ -127,9 +127,9 @@ Times try_all(const Model& model) {
     }
     for (; depths[stage] <= largest(depths.size(), stage); ++depths[stage])
       self(self, depths, stage + 1);
-    depths[stage] = least[stage];
+    depths[stage] = min[stage];
   };
-  Depths depths = least;
+  Depths depths = min;
   add(add, depths, 0);
   Times times;
   for (const Depths& d : found) times[d] = model.seconds(d, static_cast<int64_t>(found.size()));
@@ -138,11 +138,11 @@ Times try_all(const Model& model) {
 
 // Returns the depths that exceed the least ones by `excess`, or by less where they must.
 Depths raised(const Model& model, int excess) {
-  Depths depths = model.least();
+  Depths depths = model.min();
   for (size_t s = 0; s < depths.size(); ++s) {
-    const int least = depths[s];
-    depths[s] = std::min(least + excess, largest(depths.size(), s));
-    while (depths[s] > least && !model.allows(depths)) --depths[s];
+    const int min = depths[s];
+    depths[s] = std::min(min + excess, largest(depths.size(), s));
+    while (depths[s] > min && !model.allows(depths)) --depths[s];
   }
   return depths;
 }
@@ -154,7 +154,7 @@ std::vector<Depths> neighbours(const Model& model, const Depths& depths, int cha
   for (size_t first = 0; first < depths.size(); ++first) {
     Depths changed = depths;
     for (size_t s = first; s < depths.size(); ++s) {
-      changed[s] = std::clamp(depths[s] + change, model.least()[s], largest(depths.size(), s));
+      changed[s] = std::clamp(depths[s] + change, model.min()[s], largest(depths.size(), s));
       if (model.allows(changed)) found.push_back(changed);
     }
   }
@@ -169,7 +169,7 @@ const Times::value_type& fastest(const Times& times) {
 // Tries the depths of raised(), then neighbours of the fastest ones as long as they save time.
 Times try_some(const Model& model) {
   Times times;
-  const auto stages = static_cast<int>(model.least().size());
+  const auto stages = static_cast<int>(model.min().size());
   const auto attempt = [&](const Depths& depths) {
     if (!times.count(depths)) times[depths] = model.seconds(depths, 8 * stages * stages);
   };
@@ -189,8 +189,8 @@ Times try_some(const Model& model) {
 
 std::vector<int> choose_depths(const PipelineCosts& costs, int64_t micro_batches) {
   const Model model(costs, micro_batches);
-  if (!model.allows(model.least())) return model.least();
-  const Times times = model.least().size() <= kMaxStagesForAll ? try_all(model) : try_some(model);
+  if (!model.allows(model.min())) return model.min();
+  const Times times = model.min().size() <= kMaxStagesForAll ? try_all(model) : try_some(model);
   const double limit = kEqualTimes * fastest(times).second;
   const auto rank = [&](const Depths& depths) {
     return std::tuple(model.bytes(depths), std::accumulate(depths.begin(), depths.end(), 0),

@@ -39,13 +39,13 @@ PipelineCosts uneven_costs(double message) {
 
 // Tries all depths with a complete simulation.
 std::vector<int> best_of_all(const PipelineCosts& costs, int64_t micro_batches) {
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   const auto all = all_depths(static_cast<int>(costs.stages.size()));
   for (const std::vector<int>& depths : all)
-    least = std::min(least, total(costs, depths, micro_batches));
+    min = std::min(min, total(costs, depths, micro_batches));
   std::tuple<int64_t, int, std::vector<int>> best = {std::numeric_limits<int64_t>::max(), 0, {}};
   for (const std::vector<int>& depths : all) {
-    if (total(costs, depths, micro_batches) > 1.001 * least) continue;
+    if (total(costs, depths, micro_batches) > 1.001 * min) continue;
     int64_t bytes = 0;
     for (size_t s = 0; s < depths.size(); ++s)
       bytes += std::min<int64_t>(depths[s], micro_batches) * costs.activation_bytes[s];
@@ -121,12 +121,11 @@ TEST(ChooseDepths, CountTheMicroBatchesThatExist) {
 TEST(ChooseDepths, DependOnTheLengthOfTheRun) {
   PipelineCosts costs = equal_costs(8, 0.25);
   costs.stages[3] = {1.5, 3, 0.25};
-  const auto least = depths_of(Schedule::kInterleaved, 8);
+  const auto min = depths_of(Schedule::kInterleaved, 8);
   const int64_t few = 60, many = 10000;
-  EXPECT_GT(total(costs, least, few), 1.001 * total(costs, choose_depths(costs, few), few));
-  EXPECT_EQ(choose_depths(costs, many), least);
-  EXPECT_LT(total(costs, least, many),
-            1.001 * total(costs, depths_of(Schedule::kGrouped, 8), many));
+  EXPECT_GT(total(costs, min, few), 1.001 * total(costs, choose_depths(costs, few), few));
+  EXPECT_EQ(choose_depths(costs, many), min);
+  EXPECT_LT(total(costs, min, many), 1.001 * total(costs, depths_of(Schedule::kGrouped, 8), many));
 }
 
 TEST(ChooseDepths, OfManyStagesAreCloseToTheBest) {
@@ -134,15 +133,15 @@ TEST(ChooseDepths, OfManyStagesAreCloseToTheBest) {
     PipelineCosts costs = equal_costs(9, message);
     for (size_t s = 0; s < 9; ++s) costs.stages[s].forward += 0.1 * static_cast<double>(s % 3);
     costs.budgets = {1300, 1400, 1200, 800, 700, 500, 500, 300, 100};
-    double least = std::numeric_limits<double>::infinity();
+    double min = std::numeric_limits<double>::infinity();
     for (const std::vector<int>& depths : all_depths(9)) {
       bool fits = true;
       for (size_t s = 0; s < 9; ++s) fits &= 100 * depths[s] <= costs.budgets[s];
-      if (fits) least = std::min(least, total(costs, depths, 50));
+      if (fits) min = std::min(min, total(costs, depths, 50));
     }
     const auto depths = choose_depths(costs, 50);
     for (size_t s = 0; s < 9; ++s) EXPECT_LE(100 * depths[s], costs.budgets[s]);
-    EXPECT_LE(total(costs, depths, 50), 1.002 * least) << "messages of " << message << " s";
+    EXPECT_LE(total(costs, depths, 50), 1.002 * min) << "messages of " << message << " s";
   }
 }
 

@@ -14,7 +14,7 @@
 namespace sluice::train {
 namespace {
 
-constexpr int64_t kMostSimulated = 4096;  // Micro-batches.
+constexpr int64_t kMaxSimulated = 4096;  // Micro-batches.
 
 // The messages that a stage receives from one stage of a neighbouring step.
 struct Link {
@@ -96,10 +96,10 @@ double total_seconds(const PipelineOrder& order, int64_t micro_batches,
   const auto seconds = [&](int64_t count) {
     return simulated_seconds(order, count, stages, devices, tasks);
   };
-  if (micro_batches <= kMostSimulated) return seconds(micro_batches);
-  const double all = seconds(kMostSimulated), half = seconds(kMostSimulated / 2);
+  if (micro_batches <= kMaxSimulated) return seconds(micro_batches);
+  const double all = seconds(kMaxSimulated), half = seconds(kMaxSimulated / 2);
   return all +
-         static_cast<double>(micro_batches - kMostSimulated) * 2 / kMostSimulated * (all - half);
+         static_cast<double>(micro_batches - kMaxSimulated) * 2 / kMaxSimulated * (all - half);
 }
 
 }  // namespace

@@ -137,8 +137,8 @@ Stages parse_stages(const std::vector<std::string>& texts) {
     int count = 0;
     const char* const end = texts[0].data() + texts[0].size();
     const auto [stop, error] = std::from_chars(texts[0].data(), end, count);
-    require(error == std::errc() && stop == end && count >= 2 && count <= kMostDevices,
-            "stages: must be from 2 to {}, or names of blocks, got '{}'", kMostDevices, texts[0]);
+    require(error == std::errc() && stop == end && count >= 2 && count <= kMaxDevices,
+            "stages: must be from 2 to {}, or names of blocks, got '{}'", kMaxDevices, texts[0]);
     return count;
   }
   std::vector<Stage> stages;
@@ -178,8 +178,8 @@ std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& 
               "stage {}: must run on one device, got {}, but block '{}' names {}", s, *device, name,
               *named);
     }
-    require(!device || (*device >= 0 && *device < kMostDevices),
-            "stage {}: its device must be from 0 to {}, got {}", s, kMostDevices - 1,
+    require(!device || (*device >= 0 && *device < kMaxDevices),
+            "stage {}: its device must be from 0 to {}, got {}", s, kMaxDevices - 1,
             device.value_or(0));
     (device ? with : without) = s;
     placed.push_back({blocks[s], device.value_or(static_cast<int>(s))});

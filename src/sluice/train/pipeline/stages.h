@@ -16,13 +16,13 @@ struct PlacedStage {
   int step = 0;  ///< Number of its step in the schedule; concurrent stages have the same.
 };
 
-inline constexpr int kMostDevices = 4096;
+inline constexpr int kMaxDevices = 4096;
 
 /// Returns the stages that a strategy names; null for a strategy without stages.
 const Stages* given_stages(const Strategy& strategy);
 
 /// Returns the stages of texts such as "B1+B2" and "B3". One text that is a number is a number of
-/// stages; Error{kUsage} if it is below 2 or above kMostDevices.
+/// stages; Error{kUsage} if it is below 2 or above kMaxDevices.
 Stages parse_stages(const std::vector<std::string>& texts);
 
 /// Finds the blocks and devices of stages. `seconds` has the time of each block. A number of stages
@@ -31,7 +31,7 @@ Stages parse_stages(const std::vector<std::string>& texts);
 /// has a device by these rules, stage s runs on device s.
 ///
 /// Error{kUsage}: a number of stages where blocks name devices; a device that is not in [0,
-/// kMostDevices); a first stage that is concurrent; a stage without blocks; a block in two stages
+/// kMaxDevices); a first stage that is concurrent; a stage without blocks; a block in two stages
 /// or without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
 /// stage that name different devices, or another device than the stage; stages with a device beside
 /// stages without one; fewer than two stages, where concurrent stages count as one; concurrent

@@ -11,8 +11,8 @@ inline std::vector<std::vector<int>> all_depths(int stages) {
   if (stages == 0) return {{}};
   std::vector<std::vector<int>> found;
   for (const std::vector<int>& rest : all_depths(stages - 1)) {
-    const int least = rest.empty() ? 1 : rest[0] + 1;
-    for (int depth = least; depth <= 2 * stages - 1; ++depth) {
+    const int min = rest.empty() ? 1 : rest[0] + 1;
+    for (int depth = min; depth <= 2 * stages - 1; ++depth) {
       found.push_back({depth});
       found.back().insert(found.back().end(), rest.begin(), rest.end());
     }

@@ -174,20 +174,20 @@ TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
       test::LimitedCount made;
       options.infeed = queue(1000, depth, [&] { made.add(); });
       const int64_t first = made.count();  // For the specs.
-      const auto most = [&, n = options.device_iterations](int64_t calls) {
+      const auto max = [&, n = options.device_iterations](int64_t calls) {
         return (n * 4 * calls + depth) * 2;
       };
-      made.limit(first + most(1));
+      made.limit(first + max(1));
       TrainingModel model = training_model(feed_network(), options);
       model();
-      int64_t least = model.session().executable().feeds.at(0).rings[0].slots;
+      int64_t min = model.session().executable().feeds.at(0).rings[0].slots;
       for (const auto& ring : model.session().executable().feeds.at(0).rings)
-        least = std::min(least, ring.slots);
-      EXPECT_EQ(least, depth);
+        min = std::min(min, ring.slots);
+      EXPECT_EQ(min, depth);
       for (int64_t calls = 1; calls < 4; ++calls) {
         EXPECT_TRUE(made.reaches_limit()) << name;
-        EXPECT_TRUE(test::wait_until([&] { return options.infeed->position() == most(calls); }));
-        made.limit(first + most(calls + 1));
+        EXPECT_TRUE(test::wait_until([&] { return options.infeed->position() == max(calls); }));
+        made.limit(first + max(calls + 1));
         model();
       }
     }

@@ -176,20 +176,20 @@ TEST_F(Log, HistogramsAreThoseOfTheVariables) {
   size_t seen = 0;
   each_histogram(session, variables, [&](const std::string& path, const data::Histogram& h) {
     ++seen;
-    double sum = 0, squares = 0, least = 1e9, most = -1e9;
+    double sum = 0, squares = 0, min = 1e9, max = -1e9;
     int64_t finite = 0;
     for (const double v : values.at(path).to_doubles()) {
       if (!std::isfinite(v)) continue;
       ++finite;
       sum += v;
       squares += v * v;
-      least = std::min(least, v);
-      most = std::max(most, v);
+      min = std::min(min, v);
+      max = std::max(max, v);
     }
     EXPECT_EQ(h.count(), finite) << path;
     EXPECT_EQ(h.non_finite(), path == "wrong" ? 1 : 0) << path;
-    EXPECT_EQ(h.min(), least) << path;
-    EXPECT_EQ(h.max(), most) << path;
+    EXPECT_EQ(h.min(), min) << path;
+    EXPECT_EQ(h.max(), max) << path;
     EXPECT_NEAR(h.sum(), sum, 1e-9) << path;
     EXPECT_NEAR(h.sum_squares(), squares, 1e-9 * squares) << path;
   });

@@ -119,19 +119,19 @@ TEST(PipelineLayout, AutoKeepsTheBudgetsOfDevices) {
   SessionOptions session{.device = cpu_device({.threads = 1}),
                          .more_devices = std::vector(3, cpu_device({.threads = 1}))};
   std::vector<int64_t> depths;
-  const int64_t least = needed(session, step, depths);
+  const int64_t min = needed(session, step, depths);
   step.strategy = PipelinedExecution{{}, Schedule::kAuto};
-  const int64_t most = needed(session, step, depths);
+  const int64_t max = needed(session, step, depths);
   EXPECT_EQ(depths[0], 7);
-  ASSERT_LT(least, most);
-  session.device.memory = least;
-  EXPECT_EQ(needed(session, step, depths), least);
+  ASSERT_LT(min, max);
+  session.device.memory = min;
+  EXPECT_EQ(needed(session, step, depths), min);
   EXPECT_EQ(depths[0], 4);
-  session.device.memory = (least + most) / 2;
-  EXPECT_LE(needed(session, step, depths), (least + most) / 2);
+  session.device.memory = (min + max) / 2;
+  EXPECT_LE(needed(session, step, depths), (min + max) / 2);
   EXPECT_GT(depths[0], 4);
   EXPECT_LT(depths[0], 7);
-  session.device.memory = least - 1;
+  session.device.memory = min - 1;
   EXPECT_THROW(needed(session, step, depths), Error);
   EXPECT_EQ(depths[0], 4);
 }

@@ -58,8 +58,8 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepForAnyNumberOfMicroBatches) {
                                                     {Schedule::kAuto, 7}};
   for (int64_t accumulate = 1; accumulate <= 9; ++accumulate) {
     const std::string expected = run(n, {.accumulate = accumulate}).digest;
-    for (const auto& [schedule, most] : in_flight) {
-      if (accumulate > most + 2) continue;
+    for (const auto& [schedule, max] : in_flight) {
+      if (accumulate > max + 2) continue;
       const Options options{.strategy = PipelinedExecution{{}, schedule}, .accumulate = accumulate};
       EXPECT_EQ(run(n, options, 1, 1, 3).digest, expected)
           << to_string(schedule) << ", " << accumulate << " micro-batches";
@@ -195,10 +195,10 @@ TEST(Pipeline, RemoteActivationsHaveAnEntryForEachMicroBatchInFlight) {
                    {.strategy = PipelinedExecution{{}, schedule},
                     .accumulate = accumulate,
                     .locations = {.activations = Location::kRemote}});
-    int64_t most = 0;
+    int64_t max = 0;
     for (int b = 1; b <= ir.remote_buffer_count(); ++b)
-      most = std::max(most, ir.remote_buffer_info(b).entries);
-    return most;
+      max = std::max(max, ir.remote_buffer_info(b).entries);
+    return max;
   };
   for (const int64_t accumulate : {20, 1000}) {
     EXPECT_EQ(entries(Schedule::kGrouped, accumulate), 7);

@@ -56,8 +56,8 @@ void BodyOps::remove() const {
 }
 
 void LoopRequest::check() const {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  require(trips >= 0 && trips <= kMost, "{}: {} must be 0 to {}, got {}", loop, trips_name, kMost,
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  require(trips >= 0 && trips <= kMax, "{}: {} must be 0 to {}, got {}", loop, trips_name, kMax,
           trips);
   for (size_t k = 0; k < inputs.size(); ++k) {
     require(inputs[k].valid(), "{}: input {} must be a tensor, got an empty handle", loop, k);

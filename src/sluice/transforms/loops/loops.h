@@ -67,7 +67,7 @@ class LoopBody {
   Tensors operator()(const LoopArguments& in) const { return body_(in); }
 
  private:
-  static constexpr size_t kMostParameters = 16;
+  static constexpr size_t kMaxParameters = 16;
 
   template <size_t>
   using Argument = const Tensor&;
@@ -83,9 +83,9 @@ class LoopBody {
   // Finds the number of parameters, from `Count` on.
   template <size_t Count, typename F>
   static Tensors spread(F& f, const LoopArguments& in) {
-    static_assert(Count <= kMostParameters,
+    static_assert(Count <= kMaxParameters,
                   "the body of a loop takes const LoopArguments&, or up to 16 tensors");
-    if constexpr (Count > kMostParameters) {
+    if constexpr (Count > kMaxParameters) {
       return {};
     } else if constexpr (takes<F>(std::make_index_sequence<Count>())) {
       in.require_count(Count);

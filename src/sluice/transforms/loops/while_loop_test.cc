@@ -59,10 +59,10 @@ TEST_F(WhileLoop, RunsWhileTheConditionHolds) {
 }
 
 TEST_F(WhileLoop, EndsAfterTheMostIterations) {
-  const auto more = [&](int64_t most) {
+  const auto more = [&](int64_t max) {
     return ops::while_loop(
         main_, [](Tensor i) { return below(4, i); }, [](Tensor i) { return i + 1.0f; }, {zero()},
-        {}, most)[0];
+        {}, max)[0];
   };
   EXPECT_EQ(result(more(3)), Doubles{3});
   EXPECT_EQ(result(more(4)), Doubles{4});

@@ -7,7 +7,7 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr size_t kMostStages = 8;
+constexpr size_t kMaxStages = 8;
 constexpr const char* kOverwritten = "an operand is overwritten before the fused kernel can run";
 
 // A node to which ops are joined, and the values that each stage reads and computes.
@@ -106,7 +106,7 @@ class Fuser {
   }
 
   bool is_short(int32_t head, int32_t tail) {
-    return group(head).made.size() + group(tail).made.size() <= kMostStages;
+    return group(head).made.size() + group(tail).made.size() <= kMaxStages;
   }
 
   // Returns why `tail` cannot join `head`, which computes one of its inputs. If it can, sets

@@ -30,10 +30,11 @@ Tensor load(Ir& ir, Graph& main, const std::string& name) {
 }
 
 // Makes variable 'w' in a program with one remote buffer of one entry (2,) float32.
-Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& home = {1, 0}) {
+Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec,
+                       const VariableLocation& location = {1, 0}) {
   ir.remote_buffer(f32_spec({2}));
   VariableInfo info;
-  info.home = home;
+  info.location = location;
   return main.variable(spec, info, "w");
 }
 
@@ -74,7 +75,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
       {"two variables in one entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}));
          VariableInfo info;
-         info.home = {1, 0};
+         info.location = {1, 0};
          main.variable(f32_spec({2}), info, "v");
        }),
        "variables 'w' and 'v' both live in entry 0 of remote buffer 1"},

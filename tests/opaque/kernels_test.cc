@@ -26,17 +26,17 @@ HostTensor draw(const Sample& sample, size_t i, std::mt19937& random) {
   return HostTensor::of<double>(spec.shape, f64, values).cast(spec.dtype);
 }
 
-/// Runs a kernel of a plan on a device. `home` names for each operand the operand whose memory it
-/// has. Returns all operands in row-major order.
+/// Runs a kernel of a plan on a device. `alias_of` names for each operand the operand whose memory
+/// it has. Returns all operands in row-major order.
 std::vector<HostTensor> run(runtime::Device& device, const exe::Kernel& kernel,
                             const std::vector<HostTensor>& inputs,
-                            const std::vector<size_t>& home) {
+                            const std::vector<size_t>& alias_of) {
   const auto bound = device.bind(kernel);
   const auto open = device.open();
   std::vector<DeviceAddress> at;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
     const exe::Operand& o = kernel.operands[i];
-    at.push_back(home[i] == i ? open->allocate(o.bytes) : at[home[i]]);
+    at.push_back(alias_of[i] == i ? open->allocate(o.bytes) : at[alias_of[i]]);
     if (i < inputs.size()) open->write(at[i], o.spec, o.layout, 0, inputs[i].bytes());
   }
   const DeviceAddress workspace = open->allocate(kernel.workspace_bytes);
@@ -63,24 +63,24 @@ std::vector<HostTensor> run(runtime::Device& device, const exe::Kernel& kernel,
 
 /// Compares the opaque kernel with the CPU's. Returns a description of the first error.
 std::string compare(const exe::Kernel& kernel, const exe::Kernel& on_cpu,
-                    const std::vector<HostTensor>& inputs, const std::vector<size_t>& home,
+                    const std::vector<HostTensor>& inputs, const std::vector<size_t>& alias_of,
                     Mode mode) {
   if (kernel.key.substr(7) != on_cpu.key.substr(4)) return kernel.key + " is not " + on_cpu.key;
   if (kernel.workspace_bytes <= on_cpu.workspace_bytes) return "the workspaces are alike";
   if (kernel.tasks != on_cpu.tasks) return "the numbers of tasks differ";
   const auto device = make_device({.mode = mode});
-  const auto have = run(*device, kernel, inputs, home);
-  const auto want = run(*cpu::make_device(), on_cpu, inputs, home);
+  const auto have = run(*device, kernel, inputs, alias_of);
+  const auto want = run(*cpu::make_device(), on_cpu, inputs, alias_of);
   for (size_t i = 0; i < have.size(); ++i) {
     if (!have[i].same_bits(want[i])) return fmt::format("operand {} differs", i);
   }
   return "";
 }
 
-std::vector<size_t> own_homes(size_t operands) {
-  std::vector<size_t> home(operands);
-  for (size_t i = 0; i < operands; ++i) home[i] = i;
-  return home;
+std::vector<size_t> no_aliases(size_t operands) {
+  std::vector<size_t> alias_of(operands);
+  for (size_t i = 0; i < operands; ++i) alias_of[i] = i;
+  return alias_of;
 }
 
 TEST(OpaqueKernels, HaveTheBitsOfTheCpuOnTheSamplesOfEachOperator) {
@@ -93,11 +93,11 @@ TEST(OpaqueKernels, HaveTheBitsOfTheCpuOnTheSamplesOfEachOperator) {
       const exe::Kernel kernel = plan_of(*make_target(), *def, attrs, sample.inputs);
       std::vector<HostTensor> inputs;
       for (size_t i = 0; i < sample.inputs.size(); ++i) inputs.push_back(draw(sample, i, random));
-      std::vector<size_t> home = own_homes(kernel.operands.size());
+      std::vector<size_t> alias_of = no_aliases(kernel.operands.size());
       for (const Alias& a : def->aliases)
-        home[inputs.size() + static_cast<size_t>(a.output)] = static_cast<size_t>(a.input);
+        alias_of[inputs.size() + static_cast<size_t>(a.output)] = static_cast<size_t>(a.input);
       EXPECT_EQ(compare(kernel, plan_of(*cpu::make_target(), *def, attrs, sample.inputs), inputs,
-                        home, kernels % 2 == 0 ? Mode::kLazy : Mode::kThreads),
+                        alias_of, kernels % 2 == 0 ? Mode::kLazy : Mode::kThreads),
                 "")
           << def->type;
       ++kernels;
@@ -141,7 +141,7 @@ TEST(OpaqueKernels, HaveTheBitsOfTheCpuOnRandomFusedOps) {
       inputs.push_back(draw(any, 0, random));
     }
     EXPECT_EQ(compare(plan_of_fused(*target, translated), plan_of_fused(*cpu::make_target(), *op),
-                      inputs, own_homes(op->operands.size()), Mode::kLazy),
+                      inputs, no_aliases(op->operands.size()), Mode::kLazy),
               "")
         << "seed " << seed;
     ++kernels;

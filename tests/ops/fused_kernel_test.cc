@@ -73,7 +73,7 @@ class Trial {
   std::string run() {
     choice_ = choose_fused_kernel(op_);
     kernel_ = bind_fused_kernel(op_);
-    choose_homes();
+    choose_aliases();
     if (std::string wrong = run_together(); !wrong.empty()) return wrong;
     return choice_.tasks > 1 ? run_apart() : "";
   }
@@ -88,9 +88,9 @@ class Trial {
   bool is_output(size_t i) const { return i >= static_cast<size_t>(op_.inputs); }
 
   // Places some outputs in the memory of an input, where the choice allows it.
-  void choose_homes() {
-    homes_.resize(operands());
-    std::iota(homes_.begin(), homes_.end(), 0);
+  void choose_aliases() {
+    alias_of_.resize(operands());
+    std::iota(alias_of_.begin(), alias_of_.end(), 0);
     coincides_ = false;
     auto pairs = choice_.may_coincide;
     std::shuffle(pairs.begin(), pairs.end(), random_);
@@ -100,7 +100,7 @@ class Trial {
       const auto o = static_cast<size_t>(op_.inputs + out);
       if (taken[i] || taken[o] || one_in(random_, 3)) continue;
       taken[i] = taken[o] = true;
-      homes_[o] = i;
+      alias_of_[o] = i;
       coincides_ = true;
     }
   }
@@ -123,7 +123,7 @@ class Trial {
   void run_task(const std::vector<std::unique_ptr<Buffer>>& buffers, int64_t task) const {
     std::vector<std::byte*> addresses;
     for (size_t i = 0; i < operands(); ++i)
-      addresses.push_back(reinterpret_cast<std::byte*>(buffers[homes_[i]]->data()));
+      addresses.push_back(reinterpret_cast<std::byte*>(buffers[alias_of_[i]]->data()));
     GuardedBuffer<std::byte> workspace((choice_.workspace_bytes + 63) / 64 * 64);
     std::memset(workspace.data(), kPoison, static_cast<size_t>(workspace.size()));
     const FlushToZero flush;
@@ -151,11 +151,11 @@ class Trial {
     for (const int64_t task : order) run_task(buffers, task);
     std::vector<bool> overwritten(operands(), false);
     for (size_t i = 0; i < operands(); ++i) {
-      if (homes_[i] != i) overwritten[homes_[i]] = true;
+      if (alias_of_[i] != i) overwritten[alias_of_[i]] = true;
     }
     for (size_t i = 0; i < operands(); ++i) {
       if (overwritten[i] || op_.operands[i].dtype != f32) continue;
-      if (std::string wrong = compare(i, *buffers[homes_[i]]); !wrong.empty())
+      if (std::string wrong = compare(i, *buffers[alias_of_[i]]); !wrong.empty())
         return "tasks together: " + wrong;
     }
     return "";
@@ -182,7 +182,7 @@ class Trial {
       }
       run_task(buffers, task);
       for (size_t i = static_cast<size_t>(op_.inputs); i < operands(); ++i) {
-        const Buffer& written = *buffers[homes_[i]];
+        const Buffer& written = *buffers[alias_of_[i]];
         const int64_t size = floats(i);
         for (int64_t f = 0; f < size; ++f) {
           const auto bits = std::bit_cast<uint32_t>(written[f]);
@@ -206,7 +206,7 @@ class Trial {
   std::vector<HostTensor> values_;
   KernelChoice choice_;
   runtime::BoundKernel kernel_;
-  std::vector<size_t> homes_;  // For each operand, the operand whose memory it uses.
+  std::vector<size_t> alias_of_;  // For each operand, the operand whose memory it uses.
   bool coincides_ = false;
 };
 

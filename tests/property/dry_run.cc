@@ -268,7 +268,7 @@ class DryRunner {
 
   uint8_t* at(const Place& p) { return memory_[static_cast<size_t>(p.arena)].data() + p.begin; }
 
-  Place home(const VariablePlan& v) const {
+  Place bytes_of(const VariablePlan& v) const {
     if (v.buffer < 0) return {v.arena, v.offset, v.bytes};
     const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
     return {b.arena, b.offset + v.entry * b.entry_stride, v.bytes};
@@ -282,7 +282,7 @@ class DryRunner {
       fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
     }
     for (size_t v = 0; v < e_.variables.size(); ++v) {
-      const Place p = home(e_.variables[v]);
+      const Place p = bytes_of(e_.variables[v]);
       require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
               "a variable reaches beyond its arena");
       fill_bytes(mix(options_.seed + 77, v), at(p), p.bytes);
@@ -498,7 +498,7 @@ class DryRunner {
 
   void look() {
     for (const VariablePlan& v : e_.variables) {
-      out_.seen["variable " + v.path] = hash_bytes(0, at(home(v)), v.bytes);
+      out_.seen["variable " + v.path] = hash_bytes(0, at(bytes_of(v)), v.bytes);
     }
     for (const RemoteBufferPlan& b : e_.remote_buffers) {
       uint64_t h = 0;

@@ -136,7 +136,7 @@ TEST(Mutants, OfSmallProgramsAreRefused) {
   expect(judge(Row{compiled(data_parallel_program(4), 1).executable, 1, 20}),
          {"collective dropped", "collectives swapped", "collective at one replica",
           "collective of another group", "trips off by one"});
-  const std::vector<std::string> rows{"homes exchanged", "row of another replica",
+  const std::vector<std::string> rows{"locations exchanged", "row of another replica",
                                       "collectives exchanged", "load before the store"};
   expect(judge(Row{compiled_training({.strategy = train::phased(),
                                       .accumulate = 2,

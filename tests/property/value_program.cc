@@ -84,7 +84,7 @@ class ValueRun {
       for (int32_t r = 0; r < e_.replicas; ++r) {
         const auto last = ends_[r].find(f.value);
         require(last != ends_[r].end(), "variable '{}': its final value was not made", v.path);
-        state_.home(f.variable, r) = shaped(*last->second, v.spec);
+        state_.stored_variable(f.variable, r) = shaped(*last->second, v.spec);
       }
     }
   }
@@ -358,7 +358,7 @@ ValueProgram::ValueProgram(Executable executable, const std::vector<HostTensor>&
           variables.size(), executable_.variables.size());
   for (size_t v = 0; v < variables.size(); ++v) {
     for (int32_t r = 0; r < executable_.replicas; ++r)
-      home(static_cast<int32_t>(v), r) = variables[v];
+      stored_variable(static_cast<int32_t>(v), r) = variables[v];
   }
 }
 
@@ -366,7 +366,7 @@ StreamEntries ValueProgram::run(const std::string& program, const StreamEntries&
   return ValueRun(*this, executable_.program(program), inputs).run();
 }
 
-HostTensor& ValueProgram::home(int32_t variable, int32_t replica) {
+HostTensor& ValueProgram::stored_variable(int32_t variable, int32_t replica) {
   const VariablePlan& plan = at(executable_.variables, variable);
   return plan.buffer < 0 ? variables_[{variable, replica}]
                          : remote_[{plan.buffer, plan.entry, replica}];

@@ -35,9 +35,11 @@ class ValueProgram {
   /// made.
   StreamEntries run(const std::string& program, const StreamEntries& inputs);
 
-  const HostTensor& variable(int32_t index, int32_t replica = 0) { return home(index, replica); }
+  const HostTensor& variable(int32_t index, int32_t replica = 0) {
+    return stored_variable(index, replica);
+  }
   void set_variable(int32_t index, int32_t replica, const HostTensor& value) {
-    home(index, replica) = value;
+    stored_variable(index, replica) = value;
   }
   /// An entry of a remote buffer, by index in Executable::remote_buffers; writable.
   HostTensor& remote(int32_t buffer, int64_t entry, int32_t replica = 0);
@@ -45,7 +47,7 @@ class ValueProgram {
  private:
   friend class ValueRun;
 
-  HostTensor& home(int32_t variable, int32_t replica);
+  HostTensor& stored_variable(int32_t variable, int32_t replica);
 
   exe::Executable executable_;
   std::map<std::pair<int32_t, int32_t>, HostTensor> variables_;  ///< By variable and replica.

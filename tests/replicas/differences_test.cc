@@ -16,7 +16,7 @@ constexpr int kCopies = 4;
 /// Adds the sum of x over the replicas to "a", and each replica's own x to "b", "c" and "shard".
 /// The sums over two groups are added to "group".
 struct Program {
-  explicit Program(Home home) : ir(kCopies) {
+  explicit Program(VariableLocation location) : ir(kCopies) {
     Graph& main = ir.main_graph();
     in = ir.h2d_stream(f32_spec({8}), "x");
     const Tensor x = main.host_load(in);
@@ -28,13 +28,13 @@ struct Program {
     };
     ops::scaled_add_(variable("a", x.spec()), ops::replicated_all_reduce(x));
     VariableInfo away;
-    if (home.remote()) {
+    if (location.remote()) {
       const RemoteBuffer buffer = ir.remote_buffer(x.spec(), 3);
-      away.home = {buffer.id, home.entry};
+      away.location = {buffer.id, location.entry};
       variable("b", x.spec(), away);
-      const Tensor b = main.remote_load(buffer, home.entry);
+      const Tensor b = main.remote_load(buffer, location.entry);
       ops::scaled_add_(b, x);
-      main.remote_store(buffer, home.entry, b);
+      main.remote_store(buffer, location.entry, b);
     } else {
       ops::scaled_add_(variable("b", x.spec()), x);
     }
@@ -54,8 +54,8 @@ struct Program {
 };
 
 TEST(ReplicaDifferences, AreFoundInCopiesOnly) {
-  for (const Home home : {Home{}, Home{1, 2}}) {
-    const Program p(home);
+  for (const VariableLocation location : {VariableLocation{}, VariableLocation{1, 2}}) {
+    const Program p(location);
     const auto check = [&](const std::shared_ptr<runtime::ProcessGroup>& group) {
       Session session(p.ir, {.device = cpu_device(), .group = group, .remote = "host"});
       EXPECT_FALSE(session.find_replica_difference());

@@ -14,7 +14,7 @@ namespace {
 
 /// y = x + the group's offset + the gathered shard; a run changes the offset and the shard.
 struct VariableProgram {
-  explicit VariableProgram(Home home = {}) : ir(4) {
+  explicit VariableProgram(VariableLocation location = {}) : ir(4) {
     Graph& main = ir.main_graph();
     in = ir.h2d_stream(f32_spec({5}), "x");
     VariableInfo offset;
@@ -28,13 +28,13 @@ struct VariableProgram {
     shard.group = ir.replica_grouping(1, 2);
     shard.initializer = Initializer::normal(0, 1).keyed({2, 2});
     const TensorSpec spec{{3}, f32, {5}};
-    if (home.remote()) {
+    if (location.remote()) {
       buffer = ir.remote_buffer(spec, 3);
-      shard.home = {buffer.id, home.entry};
+      shard.location = {buffer.id, location.entry};
     }
     sharded = main.variable(spec, shard, "shard");
     const Tensor x = main.host_load(in);
-    const Tensor own = home.remote() ? main.remote_load(buffer, home.entry) : sharded;
+    const Tensor own = location.remote() ? main.remote_load(buffer, location.entry) : sharded;
     const Tensor whole = ops::replicated_all_gather(own, 0, ir.replica_grouping(1, 2));
     out = main.host_store(x + by_group + whole, "y");
     ops::scaled_add_(by_group, ops::replicated_all_reduce(x, ops::CollectiveOp::kMean,
@@ -42,7 +42,7 @@ struct VariableProgram {
     const Tensor mine = ops::replicated_reduce_scatter(
         x, ops::CollectiveOp::kAdd, ir.replica_grouping(1, 2), ops::Sharding::kReplicated);
     ops::scaled_add_(own, mine);
-    if (home.remote()) main.remote_store(buffer, home.entry, own);
+    if (location.remote()) main.remote_store(buffer, location.entry, own);
   }
 
   Ir ir;
@@ -58,7 +58,7 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
   for (const char* const where : {"device", "host", "file"}) {
     SCOPED_TRACE(where);
     const bool remote = std::string(where) != "device";
-    const VariableProgram p(remote ? Home{1, 2} : Home{});
+    const VariableProgram p(remote ? VariableLocation{1, 2} : VariableLocation{});
     const auto check = [&](int threads, const std::shared_ptr<runtime::ProcessGroup>& group) {
       Interpreter fresh(p.ir);
       Session session(p.ir, {.device = cpu_device({.threads = threads}),

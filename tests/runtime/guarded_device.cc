@@ -60,27 +60,27 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   ++*g.tasks;
   const auto& plan = g.kernel.operands;
   std::vector<std::byte*> addresses(plan.size());
-  std::vector<size_t> home(plan.size());
+  std::vector<size_t> alias_of(plan.size());
   for (size_t i = 0; i < plan.size(); ++i) {
     // Operands that coincide share one writable copy.
-    home[i] = i;
+    alias_of[i] = i;
     for (size_t j = 0; j < plan.size(); ++j) {
       if (j != i && !is_read(plan[j]) && block.operands[j] == block.operands[i] &&
           plan[i].bytes > 0)
-        home[i] = j;
+        alias_of[i] = j;
     }
   }
   for (size_t i = 0; i < plan.size(); ++i) {
     Guarded& copy = *g.operands[i];
     copy.allow(PROT_READ | PROT_WRITE);
-    const bool update = std::find(home.begin(), home.end(), i) != home.end() && home[i] == i &&
-                        std::count(home.begin(), home.end(), i) > 1;
+    const bool update = std::find(alias_of.begin(), alias_of.end(), i) != alias_of.end() &&
+                        alias_of[i] == i && std::count(alias_of.begin(), alias_of.end(), i) > 1;
     if (!is_read(plan[i]) && !update && task == 0)
       std::memset(block.operands[i], 0xff, copy.size());
     std::memcpy(copy.data(), block.operands[i], copy.size());
     if (is_read(plan[i])) copy.allow(PROT_READ);
   }
-  for (size_t i = 0; i < plan.size(); ++i) addresses[i] = g.operands[home[i]]->data();
+  for (size_t i = 0; i < plan.size(); ++i) addresses[i] = g.operands[alias_of[i]]->data();
   if (task == 0) std::memset(g.workspace->data(), 0xff, g.workspace->size());
   g.inner.run(g.inner.state.get(), {addresses.data(), g.workspace->data(), block.scalars}, task);
   for (size_t i = 0; i < plan.size(); ++i) {

@@ -54,7 +54,7 @@ struct Phases {
       VariableInfo info;
       info.path = fmt::format("w{}", k);
       info.initializer = Initializer::normal(0, 0.2f).keyed({7, static_cast<uint32_t>(k)});
-      info.home = {buffer.id, k};
+      info.location = {buffer.id, k};
       weights.push_back(main.variable(f32_spec({kWidth, kWidth}), info, info.path));
     }
     in = ir.h2d_stream(f32_spec({4, kWidth}), "x");
@@ -352,7 +352,7 @@ TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
     VariableInfo info;
     info.path = fmt::format("w{}", k);
     info.initializer = Initializer::normal(0, 0.2f).keyed({9, static_cast<uint32_t>(k)});
-    info.home = {buffer.id, k};
+    info.location = {buffer.id, k};
     main.variable(spec, info, info.path);
   }
   Graph& turn = ir.create_empty_graph("turn");

@@ -40,7 +40,7 @@ struct Program {
       VariableInfo info;
       info.path = fmt::format("w{}", k);
       info.initializer = weight(k);
-      if (where != Weights::kResident) info.home = {buffer.id, k};
+      if (where != Weights::kResident) info.location = {buffer.id, k};
       weights.push_back(main.variable(spec, info, info.path));
     }
     if (where == Weights::kRemoteInLoop) {

@@ -124,7 +124,7 @@ TEST_F(Reports, OfProgramsThatChangeNoVariableAreInference) {
       RemoteBuffer buffer;
       if (remote) {
         buffer = ir.remote_buffer(f32_spec({3}), 1);
-        info.home = {buffer.id, 0};
+        info.location = {buffer.id, 0};
       }
       const Tensor variable = g.variable(f32_spec({3}), info, "v");
       const Tensor v = remote ? g.remote_load(buffer, 0) : variable;

@@ -41,7 +41,7 @@ struct TieredProgram {
         info.path = fmt::format("w{}", variables.size());
         info.initializer =
             Initializer::normal(0, 1).keyed({5, static_cast<uint32_t>(variables.size())});
-        info.home = {buffer.id, k};
+        info.location = {buffer.id, k};
         variables.push_back(main.variable({shape, f32, {}}, info, info.path));
         const Tensor w = main.remote_load(buffer, k) * 0.5 + x;
         main.remote_store(buffer, k, w);

@@ -7,7 +7,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/compiler/analysis/feed_slots.h"
-#include "sluice/compiler/analysis/homes.h"
+#include "sluice/compiler/analysis/remote_variables.h"
 #include "sluice/compiler/body_text.h"
 #include "sluice/compiler/lower/announce_remote.h"
 #include "sluice/compiler/lower/emit.h"
@@ -62,7 +62,7 @@ const CompilerPass kPasses[] = {
     {"functionalise", "Graphs become bodies, in which each version of a tensor is a value.", false,
      [](Program& p, const Context& c) {
        const int64_t bodies = functionalise(p, c);
-       check_homes(p);
+       check_remote_variables(p);
        return bodies;
      }},
     {"place", "Every op gets a device; before all passes that ask the target of a device.", false,

@@ -300,7 +300,7 @@ TEST(Interpreter, AVariableMayLiveInARemoteBuffer) {
   const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 1);
   VariableInfo info;
   info.initializer = Initializer::array(vec({1, 2}));
-  info.home = {buffer.id, 0};
+  info.location = {buffer.id, 0};
   const Tensor w = main.variable(f32_spec({2}), info, "w");
   const Tensor local = main.remote_load(buffer, 0);
   main.remote_store(buffer, 0, local + local);

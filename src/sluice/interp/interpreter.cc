@@ -99,11 +99,11 @@ Interpreter::Buffer Interpreter::variable_part(const TensorInfo& info, const Hos
 }
 
 Interpreter::Buffer& Interpreter::variable(const TensorInfo& info, int replica) {
-  const Home& home = info.variable->home;
+  const VariableLocation& location = info.variable->location;
   Buffers& all = variables_[info.variable];
   all.resize(static_cast<size_t>(replicas_));
-  Buffer& own = home.remote() ? remote_entry(home.buffer, home.entry, replica)
-                              : all[static_cast<size_t>(replica)];
+  Buffer& own = location.remote() ? remote_entry(location.buffer, location.entry, replica)
+                                  : all[static_cast<size_t>(replica)];
   if (own == nullptr) {
     const TensorSpec whole = host_spec(info.spec, *info.variable);
     own = variable_part(info, to_working(info.variable->initializer.evaluate(whole), precision_),
@@ -129,7 +129,7 @@ void Interpreter::place_remote_variables() {
   for (const auto& [name, id] : ir_.entries()) {
     for (const Tensor& t : ir_.graph(id).variables()) {
       const TensorInfo& info = ir_.graph(id).info(t);
-      if (!info.variable->home.remote()) continue;
+      if (!info.variable->location.remote()) continue;
       for (int r = 0; r < replicas_; ++r) variable(info, r);
     }
   }

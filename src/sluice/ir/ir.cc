@@ -72,10 +72,11 @@ RemoteBuffer Ir::remote_buffer(const TensorSpec& spec, int64_t entries) {
   return {id(), remote_buffer_count(), spec};
 }
 
-RemoteBuffer Ir::remote_buffer(const Home& home) const {
-  require(home.buffer > 0 && home.buffer <= remote_buffer_count(),
-          "there is no remote buffer {}, the program has {}", home.buffer, remote_buffer_count());
-  return {id(), home.buffer, remote_buffer_info(home.buffer).spec};
+RemoteBuffer Ir::remote_buffer(const VariableLocation& location) const {
+  require(location.buffer > 0 && location.buffer <= remote_buffer_count(),
+          "there is no remote buffer {}, the program has {}", location.buffer,
+          remote_buffer_count());
+  return {id(), location.buffer, remote_buffer_info(location.buffer).spec};
 }
 
 int64_t Ir::remote_entries(const RemoteBuffer& buffer) const {

@@ -126,8 +126,8 @@ class Ir {
   /// Grows the buffer to at least `entries` entries. Error{kUsage} unless `entries` is positive.
   void grow(const RemoteBuffer& buffer, int64_t entries);
   int64_t remote_entries(const RemoteBuffer& buffer) const;
-  /// Returns the remote buffer of `home`. Error{kUsage} if it does not exist.
-  RemoteBuffer remote_buffer(const Home& home) const;
+  /// Returns the remote buffer of `location`. Error{kUsage} if it does not exist.
+  RemoteBuffer remote_buffer(const VariableLocation& location) const;
   /// Returns groups of `size` replicas that are `stride` apart; size 0 means replicas / stride.
   /// Fixes the number of replicas.
   ReplicaGrouping replica_grouping(int stride = 1, int size = 0) const;

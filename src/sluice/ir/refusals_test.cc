@@ -56,7 +56,7 @@ TEST_F(IrRefusals, Programs) {
        "remote buffer 1 belongs to another Ir"},
       {"a home without a buffer",
        [&] {
-         ir.remote_buffer(Home{7, 0});
+         ir.remote_buffer(VariableLocation{7, 0});
        },
        "there is no remote buffer 7"},
       {"group size", [] { ReplicaGrouping::make(4, 1, 0); },

@@ -12,7 +12,7 @@ namespace sluice {
 enum class OpRole : uint8_t;
 
 /// Place of the only copy of a variable: device memory, or an entry of a remote buffer.
-struct Home {
+struct VariableLocation {
   int32_t buffer = -1;  ///< Remote buffer; -1: device memory.
   int64_t entry = 0;
   bool remote() const { return buffer >= 0; }
@@ -27,7 +27,7 @@ struct VariableInfo {
   /// Groups of replicas that hold the same value; absent: one group of all replicas.
   std::optional<ReplicaGrouping> group = {};
   int shard = 0;  ///< Number of chunks of a shard (meta_shape is set); 0 for a whole variable.
-  Home home = {};
+  VariableLocation location = {};
   /// kUpdate: state of an optimizer. kRunningAverage and kAccumulation: what updates the variable.
   OpRole role = {};        ///< Initially kForward.
   std::string owner = {};  ///< Path of the variable that state or an accumulator belongs to.

@@ -157,7 +157,8 @@ Tensor VariableFactory::create_input(Graph& graph, std::string name) const {
 }
 
 Tensor VariableFactory::create_variable(Graph& main, std::string name, const std::string& path,
-                                        uint64_t seed, int64_t nth, const Home& home,
+                                        uint64_t seed, int64_t nth,
+                                        const VariableLocation& location,
                                         const std::string& prefix) const {
   const Seed run{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
   VariableInfo info;
@@ -165,7 +166,7 @@ Tensor VariableFactory::create_variable(Graph& main, std::string name, const std
   info.initializer = initializer_.keyed(fold(fold(run, path), static_cast<uint64_t>(nth)));
   info.group = group_;
   info.shard = shard_;
-  info.home = home;
+  info.location = location;
   info.role = op_role_of(role_);
   if (role_ == Role::kState || role_ == Role::kAccumulator)
     info.owner = prefix.empty() || owner_.empty() ? prefix + owner_ : prefix + "." + owner_;

@@ -108,7 +108,8 @@ class VariableFactory {
   /// element.
   /// `prefix` is that of InitOptions.
   Tensor create_variable(Graph& main, std::string name, const std::string& path, uint64_t seed,
-                         int64_t nth, const Home& home = {}, const std::string& prefix = "") const;
+                         int64_t nth, const VariableLocation& location = {},
+                         const std::string& prefix = "") const;
 
  private:
   TensorSpec spec_;

@@ -91,7 +91,7 @@ const Kind kKinds[] = {
     {"another buffer", {"remote", "race"}, buffer_exchanged},
     {"entries overlapped", {"remote"}, entries_overlapped},
     {"remote buffers overlapped", {"overlap"}, remote_buffers_overlapped},
-    {"homes exchanged", {"remote"}, homes_exchanged},
+    {"locations exchanged", {"remote"}, locations_exchanged},
     {"tier one byte short", {"bounds"}, tier_short},
     {"tier budget cut", {"budget"}, tier_budget_cut},
     {"accumulations exchanged",

@@ -75,7 +75,7 @@ std::vector<Candidate> row_of_other_replica(const Executable& e);
 std::vector<Candidate> buffer_exchanged(const Executable& e);
 std::vector<Candidate> entries_overlapped(const Executable& e);
 std::vector<Candidate> remote_buffers_overlapped(const Executable& e);
-std::vector<Candidate> homes_exchanged(const Executable& e);
+std::vector<Candidate> locations_exchanged(const Executable& e);
 std::vector<Candidate> tier_short(const Executable& e);
 std::vector<Candidate> tier_budget_cut(const Executable& e);
 

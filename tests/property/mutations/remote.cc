@@ -155,7 +155,7 @@ std::vector<Candidate> remote_buffers_overlapped(const Executable& e) {
 }
 
 /// Two variables exchange their entries.
-std::vector<Candidate> homes_exchanged(const Executable& e) {
+std::vector<Candidate> locations_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {
     for (size_t b = a + 1; b < e.variables.size(); ++b) {

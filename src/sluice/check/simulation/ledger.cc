@@ -21,14 +21,14 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 RemoteLedger::RemoteLedger(const exe::Executable& executable) {
   for (const exe::VariablePlan& v : executable.variables) {
-    if (v.buffer >= 0) homes_[{v.buffer, v.entry}] = hash64(v.path);
+    if (v.buffer >= 0) initial_[{v.buffer, v.entry}] = hash64(v.path);
   }
 }
 
 /// Returns the digest of an entry to which the run has not stored.
 uint64_t RemoteLedger::first(int32_t buffer, int64_t entry) const {
-  const auto home = homes_.find({buffer, entry});
-  return home == homes_.end() ? mix(1, static_cast<uint64_t>(entry)) : home->second;
+  const auto initial = initial_.find({buffer, entry});
+  return initial == initial_.end() ? mix(1, static_cast<uint64_t>(entry)) : initial->second;
 }
 
 RemoteLedger::Activation RemoteLedger::entry(int32_t device) {

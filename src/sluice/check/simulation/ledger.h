@@ -105,7 +105,7 @@ class RemoteLedger {
   Contents contents_;
   Progress progress_;
   /// By buffer and entry: digest of the variable whose home it is.
-  std::map<std::pair<int32_t, int64_t>, uint64_t> homes_;
+  std::map<std::pair<int32_t, int64_t>, uint64_t> initial_;
 };
 
 }  // namespace sluice::check

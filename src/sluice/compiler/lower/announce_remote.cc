@@ -45,7 +45,7 @@ constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // Factor of a long loop's sum.
 // The contents of one remote buffer while a walk runs transfers in the order of the graphs.
 class BufferHistory {
  public:
-  void set_home(int64_t entry, const std::string& path) { homes_[entry] = hash64(path); }
+  void set_variable(int64_t entry, const std::string& path) { variables_[entry] = hash64(path); }
 
   void load(std::optional<int64_t> entry, uint64_t transfer) {
     ++loads_;
@@ -173,8 +173,8 @@ class BufferHistory {
     return mix(s.name, static_cast<uint64_t>(loops_[s.depth - 1].iteration - s.iteration));
   }
   uint64_t first(int64_t entry) const {
-    const auto home = homes_.find(entry);
-    return home != homes_.end() ? home->second : mix(1, static_cast<uint64_t>(entry));
+    const auto variable = variables_.find(entry);
+    return variable != variables_.end() ? variable->second : mix(1, static_cast<uint64_t>(entry));
   }
   Stored content(const State& state, int64_t entry) const {
     const auto named = state.named.find(entry);
@@ -187,7 +187,7 @@ class BufferHistory {
     return sum;
   }
 
-  std::map<int64_t, uint64_t> homes_;
+  std::map<int64_t, uint64_t> variables_;
   State now_;
   std::vector<State> saved_;  // One state for each open branch.
   std::vector<Loop> loops_;   // The long loops that run.
@@ -199,7 +199,7 @@ class BufferHistory {
 std::vector<BufferHistory> new_histories(const exe::Executable& e) {
   std::vector<BufferHistory> all(e.remote_buffers.size());
   for (const exe::VariablePlan& v : e.variables) {
-    if (v.buffer >= 0) all[static_cast<size_t>(v.buffer)].set_home(v.entry, v.path);
+    if (v.buffer >= 0) all[static_cast<size_t>(v.buffer)].set_variable(v.entry, v.path);
   }
   return all;
 }

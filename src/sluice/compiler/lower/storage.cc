@@ -91,29 +91,29 @@ class Assigner {
   void add_result_copies() {
     std::vector<bool> taken(body_.values.size(), false);
     std::vector<ValueIndex> source(body_.values.size(), kNone);  // Input of each view.
-    std::vector<bool> homed(body_.values.size(),
-                            false);  // Stored outside the frame or in a ring.
+    std::vector<bool> is_external(body_.values.size(),
+                                  false);  // Stored outside the frame or in a ring.
     std::vector<bool> tied(body_.values.size(), false);
     for (size_t v = 0; v < body_.values.size(); ++v)
-      homed[v] = body_.values[v].source != BodyValue::Source::kNode;
+      is_external[v] = body_.values[v].source != BodyValue::Source::kNode;
     for (const Node& node : body_.nodes) {
       if (node.is<Node::View>()) source[static_cast<size_t>(node.outputs[0])] = node.inputs[0];
       for (const Tie& t : node.ties) {
         const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
         tied[static_cast<size_t>(t.into)] = true;
-        if (homed[static_cast<size_t>(t.into)]) homed[static_cast<size_t>(out)] = true;
+        if (is_external[static_cast<size_t>(t.into)]) is_external[static_cast<size_t>(out)] = true;
       }
-      if (node.is<Node::View>() && homed[static_cast<size_t>(node.inputs[0])]) {
-        homed[static_cast<size_t>(node.outputs[0])] = true;
+      if (node.is<Node::View>() && is_external[static_cast<size_t>(node.inputs[0])]) {
+        is_external[static_cast<size_t>(node.outputs[0])] = true;
       }
       for (int32_t k = 0; k < node.carried(); ++k)  // Carried results are in rings.
-        homed[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
+        is_external[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
     }
     for (ValueIndex& result : body_.results) {
       if (result == kNone) continue;
       ValueIndex root = result;
       while (source[static_cast<size_t>(root)] != kNone) root = source[static_cast<size_t>(root)];
-      if (!homed[static_cast<size_t>(root)] && !taken[static_cast<size_t>(root)] &&
+      if (!is_external[static_cast<size_t>(root)] && !taken[static_cast<size_t>(root)] &&
           !tied[static_cast<size_t>(root)]) {
         taken[static_cast<size_t>(root)] = true;
         continue;

@@ -105,13 +105,15 @@ void Tables::add_remote_buffers() {
   const bool file = options.remote_space == exe::Space::kFile;
   const char* const tier = file ? "file" : "host";
   exe_.tiers.push_back({tier, options.remote_space, options.remote_memory});
-  const int32_t home = add_arena(tier, exe::ArenaKind::kTier, options.remote_space, -1);
+  const int32_t tier_arena = add_arena(tier, exe::ArenaKind::kTier, options.remote_space, -1);
   for (int32_t b = 1; b <= program_.ir.remote_buffer_count(); ++b) {
     const RemoteBufferInfo& buffer = program_.ir.remote_buffer_info(b);
-    exe::RemoteBufferPlan plan{fmt::format("remote{}", b), buffer.spec, buffer.entries, home, 0, 0};
+    exe::RemoteBufferPlan plan{
+        fmt::format("remote{}", b), buffer.spec, buffer.entries, tier_arena, 0, 0};
     plan.entry_stride = round_up(buffer.spec.bytes(), file ? sys::kFilePage : 64);
-    plan.offset = arena(home).bytes;
-    arena(home).bytes = checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
+    plan.offset = arena(tier_arena).bytes;
+    arena(tier_arena).bytes =
+        checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
     exe_.remote_buffers.push_back(std::move(plan));
   }
   if (file && (options.remote_direct || options.verify_remote)) add_file_memory();
@@ -149,9 +151,9 @@ void Tables::add_variables() {
     plan.spec = variable.spec;
     plan.bytes = context_.target(variable.device).buffer_bytes(variable.spec, variable.layout);
     plan.layout = to_string(variable.layout);
-    if (const Home& home = variable.info->home; home.buffer > 0) {
-      plan.buffer = home.buffer - 1;
-      plan.entry = home.entry;
+    if (const VariableLocation& location = variable.info->location; location.buffer > 0) {
+      plan.buffer = location.buffer - 1;
+      plan.entry = location.entry;
       const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(plan.buffer)];
       plan.arena = buffer.arena;
       plan.offset = buffer.offset + plan.entry * buffer.entry_stride;

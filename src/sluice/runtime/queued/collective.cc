@@ -39,8 +39,8 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
   };
   const bool gives = any_bytes(bound, bound.writes, meeting.members());
   if (!arrived_) {
-    QueueMeeting::Home& home = meeting.home(own.member);
-    if (home.commands == nullptr) home = {&open_, &commands_};
+    QueueMeeting::MemberQueue& member_queue = meeting.member_queue(own.member);
+    if (member_queue.commands == nullptr) member_queue = {&open_, &commands_};
     meeting.operands(own.member) = {input, output};
     if (meeting.members() == 1 || (!gives && !any_bytes(bound, bound.reads, meeting.members()))) {
       run(share);
@@ -105,12 +105,13 @@ void QueuedCollective::take_outputs(const Share& share) {
 
 void QueuedCollective::copy(const Share& share, int32_t peer, DeviceAddress to, DeviceAddress from,
                             int64_t bytes) {
-  commands_.add(share.step,
-                [&](Queue& q) { q.copy_from(*share.meeting.home(peer).device, to, from, bytes); });
+  commands_.add(share.step, [&](Queue& q) {
+    q.copy_from(*share.meeting.member_queue(peer).device, to, from, bytes);
+  });
 }
 
 void QueuedCollective::wait_for(const Share& share, int32_t peer, Stage stage) {
-  commands_.wait(*share.meeting.home(peer).commands, share.meeting.mark(peer, stage));
+  commands_.wait(*share.meeting.member_queue(peer).commands, share.meeting.mark(peer, stage));
 }
 
 void QueuedCollective::wait_for_peers(const Share& share, Stage stage) {

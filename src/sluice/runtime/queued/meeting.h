@@ -31,7 +31,7 @@ class QueueMeeting {
   };
   /// A member's device and queue. The member sets it before it arrives for the first time, and
   /// never again.
-  struct Home {
+  struct MemberQueue {
     QueuedDevice* device = nullptr;
     Commands* commands = nullptr;
   };
@@ -40,7 +40,7 @@ class QueueMeeting {
 
   int32_t members() const { return static_cast<int32_t>(members_.size()); }
   Operands& operands(int32_t member) { return at(member).operands; }
-  Home& home(int32_t member) { return at(member).home; }
+  MemberQueue& member_queue(int32_t member) { return at(member).member_queue; }
 
   /// Records that a member has arrived at a stage of collective `number`, counted from 0. `mark` is
   /// the mark of its queue behind the commands of that stage. A collective may skip its last stages
@@ -57,7 +57,7 @@ class QueueMeeting {
 
  private:
   struct alignas(64) Member {
-    Home home;
+    MemberQueue member_queue;
     Operands operands;
     std::array<int64_t, kStages> marks{};
     /// Position of the last arrival in the sequence of all stages of all collectives, from 1.

@@ -197,7 +197,7 @@ TEST(Running, WaitsWithTheWeights) {
     Ir ir;
     const Training t = build_training(ir, normalized_field(), nn::Optimizer::sgd(), options);
     const Tensor& v = t.variables["norm.running_mean"];
-    return v.graph().info(v).variable->home.remote();
+    return v.graph().info(v).variable->location.remote();
   };
   const TensorLocations weights{.weights = kRemote};
   EXPECT_FALSE(remote({}));

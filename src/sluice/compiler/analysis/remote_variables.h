@@ -9,6 +9,6 @@ namespace sluice::compiler {
 /// - its spec differs from that of the buffer's entries,
 /// - another variable lives in the same entry, or
 /// - a node other than a remote load reads it.
-void check_homes(const Program& program);
+void check_remote_variables(const Program& program);
 
 }  // namespace sluice::compiler

@@ -16,6 +16,7 @@
 #include "sluice/compiler/lower/ring_slots.h"
 #include "sluice/compiler/lower/synchronise.h"
 #include "sluice/compiler/lower/tables.h"
+#include "sluice/compiler/passes/assign_devices.h"
 #include "sluice/compiler/passes/dead_code.h"
 #include "sluice/compiler/passes/entries.h"
 #include "sluice/compiler/passes/functionalise.h"
@@ -25,7 +26,6 @@
 #include "sluice/compiler/passes/fusion/share_work.h"
 #include "sluice/compiler/passes/fusion/split_ops.h"
 #include "sluice/compiler/passes/inline_calls.h"
-#include "sluice/compiler/passes/place.h"
 #include "sluice/compiler/passes/project.h"
 #include "sluice/compiler/passes/rotations.h"
 #include "sluice/compiler/passes/transfers.h"
@@ -66,7 +66,7 @@ const CompilerPass kPasses[] = {
        return bodies;
      }},
     {"place", "Every op gets a device; before all passes that ask the target of a device.", false,
-     place},
+     assign_devices},
     {"inline",
      "A graph with one call site becomes part of its caller, without copies of its arguments.",
      true, inline_calls},

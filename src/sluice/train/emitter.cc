@@ -18,8 +18,8 @@
 #include "sluice/train/strategies/pipeline_layout.h"
 #include "sluice/train/strategies/step_blocks.h"
 #include "sluice/train/strategies/step_dependences.h"
+#include "sluice/train/strategies/step_devices.h"
 #include "sluice/train/strategies/step_graph.h"
-#include "sluice/train/strategies/step_places.h"
 #include "sluice/train/strategies/step_variables.h"
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
@@ -51,7 +51,7 @@ struct Visit {
 /// A training program whose weights another program evaluates; null variables: none.
 struct Trained {
   const StepVariables* variables = nullptr;
-  BlockPlaces places = {};
+  BlockDevices block_devices = {};
   bool has_rows = false;  ///< Whether variables of equal blocks are rows of one variable.
 };
 
@@ -68,7 +68,7 @@ class Emitter {
         beside_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         blocks_(trains_ ? StepBlocks(network, rules, options, strategy)
-                        : StepBlocks(network, trained.places, trained.has_rows)),
+                        : StepBlocks(network, trained.block_devices, trained.has_rows)),
         cut_(blocks_.cut),
         gradients_(blocks_.gradients),
         activations_(blocks_.has_phases ? nullptr
@@ -79,7 +79,7 @@ class Emitter {
         phased_{network, rules, options, training, blocks_, variables_},
         layout_(lay_out(mode, strategy)),
         stages_(layout_.stages),
-        places_(cut_, gradients_, stages_),
+        devices_(cut_, gradients_, stages_),
         tasks_(blocks_.has_phases ? std::vector<MicroBatchTask>()
                                   : tasks_of_micro_batch(layout_.order)),
         values_(cut_, gradients_, stages_, flows(), options),
@@ -94,10 +94,10 @@ class Emitter {
     }
     check_order(layout_.order,
                 step_dependences(network, cut_, gradients_, blocks_.uses, stages_, options, mode));
-    if (beside_) places_.place(variables_.devices());
-    variables_.place(places_.variables());
+    if (beside_) devices_.set_devices(variables_.devices());
+    variables_.set_devices(devices_.variables());
     if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
-    for (const PlacedStage& stage : stages_)
+    for (const AssignedStage& stage : stages_)
       training.devices = std::max(training.devices, stage.device + 1);
   }
 
@@ -114,7 +114,7 @@ class Emitter {
     make_accumulators(place, of_stages);
     make_kept(place, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
-      const DeviceScope on(main_, places_.device(network_.total_weight));
+      const DeviceScope on(main_, devices_.device(network_.total_weight));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction});
       place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
     }
@@ -143,9 +143,9 @@ class Emitter {
   Trained trained() const {
     Trained own{.variables = &variables_, .has_rows = blocks_.has_phases};
     if (stages_.size() == 1) return own;
-    for (const PlacedStage& stage : stages_) {
+    for (const AssignedStage& stage : stages_) {
       for (const size_t b : stage.blocks)
-        own.places.emplace(block(b).name, std::pair(stage.device, stage.step));
+        own.block_devices.emplace(block(b).name, std::pair(stage.device, stage.step));
     }
     return own;
   }
@@ -198,7 +198,7 @@ class Emitter {
       const bool is_rate = rate && rate->name == name;
       Tensor loaded;
       if (is_rate) loaded = variables_.step_sizes().load();
-      for (const PlacedStage& stage : stages_) {
+      for (const AssignedStage& stage : stages_) {
         if (std::none_of(stage.blocks.begin(), stage.blocks.end(),
                          [&](size_t b) { return block(b).input(whole).valid(); }))
           continue;
@@ -220,14 +220,15 @@ class Emitter {
   // A device reads its own weights, and copies of those that another one updates.
   std::map<int, nn::NamedTensors> weights_on_devices() {
     std::map<int, nn::NamedTensors> result;
-    for (const PlacedStage& stage : stages_) {
+    for (const AssignedStage& stage : stages_) {
       nn::NamedTensors& here = result[stage.device];
       const DeviceScope on(main_, stage.device);
       const auto add = [&](const std::string& key) {
         if (variables_.is_remote(key) || here.has_leaf(key)) return;
         const Tensor variable = variables_.weight(main_, key);
-        here.merge(key, places_.variables().at(key) == stage.device ? variable
-                                                                    : ops::identity(variable, key));
+        here.merge(key, devices_.variables().at(key) == stage.device
+                            ? variable
+                            : ops::identity(variable, key));
       };
       for (const size_t b : stage.blocks) {
         for (const WeightUse& w : block(b).weights) add(w.key);
@@ -296,7 +297,7 @@ class Emitter {
       return;
     }
     const int64_t m = task.micro_batch.constant;
-    const int device = places_.device(task);
+    const int device = devices_.device(task);
     const DeviceScope on(place.graph, device);
     const Graph::ProvenanceScope of(place.graph, {.at = {.micro_batch = m}});
     const TaskPlace at{place.graph, place.iterations, tasks_.front().outer};
@@ -316,7 +317,7 @@ class Emitter {
   void end_visit(const StepGraph& place) {
     if (!visit_) return;
     if (visit_->task.runs_forward()) {
-      const DeviceScope on(place.graph, places_.device(visit_->task));
+      const DeviceScope on(place.graph, devices_.device(visit_->task));
       for (const size_t b : blocks_of(visit_->task, stages_))
         variables_.update_running(place.graph, block(b), visit_->runs,
                                   weights_of(place, visit_->task));
@@ -357,7 +358,7 @@ class Emitter {
       }
     }
     const auto makes = [&](const Tensor& value) {
-      const std::optional<size_t> b = places_.maker(value);
+      const std::optional<size_t> b = devices_.maker(value);
       return b && std::find(blocks.begin(), blocks.end(), *b) != blocks.end();
     };
     each_written([&](const WrittenResult& result) {
@@ -371,7 +372,7 @@ class Emitter {
   }
 
   const nn::NamedTensors& weights_of(const StepGraph& place, const Task& task) const {
-    return place.weights.at(places_.device(task));
+    return place.weights.at(devices_.device(task));
   }
 
   // Calls use(result) for each result that is written and that a block makes.
@@ -380,7 +381,7 @@ class Emitter {
     const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
     for (const WrittenResult& result :
          written_results(network_.results, training_.losses, predictions, output_)) {
-      if (places_.maker(result.value)) use(result);
+      if (devices_.maker(result.value)) use(result);
     }
   }
 
@@ -388,7 +389,7 @@ class Emitter {
   void make_kept(StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, places_.device(result.value));
+      const DeviceScope on(main_, devices_.device(result.value));
       place.kept.add(main_, result.stream, form);
     });
   }
@@ -396,7 +397,7 @@ class Emitter {
   void store_kept(const StepGraph& place, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
-      const DeviceScope on(main_, places_.device(result.value));
+      const DeviceScope on(main_, devices_.device(result.value));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kResult});
       main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
@@ -405,7 +406,7 @@ class Emitter {
   // A field is loaded by the task of the first block that reads it, or of the first block.
   void load(Graph& g, const Task& task, MicroBatch& batch, const Tensor& whole,
             const H2dStream& stream) {
-    const size_t b = places_.loader(whole);
+    const size_t b = devices_.loader(whole);
     const std::vector<size_t> blocks = blocks_of(task, stages_);
     if (std::find(blocks.begin(), blocks.end(), b) != blocks.end())
       batch.set(whole, g.host_load(stream));
@@ -442,7 +443,7 @@ class Emitter {
     std::optional<VisitVariables> visited;
     if (visits) {
       const Task& task = *loop.body[0].task();
-      visited.emplace(task, block(blocks_of(task, stages_).front()), places_.device(task),
+      visited.emplace(task, block(blocks_of(task, stages_).front()), devices_.device(task),
                       variables_, accumulators_);
       visited->load(place, inside, given);
     }
@@ -467,11 +468,11 @@ class Emitter {
     const LoopBlocks blocks = blocks_of(loop, tasks_.front().outer + depth_, stages_);
     std::vector<std::string> results;
     each_written([&](const WrittenResult& r) {
-      if (blocks.forward.contains(*places_.maker(r.value))) results.push_back(r.stream.name);
+      if (blocks.forward.contains(*devices_.maker(r.value))) results.push_back(r.stream.name);
     });
     StepGraph inside = make_body(place, g, cut_, blocks, results, given);
     const Tensor& total = place.total_weight;
-    if (total.valid() && blocks.forward.contains(*places_.maker(network_.total_weight))) {
+    if (total.valid() && blocks.forward.contains(*devices_.maker(network_.total_weight))) {
       given.emplace_back(g.input(total.spec(), total.name(), Pass::kByReference), total);
       inside.total_weight = given.back().first;
     }
@@ -485,7 +486,7 @@ class Emitter {
     if (!trains_ || blocks_.has_phases) return;
     variables_.average_running();
     if (!place.total_weight.valid()) return;
-    const DeviceScope on(main_, places_.device(network_.total_weight));
+    const DeviceScope on(main_, devices_.device(network_.total_weight));
     variables_.divide_by(place.total_weight);
   }
 
@@ -494,7 +495,7 @@ class Emitter {
   Tensor reduced(const std::string& key) {
     const auto known = reduced_.find(key);
     if (known != reduced_.end()) return known->second;
-    const DeviceScope on(main_, places_.variables().at(key));
+    const DeviceScope on(main_, devices_.variables().at(key));
     const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction, .variable = key});
     const Tensor gradient = variables_.reduced(
         key, sum_of_uses(blocks_.uses, key,
@@ -516,7 +517,7 @@ class Emitter {
   void update(const Task& task) {
     if (!task.block) reduce_all();
     for (const auto& [key, uses] : blocks_.uses) {
-      if (!task.block || places_.owner(key) == static_cast<size_t>(task.block->constant))
+      if (!task.block || devices_.updating_block(key) == static_cast<size_t>(task.block->constant))
         variables_.update(key, reduced(key), scale_);
     }
   }
@@ -539,8 +540,8 @@ class Emitter {
   StepVariables variables_;
   PhasedStep phased_;
   PipelineLayout layout_;
-  const std::vector<PlacedStage>& stages_;
-  StepPlaces places_;
+  const std::vector<AssignedStage>& stages_;
+  StepDevices devices_;
   std::vector<MicroBatchTask> tasks_;
   FlowingValues values_;
   Accumulators accumulators_;

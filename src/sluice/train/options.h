@@ -56,7 +56,7 @@ class Stage {
 struct ResidentExecution {};
 
 /// The stages of a model: a list; or a number of stages, which are balanced by DeviceRates, stage s
-/// on device s. With neither, each block is a stage (place_stages()).
+/// on device s. With neither, each block is a stage (assign_stages()).
 using Stages = std::variant<std::vector<Stage>, int>;
 
 /// A block runs all micro-batches of a group before the next block starts. Activations between

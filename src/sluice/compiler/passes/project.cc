@@ -6,8 +6,8 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
+#include "sluice/compiler/passes/assign_devices.h"
 #include "sluice/compiler/passes/conditions.h"
-#include "sluice/compiler/passes/place.h"
 #include "sluice/compiler/passes/renumber.h"
 
 namespace sluice::compiler {
@@ -17,10 +17,10 @@ constexpr int32_t kAnywhere = -1;  // Every device has the value or computes it.
 
 // A body that is divided into parts, one for each device.
 struct DividedBody {
-  std::map<int32_t, BodyId> parts;   // By device.
-  std::vector<int32_t> param_home;   // By parameter of the whole body: the device that gets it.
-  std::vector<int32_t> result_home;  // By result of the whole body: the device that returns it.
-  std::set<int32_t> channels;        // Channels that the parts use, callees included.
+  std::map<int32_t, BodyId> parts;     // By device.
+  std::vector<int32_t> param_device;   // By parameter of the whole body: the device that gets it.
+  std::vector<int32_t> result_device;  // By result of the whole body: the device that returns it.
+  std::set<int32_t> channels;          // Channels that the parts use, callees included.
 };
 
 // Sort key in the node list of a device. `node`: index in the whole body.
@@ -43,28 +43,28 @@ struct Message {
 // Data that the projections of all bodies share.
 struct Shared {
   explicit Shared(Program& the_program)
-      : program(the_program), holders(the_program.variables.size(), kAnywhere) {
+      : program(the_program), variable_device(the_program.variables.size(), kAnywhere) {
     for (const BodyId id : callees_first(program)) {
       for (const Node& node : program.body(id).nodes) {
         if (const auto* loop = node.as<Node::Loop>())
           carried[loop->callee] = static_cast<size_t>(loop->carried);
       }
     }
-    for (const EntryBodies& entry : program.entries) hold_updated(program.body(entry.bodies[0]));
+    for (const EntryBodies& entry : program.entries) assign_updated(program.body(entry.bodies[0]));
   }
 
   // A variable is where its new value is made, so that an update sends none. Others are where they
   // are read first.
-  void hold_updated(const Body& body) {
+  void assign_updated(const Body& body) {
     std::map<ValueIndex, int32_t> made_on;
     for (const Node& node : body.nodes) {
       if (has_callees(node)) continue;
       for (const ValueIndex v : node.outputs) made_on[v] = node.device;
     }
     for (const auto& [variable, v] : body.variables) {
-      int32_t& holder = holders[static_cast<size_t>(variable)];
+      int32_t& device = variable_device[static_cast<size_t>(variable)];
       const auto found = made_on.find(v);
-      if (holder == kAnywhere && found != made_on.end()) holder = found->second;
+      if (device == kAnywhere && found != made_on.end()) device = found->second;
     }
   }
 
@@ -77,7 +77,7 @@ struct Shared {
 
   Program& program;
   std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By sender and receiver.
-  std::vector<int32_t> holders;                             // Device by variable.
+  std::vector<int32_t> variable_device;                     // Device by variable.
   std::map<BodyId, size_t> carried;                         // Carried values by loop body.
   std::map<BodyId, DividedBody> cuts;                       // By whole body.
   // Number of each value that is sent, by body and value; of a variable, by -1 and its index.
@@ -91,13 +91,13 @@ class Projector {
       : shared_(shared),
         id_(id),
         body_(shared.program.body(id)),
-        home_(body_.values.size(), kAnywhere),
-        owner_(body_.values.size(), kAnywhere),
+        device_(body_.values.size(), kAnywhere),
+        storage_device_(body_.values.size(), kAnywhere),
         index_(body_.values.size(), -1),
         made_at_(body_.values.size()) {}
 
   DividedBody run() {
-    find_homes();
+    find_devices();
     if (const auto device = only_device()) return keep(*device);
     for (now_ = 0; now_ < body_.nodes.size(); ++now_) visit(body_.nodes[now_]);
     find_results();
@@ -109,8 +109,8 @@ class Projector {
  private:
   using Moment = Position::Moment;
 
-  int32_t& home(ValueIndex v) { return home_[static_cast<size_t>(v)]; }
-  int32_t& owner(ValueIndex v) { return owner_[static_cast<size_t>(v)]; }
+  int32_t& device_of(ValueIndex v) { return device_[static_cast<size_t>(v)]; }
+  int32_t& storage_device(ValueIndex v) { return storage_device_[static_cast<size_t>(v)]; }
   const DividedBody& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
   Position at(Moment moment) { return {now_, moment, ++number_}; }
 
@@ -122,7 +122,7 @@ class Projector {
 
   // The device on which a node reads its input i.
   int32_t reader(const Node& node, size_t i) const {
-    if (const auto* call = node.call()) return cut_of(call->callee).param_home[i];
+    if (const auto* call = node.call()) return cut_of(call->callee).param_device[i];
     return node.is<Node::Branch>() ? branch_device(node) : node.device;
   }
 
@@ -143,12 +143,12 @@ class Projector {
   // carried value that only becomes another one in the next trip is at home where that one is. The
   // home of any other unused parameter is the body's device if this device runs a node. Otherwise
   // it is the lowest device that runs a node.
-  void find_homes() {
+  void find_devices() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;
       const bool stays =
           source == BodyValue::Source::kParam || source == BodyValue::Source::kVariable;
-      if (stays && home(v) == kAnywhere) home(v) = device;
+      if (stays && device_of(v) == kAnywhere) device_of(v) = device;
     };
     for (const Node& node : body_.nodes) {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -160,9 +160,9 @@ class Projector {
       changed = false;
       for (size_t r = 0; r < carried(); ++r) {
         const ValueIndex v = body_.results[r];
-        if (v == kNone || home(v) != kAnywhere) continue;
-        settle(v, home(body_.params[r].in));
-        changed = changed || home(v) != kAnywhere;
+        if (v == kNone || device_of(v) != kAnywhere) continue;
+        settle(v, device_of(body_.params[r].in));
+        changed = changed || device_of(v) != kAnywhere;
       }
     }
     const std::set<int32_t> devices = devices_of_nodes();
@@ -172,11 +172,11 @@ class Projector {
     for (size_t v = 0; v < body_.values.size(); ++v) {
       const BodyValue& value = body_.values[v];
       if (value.source == BodyValue::Source::kVariable) {
-        int32_t& holder = shared_.holders[static_cast<size_t>(value.index)];
-        if (holder == kAnywhere) holder = home_[v];
-        home_[v] = holder;
+        int32_t& device = shared_.variable_device[static_cast<size_t>(value.index)];
+        if (device == kAnywhere) device = device_[v];
+        device_[v] = device;
       }
-      owner_[v] = home_[v];
+      storage_device_[v] = device_[v];
     }
   }
 
@@ -194,7 +194,7 @@ class Projector {
   // The device of all nodes and values of the body; empty if there are several.
   std::optional<int32_t> only_device() const {
     std::set<int32_t> devices = devices_of_nodes();
-    devices.insert(home_.begin(), home_.end());
+    devices.insert(device_.begin(), device_.end());
     devices.erase(kAnywhere);
     if (devices.empty()) return body_.device;
     return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
@@ -231,7 +231,7 @@ class Projector {
   ValueIndex local(ValueIndex v, int32_t device) {
     if (v == kNone) return v;
     const bool is_index = index_[static_cast<size_t>(v)] >= 0;
-    if (!is_index && (home(v) == kAnywhere || home(v) == device)) return v;
+    if (!is_index && (device_of(v) == kAnywhere || device_of(v) == device)) return v;
     const auto known = local_.find({v, device});
     if (known != local_.end()) return known->second;
     const ValueIndex own =
@@ -251,7 +251,7 @@ class Projector {
 
   ValueIndex receive(ValueIndex v, int32_t device, Moment moment) {
     Message m;
-    m.channel = shared_.channel(home(v), device);
+    m.channel = shared_.channel(device_of(v), device);
     m.sent = v;
     m.received = add_value(v);
     // A parameter or a variable is sent only when it is needed, so that it does not occupy a slot
@@ -285,7 +285,7 @@ class Projector {
     const DividedBody& cut = cut_of(node.call()->callee);
     std::vector<ValueIndex> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      inputs.push_back(local(node.inputs[i], cut.param_home[i]));
+      inputs.push_back(local(node.inputs[i], cut.param_device[i]));
     for (const int32_t channel : cut.channels) barriers_.emplace(channel, now_);
     for (const auto& [device, part] : cut.parts) finish(part_of_call(node, cut, device, inputs));
   }
@@ -308,7 +308,7 @@ class Projector {
     int32_t carried = 0;
     std::vector<int32_t> place(inputs.size(), -1);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (cut.param_home[i] != device) continue;
+      if (cut.param_device[i] != device) continue;
       place[i] = static_cast<int32_t>(own.inputs.size());
       own.inputs.push_back(inputs[i]);
       own.in_specs.push_back(node.in_specs[i]);
@@ -323,7 +323,7 @@ class Projector {
       own.out_specs.push_back(node.out_specs[o]);
     };
     for (size_t r = 0; r < static_cast<size_t>(whole.results); ++r) {
-      if (cut.result_home[r] != device) continue;
+      if (cut.result_device[r] != device) continue;
       add_output(r);
       ++call.results;
     }
@@ -347,12 +347,13 @@ class Projector {
       const ValueIndex old = t.into;
       const ValueIndex made = own.outputs[static_cast<size_t>(t.output)];
       t.into = local(old, device);
-      owner(made) = owner(old);
-      if (owner(old) != kAnywhere && owner(old) != device) back.emplace_back(made, old);
+      storage_device(made) = storage_device(old);
+      if (storage_device(old) != kAnywhere && storage_device(old) != device)
+        back.emplace_back(made, old);
     }
     for (const ValueIndex v : own.outputs) {
       if (v == kNone) continue;
-      home(v) = device;
+      device_of(v) = device;
       made_at_[static_cast<size_t>(v)] = at(Moment::kSend);
     }
     const Node where = own;
@@ -361,7 +362,7 @@ class Projector {
   }
 
   void send_back(const Node& where, ValueIndex made, ValueIndex old) {
-    const int32_t device = owner(old);
+    const int32_t device = storage_device(old);
     Node copy;
     copy.what = Node::Copy{};
     copy.origin = where.origin;
@@ -380,16 +381,16 @@ class Projector {
   void find_results() {
     for (size_t r = 0; r < body_.results.size(); ++r) {
       const ValueIndex v = body_.results[r];
-      int32_t device = v == kNone ? kAnywhere : home(v);
-      if (r < carried()) device = home(body_.params[r].in);
+      int32_t device = v == kNone ? kAnywhere : device_of(v);
+      if (r < carried()) device = device_of(body_.params[r].in);
       if (device == kAnywhere) device = body_.device;
-      result_home_.push_back(device);
+      result_device_.push_back(device);
       results_.push_back(local(v, device));
     }
     for (const BodyParam& p : body_.params)
-      param_outs_.push_back(p.out == kNone ? kNone : local(p.out, home(p.in)));
+      param_outs_.push_back(p.out == kNone ? kNone : local(p.out, device_of(p.in)));
     for (const auto& [variable, v] : body_.variables)
-      variables_.push_back(local(v, shared_.holders[static_cast<size_t>(variable)]));
+      variables_.push_back(local(v, shared_.variable_device[static_cast<size_t>(variable)]));
   }
 
   // Moves Receives so that each channel delivers messages in the order in which they are sent,
@@ -474,12 +475,12 @@ class Projector {
 
   DividedBody make_parts() {
     DividedBody cut;
-    for (const BodyParam& p : body_.params) cut.param_home.push_back(home(p.in));
-    cut.result_home = result_home_;
+    for (const BodyParam& p : body_.params) cut.param_device.push_back(device_of(p.in));
+    cut.result_device = result_device_;
     for (const Message& m : messages_) cut.channels.insert(m.channel);
     for (const auto& [channel, node] : barriers_) cut.channels.insert(channel);
-    std::set<int32_t> devices(cut.param_home.begin(), cut.param_home.end());
-    devices.insert(cut.result_home.begin(), cut.result_home.end());
+    std::set<int32_t> devices(cut.param_device.begin(), cut.param_device.end());
+    devices.insert(cut.result_device.begin(), cut.result_device.end());
     for (const auto& [device, list] : lists_) devices.insert(device);
     if (devices.empty()) devices.insert(body_.device);
     for (const int32_t device : devices) {
@@ -512,7 +513,7 @@ class Projector {
       v = place->second;
     };
     for (size_t p = 0; p < body_.params.size(); ++p) {
-      if (home(body_.params[p].in) != device) continue;
+      if (device_of(body_.params[p].in) != device) continue;
       BodyParam param = body_.params[p];
       param.out = param_outs_[p];
       move(param.in);
@@ -526,13 +527,13 @@ class Projector {
       for (Tie& t : node.ties) move(t.into);
     }
     for (size_t r = 0; r < results_.size(); ++r) {
-      if (result_home_[r] != device) continue;
+      if (result_device_[r] != device) continue;
       part.results.push_back(results_[r]);
       move(part.results.back());
     }
     for (size_t i = 0; i < variables_.size(); ++i) {
       const int32_t variable = body_.variables[i].first;
-      if (shared_.holders[static_cast<size_t>(variable)] != device) continue;
+      if (shared_.variable_device[static_cast<size_t>(variable)] != device) continue;
       part.variables.emplace_back(variable, variables_[i]);
       move(part.variables.back().second);
     }
@@ -542,8 +543,9 @@ class Projector {
   Shared& shared_;
   const BodyId id_;
   const Body& body_;
-  std::vector<int32_t> home_;   // By value: the device that makes it.
-  std::vector<int32_t> owner_;  // By value in a parameter or a variable: the device of its bytes.
+  std::vector<int32_t> device_;  // By value: the device that makes it.
+  std::vector<int32_t>
+      storage_device_;          // By value in a parameter or a variable: the device of its bytes.
   std::vector<int32_t> index_;  // By value: the Index node that makes it, or -1.
   std::vector<Position> made_at_;  // By value.
   size_t now_ = 0;
@@ -553,7 +555,7 @@ class Projector {
   std::vector<BodyValue> added_;  // New values, with indices after those of the body.
   std::vector<Message> messages_;
   std::set<std::pair<int32_t, size_t>> barriers_;  // (channel, node): the node's call uses it.
-  std::vector<int32_t> result_home_;
+  std::vector<int32_t> result_device_;
   std::vector<ValueIndex> results_;
   std::vector<ValueIndex> param_outs_;
   std::vector<ValueIndex> variables_;
@@ -562,7 +564,7 @@ class Projector {
 }  // namespace
 
 int64_t project(Program& program, const Context&) {
-  move_to_owners(program);
+  move_transfers(program);
   spread_conditions(program);
   Shared shared(program);
   for (const BodyId id : callees_first(program)) {
@@ -575,7 +577,7 @@ int64_t project(Program& program, const Context&) {
     for (const auto& [device, part] : cut.parts) entry.bodies.push_back(part);
   }
   for (size_t v = 0; v < program.variables.size(); ++v)
-    program.variables[v].device = std::max(shared.holders[v], 0);
+    program.variables[v].device = std::max(shared.variable_device[v], 0);
   renumber(program);
   return shared.sends;
 }

@@ -83,7 +83,7 @@ std::vector<Stage> named_stages(const Stages& stages, const Cut& cut,
 }
 
 // Refuses concurrent stages that depend on each other.
-void check_concurrent(const PlacedStage& stage, const PlacedStage& other, const Cut& cut) {
+void check_concurrent(const AssignedStage& stage, const AssignedStage& other, const Cut& cut) {
   for (const size_t b : stage.blocks) {
     const BlockGraph& block = cut.blocks[b];
     for (const size_t o : other.blocks) {
@@ -105,13 +105,14 @@ void check_concurrent(const PlacedStage& stage, const PlacedStage& other, const 
 }
 
 // Numbers the steps of the schedule.
-void set_steps(const std::vector<Stage>& stages, const Cut& cut, std::vector<PlacedStage>& placed) {
-  for (size_t s = 1; s < placed.size(); ++s) {
-    placed[s].step = placed[s - 1].step + (stages[s].is_concurrent() ? 0 : 1);
-    for (size_t o = s; o-- > 0 && placed[o].step == placed[s].step;)
-      check_concurrent(placed[s], placed[o], cut);
+void set_steps(const std::vector<Stage>& stages, const Cut& cut,
+               std::vector<AssignedStage>& assigned) {
+  for (size_t s = 1; s < assigned.size(); ++s) {
+    assigned[s].step = assigned[s - 1].step + (stages[s].is_concurrent() ? 0 : 1);
+    for (size_t o = s; o-- > 0 && assigned[o].step == assigned[s].step;)
+      check_concurrent(assigned[s], assigned[o], cut);
   }
-  require(placed.back().step >= 1,
+  require(assigned.back().step >= 1,
           "a pipeline must have at least two stages that are not concurrent, got 1");
 }
 
@@ -154,15 +155,15 @@ Stages parse_stages(const std::vector<std::string>& texts) {
   return stages;
 }
 
-std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
-                                      const Cut& cut, const std::vector<double>& seconds) {
+std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGraph& network,
+                                         const Cut& cut, const std::vector<double>& seconds) {
   const std::vector<Stage> all = named_stages(stages, cut, seconds);
   const auto blocks = blocks_of(all, cut);
   require(all.size() >= 2,
           "a pipeline must have at least two stages, got {}; the model's blocks: {}", all.size(),
           names_of(cut));
   require(!all.front().is_concurrent(), "stage 0: must not be concurrent, as it is the first one");
-  std::vector<PlacedStage> placed;
+  std::vector<AssignedStage> assigned;
   std::optional<size_t> with, without;  // A stage with a device, and one without.
   for (size_t s = 0; s < all.size(); ++s) {
     std::optional<int> device = all[s].device();
@@ -182,13 +183,13 @@ std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& 
             "stage {}: its device must be from 0 to {}, got {}", s, kMaxDevices - 1,
             device.value_or(0));
     (device ? with : without) = s;
-    placed.push_back({blocks[s], device.value_or(static_cast<int>(s))});
+    assigned.push_back({blocks[s], device.value_or(static_cast<int>(s))});
   }
   require(!with || !without,
           "stages: all must have a device, or none, but stage {} has one and stage {} has none",
           with.value_or(0), without.value_or(0));
-  set_steps(all, cut, placed);
-  return placed;
+  set_steps(all, cut, assigned);
+  return assigned;
 }
 
 }  // namespace sluice::train

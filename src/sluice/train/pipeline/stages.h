@@ -10,7 +10,7 @@ struct Cut;
 struct NetworkGraph;
 
 /// A stage of a network that was cut.
-struct PlacedStage {
+struct AssignedStage {
   std::vector<size_t> blocks;  ///< Positions in Cut::blocks, ascending.
   int device = 0;
   int step = 0;  ///< Number of its step in the schedule; concurrent stages have the same.
@@ -36,7 +36,7 @@ Stages parse_stages(const std::vector<std::string>& texts);
 /// stage that name different devices, or another device than the stage; stages with a device beside
 /// stages without one; fewer than two stages, where concurrent stages count as one; concurrent
 /// stages that read values or weights of each other.
-std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
-                                      const Cut& cut, const std::vector<double>& seconds);
+std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGraph& network,
+                                         const Cut& cut, const std::vector<double>& seconds);
 
 }  // namespace sluice::train

@@ -29,7 +29,7 @@ void add(const FlowingValue& value, const Tensor& t, MicroBatchValues& values) {
 
 FlowingValues::FlowingValues(const Cut& cut,
                              const std::vector<std::optional<BlockGradient>>& gradients,
-                             const std::vector<PlacedStage>& stages, std::vector<Flow> flows,
+                             const std::vector<AssignedStage>& stages, std::vector<Flow> flows,
                              const Options& options)
     : cut_(cut),
       gradients_(gradients),

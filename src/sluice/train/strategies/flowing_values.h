@@ -36,7 +36,7 @@ class FlowingValues {
   /// The arguments but `flows` must outlive this object. Error{kUsage} for flows that loops cannot
   /// have.
   FlowingValues(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                const std::vector<PlacedStage>& stages, std::vector<Flow> flows,
+                const std::vector<AssignedStage>& stages, std::vector<Flow> flows,
                 const Options& options);
   FlowingValues(const FlowingValues&) = delete;
   FlowingValues& operator=(const FlowingValues&) = delete;
@@ -84,7 +84,7 @@ class FlowingValues {
 
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
-  const std::vector<PlacedStage>& stages_;
+  const std::vector<AssignedStage>& stages_;
   const Options& options_;
   std::vector<Flow> flows_;
   std::map<TaskKey, std::vector<const Flow*>> made_by_;

@@ -100,7 +100,7 @@ std::vector<FlowingValue> reads_backward(const BlockGraph& block,
   return values;
 }
 
-std::vector<size_t> blocks_of(const Task& task, const std::vector<PlacedStage>& stages) {
+std::vector<size_t> blocks_of(const Task& task, const std::vector<AssignedStage>& stages) {
   std::vector<size_t> blocks = stages[static_cast<size_t>(task.stage)].blocks;
   if (task.block) blocks = {static_cast<size_t>(task.block->constant)};
   if (task.kind == TaskKind::kBackward) std::reverse(blocks.begin(), blocks.end());
@@ -108,7 +108,7 @@ std::vector<size_t> blocks_of(const Task& task, const std::vector<PlacedStage>& 
 }
 
 std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
-                             const std::vector<PlacedStage>& stages, const Cut& cut,
+                             const std::vector<AssignedStage>& stages, const Cut& cut,
                              const std::vector<std::optional<BlockGradient>>& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote) {

@@ -30,7 +30,7 @@ struct Flow {
 /// a gradient makes it anew. The first reader of a field or a seed makes it. Values in `shared` do
 /// not flow. Gradients do not read values in `remote`, which may be null.
 std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
-                             const std::vector<PlacedStage>& stages, const Cut& cut,
+                             const std::vector<AssignedStage>& stages, const Cut& cut,
                              const std::vector<std::optional<BlockGradient>>& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote);
@@ -47,6 +47,6 @@ std::vector<FlowingValue> reads_backward(const BlockGraph& block,
 
 /// Returns the blocks of a task in the order in which it runs them. A task that names a block names
 /// it by a constant.
-std::vector<size_t> blocks_of(const Task& task, const std::vector<PlacedStage>& stages);
+std::vector<size_t> blocks_of(const Task& task, const std::vector<AssignedStage>& stages);
 
 }  // namespace sluice::train

@@ -24,7 +24,7 @@ std::vector<double> seconds_of(const std::vector<StageTimes>& times) {
   return seconds;
 }
 
-size_t step_of(const PlacedStage& stage) { return static_cast<size_t>(stage.step); }
+size_t step_of(const AssignedStage& stage) { return static_cast<size_t>(stage.step); }
 size_t stage_of(const MicroBatchTask& t) { return static_cast<size_t>(t.task.stage); }
 
 // The times and bytes of each stage, and of the messages of its step.
@@ -33,13 +33,13 @@ struct StageCosts {
   std::vector<int64_t> activation_bytes;  // For a micro-batch in flight.
 };
 
-StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<StageTimes>& times,
+StageCosts costs_of(const std::vector<AssignedStage>& stages, const std::vector<StageTimes>& times,
                     const std::vector<Flow>& flows, const DeviceRates& rates) {
   StageCosts costs{std::vector<StageTimes>(stages.size()), std::vector<int64_t>(stages.size())};
   const size_t steps = step_of(stages.back()) + 1;
   std::vector<int64_t> sent(steps), sent_back(steps);
   for (const Flow& flow : flows) {
-    const PlacedStage& maker = stages[stage_of(flow.made_by)];
+    const AssignedStage& maker = stages[stage_of(flow.made_by)];
     if (flow.read_by.back().task.runs_backward() && !flow.value.is_gradient)
       costs.activation_bytes[stage_of(flow.read_by.back())] += flow.bytes;
     if (maker.device == flow.device) continue;
@@ -59,7 +59,7 @@ StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<St
   return costs;
 }
 
-std::vector<MessageBytes> messages_of(const std::vector<PlacedStage>& stages,
+std::vector<MessageBytes> messages_of(const std::vector<AssignedStage>& stages,
                                       const std::vector<Flow>& flows) {
   std::map<std::pair<int, int>, MessageBytes> pairs;
   for (const Flow& flow : flows) {
@@ -80,14 +80,16 @@ PipelineOrder order_of_steps(Schedule schedule, int steps, nn::RunMode mode) {
   return training_order(schedule == Schedule::kAuto ? Schedule::kInterleaved : schedule, steps);
 }
 
-PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<PlacedStage>& stages) {
+PipelineOrder order_of_stages(const PipelineOrder& steps,
+                              const std::vector<AssignedStage>& stages) {
   std::vector<int> step_of_stage;
-  for (const PlacedStage& s : stages) step_of_stage.push_back(s.step);
+  for (const AssignedStage& s : stages) step_of_stage.push_back(s.step);
   return split_stages(steps, step_of_stage);
 }
 
 // The flows of a step whose micro-batches run all tasks in one loop.
-std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<PlacedStage>& stages,
+std::vector<Flow> flows_of_loop(const PipelineOrder& order,
+                                const std::vector<AssignedStage>& stages,
                                 const NetworkGraph& network, const Cut& cut,
                                 const std::vector<std::optional<BlockGradient>>& gradients,
                                 const RemoteActivations* remote) {
@@ -96,7 +98,7 @@ std::vector<Flow> flows_of_loop(const PipelineOrder& order, const std::vector<Pl
                     remote);
 }
 
-Order phases_of(const PhasedExecution& phased, const std::vector<PlacedStage>& stages,
+Order phases_of(const PhasedExecution& phased, const std::vector<AssignedStage>& stages,
                 const StepDependences& step) {
   if (has_groups(phased)) {
     const PipelineOrder steps = training_order(Schedule::kGrouped, stages.back().step + 1);
@@ -111,11 +113,11 @@ Order phases_of(const PhasedExecution& phased, const std::vector<PlacedStage>& s
                       false, step.counts);
 }
 
-PipelineCosts pipeline_costs(const std::vector<PlacedStage>& stages, const StageCosts& costs,
+PipelineCosts pipeline_costs(const std::vector<AssignedStage>& stages, const StageCosts& costs,
                              const std::vector<int64_t>& budgets) {
   PipelineCosts result{
       .stages = costs.times, .activation_bytes = costs.activation_bytes, .budgets = budgets};
-  for (const PlacedStage& stage : stages) {
+  for (const AssignedStage& stage : stages) {
     result.steps.push_back(stage.step);
     result.devices.push_back(stage.device);
   }
@@ -123,7 +125,7 @@ PipelineCosts pipeline_costs(const std::vector<PlacedStage>& stages, const Stage
 }
 
 // Adds the stages of a plan, and its times by its order.
-void add_stages(const std::vector<PlacedStage>& stages, const Cut& cut, const StageCosts& costs,
+void add_stages(const std::vector<AssignedStage>& stages, const Cut& cut, const StageCosts& costs,
                 int64_t micro_batches, PipelinePlan& plan) {
   const std::vector<int64_t> in_flight =
       max_in_flight(staged_order(plan.order, {.micro_batches = micro_batches}), stages.size());
@@ -146,16 +148,16 @@ void add_stages(const std::vector<PlacedStage>& stages, const Cut& cut, const St
 
 }  // namespace
 
-std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
-                                   const Cut& cut, const std::vector<StageTimes>& times) {
+std::vector<AssignedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
+                                     const Cut& cut, const std::vector<StageTimes>& times) {
   if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
-    return place_stages(pipelined->stages, network, cut, seconds_of(times));
+    return assign_stages(pipelined->stages, network, cut, seconds_of(times));
   if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
-    return place_stages(sharded->stages, network, cut, seconds_of(times));
+    return assign_stages(sharded->stages, network, cut, seconds_of(times));
   if (const auto* ordered = std::get_if<OrderedExecution>(&strategy))
-    return place_stages(ordered->stages, network, cut, seconds_of(times));
+    return assign_stages(ordered->stages, network, cut, seconds_of(times));
   if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
-    return place_stages(*phased->stages, network, cut, seconds_of(times));
+    return assign_stages(*phased->stages, network, cut, seconds_of(times));
   std::vector<size_t> all(cut.blocks.size());
   std::iota(all.begin(), all.end(), 0);
   return {{all, kInheritDevice}};
@@ -216,7 +218,7 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   return layout;
 }
 
-PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
+PipelineLayout lay_out_phases(const std::vector<AssignedStage>& stages,
                               const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
                               bool has_seeds, const OrderCounts& counts) {
   return {.stages = stages,
@@ -224,26 +226,27 @@ PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
           .plan = {}};
 }
 
-std::vector<PlacedStage> stages_of(const BlockPlaces& places, const Cut& cut) {
-  std::vector<PlacedStage> stages;
-  std::pair<int, int> place{kInheritDevice, 0};
-  if (!places.empty()) place = places.begin()->second;
+std::vector<AssignedStage> stages_of(const BlockDevices& block_devices, const Cut& cut) {
+  std::vector<AssignedStage> stages;
+  std::pair<int, int> device{kInheritDevice, 0};
+  if (!block_devices.empty()) device = block_devices.begin()->second;
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
-    const auto found = places.find(cut.blocks[b].name);
+    const auto found = block_devices.find(cut.blocks[b].name);
     const bool first = stages.empty();
-    const std::pair<int, int> next = found == places.end() ? place : found->second;
-    if (first || next != place) {
-      const int step = first ? 0 : stages.back().step + (next.second != place.second);
+    const std::pair<int, int> next = found == block_devices.end() ? device : found->second;
+    if (first || next != device) {
+      const int step = first ? 0 : stages.back().step + (next.second != device.second);
       stages.push_back({.device = next.first, .step = step});
     }
-    place = next;
+    device = next;
     stages.back().blocks.push_back(b);
   }
   return stages;
 }
 
-PipelineLayout lay_out_evaluation(const std::vector<PlacedStage>& stages, const Strategy& strategy,
-                                  const Options& options, const std::vector<PhasedBlocks>& rows) {
+PipelineLayout lay_out_evaluation(const std::vector<AssignedStage>& stages,
+                                  const Strategy& strategy, const Options& options,
+                                  const std::vector<PhasedBlocks>& rows) {
   const OrderCounts counts = counts_of(options, nn::RunMode::kEvaluate);
   if (!rows.empty()) return {.stages = stages, .order = row_order(rows, counts), .plan = {}};
   const PipelineOrder steps =

@@ -15,7 +15,7 @@ namespace sluice::train {
 
 /// The stages of a step, the order of its tasks and the values that flow between them.
 struct PipelineLayout {
-  std::vector<PlacedStage> stages;
+  std::vector<AssignedStage> stages;
   Order order;
   std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
 };
@@ -29,11 +29,11 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
 
 /// Returns the stages of a strategy; without stages, one stage has all blocks. `times` is indexed
 /// by block.
-std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
-                                   const Cut& cut, const std::vector<StageTimes>& times);
+std::vector<AssignedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
+                                     const Cut& cut, const std::vector<StageTimes>& times);
 
 /// Lays out a step with loops of phases (phases/phases.h).
-PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
+PipelineLayout lay_out_phases(const std::vector<AssignedStage>& stages,
                               const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
                               bool has_seeds, const OrderCounts& counts);
 
@@ -41,17 +41,18 @@ PipelineLayout lay_out_phases(const std::vector<PlacedStage>& stages,
 bool has_groups(const Strategy& strategy);
 
 /// The device and the step of blocks, by name.
-using BlockPlaces = std::map<std::string, std::pair<int, int>>;
+using BlockDevices = std::map<std::string, std::pair<int, int>>;
 
 /// Returns the stages of the evaluation of a trained model. Without places, all blocks are one
 /// stage; else a stage is the blocks of one place. A block without one has that of the block before
 /// it.
-std::vector<PlacedStage> stages_of(const BlockPlaces& places, const Cut& cut);
+std::vector<AssignedStage> stages_of(const BlockDevices& block_devices, const Cut& cut);
 
 /// Lays out the evaluation of a trained model. If there are `rows`
 /// (phases/forward_rows.h), its order is row_order(). The layout has no plan.
-PipelineLayout lay_out_evaluation(const std::vector<PlacedStage>& stages, const Strategy& strategy,
-                                  const Options& options, const std::vector<PhasedBlocks>& rows);
+PipelineLayout lay_out_evaluation(const std::vector<AssignedStage>& stages,
+                                  const Strategy& strategy, const Options& options,
+                                  const std::vector<PhasedBlocks>& rows);
 
 /// The inputs of a run, which all micro-batches share.
 std::set<MicroBatch::Value> shared_values(const NetworkGraph& network);

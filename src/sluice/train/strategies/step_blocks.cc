@@ -37,8 +37,11 @@ StepBlocks::StepBlocks(const NetworkGraph& network, const WeightRules& rules,
   grouping = group_blocks(network, cut, gradients, rules, stage_of);
 }
 
-StepBlocks::StepBlocks(const NetworkGraph& network, const BlockPlaces& places, bool has_rows)
-    : cut(train::cut(network)), gradients(cut.blocks.size()), stages(stages_of(places, cut)) {
+StepBlocks::StepBlocks(const NetworkGraph& network, const BlockDevices& block_devices,
+                       bool has_rows)
+    : cut(train::cut(network)),
+      gradients(cut.blocks.size()),
+      stages(stages_of(block_devices, cut)) {
   find_stage_of();
   if (has_rows) grouping = group_blocks(network, cut, {}, {}, stage_of);
 }

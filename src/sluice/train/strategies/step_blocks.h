@@ -16,7 +16,7 @@ struct StepBlocks {
   StepBlocks(const NetworkGraph& network, const WeightRules& rules, const Options& options,
              const Strategy& strategy);
   /// The blocks of the evaluation of a trained model. With `has_rows`, equal blocks are grouped.
-  StepBlocks(const NetworkGraph& network, const BlockPlaces& places, bool has_rows);
+  StepBlocks(const NetworkGraph& network, const BlockDevices& block_devices, bool has_rows);
 
   StepBlocks(const StepBlocks&) = delete;
   StepBlocks& operator=(const StepBlocks&) = delete;
@@ -28,7 +28,7 @@ struct StepBlocks {
   WeightGradients weight_gradients = WeightGradients::kReturn;
   std::vector<std::optional<BlockGradient>> gradients;  ///< One entry for each block.
   TrainedWeights uses;                                  ///< The pointers refer to `cut`.
-  std::vector<PlacedStage> stages;                      ///< Only of phases and evaluations.
+  std::vector<AssignedStage> stages;                    ///< Only of phases and evaluations.
   std::vector<size_t> stage_of;                         ///< Stage of each block, if known.
   Grouping grouping;                                    ///< No groups if blocks are not rows.
 

@@ -36,10 +36,10 @@ OrderCounts counts_of(const Options& options, nn::RunMode mode) {
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const std::vector<std::optional<BlockGradient>>& gradients,
                                  const TrainedWeights& weights,
-                                 const std::vector<PlacedStage>& stages, const Options& options,
+                                 const std::vector<AssignedStage>& stages, const Options& options,
                                  nn::RunMode mode) {
   StepDependences step{.counts = counts_of(options, mode), .has_seeds = cut.seeds.has_value()};
-  for (const PlacedStage& stage : stages) step.stages.push_back(stage.blocks);
+  for (const AssignedStage& stage : stages) step.stages.push_back(stage.blocks);
   const std::set<TensorId> loaded = loaded_values(network), results = results_of(network);
   std::map<TensorId, size_t> makers;
   for (size_t b = 0; b < cut.blocks.size(); ++b) {

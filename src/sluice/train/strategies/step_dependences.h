@@ -15,7 +15,7 @@ namespace sluice::train {
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
                                  const std::vector<std::optional<BlockGradient>>& gradients,
                                  const TrainedWeights& weights,
-                                 const std::vector<PlacedStage>& stages, const Options& options,
+                                 const std::vector<AssignedStage>& stages, const Options& options,
                                  nn::RunMode mode);
 
 /// Returns the counts of a run of training or evaluation with these options.

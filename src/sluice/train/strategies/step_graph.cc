@@ -4,7 +4,8 @@
 
 namespace sluice::train {
 
-LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<PlacedStage>& stages) {
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth,
+                     const std::vector<AssignedStage>& stages) {
   LoopBlocks all;
   for_each_row({loop}, depth, [&](const Task& t) {
     require(t.has_micro_batch(), "order: '{}' must be outside of loops over micro-batches",

@@ -31,7 +31,7 @@ struct LoopBlocks {
   std::map<int, std::set<size_t>> by_device;
 };
 /// `depth` loops are around the loop. Error{kUsage} for a norm or an update in it.
-LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<PlacedStage>& stages);
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<AssignedStage>& stages);
 
 /// Returns the difference of the micro-batches of consecutive iterations of a loop. `depth` loops
 /// are around it.

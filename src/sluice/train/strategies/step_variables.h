@@ -78,7 +78,7 @@ class StepVariables {
 
   /// Chooses the devices of weights and running variables, by key. The others stay on the device of
   /// the caller.
-  void place(std::map<std::string, int> keys) { devices_ = std::move(keys); }
+  void set_devices(std::map<std::string, int> keys) { devices_ = std::move(keys); }
   const std::map<std::string, int>& devices() const { return devices_; }
   StepSizes& step_sizes() { return step_sizes_; }
   bool is_remote(const std::string& key) const;

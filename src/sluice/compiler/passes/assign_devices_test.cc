@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/place.h"
+#include "sluice/compiler/passes/assign_devices.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace sluice::compiler {
 namespace {
 
-TEST(Place, NodesThatNameNoDeviceGetThatOfTheirBody) {
+TEST(AssignDevices, NodesThatNameNoDeviceGetThatOfTheirBody) {
   TestProgram p(R"(
     body main entry device -1
       param %0 f32(4)
@@ -16,7 +16,7 @@ TEST(Place, NodesThatNameNoDeviceGetThatOfTheirBody) {
       kernel Neg in %1 out %2 f32(4) device 1
     end)",
                 {}, 2);
-  EXPECT_EQ(place(p.program, p.context), 1);
+  EXPECT_EQ(assign_devices(p.program, p.context), 1);
   p.expect(R"(
     body main entry device 0
       param %0 f32(4)
@@ -26,7 +26,7 @@ TEST(Place, NodesThatNameNoDeviceGetThatOfTheirBody) {
 }
 
 // f is called on devices 0 and 1; one of its nodes names device 0.
-TEST(Place, ABodyThatIsCalledOnTwoDevicesHasACopyForEach) {
+TEST(AssignDevices, ABodyThatIsCalledOnTwoDevicesHasACopyForEach) {
   TestProgram p(R"(
     body main entry device -1
       param %0 bool()
@@ -43,7 +43,7 @@ TEST(Place, ABodyThatIsCalledOnTwoDevicesHasACopyForEach) {
       kernel Init out %0 f32(4)
     end)",
                 {}, 2);
-  place(p.program, p.context);
+  assign_devices(p.program, p.context);
   p.expect(R"(
     body main entry
       param %0 bool()
@@ -69,13 +69,13 @@ TEST(Place, ABodyThatIsCalledOnTwoDevicesHasACopyForEach) {
     end)");
 }
 
-TEST(Place, RefusesDevicesThatAreNotThere) {
+TEST(AssignDevices, RefusesDevicesThatAreNotThere) {
   TestProgram p(R"(
     body main entry device -1
       kernel Init out %0 f32(4) device 2 where "line 7"
     end)",
                 {}, 2);
-  expect_refused({{"2", [&] { place(p.program, p.context); },
+  expect_refused({{"2", [&] { assign_devices(p.program, p.context); },
                    "Init made at line 7: there is no device 2, the program has 2"}});
 }
 

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/place.h"
+#include "sluice/compiler/passes/assign_devices.h"
 
 #include <map>
 #include <utility>
@@ -9,9 +9,10 @@
 namespace sluice::compiler {
 namespace {
 
-class Owners {
+class TransferDevices {
  public:
-  explicit Owners(Program& program) : program_(program), seen_(program.bodies.size(), false) {
+  explicit TransferDevices(Program& program)
+      : program_(program), seen_(program.bodies.size(), false) {
     for (const EntryBodies& entry : program.entries) visit(entry.bodies[0]);
   }
 
@@ -25,18 +26,18 @@ class Owners {
       if (t == nullptr) continue;
       const bool stream = t->effect.kind == Effect::Kind::kStreamRead ||
                           t->effect.kind == Effect::Kind::kStreamWrite;
-      node.device = owners_.try_emplace({stream, t->effect.id}, node.device).first->second;
+      node.device = devices_.try_emplace({stream, t->effect.id}, node.device).first->second;
     }
   }
 
   Program& program_;
   std::vector<bool> seen_;
-  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (is a stream, number).
+  std::map<std::pair<bool, int32_t>, int32_t> devices_;  // By (is a stream, number).
 };
 
 }  // namespace
 
-int64_t place(Program& program, const Context& context) {
+int64_t assign_devices(Program& program, const Context& context) {
   const auto devices = static_cast<int32_t>(context.options.devices.size());
   int64_t inherited = 0;
   specialise<int32_t>(program, [&](BodyId id, int32_t device) {
@@ -58,6 +59,6 @@ int64_t place(Program& program, const Context& context) {
   return inherited;
 }
 
-void move_to_owners(Program& program) { Owners{program}; }
+void move_transfers(Program& program) { TransferDevices{program}; }
 
 }  // namespace sluice::compiler

@@ -1,9 +1,9 @@
-#include "sluice/train/strategies/step_places.h"
+#include "sluice/train/strategies/step_devices.h"
 
 namespace sluice::train {
 
-StepPlaces::StepPlaces(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                       const std::vector<PlacedStage>& stages)
+StepDevices::StepDevices(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
+                         const std::vector<AssignedStage>& stages)
     : stages_(stages) {
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     for (const BlockValue& v : cut.blocks[b].inputs) loaders_.emplace(v.whole.id(), b);
@@ -15,29 +15,29 @@ StepPlaces::StepPlaces(const Cut& cut, const std::vector<std::optional<BlockGrad
       for (const BlockValue& v : block.outputs) makers_.emplace(v.whole.id(), b);
       for (const WeightUse& w : block.weights) {
         variables_.emplace(w.key, stages[s].device);
-        if (gradients[b]) owners_.emplace(w.key, b);
+        if (gradients[b]) updating_blocks_.emplace(w.key, b);
       }
       for (const RunningUse& u : block.updates) variables_.emplace(u.key, stages[s].device);
     }
   }
 }
 
-int StepPlaces::device(const Tensor& value) const {
+int StepDevices::device(const Tensor& value) const {
   return stages_[stage_.at(maker(value).value())].device;
 }
 
-std::optional<size_t> StepPlaces::maker(const Tensor& value) const {
+std::optional<size_t> StepDevices::maker(const Tensor& value) const {
   const auto found = makers_.find(value.id());
   return found == makers_.end() ? std::nullopt : std::optional(found->second);
 }
 
-size_t StepPlaces::loader(const Tensor& field) const {
+size_t StepDevices::loader(const Tensor& field) const {
   const auto found = loaders_.find(field.id());
   return found == loaders_.end() ? 0 : found->second;
 }
 
-void StepPlaces::place(const std::map<std::string, int>& placed) {
-  for (const auto& [key, device] : placed) variables_.insert_or_assign(key, device);
+void StepDevices::set_devices(const std::map<std::string, int>& assigned) {
+  for (const auto& [key, device] : assigned) variables_.insert_or_assign(key, device);
 }
 
 }  // namespace sluice::train

@@ -11,10 +11,10 @@ namespace sluice::train {
 
 /// Where the blocks, values and variables of a step are. A variable is on the device of the first
 /// stage that reads it.
-class StepPlaces {
+class StepDevices {
  public:
-  StepPlaces(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-             const std::vector<PlacedStage>& stages);
+  StepDevices(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
+              const std::vector<AssignedStage>& stages);
 
   int device(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
   /// The device of the block that makes a value of the network.
@@ -26,18 +26,18 @@ class StepPlaces {
 
   /// Devices of weights and running variables, by key.
   const std::map<std::string, int>& variables() const { return variables_; }
-  /// Variables in `placed` have the devices that they have in another program.
-  void place(const std::map<std::string, int>& placed);
+  /// Variables in `assigned` have the devices that they have in another program.
+  void set_devices(const std::map<std::string, int>& assigned);
   /// The first block with a gradient that reads a weight: its update updates the weight.
-  size_t owner(const std::string& weight) const { return owners_.at(weight); }
+  size_t updating_block(const std::string& weight) const { return updating_blocks_.at(weight); }
 
  private:
-  const std::vector<PlacedStage>& stages_;
-  std::map<TensorId, size_t> loaders_;    ///< By field.
-  std::map<TensorId, size_t> makers_;     ///< By value.
-  std::map<size_t, size_t> stage_;        ///< By block.
-  std::map<std::string, int> variables_;  ///< By key.
-  std::map<std::string, size_t> owners_;  ///< By weight.
+  const std::vector<AssignedStage>& stages_;
+  std::map<TensorId, size_t> loaders_;             ///< By field.
+  std::map<TensorId, size_t> makers_;              ///< By value.
+  std::map<size_t, size_t> stage_;                 ///< By block.
+  std::map<std::string, int> variables_;           ///< By key.
+  std::map<std::string, size_t> updating_blocks_;  ///< By weight.
 };
 
 }  // namespace sluice::train

@@ -7,10 +7,10 @@ namespace sluice::compiler {
 /// on which it is called, and each node names a device. A body that is called on several devices
 /// has a copy for each. Returns the number of nodes that inherited their device. Error{kUsage} for
 /// a device that does not exist.
-int64_t place(Program& program, const Context& context);
+int64_t assign_devices(Program& program, const Context& context);
 
 /// Moves each transfer to the owner of its stream or remote buffer: the first device that uses it,
 /// in the order of the program.
-void move_to_owners(Program& program);
+void move_transfers(Program& program);
 
 }  // namespace sluice::compiler

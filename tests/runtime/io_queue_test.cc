@@ -146,12 +146,12 @@ TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
   const TensorSpec spec = f32_spec({1000, 500});
   const H2dStream in = ir.h2d_stream(spec, "in");
   const D2hStream out = ir.d2h_stream(spec, "out");
-  const D2hStream beside = ir.d2h_stream(spec, "beside");
+  const D2hStream second = ir.d2h_stream(spec, "beside");
   // The kernel runs while the load is pending. The load takes longer than an interleaved run waits
   // for progress.
   const Tensor loaded = main.host_load(in);
   const Tensor w = main.variable(spec, Initializer::constant(1), "w");
-  main.host_store(beside, ops::tanh(w));
+  main.host_store(second, ops::tanh(w));
   main.host_store(out, loaded);
   const Session session(ir, {.device = cpu_device({.threads = 1})});
   const exe::Executable plan = on_io_queue(session.executable(), Waits::kBeforeUse);
@@ -164,7 +164,7 @@ TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
   runtime::HostStreams streams(plan);
   streams.bind(in.id, entry.bytes().data());
   streams.bind(out.id, result.bytes().data());
-  streams.bind(beside.id, other.bytes().data());
+  streams.bind(second.id, other.bytes().data());
   const DelayedThreadStarts delays(400, 1);
   for (uint64_t seed = 0; seed < starts; ++seed) {
     runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1, .usable_cores = 1});

@@ -303,7 +303,7 @@ File create_nameless(const std::string& target, const std::string& path) {
 
 // Calls make(name) with names in the folder of `target` until one is free, and returns that name.
 template <typename F>
-std::string make_beside(const std::string& target, const std::string& path, F make) {
+std::string make_in_folder_of(const std::string& target, const std::string& path, F make) {
   constexpr int kMaxNames = 100;
   for (int n = 0; n < kMaxNames; ++n) {
     const std::string name = fmt::format("{}.{}.{}.tmp", target, ::getpid(), n);
@@ -321,7 +321,7 @@ struct NamedFile {
 NamedFile create_named(const std::string& target, const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   NamedFile made;
-  made.name = make_beside(target, path, [&](const std::string& name) {
+  made.name = make_in_folder_of(target, path, [&](const std::string& name) {
     made.file = File(retry("open", [&] { return ::open(name.c_str(), kFlags, 0644); }));
     return made.file.fd();
   });
@@ -352,7 +352,7 @@ void replace_file(const std::string& path,
     sync(file, path);
     const std::string descriptor = fmt::format("/proc/self/fd/{}", file.fd());
     const DeferredSignals hold;
-    const std::string name = make_beside(target, path, [&](const std::string& free) {
+    const std::string name = make_in_folder_of(target, path, [&](const std::string& free) {
       return retry("linkat", [&] {
         return ::linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, free.c_str(), AT_SYMLINK_FOLLOW);
       });

@@ -143,7 +143,8 @@ VariableFactory VariableFactory::sharded(int chunks) const {
   return shards;
 }
 
-VariableFactory VariableFactory::beside(const TensorSpec& spec, const VariableInfo& other) const {
+VariableFactory VariableFactory::as_state_of(const TensorSpec& spec,
+                                             const VariableInfo& other) const {
   VariableFactory state = owned_by("");
   state.group_ = other.group;
   if (other.shard == 0 || spec_.shape != spec.shape) return state;

@@ -98,7 +98,7 @@ class VariableFactory {
   /// Returns a factory of the variable as state of the variable `other`, whose spec is `spec`. It
   /// has the role kState and the group of `other`. If `other` is a shard of the same shape, so is
   /// the state.
-  VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
+  VariableFactory as_state_of(const TensorSpec& spec, const VariableInfo& other) const;
 
   /// Creates an input of `graph` for a variable of this factory.
   Tensor create_input(Graph& graph, std::string name) const;

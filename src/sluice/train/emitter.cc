@@ -65,7 +65,7 @@ class Emitter {
         output_(options.output.value_or(Output::all())),
         training_(training),
         trains_(mode == nn::RunMode::kTrain),
-        beside_(trained.variables != nullptr),
+        shares_weights_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         blocks_(trains_ ? StepBlocks(network, rules, options, strategy)
                         : StepBlocks(network, trained.block_devices, trained.has_rows)),
@@ -73,9 +73,9 @@ class Emitter {
         gradients_(blocks_.gradients),
         activations_(blocks_.has_phases ? nullptr
                                         : remote_activations(cut_, gradients_, options, strategy)),
-        variables_(beside_ ? StepVariables(main_, *trained.variables)
-                           : StepVariables(main_, network, rules, optimizer, options, training,
-                                           variable_rows(blocks_))),
+        variables_(shares_weights_ ? StepVariables(main_, *trained.variables)
+                                   : StepVariables(main_, network, rules, optimizer, options,
+                                                   training, variable_rows(blocks_))),
         phased_{network, rules, options, training, blocks_, variables_},
         layout_(lay_out(mode, strategy)),
         stages_(layout_.stages),
@@ -94,9 +94,10 @@ class Emitter {
     }
     check_order(layout_.order,
                 step_dependences(network, cut_, gradients_, blocks_.uses, stages_, options, mode));
-    if (beside_) devices_.set_devices(variables_.devices());
+    if (shares_weights_) devices_.set_devices(variables_.devices());
     variables_.set_devices(devices_.variables());
-    if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
+    if (layout_.plan && !shares_weights_)
+      training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const AssignedStage& stage : stages_)
       training.devices = std::max(training.devices, stage.device + 1);
   }
@@ -154,7 +155,7 @@ class Emitter {
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
 
   PipelineLayout lay_out(nn::RunMode mode, const Strategy& strategy) {
-    if (beside_) {
+    if (shares_weights_) {
       return lay_out_evaluation(blocks_.stages, strategy, options_,
                                 evaluated_blocks(network_, blocks_, variables_));
     }
@@ -190,10 +191,10 @@ class Emitter {
   // Loads the inputs of the run. Each device that reads one has a copy, sent once.
   std::map<int, std::map<MicroBatch::Value, Tensor>> load_inputs() {
     std::map<int, std::map<MicroBatch::Value, Tensor>> result;
-    const auto& rate = beside_ ? std::nullopt : training_.learning_rate;
-    auto next = beside_ ? training_.eval_fields.begin() +
-                              static_cast<std::ptrdiff_t>(network_.fields.size())
-                        : training_.inputs.begin();
+    const auto& rate = shares_weights_ ? std::nullopt : training_.learning_rate;
+    auto next = shares_weights_ ? training_.eval_fields.begin() +
+                                      static_cast<std::ptrdiff_t>(network_.fields.size())
+                                : training_.inputs.begin();
     for (const auto& [name, whole] : network_.inputs) {
       const bool is_rate = rate && rate->name == name;
       Tensor loaded;
@@ -527,7 +528,7 @@ class Emitter {
   Output output_;
   Training& training_;
   bool trains_;
-  bool beside_;  ///< Evaluates beside a training program, with its weights.
+  bool shares_weights_;  ///< Evaluates beside a training program, with its weights.
   Graph& main_;
   std::optional<Graph::ProvenanceScope> evaluates_;
   StepBlocks blocks_;

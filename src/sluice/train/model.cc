@@ -319,7 +319,7 @@ std::optional<double> ModelState::rate() const {
 void ModelState::compile() {
   const auto turn = next_call();
   if (programs_) return;
-  if (training_) return open_beside();
+  if (training_) return open_inference_session();
   std::optional<Options> inference;
   if (trains_) inference = inference_;
   open(std::make_unique<ModelPrograms>(network_, optimizer_, options_, inference));
@@ -503,11 +503,11 @@ InferenceModel inference_model(const TrainingModel& training, const Options& opt
   check_updates(options);
   const auto& state = internal::ModelAccess::shared(training);
   if (state->add_inference(options)) return internal::ModelAccess::make<InferenceModel>(state);
-  Options beside = options;
-  beside.infeed = nullptr;  // Options of the training may name its own feeds.
-  beside.outfeed = nullptr;
+  Options of_inference = options;
+  of_inference.infeed = nullptr;  // Options of the training may name its own feeds.
+  of_inference.outfeed = nullptr;
   return internal::ModelAccess::make<InferenceModel>(
-      std::make_shared<internal::ModelState>(state, beside));
+      std::make_shared<internal::ModelState>(state, of_inference));
 }
 
 InferenceModel inference_model(const Network& network, const Options& options) {

@@ -151,9 +151,9 @@ class ModelState {
 
  private:
   void open(std::unique_ptr<ModelPrograms> programs);
-  void open_beside();
+  void open_inference_session();
   void copy_weights();
-  SessionOptions beside(SessionOptions session) const;
+  SessionOptions with_remaining_budgets(SessionOptions session) const;
 
   mutable CallQueue fits_;
   mutable CallQueue calls_;
@@ -166,7 +166,7 @@ class ModelState {
   Options inference_;                       ///< Options of inference in the training's session.
   bool has_inference_ = false;              ///< add_inference() returned true.
   /// Bytes that models beside this training hold: by device, then those of remote memory.
-  std::map<int, int64_t> held_beside_;
+  std::map<int, int64_t> inference_bytes_;
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
   std::vector<double> rates_;  ///< By update of a call.

@@ -417,22 +417,23 @@ TEST(InferenceModel, IsRefusedWhereBothDoNotFit) {
     TrainingModel model = training_model(model_network(), options);
     return model.session().planned_bytes();
   }();
-  const int64_t beside = inference_model(model_network(), options).session().planned_bytes();
-  for (const int64_t more : {0L, beside - 1, beside, 2 * beside - 1}) {
+  const int64_t inference_bytes =
+      inference_model(model_network(), options).session().planned_bytes();
+  for (const int64_t more : {0L, inference_bytes - 1, inference_bytes, 2 * inference_bytes - 1}) {
     options.session.device.memory = alone + more;
     TrainingModel model = training_model(model_network(), options);
     model.compile();
     InferenceModel test = inference_model(model, options);
     try {
       test(samples(4));
-      EXPECT_GE(more, beside);
+      EXPECT_GE(more, inference_bytes);
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kDoesNotFit);
       EXPECT_NE(std::string(e.what()).find("beside the training model"), std::string::npos);
-      EXPECT_LT(more, beside);
+      EXPECT_LT(more, inference_bytes);
     }
     model(samples(2));
-    if (more < beside) continue;
+    if (more < inference_bytes) continue;
     // A second one does not fit until the first one is gone.
     InferenceModel second = inference_model(model, options);
     EXPECT_THROW(second.compile(), Error);

@@ -78,11 +78,11 @@ TEST(AutodiffErrors, RepeatOnlyWhereAGradientPasses) {
   expect_error([&] { autodiff(through); },
                "autodiff of graph through_subgraph(1): repeat has no gradient, and the gradient of "
                "'x' would pass Loop.");
-  Graph& beside = ir.create_graph(
+  Graph& second = ir.create_graph(
       "beside", [&](Graph& g, Tensor x, Tensor y) { return x * ops::repeat(g, body, 2, {y})[0]; },
       f32_spec({3}), f32_spec({3}));
-  check_gradients(autodiff(beside, {.grads_required = Tensors{beside.inputs()[0]}}),
-                  random_inputs(beside));
+  check_gradients(autodiff(second, {.grads_required = Tensors{second.inputs()[0]}}),
+                  random_inputs(second));
 }
 
 TEST(AutodiffErrors, AGraphThatIsRepeatedGetsNoFurtherOutputs) {

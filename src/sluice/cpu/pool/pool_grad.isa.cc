@@ -178,10 +178,10 @@ void grad_depth(const PoolPlan& plan, const float* grad, int64_t depth, const fl
     for (int64_t h = first; h < end; ++h, dx += plan.axes[2].x) {
       PoolRows rows;
       rows.count = 0;
-      const Windows beside(height, h, h + 1);
+      const Windows row_windows(height, h, h + 1);
       for (int64_t d = around.first; d < around.last; ++d) {
         if (!has_tap(deep, depth, d)) continue;
-        for (int64_t o = beside.first; o < beside.last; ++o) {
+        for (int64_t o = row_windows.first; o < row_windows.last; ++o) {
           if (has_tap(height, h, o))
             rows.row[rows.count++] = origin + d * depth_floats + o * row_floats;
         }

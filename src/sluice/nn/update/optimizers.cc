@@ -275,7 +275,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
                    scale.empty() ? GradScale::kNone : GradScale::kInput, t.info->group, t.group);
     NamedVariableFactories own;
     factories.for_each([&](const std::string& name, const VariableFactory& factory) {
-      own.merge(name, factory.beside(target.spec(), like));
+      own.merge(name, factory.as_state_of(target.spec(), like));
     });
     const InitOptions place{.prefix = t.info->path};
     NamedRemoteBuffers buffers;

@@ -329,7 +329,7 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
   nn::NamedVariableFactories there;
   nn::NamedVariableFactories here;
   factories.for_each([&](const std::string& name, const nn::VariableFactory& factory) {
-    const nn::VariableFactory state = factory.beside(spec, info);
+    const nn::VariableFactory state = factory.as_state_of(spec, info);
     const bool off = is_off_device(options_.locations.optimizer, state.spec(), options_.locations);
     (off ? there : here).merge(name, state);
   });

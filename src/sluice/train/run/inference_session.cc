@@ -68,14 +68,14 @@ ModelState::~ModelState() {
   if (!training_ || !programs_) return;
   const auto turn = training_->next_call();
   for (const auto& [device, bytes] : bytes_of(programs_->session))
-    training_->held_beside_[device] -= bytes;
+    training_->inference_bytes_[device] -= bytes;
 }
 
 // Returns the options of a session whose budgets are what this training and the models beside it
 // leave of its own.
-SessionOptions ModelState::beside(SessionOptions session) const {
+SessionOptions ModelState::with_remaining_budgets(SessionOptions session) const {
   std::map<int, int64_t> held = bytes_of(programs_->session);
-  for (const auto& [device, bytes] : held_beside_) held[device] += bytes;
+  for (const auto& [device, bytes] : inference_bytes_) held[device] += bytes;
   const SessionOptions& mine = options_.session;
   const auto limit = [&](int64_t& budget, int64_t whole, int device) {
     if (whole < 0) return;
@@ -97,11 +97,11 @@ SessionOptions ModelState::beside(SessionOptions session) const {
   return session;
 }
 
-void ModelState::open_beside() {
+void ModelState::open_inference_session() {
   const auto turn = training_->next_call();
   training_->compile();
   Options options = options_;
-  options.session = training_->beside(options.session);
+  options.session = training_->with_remaining_budgets(options.session);
   keep_evaluated(network_, options);
   try {
     open(std::make_unique<ModelPrograms>(network_, std::nullopt, options, std::nullopt));
@@ -111,7 +111,7 @@ void ModelState::open_beside() {
     throw;
   }
   for (const auto& [device, bytes] : bytes_of(programs_->session))
-    training_->held_beside_[device] += bytes;
+    training_->inference_bytes_[device] += bytes;
 }
 
 // Copies the weights of the training unless they are those of the last call.

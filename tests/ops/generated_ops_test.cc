@@ -343,11 +343,11 @@ TEST_P(OperatorTest, GradientAgreesWithCentralDifferences) {
       }
       checked = true;
       const HostTensor direction = random_like(inputs[i].shape(), 200 + i);
-      auto ahead = inputs;
-      auto behind = inputs;
-      ahead[i] = moved(inputs[i], direction, kStep);
-      behind[i] = moved(inputs[i], direction, -kStep);
-      const double expected = (objective(ahead) - objective(behind)) / (2 * kStep);
+      auto raised = inputs;
+      auto lowered = inputs;
+      raised[i] = moved(inputs[i], direction, kStep);
+      lowered[i] = moved(inputs[i], direction, -kStep);
+      const double expected = (objective(raised) - objective(lowered)) / (2 * kStep);
       const double actual = dot(*gradient, direction);
       EXPECT_NEAR(actual, expected, 1e-6 * std::max(1.0, std::fabs(expected)));
     }

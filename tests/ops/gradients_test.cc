@@ -64,15 +64,15 @@ void check_direction(const GradGraphInfo& info, const std::vector<HostTensor>& i
 
   constexpr double kStep = 1e-5;
   double actual = 0;
-  auto ahead = inputs;
-  auto behind = inputs;
+  auto raised = inputs;
+  auto lowered = inputs;
   for (size_t k = 0; k < gradients.size(); ++k) {
     const size_t i = position(forward.input_ids(), info.expected_outputs()[k].fwd_tensor);
     const HostTensor direction = random_array(inputs[i].shape(), 200 + i);
     actual += dot(gradients[k], direction);
     for (size_t e = 0; e < direction.as<double>().size(); ++e) {
-      ahead[i].as<double>()[e] += kStep * direction.as<double>()[e];
-      behind[i].as<double>()[e] -= kStep * direction.as<double>()[e];
+      raised[i].as<double>()[e] += kStep * direction.as<double>()[e];
+      lowered[i].as<double>()[e] -= kStep * direction.as<double>()[e];
     }
   }
   const auto objective = [&](const std::vector<HostTensor>& at) {
@@ -81,7 +81,7 @@ void check_direction(const GradGraphInfo& info, const std::vector<HostTensor>& i
     for (size_t j = 0; j < seeds.size(); ++j) sum += dot(seeds[j], results[j]);
     return sum;
   };
-  const double expected = (objective(ahead) - objective(behind)) / (2 * kStep);
+  const double expected = (objective(raised) - objective(lowered)) / (2 * kStep);
   EXPECT_NEAR(actual, expected, 1e-6 * std::max(1.0, std::fabs(expected)));
 }
 

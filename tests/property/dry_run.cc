@@ -257,7 +257,7 @@ class DryRunner {
   };
   struct DeviceRun {
     std::vector<std::pair<const std::vector<Op>*, size_t>> stack;
-    std::vector<Work> behind[kWorkers];
+    std::vector<Work> pending[kWorkers];
     std::vector<int64_t> tokens;
     std::deque<Flight> flights;
   };
@@ -317,15 +317,15 @@ class DryRunner {
     for (int64_t w = 0; w < kWorkers; ++w) catch_up(d, w);
   }
   void catch_up(DeviceRun& d, int64_t worker) {
-    for (const Work& w : d.behind[worker]) {
+    for (const Work& w : d.pending[worker]) {
       if (!std::holds_alternative<Kernel>(w.op->step->body)) move(d, *w.op);
       for (int64_t t = w.begin; t < w.end; ++t) task(*w.op, t);
     }
-    d.behind[worker].clear();
+    d.pending[worker].clear();
   }
 
   void work(DeviceRun& d, int64_t worker, const Work& w) {
-    d.behind[worker].push_back(w);
+    d.pending[worker].push_back(w);
     if ((worker == 0) != options_.worker0_last) catch_up(d, worker);
   }
 

@@ -53,7 +53,7 @@ bool KeptValues::is_kept_free(TensorId handle, int64_t version) const {
   return root.pass == Pass::kByValue ? range.first == 0 : range.last == storage.version();
 }
 
-const Op* KeptValues::view_behind(TensorId handle, int64_t version) const {
+const Op* KeptValues::view_that_made(TensorId handle, int64_t version) const {
   const TensorId root = canonical(handle, version);
   if (same_contents(forward_, forward_.info(handle).storage, version).first != 0 ||
       layout_of(forward_, handle) == Layout::kPartial || outputs_.contains(root))
@@ -70,7 +70,7 @@ bool KeptValues::is_available(TensorId handle, int64_t version) const {
   return is_kept_free(handle, version) ||
          same_contents(forward_, forward_.info(handle).storage, version).last ==
              forward_.storage(forward_.info(handle).storage).version() ||
-         view_behind(handle, version) != nullptr;
+         view_that_made(handle, version) != nullptr;
 }
 
 // Returns the handle under which a whole value is kept. It does not depend on the handle that is
@@ -98,7 +98,7 @@ Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
                              : link(storage.root, version, reader);
     }
     result = view_from_root(handle, known_.at(root_key), version, reader);
-  } else if (const Op* view = view_behind(handle, version)) {
+  } else if (const Op* view = view_that_made(handle, version)) {
     const Operand from = view->inputs[0];
     result = in_shape(get(from.tensor, from.version, reader), shape);
   } else if (version + 1 <= storage.version() &&

@@ -54,7 +54,7 @@ class KeptValues {
   bool is_available(TensorId handle, int64_t version) const;
   /// Returns the out-of-place view that made the value. Returns null if the value itself must be
   /// kept.
-  const Op* view_behind(TensorId handle, int64_t version) const;
+  const Op* view_that_made(TensorId handle, int64_t version) const;
   TensorId canonical(TensorId handle, int64_t version) const;
   Tensor link(TensorId handle, int64_t version, const Op& reader);
   Tensor view_from_root(TensorId handle, const Tensor& root, int64_t version, const Op& reader);

@@ -475,8 +475,8 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
 void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                      float* scratch, const Reader* reader) const {
   for (const int32_t i : streamed_) {
-    prefetch_behind(full(operands[i], block).data,
-                    block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
+    prefetch_ahead(full(operands[i], block).data,
+                   block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
   }
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];

@@ -60,7 +60,7 @@ void run_cast(const void* state, const runtime::KernelBlock& block, int64_t task
     const int64_t count = std::min(max, n - i);
     const std::byte* const part = from + i * c.from_size;
     std::byte* const result = to + i * c.to_size;
-    if (streams) prefetch_behind(part, count * c.from_size);
+    if (streams) prefetch_ahead(part, count * c.from_size);
     if (c.widen != nullptr) c.widen(part, floats, count);
     std::byte* block = reinterpret_cast<std::byte*>(floats);
     if (c.narrow != nullptr) {

@@ -212,7 +212,7 @@ void run_slice(const void* state, const runtime::CollectiveBlock& b) {
 }
 
 // Returns the bytes of the axes from `axis` on.
-int64_t bytes_behind(const TensorSpec& spec, int64_t axis) {
+int64_t bytes_from_axis(const TensorSpec& spec, int64_t axis) {
   int64_t bytes = size_of(spec.dtype);
   for (int64_t a = axis; a < spec.shape.rank(); ++a) bytes *= spec.shape[static_cast<int>(a)];
   return bytes;
@@ -236,15 +236,16 @@ runtime::BoundCollective bind_collective(const exe::Collective& c, const exe::Re
   }
   if (def == &ops::replicated_all_gather_def()) {
     const auto axis = from_attrs<ops::AllGatherOptions>(c.attrs).axis;
-    return {run_all_gather,
-            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis), y.bytes(), x.bytes()}),
-            read_by_all_gather, no_bytes};
+    return {
+        run_all_gather,
+        std::make_shared<Blocks>(Blocks{members, bytes_from_axis(x, axis), y.bytes(), x.bytes()}),
+        read_by_all_gather, no_bytes};
   }
   if (def == &ops::replicated_slice_def()) {
     const auto axis = from_attrs<ops::ReplicatedSliceOptions>(c.attrs).axis;
     return {run_slice,
             std::make_shared<Blocks>(
-                Blocks{members, bytes_behind(x, axis) / members, y.bytes(), x.bytes()}),
+                Blocks{members, bytes_from_axis(x, axis) / members, y.bytes(), x.bytes()}),
             no_bytes, no_bytes};
   }
   const auto o = from_attrs<ops::AllReduceOptions>(c.attrs);

@@ -107,7 +107,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
       const Element& element = e.input_elements[i];
       if (e.step[i] == 0) continue;
       const std::byte* const part = from[i] + done * element.size;
-      if (streams) prefetch_behind(part, count * element.size);
+      if (streams) prefetch_ahead(part, count * element.size);
       if (element.widen != nullptr)
         element.widen(part, floats[i], count);
       else

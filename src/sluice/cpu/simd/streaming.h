@@ -29,7 +29,7 @@ inline constexpr int64_t kStreamedBlock = 128;
 
 /// Prefetches the bytes that are 2 KiB after [p, p + bytes), which will be read soon. They need not
 /// be valid memory.
-inline void prefetch_behind(const void* p, int64_t bytes) {
+inline void prefetch_ahead(const void* p, int64_t bytes) {
   constexpr int64_t kLine = 64, kDistance = 2048;
   const auto* const begin = static_cast<const std::byte*>(p) + kDistance;
   for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(begin + at);

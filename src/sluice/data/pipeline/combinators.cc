@@ -222,7 +222,7 @@ class Zipped final : public Node {
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
     size_t written = 0;
-    for (const Dataset& input : inputs_) written += input.node()->write_at(k, to.behind(written));
+    for (const Dataset& input : inputs_) written += input.node()->write_at(k, to.from(written));
     return written;
   }
 

@@ -31,7 +31,7 @@ struct ElementView {
   std::span<const ArrayView> arrays;
   std::span<const std::string> names;  ///< One for each array, or empty for a tuple.
 
-  ElementView behind(size_t first) const {
+  ElementView from(size_t first) const {
     return {arrays.subspan(first), names.empty() ? names : names.subspan(first)};
   }
 };

@@ -52,7 +52,7 @@ class Rows {
   // L0; C0 | L1; S0 | C1 | L2; { Sk-1 | Ck | Lk+1 }; Sn-2 | Cn-1; Sn-1.
   // Three sets of tensors rotate: one is stored, one is used and one is loaded. A loop body of
   // three rows ends with each set in the role that it began with, so that no tensor is copied.
-  NamedTensors stores_behind(NamedTensors values) const {
+  NamedTensors delayed_stores(NamedTensors values) const {
     const int64_t n = trips_;
     Trees sets{load(main_, row(0)), {}, {}};
     values = run(main_, row(0), sets[0], values, invariants_);
@@ -224,7 +224,7 @@ NamedTensors run_rows(Graph& main, const RowLoop& loop, const NamedTensors& valu
   const NamedTensors first = rows.in_line(values, -loop.rows.in_line, loops ? 0 : n);
   if (!loops) return first;
   if (!skewed) return rows.plain(first);
-  return storing ? rows.stores_behind(first) : rows.loads_ahead(first);
+  return storing ? rows.delayed_stores(first) : rows.loads_ahead(first);
 }
 
 }  // namespace sluice::train

@@ -164,18 +164,18 @@ double Machine::barrier_seconds(int threads) {
 }
 
 double Machine::hand_over_seconds() {
-  constexpr int64_t kTurns = 4000;
-  alignas(64) std::atomic<int64_t> turn;
+  constexpr int64_t kPasses = 4000;
+  alignas(64) std::atomic<int64_t> token;
   const double seconds = seconds_a_call(1e-3, [&] {
-    turn = 0;
+    token = 0;
     run(2, [&](int worker) {
-      for (int64_t t = worker; t < kTurns; t += 2) {
-        spin_until([&] { return turn.load(std::memory_order_acquire) == t; });
-        turn.store(t + 1, std::memory_order_release);
+      for (int64_t t = worker; t < kPasses; t += 2) {
+        spin_until([&] { return token.load(std::memory_order_acquire) == t; });
+        token.store(t + 1, std::memory_order_release);
       }
     });
   });
-  return seconds / static_cast<double>(kTurns);
+  return seconds / static_cast<double>(kPasses);
 }
 
 double Machine::empty_job_seconds(int threads) {

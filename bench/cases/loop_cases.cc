@@ -16,7 +16,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr int64_t kRuns = 200;
-constexpr int64_t kTurns = 200;
+constexpr int64_t kIterations = 200;
 constexpr int64_t kWaiting = 255;  // Elements of a feed that wait for a run; at least kTurns.
 constexpr int64_t kSteps = 10'000;
 constexpr int64_t kStepsOfCall = 10;
@@ -34,29 +34,29 @@ struct Zeros : FeedSource {
 };
 
 // How a program runs its turns. A turn is one small kernel.
-enum class Turns { kUnrolled, kLoop, kFed };
+enum class LoopForm { kUnrolled, kLoop, kFed };
 
-class TurnsProgram {
+class IterationsProgram {
  public:
-  TurnsProgram(Turns form, int64_t turns, int threads) {
+  IterationsProgram(LoopForm form, int64_t iterations, int threads) {
     Graph& main = ir_.main_graph();
     const TensorSpec one{{1}, f32};
     const Tensor total = main.variable(one, Initializer::constant(0), "total");
     const Tensor step = main.variable(one, Initializer::constant(1), "step");
-    if (form == Turns::kFed) {
+    if (form == LoopForm::kFed) {
       const Infeed in = ir_.infeed("x", {{"x", one}}, {.prefetch_depth = kWaiting});
       ops::repeat(
-          main, turns, [&](Tensor x) { ops::add_(total, x); }, {}, in);
+          main, iterations, [&](Tensor x) { ops::add_(total, x); }, {}, in);
       source_ = std::make_shared<Zeros>();
       open(threads);
       session_->bind_feed(in, source_);
       return;
     }
-    const auto turn = [&] { ops::add_(total, step); };
-    if (form == Turns::kLoop) {
-      ops::repeat(main, turns, turn);
+    const auto iteration = [&] { ops::add_(total, step); };
+    if (form == LoopForm::kLoop) {
+      ops::repeat(main, iterations, iteration);
     } else {
-      for (int64_t i = 0; i < turns; ++i) turn();
+      for (int64_t i = 0; i < iterations; ++i) iteration();
     }
     open(threads);
   }
@@ -72,7 +72,7 @@ class TurnsProgram {
       const double begin = seconds_now();
       session_->run_into(binding_);
       if (i > 0) times.push_back(seconds_now() - begin);
-      read_ += kTurns;
+      read_ += kIterations;
     }
     return median(times);
   }
@@ -99,24 +99,25 @@ Case host_call(int threads) {
           .unit = Unit::kMicroseconds,
           .goals = {{Goal::Of::kAtMost, 5}},
           .start = [threads]() -> std::function<Round()> {
-            return [program = std::make_shared<TurnsProgram>(Turns::kUnrolled, 1, threads)] {
-              return Round{program->seconds(), {}};
-            };
+            return
+                [program = std::make_shared<IterationsProgram>(LoopForm::kUnrolled, 1, threads)] {
+                  return Round{program->seconds(), {}};
+                };
           }};
 }
 
 // The time of a turn in one form beyond that in another one.
-Case turn(std::string name, double max, Turns form, Turns less, int threads) {
+Case iteration_case(std::string name, double max, LoopForm form, LoopForm less, int threads) {
   return {.group = "loop",
           .name = std::move(name),
           .threads = threads,
           .unit = Unit::kNanoseconds,
           .goals = {{Goal::Of::kAtMost, max}},
           .start = [=]() -> std::function<Round()> {
-            return [more = std::make_shared<TurnsProgram>(form, kTurns, threads),
-                    base = std::make_shared<TurnsProgram>(less, kTurns, threads)] {
+            return [more = std::make_shared<IterationsProgram>(form, kIterations, threads),
+                    base = std::make_shared<IterationsProgram>(less, kIterations, threads)] {
               const double beyond = more->seconds() - base->seconds();
-              return Round{std::max(beyond / kTurns, 1e-10), {}};
+              return Round{std::max(beyond / kIterations, 1e-10), {}};
             };
           }};
 }
@@ -250,9 +251,10 @@ std::vector<Case> loop_cases() {
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {
     cases.push_back(host_call(threads));
+    cases.push_back(iteration_case("iteration beyond its kernel", 500, LoopForm::kLoop,
+                                   LoopForm::kUnrolled, threads));
     cases.push_back(
-        turn("iteration beyond its kernel", 500, Turns::kLoop, Turns::kUnrolled, threads));
-    cases.push_back(turn("entry of a ready feed", 2000, Turns::kFed, Turns::kLoop, threads));
+        iteration_case("entry of a ready feed", 2000, LoopForm::kFed, LoopForm::kLoop, threads));
     cases.push_back(calls_and_loops(threads));
   }
   cases.push_back(fed_step("generator", 32));

@@ -10,17 +10,17 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int64_t kMessageTurns = 200;
+constexpr int64_t kMessageIterations = 200;
 constexpr int64_t kMessageRuns = 5;
 constexpr double kMessageSeconds = 1e-2;
 constexpr double kFixedSeconds = 2e-6;  // Most seconds of a message without its bytes.
 
 // A tensor that goes to the last device and back in each turn. With one device, it stays.
-class MessageTurns {
+class MessageLoop {
  public:
-  MessageTurns(int64_t bytes, int devices, int threads) {
+  MessageLoop(int64_t bytes, int devices, int threads) {
     Graph& main = ir_.main_graph();
-    Graph& turn = ir_.create_graph(
+    Graph& body = ir_.create_graph(
         "turn",
         [&](Graph& g, Tensor x) {
           g.set_device(devices - 1);
@@ -30,7 +30,7 @@ class MessageTurns {
         },
         f32_spec({bytes / 4}));
     const Tensor x = main.variable(f32_spec({bytes / 4}), Initializer::constant(1), "x");
-    ops::copy_var_update_(x, ops::repeat(main, turn, kMessageTurns, {x})[0]);
+    ops::copy_var_update_(x, ops::repeat(main, body, kMessageIterations, {x})[0]);
     const DeviceChoice device = cpu_device({.threads = threads});
     // One fused kernel on one device could not be compared with two on two devices.
     session_ = std::make_unique<Session>(
@@ -50,26 +50,26 @@ class MessageTurns {
 
 // The time of two devices beyond that of one. The limit is a fixed time and two copies.
 Case message(Machine& machine, int64_t bytes, int threads) {
-  return {.group = "message",
-          .name = bytes < 1 << 20 ? fmt::format("of {} KiB", bytes >> 10)
-                                  : fmt::format("of {} MiB", bytes >> 20),
-          .threads = threads,
-          .unit = Unit::kMicroseconds,
-          .goals = {{Goal::Of::kPart, 1}},
-          .start = [&machine, bytes, threads]() -> std::function<Round()> {
-            struct Memories {
-              Memory from, to;
-            };
-            return [&machine, bytes, threads,
-                    one = std::make_shared<MessageTurns>(bytes, 1, threads),
-                    two = std::make_shared<MessageTurns>(bytes, 2, threads),
-                    memory = std::make_shared<Memories>(Memories{Memory(bytes), Memory(bytes)})] {
-              const double more = two->seconds() - one->seconds();
-              const double copy = machine.copy_seconds(CopyWith::kMemcpy, memory->from, memory->to,
-                                                       bytes, 1, kMessageSeconds);
-              return Round{std::max(more / (2 * kMessageTurns), 1e-9), kFixedSeconds + 2 * copy};
-            };
-          }};
+  return {
+      .group = "message",
+      .name = bytes < 1 << 20 ? fmt::format("of {} KiB", bytes >> 10)
+                              : fmt::format("of {} MiB", bytes >> 20),
+      .threads = threads,
+      .unit = Unit::kMicroseconds,
+      .goals = {{Goal::Of::kPart, 1}},
+      .start = [&machine, bytes, threads]() -> std::function<Round()> {
+        struct Memories {
+          Memory from, to;
+        };
+        return [&machine, bytes, threads, one = std::make_shared<MessageLoop>(bytes, 1, threads),
+                two = std::make_shared<MessageLoop>(bytes, 2, threads),
+                memory = std::make_shared<Memories>(Memories{Memory(bytes), Memory(bytes)})] {
+          const double more = two->seconds() - one->seconds();
+          const double copy = machine.copy_seconds(CopyWith::kMemcpy, memory->from, memory->to,
+                                                   bytes, 1, kMessageSeconds);
+          return Round{std::max(more / (2 * kMessageIterations), 1e-9), kFixedSeconds + 2 * copy};
+        };
+      }};
 }
 
 }  // namespace

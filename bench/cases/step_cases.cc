@@ -147,7 +147,7 @@ Case busy_case(const Step& s) {
                 return (seconds_now() - begin) / static_cast<double>(s.steps);
               };
               std::vector<double> own, limit;
-              for (int turn = 0; turn < 5; ++turn) {
+              for (int iteration = 0; iteration < 5; ++iteration) {
                 limit.push_back(seconds_a_step(*one));
                 own.push_back(seconds_a_step(*several));
               }

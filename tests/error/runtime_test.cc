@@ -86,10 +86,10 @@ exe::Executable plan_of_many_kernels() {
   const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b), 0);
   main.host_store(ops::concat({y, ops::exp(y)}, 1), "y");
   const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
-  Graph& turn = ir.create_graph(
+  Graph& body = ir.create_graph(
       "turn", [&](Graph& g, Tensor t) { return g.host_load(rows) + t; }, f32_spec({3}));
   const Tensor first = main.host_load(rows);
-  main.host_store(ops::repeat(main, turn, 2, {first})[0], "last");
+  main.host_store(ops::repeat(main, body, 2, {first})[0], "last");
   main.host_store(first, "first");  // The loop gets a copy.
   return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
 }

@@ -158,9 +158,9 @@ class Unroller {
         call(*c, s, out);
         continue;
       } else if (const auto* l = std::get_if<Loop>(&step.body)) {
-        Scope turn = s;
-        for (turn.iteration = 0; turn.iteration < l->trips; ++turn.iteration)
-          call(l->body, turn, out);
+        Scope inside = s;
+        for (inside.iteration = 0; inside.iteration < l->trips; ++inside.iteration)
+          call(l->body, inside, out);
         continue;
       } else if (const auto* b = std::get_if<Branch>(&step.body)) {
         op.operands.push_back(place(b->condition.at, b->condition.bytes, s));

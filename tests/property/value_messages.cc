@@ -12,7 +12,7 @@ void Messages::run_devices(const std::vector<std::function<void()>>& devices) {
   std::vector<std::thread> threads;
   for (const auto& device : devices) {
     threads.emplace_back([this, &device] {
-      const std::lock_guard turn(turn_);
+      const std::lock_guard guard(mutex_);
       try {
         device();
       } catch (...) {
@@ -37,7 +37,7 @@ Array Messages::receive(int32_t channel, int64_t message) {
   awaited_.insert(key);
   changed_.notify_all();
   // Waiting releases the turn of this device and takes it again afterwards.
-  std::unique_lock lock(turn_, std::adopt_lock);
+  std::unique_lock lock(mutex_, std::adopt_lock);
   changed_.wait(lock, [&] { return sent_.contains(key) || stuck(); });
   lock.release();
   awaited_.erase(key);

@@ -34,7 +34,7 @@ class Messages {
 
   bool stuck() const;
 
-  std::mutex turn_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Key, Array> sent_;
   std::set<Key> awaited_;

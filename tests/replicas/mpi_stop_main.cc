@@ -10,11 +10,11 @@ int main() {
   const auto group = comm::join_mpi();
   Ir ir(group->size());
   Graph& main = ir.main_graph();
-  Graph& turn = ir.create_graph(
+  Graph& body = ir.create_graph(
       "turn", [](Graph&, Tensor x) { return ops::replicated_all_reduce(x) * 0.4; },
       f32_spec({100}));
   const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
-  main.host_store(ops::repeat(main, turn, 1'000'000'000, {x})[0], "y");
+  main.host_store(ops::repeat(main, body, 1'000'000'000, {x})[0], "y");
   Session session(ir, {.device = cpu_device({.threads = 1}),
                        .group = group,
                        .proof = SessionOptions::Proof::kTrust});

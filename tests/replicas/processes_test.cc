@@ -219,11 +219,11 @@ TEST(Processes, RefuseMapsThatLeaveThemIdle) {
 Ir endless_sums(int replicas) {
   Ir ir(replicas);
   Graph& main = ir.main_graph();
-  Graph& turn = ir.create_graph(
+  Graph& body = ir.create_graph(
       "turn", [](Graph&, Tensor x) { return ops::replicated_all_reduce(x) * 0.4; },
       f32_spec({100}));
   const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
-  main.host_store(ops::repeat(main, turn, 1'000'000'000, {x})[0], "y");
+  main.host_store(ops::repeat(main, body, 1'000'000'000, {x})[0], "y");
   return ir;
 }
 

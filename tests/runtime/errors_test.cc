@@ -186,9 +186,9 @@ TEST(Stops, EndALoopWithoutBarriers) {
   Ir ir;
   Graph& main = ir.main_graph();
   const Tensor x = main.variable(f32_spec({4}), Initializer::constant(1), "x");
-  Graph& turn = ir.create_graph(
+  Graph& body = ir.create_graph(
       "turn", [](Graph&, Tensor t) { return ops::tanh(t); }, f32_spec({4}));
-  const D2hStream out = main.host_store(ops::repeat(main, turn, 2'000'000'000, {x})[0], "y");
+  const D2hStream out = main.host_store(ops::repeat(main, body, 2'000'000'000, {x})[0], "y");
   for (const int threads : {1, 2}) {
     const Session session(
         ir, {.device = cpu_device({.threads = threads}), .proof = SessionOptions::Proof::kTrust});

@@ -173,7 +173,7 @@ TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1});
   runtime::HostStreams streams(plan);
   float value = 0;
-  for (int turn = 0; turn < 2; ++turn) {
+  for (int run = 0; run < 2; ++run) {
     for (const exe::Program& program : plan.programs) {
       std::vector<float> x(40, value += 0.5f), result(40);
       streams.bind(0, reinterpret_cast<std::byte*>(x.data()));

@@ -138,21 +138,21 @@ TEST(Steady, TransfersBesideKernelsAllocateNothing) {
     constexpr int64_t kRows = 40;
     const RemoteBuffer buffer = ir.remote_buffer(f32_spec({32, 32}), kRows);
     const Graph::IoScope overlapped(main, IoMode::kIoOverlapped);
-    Graph& turn = ir.create_empty_graph("turn");
-    const Graph::IoScope in_turn(turn, IoMode::kIoOverlapped);
-    const Tensor x = turn.input(f32_spec({32, 32}), "x");
-    const Tensor row = turn.input({{}, i32, {}}, "row");
+    Graph& loop_body = ir.create_empty_graph("turn");
+    const Graph::IoScope in_body(loop_body, IoMode::kIoOverlapped);
+    const Tensor x = loop_body.input(f32_spec({32, 32}), "x");
+    const Tensor row = loop_body.input({{}, i32, {}}, "row");
     Tensor y = x;
     for (int i = 0; i < 3; ++i) {
       const Tensor at = ops::increment_mod(row, i, kRows);
-      y = ops::tanh(ops::matmul(y, turn.remote_load(buffer, at) + 0.1));
-      turn.remote_store(buffer, at, y);
+      y = ops::tanh(ops::matmul(y, loop_body.remote_load(buffer, at) + 0.1));
+      loop_body.remote_store(buffer, at, y);
     }
-    turn.add_output(y);
+    loop_body.add_output(y);
     const H2dStream in = ir.h2d_stream(f32_spec({32, 32}), "in");
     const Tensor first = main.host_load(in);
-    const D2hStream out =
-        main.host_store(ops::repeat(main, turn, kRows, {first}, {}, {.iteration = row})[0], "out");
+    const D2hStream out = main.host_store(
+        ops::repeat(main, loop_body, kRows, {first}, {}, {.iteration = row})[0], "out");
     SessionOptions options{.device = cpu_device({.threads = 2})};
     if (tier != "host") options.remote = "file:" + testing::TempDir();
     options.verify_remote = tier == "a checked file";

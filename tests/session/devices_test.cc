@@ -201,16 +201,16 @@ TEST(Devices, RunTenThousandIterationsWithTheStepsAndSlotsOfTen) {
 TEST(Devices, RotateCarriedValues) {
   Ir ir;
   Graph& main = ir.main_graph();
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor a = turn.input(row(), "a");
-  const Tensor b = turn.input(row(), "b");
-  const Tensor c = turn.input(row(), "c");
-  turn.set_device(0);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor a = body.input(row(), "a");
+  const Tensor b = body.input(row(), "b");
+  const Tensor c = body.input(row(), "c");
+  body.set_device(0);
   const Tensor d = a * 0.5 + 1.0;
-  turn.set_device(1);
+  body.set_device(1);
   const Tensor e = ops::tanh(b);
-  turn.set_outputs({b, c, d + e});
-  const Tensors t = ops::repeat(main, turn, 7,
+  body.set_outputs({b, c, d + e});
+  const Tensors t = ops::repeat(main, body, 7,
                                 {stored(main, "x", 1), stored(main, "y", 2), stored(main, "z", 3)});
   for (const Tensor& r : t) main.host_store(r, "out");
   expect_bits(ir);
@@ -242,18 +242,18 @@ TEST(Devices, UpdateVariablesInLoopsOfAnother) {
   Ir ir;
   Graph& main = ir.main_graph();
   const Tensor w = stored(main, "w", 1);
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row(), "x");
-  const Tensor total = turn.input(row(), "total", Pass::kByReference);
-  turn.set_device(0);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor x = body.input(row(), "x");
+  const Tensor total = body.input(row(), "total", Pass::kByReference);
+  body.set_device(0);
   const Tensor y = ops::tanh(x + total);
-  turn.set_device(1);
+  body.set_device(1);
   ops::scaled_add_(total, y, 0.5, 1.0);
   ops::scaled_add_(total, total, 1.0, -0.25);
-  turn.set_device(0);
-  turn.add_output(y * total);
+  body.set_device(0);
+  body.add_output(y * total);
   main.set_device(0);
-  const Tensor last = ops::repeat(main, turn, 6, {stored(main, "x", 2), w})[0];
+  const Tensor last = ops::repeat(main, body, 6, {stored(main, "x", 2), w})[0];
   main.host_store(last + w, "out");
   expect_bits(ir);
 }
@@ -316,20 +316,20 @@ TEST(Devices, CountIterationsThemselves) {
   Ir ir;
   Graph& main = ir.main_graph();
   const RemoteBuffer shelf = ir.remote_buffer(row(), 6);
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row(), "x");
-  const Tensor at = turn.input({{}, i32, {}}, "at");
-  const Tensor iteration = turn.input({{}, i32, {}}, "iteration");
-  turn.set_device(1);
-  turn.remote_store(shelf, at, x);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor x = body.input(row(), "x");
+  const Tensor at = body.input({{}, i32, {}}, "at");
+  const Tensor iteration = body.input({{}, i32, {}}, "iteration");
+  body.set_device(1);
+  body.remote_store(shelf, at, x);
   const Tensor far = x * ops::cast(iteration, f32);
-  turn.set_device(0);
+  body.set_device(0);
   const Tensor near = ops::tanh(far + ops::cast(at, f32));
-  turn.set_outputs({near, ops::increment_mod(at, 1, 6)});
+  body.set_outputs({near, ops::increment_mod(at, 1, 6)});
   main.set_device(0);
   const Tensor first = main.scalar(2, i32, "at");
   const Tensor last =
-      ops::repeat(main, turn, 6, {stored(main, "x", 1), first}, {}, {.iteration = iteration})[0];
+      ops::repeat(main, body, 6, {stored(main, "x", 1), first}, {}, {.iteration = iteration})[0];
   main.host_store(last, "out");
   main.set_device(1);
   for (int64_t k = 0; k < 6; ++k) main.host_store(main.remote_load(shelf, k), "row");
@@ -347,22 +347,22 @@ TEST(Devices, UseOneRemoteBuffer) {
   Ir ir;
   Graph& main = ir.main_graph();
   const RemoteBuffer shelf = ir.remote_buffer(row(), 4);
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row(), "x");
-  const Tensor iteration = turn.input({{}, i32, {}}, "iteration");
-  const Graph::IoScope overlapped(turn, IoMode::kIoOverlapped);
-  turn.set_device(0);
-  const Tensor w = turn.remote_load(shelf, iteration);
-  turn.set_device(1);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor x = body.input(row(), "x");
+  const Tensor iteration = body.input({{}, i32, {}}, "iteration");
+  const Graph::IoScope overlapped(body, IoMode::kIoOverlapped);
+  body.set_device(0);
+  const Tensor w = body.remote_load(shelf, iteration);
+  body.set_device(1);
   const Tensor y = ops::tanh(w + x);
-  turn.remote_store(shelf, iteration, y);
-  const Tensor back = turn.remote_load(shelf, iteration);
-  turn.set_device(0);
-  turn.add_output(back * 0.5 + w);
+  body.remote_store(shelf, iteration, y);
+  const Tensor back = body.remote_load(shelf, iteration);
+  body.set_device(0);
+  body.add_output(back * 0.5 + w);
   main.set_device(1);
   main.remote_store(shelf, 3, ops::neg(stored(main, "x", 1)));
   const Tensor last =
-      ops::repeat(main, turn, 4, {stored(main, "y", 2)}, {}, {.iteration = iteration})[0];
+      ops::repeat(main, body, 4, {stored(main, "y", 2)}, {}, {.iteration = iteration})[0];
   main.set_device(0);
   main.host_store(last + main.remote_load(shelf, 2), "out");
   const exe::Executable e = expect_bits(ir);
@@ -386,16 +386,16 @@ TEST(Devices, UseOneStream) {
   main.set_device(0);
   const Tensor second = ops::tanh(main.host_load(in)) + first;
   main.host_store(out, second);
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row(), "x");
-  turn.set_device(0);
-  const Tensor y = ops::tanh(turn.host_load(in) + x);
-  turn.host_store(out, y);
-  turn.set_device(1);
-  const Tensor z = y * turn.host_load(in);
-  turn.host_store(out, z);
-  turn.add_output(z);
-  main.host_store(out, ops::repeat(main, turn, 3, {second})[0]);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor x = body.input(row(), "x");
+  body.set_device(0);
+  const Tensor y = ops::tanh(body.host_load(in) + x);
+  body.host_store(out, y);
+  body.set_device(1);
+  const Tensor z = y * body.host_load(in);
+  body.host_store(out, z);
+  body.add_output(z);
+  main.host_store(out, ops::repeat(main, body, 3, {second})[0]);
   const exe::Executable e = expect_bits(ir);
   ASSERT_EQ(e.programs[0].streams.size(), 2u);
   EXPECT_EQ(e.programs[0].streams[0].entries, 8);
@@ -412,14 +412,14 @@ Ir conditional_on(int device, int then_device) {
     g->set_device(g == &then_graph ? then_device : device);
     g->add_output(g == &then_graph ? ops::tanh(x) : ops::exp(x));
   }
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row(), "x");
-  turn.set_device(0);
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor x = body.input(row(), "x");
+  body.set_device(0);
   const Tensor mean = ops::mean(x);
   const Tensor condition = ops::greater(mean, ops::scalar_like(mean, 0.25));
-  const Tensor y = ops::conditional(turn, condition, then_graph, else_graph, {x}, {x * 0.5})[0];
-  turn.add_output(y - 0.75);
-  main.host_store(ops::repeat(main, turn, 6, {stored(main, "x", 1)})[0], "out");
+  const Tensor y = ops::conditional(body, condition, then_graph, else_graph, {x}, {x * 0.5})[0];
+  body.add_output(y - 0.75);
+  main.host_store(ops::repeat(main, body, 6, {stored(main, "x", 1)})[0], "out");
   return ir;
 }
 
@@ -458,18 +458,18 @@ TEST(Devices, RefuseAConditionalOverTwo) {
 TEST(Devices, AreThree) {
   Ir ir;
   Graph& main = ir.main_graph();
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor w = turn.input(row(), "w", Pass::kByReference);
-  Tensor x = turn.input(row(), "x");
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor w = body.input(row(), "w", Pass::kByReference);
+  Tensor x = body.input(row(), "x");
   const Tensor first = x;
   for (const int device : {2, 0, 1, 2}) {
-    turn.set_device(device);
+    body.set_device(device);
     x = ops::tanh(x + w) * first;
     ops::scaled_add_(w, x, 1.0, 0.125);
   }
-  turn.add_output(x);
+  body.add_output(x);
   main.set_device(1);
-  const Tensor last = ops::repeat(main, turn, 5, {stored(main, "x", 1), stored(main, "w", 2)})[0];
+  const Tensor last = ops::repeat(main, body, 5, {stored(main, "x", 1), stored(main, "w", 2)})[0];
   main.host_store(last, "out");
   expect_bits(ir, 3);
 }

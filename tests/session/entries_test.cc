@@ -156,7 +156,7 @@ TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
   Ir outside;
   const RemoteBuffer large = outside.remote_buffer(row_spec(), 8);
   Graph& main = outside.main_graph();
-  Graph& turn = outside.create_graph(
+  Graph& loop_body = outside.create_graph(
       "turn",
       [&](Graph& g, Tensor row, Tensor x) {
         g.remote_store(large, row, x);
@@ -164,7 +164,7 @@ TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
       },
       scalar(), row_spec());
   ops::repeat(
-      main, turn, 5,
+      main, loop_body, 5,
       {main.scalar(7, i32, "row"), main.variable(row_spec(), Initializer::constant(1), "x")});
   Tensor sum = main.remote_load(large, 0);
   for (int64_t k = 1; k < 8; ++k) sum = sum * 3 + main.remote_load(large, k);
@@ -212,15 +212,15 @@ TEST(Entries, OfLayersShareOneFunctionWhateverTheirRows) {
   Ir ir;
   Graph& main = ir.main_graph();
   const RemoteBuffer buffer = ir.remote_buffer(row_spec(), kSteps * (kLayers + 1));
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor row = turn.input(scalar(), "row");
-  const Tensor i = turn.input(scalar(), "i");
+  Graph& loop_body = ir.create_empty_graph("turn");
+  const Tensor row = loop_body.input(scalar(), "row");
+  const Tensor i = loop_body.input(scalar(), "i");
   const Tensor at = row * kSteps + i;
-  const Tensor x = ops::tanh(turn.remote_load(buffer, at) + 0.5);
-  turn.remote_store(buffer, at + kSteps, x);
+  const Tensor x = ops::tanh(loop_body.remote_load(buffer, at) + 0.5);
+  loop_body.remote_store(buffer, at + kSteps, x);
   Graph& layer = ir.create_empty_graph("layer");
   const Tensor own = layer.input(scalar(), "row");
-  ops::repeat(layer, turn, kSteps, {own}, {}, {.iteration = i});
+  ops::repeat(layer, loop_body, kSteps, {own}, {}, {.iteration = i});
   layer.add_output(own + 1);
   Tensor next = main.scalar(0, i32, "row");
   for (int64_t k = 0; k < kLayers - 1; ++k) next = ops::call(main, layer, {next})[0];
@@ -261,12 +261,12 @@ TEST(Entries, FollowTheArithmeticOfTheOps) {
     Ir ir;
     Graph& main = ir.main_graph();
     const RemoteBuffer buffer = ir.remote_buffer(row_spec(), 12);
-    Graph& turn = ir.create_empty_graph("turn");
-    const Tensor x = turn.input(row_spec(), "x");
-    const Tensor i = turn.input(scalar(), "i");
-    turn.remote_store(buffer, formula(i), x);
-    turn.add_output(x + 1);
-    ops::repeat(main, turn, 8, {main.variable(row_spec(), Initializer::constant(1), "x")}, {},
+    Graph& loop_body = ir.create_empty_graph("turn");
+    const Tensor x = loop_body.input(row_spec(), "x");
+    const Tensor i = loop_body.input(scalar(), "i");
+    loop_body.remote_store(buffer, formula(i), x);
+    loop_body.add_output(x + 1);
+    ops::repeat(main, loop_body, 8, {main.variable(row_spec(), Initializer::constant(1), "x")}, {},
                 {.iteration = i});
     Tensor sum = main.remote_load(buffer, 0);
     for (int64_t k = 1; k < 12; ++k) sum = sum * 3 + main.remote_load(buffer, k);
@@ -279,13 +279,14 @@ TEST(Entries, ThatWrapAroundAreLeftToTheDevice) {
   Ir ir;
   Graph& main = ir.main_graph();
   const RemoteBuffer buffer = ir.remote_buffer(row_spec(), 4);
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor n = turn.input({{}, u32, {}}, "n");
-  const Tensor x = turn.input(row_spec(), "x");
-  turn.remote_store(buffer, n + 3, x);
-  turn.set_outputs({n + 1, x + 1});
+  Graph& loop_body = ir.create_empty_graph("turn");
+  const Tensor n = loop_body.input({{}, u32, {}}, "n");
+  const Tensor x = loop_body.input(row_spec(), "x");
+  loop_body.remote_store(buffer, n + 3, x);
+  loop_body.set_outputs({n + 1, x + 1});
   const Tensor start = main.constant(HostTensor::of<uint32_t>({}, u32, {UINT32_MAX - 2}));
-  ops::repeat(main, turn, 3, {start, main.variable(row_spec(), Initializer::constant(1), "x")});
+  ops::repeat(main, loop_body, 3,
+              {start, main.variable(row_spec(), Initializer::constant(1), "x")});
   const D2hStream out =
       main.host_store(main.remote_load(buffer, 0) - main.remote_load(buffer, 2), "y");
   EXPECT_EQ(computed_entries(expect_bits(ir, out)), 1);
@@ -316,15 +317,15 @@ TEST(Entries, InAnArmAreCheckedWhenTheArmRuns) {
       scalar(), row_spec());
   Graph& keep = ir.create_graph(
       "keep", [](Graph&, Tensor x) { return ops::tanh(x); }, row_spec());
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor x = turn.input(row_spec(), "x");
-  const Tensor i = turn.input(scalar(), "i");
-  turn.remote_store(buffer, i, x);
-  turn.add_output(ops::conditional(turn, ops::greater(turn.scalar(3, i32, "last"), i), load, keep,
-                                   {i, x}, {x})[0]);
+  Graph& loop_body = ir.create_empty_graph("turn");
+  const Tensor x = loop_body.input(row_spec(), "x");
+  const Tensor i = loop_body.input(scalar(), "i");
+  loop_body.remote_store(buffer, i, x);
+  loop_body.add_output(ops::conditional(
+      loop_body, ops::greater(loop_body.scalar(3, i32, "last"), i), load, keep, {i, x}, {x})[0]);
   const D2hStream out = main.host_store(
-      ops::repeat(main, turn, 4, {main.variable(row_spec(), Initializer::constant(1), "x")}, {},
-                  {.iteration = i})[0],
+      ops::repeat(main, loop_body, 4, {main.variable(row_spec(), Initializer::constant(1), "x")},
+                  {}, {.iteration = i})[0],
       "y");
   EXPECT_EQ(computed_entries(expect_bits(ir, out)), 1);
 }

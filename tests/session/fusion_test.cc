@@ -310,10 +310,10 @@ TEST_F(Fusion, AliasesOfAnotherShape) {
   const Tensor x = input({5, 24});
   const Tensor z = input({5, 18});
   const Tensor w = variable({18, 24}, "w");
-  const Tensor turned = ops::reshape_(w, {24, 18});
-  show(ops::gelu(ops::matmul(x, turned)));
+  const Tensor reshaped = ops::reshape_(w, {24, 18});
+  show(ops::gelu(ops::matmul(x, reshaped)));
   show(ops::relu(ops::matmul(z, w)));
-  ops::scaled_add_(turned, ops::matmul(x, z, kOfTransposed), 1.0, -0.125);
+  ops::scaled_add_(reshaped, ops::matmul(x, z, kOfTransposed), 1.0, -0.125);
   ops::scaled_add_(w, ops::matmul(z, x, kOfTransposed), 1.0, -0.125);
   const Tensor square = variable({24, 24}, "square");
   const Tensor wide = ops::reshape_(square, {12, 48});
@@ -353,10 +353,10 @@ TEST_F(Fusion, ValuesMadeOfWeightsAndOverwritten) {
   ops::add_(a, b);
   show(ops::matmul(x, a));
   const Tensor c = made(0.25);
-  const Tensor turned = ops::reshape_(c, {24, 18});
-  ops::relu_(turned);
+  const Tensor reshaped = ops::reshape_(c, {24, 18});
+  ops::relu_(reshaped);
   show(ops::matmul(x, c));
-  show(turned);
+  show(reshaped);
   const Tensor d = made(0.125);
   show(ops::call(main, bump, {d, b})[0]);
   show(ops::call(main, bump, {a, b})[0]);

@@ -355,19 +355,19 @@ TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
     info.location = {buffer.id, k};
     main.variable(spec, info, info.path);
   }
-  Graph& turn = ir.create_empty_graph("turn");
+  Graph& body = ir.create_empty_graph("turn");
   {
-    const Graph::IoScope io(turn, IoMode::kIoOverlapped);
-    const Tensor row = turn.input({{}, i32, {}}, "row");
-    const Tensor x = turn.input(spec, "x");
-    const Tensor w = turn.input(spec, "w");
+    const Graph::IoScope io(body, IoMode::kIoOverlapped);
+    const Tensor row = body.input({{}, i32, {}}, "row");
+    const Tensor x = body.input(spec, "x");
+    const Tensor w = body.input(spec, "w");
     const Tensor y = ops::tanh(ops::matmul(x, w));
-    const Tensor next = turn.remote_load(buffer, row + 1);
-    turn.remote_store(buffer, row, w - y * 0.1);
-    turn.set_outputs({row + 1, y, next});
+    const Tensor next = body.remote_load(buffer, row + 1);
+    body.remote_store(buffer, row, w - y * 0.1);
+    body.set_outputs({row + 1, y, next});
   }
   const Tensor x = main.variable(spec, Initializer::constant(0.1), "x");
-  const Tensors last = ops::repeat(main, turn, kLayers - 1,
+  const Tensors last = ops::repeat(main, body, kLayers - 1,
                                    {main.scalar(0, i32, "row"), x, main.remote_load(buffer, 0)});
   const D2hStream out = main.host_store(ops::matmul(last[1], last[2]), "y");
   Interpreter interpreter(ir);

@@ -27,18 +27,18 @@ constexpr int64_t kSize = 300;
 // there are two devices, they take turns. Each entry graph has its own number of iterations.
 struct Loops {
   explicit Loops(int devices = 1, int replicas = 1) : ir(replicas), replicas(replicas) {
-    Graph& turn = ir.create_empty_graph("turn");
-    const Tensor t = turn.input(f32_spec({kSize}), "t");
-    const Tensor x = turn.input(f32_spec({kSize}), "x");
-    const Tensor sum = turn.input(f32_spec({kSize}), "sum", Pass::kByReference);
+    Graph& body = ir.create_empty_graph("turn");
+    const Tensor t = body.input(f32_spec({kSize}), "t");
+    const Tensor x = body.input(f32_spec({kSize}), "x");
+    const Tensor sum = body.input(f32_spec({kSize}), "sum", Pass::kByReference);
     const Tensor far = [&] {
-      const DeviceScope on(turn, devices - 1);
+      const DeviceScope on(body, devices - 1);
       const Tensor y = ops::tanh(t + x);
       return replicas > 1 ? ops::replicated_all_reduce(y) * 0.5 : y;
     }();
-    const DeviceScope near(turn, 0);
+    const DeviceScope near(body, 0);
     ops::add_(sum, far);
-    turn.add_output(far * 0.5);
+    body.add_output(far * 0.5);
     for (const auto& [name, trips] :
          {std::pair{"short", int64_t{3}}, {"middle", int64_t{300}}, {"long", kEndless}}) {
       Graph& main = ir.entry_graph(name);
@@ -46,7 +46,7 @@ struct Loops {
                              : ir.share_variable(total, main);
       in.push_back(ir.h2d_stream(f32_spec({kSize}), std::string("x of ") + name));
       const Tensor first = main.host_load(in.back());
-      out.push_back(main.host_store(ops::repeat(main, turn, trips, {first, first, total})[0], "y"));
+      out.push_back(main.host_store(ops::repeat(main, body, trips, {first, first, total})[0], "y"));
     }
   }
   enum Entry : size_t { kShort, kMiddle, kLong };
@@ -117,13 +117,13 @@ TEST(Stops, EndALoopOfTransfersOnAnyQueue) {
     Ir ir;
     Graph& main = ir.main_graph();
     const RemoteBuffer buffer = ir.remote_buffer(f32_spec({kSize}), 2);
-    Graph& turn = ir.create_empty_graph("turn");
-    const Graph::IoScope scope(turn, mode);
-    const Tensor t = turn.input(f32_spec({kSize}), "t");
-    turn.remote_store(buffer, 1, turn.remote_load(buffer, 0) + t);
-    turn.add_output(turn.remote_load(buffer, 1) * 0.5);
+    Graph& body = ir.create_empty_graph("turn");
+    const Graph::IoScope scope(body, mode);
+    const Tensor t = body.input(f32_spec({kSize}), "t");
+    body.remote_store(buffer, 1, body.remote_load(buffer, 0) + t);
+    body.add_output(body.remote_load(buffer, 1) * 0.5);
     const H2dStream in = ir.h2d_stream(f32_spec({kSize}), "x");
-    main.host_store(ops::repeat(main, turn, kLong, {main.host_load(in)})[0], "y");
+    main.host_store(ops::repeat(main, body, kLong, {main.host_load(in)})[0], "y");
     for (const int threads : {1, 3}) {
       Session session(ir, with(threads));
       const Stopper stopper(session, std::chrono::milliseconds(5));

@@ -41,7 +41,7 @@ enum class Calls : uint8_t { kInOrder, kBackwards };
 std::vector<BodyId> in_postorder(const Program& program, Calls calls) {
   std::vector<BodyId> order;
   std::vector<bool> seen(program.bodies.size(), false);
-  const auto turned = [&](std::vector<BodyId> ids) {
+  const auto reversed = [&](std::vector<BodyId> ids) {
     if (calls == Calls::kBackwards) std::reverse(ids.begin(), ids.end());
     return ids;
   };
@@ -51,13 +51,13 @@ std::vector<BodyId> in_postorder(const Program& program, Calls calls) {
     std::vector<BodyId> callees;
     for (const Node& node : program.body(id).nodes)
       for_each_callee(node, [&](BodyId callee) { callees.push_back(callee); });
-    for (const BodyId callee : turned(std::move(callees))) visit(callee);
+    for (const BodyId callee : reversed(std::move(callees))) visit(callee);
     order.push_back(id);
   };
   std::vector<BodyId> entries;
   for (const EntryBodies& entry : program.entries)
     entries.insert(entries.end(), entry.bodies.begin(), entry.bodies.end());
-  for (const BodyId id : turned(std::move(entries))) visit(id);
+  for (const BodyId id : reversed(std::move(entries))) visit(id);
   return order;
 }
 

@@ -246,7 +246,7 @@ class BatchLoader::Ring {
 
   /// Does the next piece of work. Returns false if there is none now.
   bool step(std::unique_lock<std::mutex>& lock, Part& part) {
-    if (halted_ || quits_ || has_turn_ || !has_room()) return false;
+    if (halted_ || quits_ || is_exclusive_ || !has_room()) return false;
     if (!is_indexed_) return read_item(lock, part);
     if (needs_order_) return make_order(lock);
     const int64_t rows = std::min(options_.batch, *size_ - fills_item_ * options_.batch);
@@ -286,10 +286,10 @@ class BatchLoader::Ring {
 
   /// Runs f() without the lock. Meanwhile other threads do not begin work.
   template <typename F>
-  void in_turn(std::unique_lock<std::mutex>& lock, F&& f) {
-    has_turn_ = true;
+  void exclusively(std::unique_lock<std::mutex>& lock, F&& f) {
+    is_exclusive_ = true;
     unlocked(lock, std::forward<F>(f));
-    has_turn_ = false;
+    is_exclusive_ = false;
     has_work_.notify_all();
     is_made_.notify_all();
   }
@@ -297,7 +297,7 @@ class BatchLoader::Ring {
   bool make_order(std::unique_lock<std::mutex>& lock) {
     needs_order_ = false;
     if (order_.empty()) return true;
-    in_turn(lock, [&] { shuffled_order(options_.seed, fills_epoch_, order_); });
+    exclusively(lock, [&] { shuffled_order(options_.seed, fills_epoch_, order_); });
     return true;
   }
 
@@ -345,7 +345,7 @@ class BatchLoader::Ring {
     part.item = fills_item_;
     int64_t rows = 0;
     bool fails = false;
-    in_turn(lock, [&] {
+    exclusively(lock, [&] {
       try {
         rows = read_samples(part);
       } catch (...) {
@@ -468,8 +468,8 @@ class BatchLoader::Ring {
   int64_t fills_item_ = 0;   ///< its place in the epoch,
   int64_t fills_row_ = 0;    ///< and its first sample that no thread makes.
   bool needs_order_ = true;
-  bool has_turn_ = false;  ///< One thread reads the dataset in order, or makes an order.
-  bool halted_ = false;    ///< Nothing is begun before restart().
+  bool is_exclusive_ = false;  ///< One thread reads the dataset in order, or makes an order.
+  bool halted_ = false;        ///< Nothing is begun before restart().
   bool quits_ = false;
   int in_flight_ = 0;  ///< Threads that work without the lock.
   std::atomic<bool> abandons_{false};

@@ -138,10 +138,10 @@ TEST(Replicas, RunInLockstepThroughCallsAndLoops) {
   Graph& main = ir.main_graph();
   const H2dStream in = ir.h2d_stream(f32_spec({}), "x");
   const Tensor sum = main.variable(HostTensor::scalar(0), "sum");
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor total = turn.input(f32_spec({}), "total", Pass::kByReference);
-  ops::add_(total, ops::replicated_all_reduce(turn.host_load(in)));
-  ops::repeat(main, turn, 3, {sum});
+  Graph& body = ir.create_empty_graph("turn");
+  const Tensor total = body.input(f32_spec({}), "total", Pass::kByReference);
+  ops::add_(total, ops::replicated_all_reduce(body.host_load(in)));
+  ops::repeat(main, body, 3, {sum});
   const D2hStream out = main.host_store(sum, "sum");
   Interpreter interpreter(ir);
   const Collected got = interpreter.run({{in, floats({3, 2}, {1, 2, 10, 20, 100, 200})}});

@@ -345,7 +345,7 @@ TEST_F(IrRefusals, Loops) {
         return Tensors{a, g.scalar(0, f32)};
       },
       f32_spec({2}));
-  Graph& turns = ir.create_graph(
+  Graph& loop_body = ir.create_graph(
       "turns", [](Graph&, Tensor, Tensor b) { return b; }, f32_spec({2}), i32_spec({}));
   const auto repeat = [&](Graph& body, int64_t trips, Tensors inputs, Tensor iteration) {
     return [=, &main = main, &body] {
@@ -358,7 +358,7 @@ TEST_F(IrRefusals, Loops) {
        "repeat: trips must be in [0, 2147483647], got 2147483648"},
       {"more outputs", repeat(grows, 2, {v}, {}),
        "repeat: graph grows_subgraph(1) has 2 outputs but only 1 inputs to carry them"},
-      {"another spec", repeat(turns, 2, {v, n}, {}),
+      {"another spec", repeat(loop_body, 2, {v, n}, {}),
        "repeat: output 0 of graph turns_subgraph(2) must be (2,) float32 like the input that it "
        "feeds, got () int32"},
       {"iteration of another graph", repeat(f, 2, {v}, n),

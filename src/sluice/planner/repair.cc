@@ -51,14 +51,15 @@ class Repair {
         patience_(options.patience),
         left_(options.max_nodes),
         growth_(crowd.size(), 1.0),
-        turn_(crowd.size()),
+        priority_(crowd.size()),
         cost_(crowd.size()),
         slots_(crowd.size()),
         noise_(options.seed) {
     for (int32_t i = 0; i < instance.count(); ++i) {
       const auto size = static_cast<double>(instance.size[i]);
       const auto pairs = static_cast<double>(conflicts.of(i).size() + 1);
-      turn_[i] = quarter_power(size, taste_.turn_size) * power(crowd[i], taste_.turn_crowd);
+      priority_[i] =
+          quarter_power(size, taste_.priority_size) * power(crowd[i], taste_.priority_crowd);
       cost_[i] = quarter_power(size, taste_.cost_size) * quarter_power(pairs, taste_.cost_pairs) *
                  power(crowd[i], taste_.cost_crowd);
       if (instance.fixed[i] >= 0) any_fixed_ = true;
@@ -77,19 +78,19 @@ class Repair {
     }
     int64_t min = waiting_;
     int64_t give_up = left_ - patience_;
-    while (!homeless_.empty() && left_ > 0) {
+    while (!unplaced_.empty() && left_ > 0) {
       if (waiting_ < min) {
         min = waiting_;
         give_up = left_ - patience_;
       } else if (left_ < give_up) {
         return false;
       }
-      const int32_t item = homeless_.top().second;
-      homeless_.pop();
+      const int32_t item = unplaced_.top().second;
+      unplaced_.pop();
       waiting_ -= instance_.size[item];
       if (!place(item)) return false;
     }
-    return homeless_.empty();
+    return unplaced_.empty();
   }
 
   int64_t left() const { return left_; }
@@ -108,7 +109,7 @@ class Repair {
   void eject(int32_t item) {
     slots_[item].begin = -1;
     waiting_ += instance_.size[item];
-    homeless_.push({growth_[item] * turn_[item], item});
+    unplaced_.push({growth_[item] * priority_[item], item});
   }
 
   bool place(int32_t item) {
@@ -207,10 +208,10 @@ class Repair {
   int64_t left_;         // Nodes left.
   int64_t waiting_ = 0;  // Sum of the sizes of homeless items.
   std::vector<double> growth_;
-  std::vector<double> turn_;
+  std::vector<double> priority_;
   std::vector<double> cost_;
   std::vector<Slot> slots_;
-  std::priority_queue<std::pair<double, int32_t>> homeless_;
+  std::priority_queue<std::pair<double, int32_t>> unplaced_;
   Blocks blocks_;
   Noise noise_;
   bool any_fixed_ = false;

@@ -10,9 +10,9 @@ namespace sluice::planner {
 /// an item is the largest sum of sizes alive at one time in its lifetime, divided by the largest
 /// sum of all times.
 struct Taste {
-  /// The next item to place has the largest size^(turn_size / 4) · crowd^turn_crowd.
-  int turn_size = 4;
-  int turn_crowd = 16;
+  /// The next item to place has the largest size^(priority_size / 4) · crowd^priority_crowd.
+  int priority_size = 4;
+  int priority_crowd = 16;
   /// Ejecting an item costs size^(cost_size / 4) · neighbours^(cost_pairs / 4) · crowd^cost_crowd.
   int cost_size = 2;
   int cost_pairs = 2;

@@ -137,10 +137,10 @@ class FactReader {
         {fmt::format("a run of '{}', measured ns by kernel", name), {times.begin(), times.end()}});
   }
 
-  static void merge(const Ops& from, int64_t turns, Ops& to) {
+  static void merge(const Ops& from, int64_t iterations, Ops& to) {
     for (const auto& [op, sums] : from) {
-      add(to[op].first, bounded_product(sums.first, turns));
-      add(to[op].second, bounded_product(sums.second, turns));
+      add(to[op].first, bounded_product(sums.first, iterations));
+      add(to[op].second, bounded_product(sums.second, iterations));
     }
   }
 

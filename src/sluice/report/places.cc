@@ -123,10 +123,10 @@ std::string Places::of_function(int32_t f) const {
   std::erase(texts, "");
   if (texts.empty()) texts.push_back(function(f).name);
   if (facts(f).loop != nullptr) {
-    const Instance turn = e_.origins.at(facts(f).loop->provenance).per_iteration;
-    texts.push_back(turn.row != 0           ? "a row of a loop"
-                    : turn.micro_batch != 0 ? "a micro-batch of a loop"
-                                            : "an iteration of a loop");
+    const Instance iteration = e_.origins.at(facts(f).loop->provenance).per_iteration;
+    texts.push_back(iteration.row != 0           ? "a row of a loop"
+                    : iteration.micro_batch != 0 ? "a micro-batch of a loop"
+                                                 : "an iteration of a loop");
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }

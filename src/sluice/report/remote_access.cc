@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxVisits = 2'000'000;  // Steps of functions with remote accesses.
 
 // The innermost loop around a function's steps.
-struct Turn {
+struct LoopIteration {
   int64_t number = 0;
   int64_t trips = 1;
 };
@@ -47,34 +47,34 @@ class Follower {
                                 issue->kind == exe::TransferKind::kRemoteStore);
   }
 
-  void follow(int32_t function, const std::vector<int64_t>& params, const Turn& turn) {
+  void follow(int32_t function, const std::vector<int64_t>& params, const LoopIteration& around) {
     if (!reaches_[static_cast<size_t>(function)]) return;
     for (size_t s = 0; s < steps(function).size(); ++s) {
       const exe::Step& step = steps(function)[s];
       if (++visits_ > kMaxVisits) found_.complete = false;
       if (!found_.complete) return;
-      if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, turn);
+      if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, around);
       if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
         for (int64_t i = 0; i < loop->trips && found_.complete; ++i) {
           if (!reaches_[static_cast<size_t>(loop->body.function)]) break;
-          enter(loop->body, params, i, loop->trips > 1 ? Turn{i, loop->trips} : turn);
+          enter(loop->body, params, i, loop->trips > 1 ? LoopIteration{i, loop->trips} : around);
         }
       } else {
-        exe::for_each_call(step, [&](const exe::Call& c) { enter(c, params, 0, turn); });
+        exe::for_each_call(step, [&](const exe::Call& c) { enter(c, params, 0, around); });
       }
     }
   }
 
   void enter(const exe::Call& call, const std::vector<int64_t>& params, int64_t iteration,
-             const Turn& turn) {
+             const LoopIteration& around) {
     std::vector<int64_t> args;
     for (const exe::IndexExpr& arg : call.index_args)
       args.push_back(arg.evaluate({.params = params, .iteration = iteration}));
-    follow(call.function, args, turn);
+    follow(call.function, args, around);
   }
 
   void add(const exe::Issue& issue, int32_t function, size_t step,
-           const std::vector<int64_t>& params, const Turn& turn) {
+           const std::vector<int64_t>& params, const LoopIteration& around) {
     const int64_t entry = issue.entry_from ? -1 : issue.entry.evaluate({.params = params});
     const auto [at, is_new] =
         rows_.try_emplace({issue.object, entry, function, step}, found_.rows.size());
@@ -83,8 +83,8 @@ class Follower {
       return;
     }
     if (is_new)
-      found_.rows.push_back(
-          {issue.object, entry, function, static_cast<int32_t>(step), turn.number, turn.trips, 0});
+      found_.rows.push_back({issue.object, entry, function, static_cast<int32_t>(step),
+                             around.number, around.trips, 0});
     ++found_.rows[at->second].count;
   }
 

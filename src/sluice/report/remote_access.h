@@ -15,7 +15,8 @@ struct RemoteAccess {
   int64_t entry = -1;  ///< -1: the step reads the number from device memory.
   int32_t function = 0;
   int32_t step = 0;
-  int64_t turn = 0;  ///< First turn that accesses the entry, of the innermost loop around the step.
+  int64_t iteration =
+      0;  ///< First turn that accesses the entry, of the innermost loop around the step.
   int64_t trips = 1;  ///< Turns of that loop; 1: the step is not in a loop.
   int64_t count = 0;  ///< Times in one run.
 };

@@ -95,7 +95,8 @@ Json json_of(const Trace& t) {
 Json json_of(const RemoteAccesses& a) {
   Json accesses = table({"buffer", "entry", "function", "step", "turn", "trips", "count"});
   for (const RemoteAccess& r : a.rows)
-    accesses["rows"].push_back({r.buffer, r.entry, r.function, r.step, r.turn, r.trips, r.count});
+    accesses["rows"].push_back(
+        {r.buffer, r.entry, r.function, r.step, r.iteration, r.trips, r.count});
   return {{"complete", a.complete}, {"accesses", std::move(accesses)}};
 }
 

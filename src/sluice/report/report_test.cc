@@ -137,7 +137,7 @@ TEST(Report, EntriesHaveTheStepsThatAccessThem) {
   using Row = std::tuple<int32_t, int64_t, int32_t, int32_t, int64_t, int64_t, int64_t>;
   std::vector<Row> rows;
   for (const RemoteAccess& x : a.rows)
-    rows.emplace_back(x.buffer, x.entry, x.function, x.step, x.turn, x.trips, x.count);
+    rows.emplace_back(x.buffer, x.entry, x.function, x.step, x.iteration, x.trips, x.count);
   std::vector<Row> expected{{0, 0, 1, 0, 0, 1, 1}};
   for (int i = 0; i < 5; ++i) {
     expected.push_back({0, i + 1, 0, 0, i, 5, 1});

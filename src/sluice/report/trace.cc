@@ -21,7 +21,7 @@ struct Line {
 struct Activation {
   int32_t function = 0;
   size_t step = 0;
-  int64_t turns_left = 0;                 ///< Turns of the loop that called it, after this one.
+  int64_t iterations_left = 0;            ///< Turns of the loop that called it, after this one.
   Provenance call;                        ///< That of its call, in the current turn.
   std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
 };
@@ -117,8 +117,8 @@ class Simulation {
     w.now += seconds;
   }
 
-  void enter(Walker& w, const exe::Step& step, int32_t function, int64_t turns_left = 0) {
-    w.stack.push_back({function, 0, turns_left, places_.of_step(step, w.stack.back().call)});
+  void enter(Walker& w, const exe::Step& step, int32_t function, int64_t iterations_left = 0) {
+    w.stack.push_back({function, 0, iterations_left, places_.of_step(step, w.stack.back().call)});
   }
 
   void end_stretch(Walker& w) {
@@ -147,8 +147,8 @@ class Simulation {
   // Ends an activation, or begins the next turn of its loop.
   void leave(Walker& w) {
     Activation& at = w.stack.back();
-    if (at.turns_left > 0) {
-      --at.turns_left;
+    if (at.iterations_left > 0) {
+      --at.iterations_left;
       at.call.at = at.call.at + at.call.per_iteration;
       at.step = 0;
       return;

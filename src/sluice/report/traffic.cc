@@ -36,40 +36,40 @@ std::vector<CollectiveBytes> TrafficCounter::collectives_of(const exe::Program& 
   return result;
 }
 
-void TrafficCounter::Counts::add(const Traffic& t, int64_t turns) {
+void TrafficCounter::Counts::add(const Traffic& t, int64_t iterations) {
   Traffic& sum = transfers
                      .try_emplace({t.kind, t.object, t.device, t.queue},
                                   Traffic{t.kind, t.object, t.device, t.queue})
                      .first->second;
-  sum.transfers = bounded_sum(sum.transfers, bounded_product(turns, t.transfers));
-  sum.bytes = bounded_sum(sum.bytes, bounded_product(turns, t.bytes));
+  sum.transfers = bounded_sum(sum.transfers, bounded_product(iterations, t.transfers));
+  sum.bytes = bounded_sum(sum.bytes, bounded_product(iterations, t.bytes));
 }
 
-void TrafficCounter::Counts::add(const Messages& m, int64_t turns) {
+void TrafficCounter::Counts::add(const Messages& m, int64_t iterations) {
   Messages& sum = messages.try_emplace({m.from, m.to}, Messages{m.from, m.to}).first->second;
-  sum.messages = bounded_sum(sum.messages, bounded_product(turns, m.messages));
-  sum.bytes = bounded_sum(sum.bytes, bounded_product(turns, m.bytes));
+  sum.messages = bounded_sum(sum.messages, bounded_product(iterations, m.messages));
+  sum.bytes = bounded_sum(sum.bytes, bounded_product(iterations, m.bytes));
 }
 
-void TrafficCounter::Counts::add(const CollectiveBytes& c, int64_t turns) {
+void TrafficCounter::Counts::add(const CollectiveBytes& c, int64_t iterations) {
   CollectiveBytes& sum =
       collectives.try_emplace({c.op, c.group, c.device}, CollectiveBytes{c.op, c.group, c.device})
           .first->second;
-  sum.collectives = bounded_sum(sum.collectives, bounded_product(turns, c.collectives));
-  sum.bytes = bounded_sum(sum.bytes, bounded_product(turns, c.bytes));
+  sum.collectives = bounded_sum(sum.collectives, bounded_product(iterations, c.collectives));
+  sum.bytes = bounded_sum(sum.bytes, bounded_product(iterations, c.bytes));
 }
 
-void TrafficCounter::Counts::add(const Work& w, int64_t turns) {
-  work.tasks = bounded_sum(work.tasks, bounded_product(turns, w.tasks));
-  work.flops = bounded_sum(work.flops, bounded_product(turns, w.flops));
-  work.bytes = bounded_sum(work.bytes, bounded_product(turns, w.bytes));
+void TrafficCounter::Counts::add(const Work& w, int64_t iterations) {
+  work.tasks = bounded_sum(work.tasks, bounded_product(iterations, w.tasks));
+  work.flops = bounded_sum(work.flops, bounded_product(iterations, w.flops));
+  work.bytes = bounded_sum(work.bytes, bounded_product(iterations, w.bytes));
 }
 
-void TrafficCounter::Counts::add(const Counts& other, int64_t turns) {
-  for (const auto& [where, t] : other.transfers) add(t, turns);
-  for (const auto& [devices, m] : other.messages) add(m, turns);
-  for (const auto& [key, c] : other.collectives) add(c, turns);
-  add(other.work, turns);
+void TrafficCounter::Counts::add(const Counts& other, int64_t iterations) {
+  for (const auto& [where, t] : other.transfers) add(t, iterations);
+  for (const auto& [devices, m] : other.messages) add(m, iterations);
+  for (const auto& [key, c] : other.collectives) add(c, iterations);
+  add(other.work, iterations);
 }
 
 int64_t TrafficCounter::Counts::bytes() const {

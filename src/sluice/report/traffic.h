@@ -83,11 +83,11 @@ class TrafficCounter {
     std::map<std::tuple<std::string, int32_t, int32_t>, CollectiveBytes> collectives;
     Work work;
 
-    void add(const Traffic& t, int64_t turns);
-    void add(const Messages& m, int64_t turns);
-    void add(const CollectiveBytes& c, int64_t turns);
-    void add(const Work& w, int64_t turns);
-    void add(const Counts& other, int64_t turns);
+    void add(const Traffic& t, int64_t iterations);
+    void add(const Messages& m, int64_t iterations);
+    void add(const CollectiveBytes& c, int64_t iterations);
+    void add(const Work& w, int64_t iterations);
+    void add(const Counts& other, int64_t iterations);
     int64_t bytes() const;
   };
 

@@ -17,7 +17,7 @@ constexpr int kSpins = 4000;   // About 50 µs: longer than a barrier, shorter t
 constexpr int kLook = 16;      // Spins before works that no thread has begun are adopted.
 constexpr int kYields = 1000;  // About 1 ms without other threads. After that, a worker sleeps.
 constexpr std::chrono::microseconds kSleep{50};
-constexpr std::chrono::microseconds kParkTurn{200};
+constexpr std::chrono::microseconds kParkPeriod{200};
 
 }  // namespace
 
@@ -83,8 +83,8 @@ bool Executor::advance_moved(int worker) {
 // Adopts works for a worker that has found nothing to do `idle` times: those that no thread has
 // begun, and those whose driver has not made a pass since the middle of the spins.
 void Executor::adopt(int worker, int idle, std::vector<uint32_t>& beats) {
-  const int turn = may_spin() ? kSpins : 4;
-  const bool looks = idle % turn == turn / 2, compares = idle % turn == 0;
+  const int period = may_spin() ? kSpins : 4;
+  const bool looks = idle % period == period / 2, compares = idle % period == 0;
   if (idle % kLook != 0 && !looks && !compares) return;
   for (size_t w = 0; w < work_.size(); ++w) {
     Work& work = work_[w];
@@ -138,7 +138,7 @@ void Executor::drive(int worker) {
 // may need another strand of this worker, so the worker looks at its strands again.
 void Executor::park(int worker, int idle, uint32_t feed_events) {
   if (over_.load()) return;
-  if (feeds_.waiting()) return feeds_.events().await(feed_events, kParkTurn);
+  if (feeds_.waiting()) return feeds_.events().await(feed_events, kParkPeriod);
   for (Work& work : work_) {
     if (work.driver.load(std::memory_order_relaxed) == worker && park(work)) return;
   }

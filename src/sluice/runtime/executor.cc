@@ -12,7 +12,7 @@ namespace sluice::runtime {
 namespace {
 
 constexpr size_t kIoQueueLength = 256;
-constexpr std::chrono::microseconds kFeedTurn{200};
+constexpr std::chrono::microseconds kFeedPeriod{200};
 
 // Returns the type of the op from which a step was made.
 std::string word_for(const exe::Step& step) {
@@ -471,9 +471,9 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
   };
   int stuck = 0;
   const int patience = 64 * static_cast<int>(strands.size() + queues_.size());
-  for (uint64_t turn = 0; !over() && !stop_.load(); ++turn) {
+  for (uint64_t draw = 0; !over() && !stop_.load(); ++draw) {
     const uint32_t feed_events = feeds_.events().count();
-    const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
+    const size_t pick = random_bits(key, draw) % (strands.size() + queues_.size());
     check_sinks_or_fail();
     const bool polled = poll_or_fail();
     const bool progress = pick < strands.size()
@@ -481,7 +481,7 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
                               : advance_or_fail(*queues_[pick - strands.size()]);
     const bool waits = std::any_of(strands.begin(), strands.end(),
                                    [](const Strand* s) { return s->waits_for_device(); });
-    if (!progress && feeds_.waiting()) feeds_.events().await(feed_events, kFeedTurn);
+    if (!progress && feeds_.waiting()) feeds_.events().await(feed_events, kFeedPeriod);
     stuck = progress || polled || waits || feeds_.waiting() ? 0 : stuck + 1;
     if (stuck > patience && options_.group == nullptr)
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);

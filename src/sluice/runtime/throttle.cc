@@ -6,11 +6,11 @@ namespace sluice::runtime {
 
 Throttle::Time Throttle::reserve(int64_t bytes) {
   if (bytes_per_second_ < 0) return {};
-  const std::chrono::duration<double> turn(static_cast<double>(bytes) /
-                                           static_cast<double>(bytes_per_second_));
+  const std::chrono::duration<double> pause(static_cast<double>(bytes) /
+                                            static_cast<double>(bytes_per_second_));
   const std::lock_guard lock(lock_);
   free_ = std::max(std::chrono::steady_clock::now(), free_) +
-          std::chrono::duration_cast<std::chrono::nanoseconds>(turn);
+          std::chrono::duration_cast<std::chrono::nanoseconds>(pause);
   return free_;
 }
 

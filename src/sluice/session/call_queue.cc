@@ -5,10 +5,10 @@ namespace sluice {
 void CallQueue::lock() {
   const std::thread::id self = std::this_thread::get_id();
   std::unique_lock hold(guard_);
-  if (depth_ == 0 || holder_ != self) {
+  if (depth_ == 0 || owner_ != self) {
     const uint64_t number = next_++;
-    turn_.wait(hold, [&] { return served_ == number; });
-    holder_ = self;
+    wake_.wait(hold, [&] { return served_ == number; });
+    owner_ = self;
   }
   ++depth_;
 }
@@ -16,11 +16,11 @@ void CallQueue::lock() {
 bool CallQueue::try_lock() {
   const std::thread::id self = std::this_thread::get_id();
   const std::lock_guard hold(guard_);
-  const bool own = depth_ > 0 && holder_ == self;
+  const bool own = depth_ > 0 && owner_ == self;
   if (!own && next_ != served_) return false;
   if (!own) {
     ++next_;
-    holder_ = self;
+    owner_ = self;
   }
   ++depth_;
   return true;
@@ -30,7 +30,7 @@ void CallQueue::unlock() {
   const std::lock_guard hold(guard_);
   if (--depth_ > 0) return;
   ++served_;
-  if (served_ != next_) turn_.notify_all();
+  if (served_ != next_) wake_.notify_all();
 }
 
 }  // namespace sluice

@@ -17,8 +17,8 @@ class CallQueue {
 
  private:
   std::mutex guard_;  ///< Guards the members below.
-  std::condition_variable turn_;
-  std::thread::id holder_;
+  std::condition_variable wake_;
+  std::thread::id owner_;
   int depth_ = 0;        ///< How often the holder has locked the queue.
   uint64_t next_ = 0;    ///< Number that the next thread gets.
   uint64_t served_ = 0;  ///< Number of the thread that holds the queue.

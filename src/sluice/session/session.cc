@@ -98,15 +98,15 @@ class Session::Busy {
 /// refused instead: the run may wait for it.
 class Session::Call {
  public:
-  Call(const Session& session, const char* name) : turn_(*session.calls_, std::defer_lock) {
-    if (!runtime::on_feed_thread()) turn_.lock();
-    require((turn_.owns_lock() || turn_.try_lock()) && !session.busy_.load(),
+  Call(const Session& session, const char* name) : lock_(*session.calls_, std::defer_lock) {
+    if (!runtime::on_feed_thread()) lock_.lock();
+    require((lock_.owns_lock() || lock_.try_lock()) && !session.busy_.load(),
             "{}: the session must have no run in progress, got one; wait for its end or stop it",
             name);
   }
 
  private:
-  std::unique_lock<CallQueue> turn_;
+  std::unique_lock<CallQueue> lock_;
 };
 
 Binding Session::bind(const std::vector<StreamInput>& inputs,

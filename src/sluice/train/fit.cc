@@ -267,7 +267,7 @@ class Fit {
 
   // Other threads may call the model between two calls, not while the results are read.
   void call(const data::Element& item) {
-    const auto turn = state_.next_call();
+    const auto lock = state_.next_call();
     const int64_t update = state_.updates();
     state_.train(item, options_.schedule ? &*options_.schedule : nullptr);
     append_losses();
@@ -430,7 +430,7 @@ class Fit {
 
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options) {
   internal::ModelState& state = internal::ModelAccess::state(model);
-  const auto turn = state.next_fit();
+  const auto lock = state.next_fit();
   compile(model, model.is_compiled(), options.show);
   return Fit(state, model, data, options).run();
 }

@@ -302,22 +302,22 @@ void ModelState::open(std::unique_ptr<ModelPrograms> programs) {
 }
 
 bool ModelState::is_compiled() const {
-  const auto turn = next_call();
+  const auto lock = next_call();
   return programs_ != nullptr;
 }
 
 int64_t ModelState::updates() const {
-  const auto turn = next_call();
+  const auto lock = next_call();
   return updates_;
 }
 
 std::optional<double> ModelState::rate() const {
-  const auto turn = next_call();
+  const auto lock = next_call();
   return rate_;
 }
 
 void ModelState::compile() {
-  const auto turn = next_call();
+  const auto lock = next_call();
   if (programs_) return;
   if (training_) return open_inference_session();
   std::optional<Options> inference;
@@ -326,20 +326,20 @@ void ModelState::compile() {
 }
 
 ModelPrograms& ModelState::programs() {
-  const auto turn = next_call();
+  const auto lock = next_call();
   compile();
   return *programs_;
 }
 
 ModelCalls& ModelState::calls(ModelCalls::Use use) {
-  const auto turn = next_call();
+  const auto lock = next_call();
   compile();
   return use == ModelCalls::Use::kTrain ? *train_ : *infer_;
 }
 
 const ModelCalls& ModelState::train(const data::Element& samples,
                                     const LearningRateSchedule* schedule) {
-  const auto turn = next_call();
+  const auto lock = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
   rates_.resize(static_cast<size_t>(options_.device_iterations));
   for (size_t u = 0; schedule != nullptr && u < rates_.size(); ++u) {
@@ -364,7 +364,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
 }
 
 data::Element ModelState::infer(const data::Element& samples) {
-  const auto turn = next_call();
+  const auto lock = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);
   if (training_) copy_weights();
   calls.run(samples, {}, 0);
@@ -372,7 +372,7 @@ data::Element ModelState::infer(const data::Element& samples) {
 }
 
 bool ModelState::add_inference(const Options& options) {
-  const auto turn = next_call();
+  const auto lock = next_call();
   if (has_inference_ || programs_ || !optimizer_ || options.replicas != options_.replicas)
     return false;
   inference_ = options;
@@ -380,7 +380,7 @@ bool ModelState::add_inference(const Options& options) {
 }
 
 void ModelState::set_learning_rate(double rate) {
-  const auto turn = next_call();
+  const auto lock = next_call();
   check_learning_rate("set_learning_rate: the rate", rate);
   require(!programs_ || programs_->training.learning_rate,
           "set_learning_rate: the rate is a constant of the programs; build them with "
@@ -415,7 +415,7 @@ std::string to_string(const CallSize& size) {
 }
 
 data::Element TrainingModel::operator()(const data::Element& samples) {
-  const auto turn = state_->next_call();  // Until the results are copied.
+  const auto lock = state_->next_call();  // Until the results are copied.
   return state_->train(samples).results();
 }
 void TrainingModel::compile() { state_->compile(); }

@@ -177,7 +177,7 @@ std::vector<PipelineStage> without_draws() {
 // Each schedule has every location on one replica and on two, and on two each location is in shards
 // and whole.
 TEST(PipelineFunctions, RepeatTheWholePipelineInARun) {
-  size_t turn = 0;
+  size_t draw = 0;
   for (const Schedule schedule : test::kSchedules) {
     PipelineOptions options = three_stage_options(5);
     options.schedule = schedule;
@@ -191,11 +191,11 @@ TEST(PipelineFunctions, RepeatTheWholePipelineInARun) {
       };
       const std::string expected = variables(1, {});
       for (TensorLocations where : locations()) {
-        if (turn++ % 2 == 0) where.min_elements_sharded = 4;
+        if (draw++ % 2 == 0) where.min_elements_sharded = 4;
         EXPECT_EQ(variables(2, where), expected) << to_string(schedule);
       }
     }
-    ++turn;
+    ++draw;
   }
 }
 

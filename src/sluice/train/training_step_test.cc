@@ -201,8 +201,8 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       // A way of each io mode. Its locations and recomputation rotate: each model has every pair of
       // io mode and locations.
       for (size_t mode = 0; mode < 3; ++mode) {
-        const size_t turn = c + mode + static_cast<size_t>(accumulate) / 2;
-        const size_t w = 6 * mode + 3 * (turn % 2) + turn % 3;
+        const size_t draw = c + mode + static_cast<size_t>(accumulate) / 2;
+        const size_t w = 6 * mode + 3 * (draw % 2) + draw % 3;
         const Result phased = train(m, optimizer, ways[w]);
         EXPECT_EQ(phased.digest, expected.digest)
             << "model " << c << " accumulate " << accumulate << " way " << w;
@@ -319,7 +319,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
 // Norms are computed over whole tensors, even if each replica holds only a shard.
 TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   const Network m = model({16, 16}, 0.25);
-  size_t turn = 0;
+  size_t draw = 0;
   const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
     for (const int replicas : {1, 2, 4}) {
       StepWay way;
@@ -336,13 +336,13 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
         EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " " << threshold;
         if (max_grad_norm) continue;
         // The io mode rotates, so that it meets each threshold and number of replicas.
-        StepWay phased = phased_ways(2)[2 + 6 * (turn++ % 3)];
+        StepWay phased = phased_ways(2)[2 + 6 * (draw++ % 3)];
         phased.replicas = replicas;
         phased.step.locations.min_elements_sharded = threshold;
         EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
             << replicas << " " << threshold;
       }
-      ++turn;
+      ++draw;
     }
   };
   check(nn::Optimizer::lamb(), std::nullopt);

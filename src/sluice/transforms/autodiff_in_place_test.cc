@@ -68,11 +68,11 @@ TEST(AutodiffInPlace, ThroughViewsOfParts) {
       "f",
       [](Graph&, Tensor x, Tensor w) {
         const Tensor y = x * x;
-        const Tensor turned = ops::transpose_(y);
-        ops::add_(ops::slice_(turned, {1}, {3}), w);
+        const Tensor transposed = ops::transpose_(y);
+        ops::add_(ops::slice_(transposed, {1}, {3}), w);
         const Tensor joined = ops::concat_({y, ops::exp(x)});
         ops::add_(y, x);
-        return ops::tanh(joined) + ops::sum(turned * turned);
+        return ops::tanh(joined) + ops::sum(transposed * transposed);
       },
       f32_spec({2, 3}), f32_spec({2, 2}));
   check_gradients(autodiff(forward), random_inputs(forward));

@@ -31,21 +31,21 @@ SessionOptions on(const DeviceChoice& first, const DeviceChoice& second) {
   return {.device = first, .more_devices = {second}};
 }
 
-/// Device 0 makes a value in each of `kTurns` turns, and device 1 adds it to a sum. The sum returns
-/// to device 0 at the end. No transfer holds up a host.
+/// Device 0 makes a value in each of `kIterations` turns, and device 1 adds it to a sum. The sum
+/// returns to device 0 at the end. No transfer holds up a host.
 struct Sums {
-  static constexpr int64_t kTurns = 40;
+  static constexpr int64_t kIterations = 40;
 
   Sums() {
-    const Tensor a = turn.input(f32_spec({100}), "a");
-    const Tensor t = turn.input(f32_spec({100}), "t");
-    turn.set_device(0);
+    const Tensor a = body.input(f32_spec({100}), "a");
+    const Tensor t = body.input(f32_spec({100}), "t");
+    body.set_device(0);
     const Tensor next = ops::tanh(a * 2.0 + 0.125);
-    turn.set_device(1);
-    turn.set_outputs({next, ops::relu(t * 0.5 + next)});
+    body.set_device(1);
+    body.set_outputs({next, ops::relu(t * 0.5 + next)});
     Graph& main = ir.main_graph();
     x = main.variable(f32_spec({100}), Initializer::normal(0, 1).keyed({1, 2}), "x");
-    const Tensors last = ops::repeat(main, turn, kTurns, {x, ops::relu(x)});
+    const Tensors last = ops::repeat(main, body, kIterations, {x, ops::relu(x)});
     ops::copy_var_update_(x, last[0] + last[1]);
   }
   exe::Executable plan(const DeviceChoice& first, const DeviceChoice& second) const {
@@ -59,7 +59,7 @@ struct Sums {
   }
 
   Ir ir;
-  Graph& turn = ir.create_empty_graph("turn");
+  Graph& body = ir.create_empty_graph("turn");
   Tensor x;
 };
 
@@ -190,8 +190,8 @@ TEST(Messages, LetNoHostWaitForADevice) {
   const auto enqueued = [&] { return enqueued_commands(*device.device); };
   session.run();
   const int64_t all = enqueued();
-  EXPECT_GT(all, 4 * Sums::kTurns);
-  EXPECT_LT(channel_of(session.executable()).capacity, Sums::kTurns / 2);
+  EXPECT_GT(all, 4 * Sums::kIterations);
+  EXPECT_LT(channel_of(session.executable()).capacity, Sums::kIterations / 2);
   held = true;
   std::future<void> run = std::async(std::launch::async, [&] { session.run(); });
   EXPECT_TRUE(test::wait_until([&] { return enqueued() >= 2 * all; }));
@@ -212,7 +212,7 @@ struct EntryAndSums : Sums {
     main.remote_store(buffer, 1, ops::relu(x));
     const Tensor loaded = main.remote_load(buffer, main.host_load(entry));
     main.set_device(0);
-    ops::scaled_add_(x, ops::repeat(main, turn, kTurns, {x, loaded})[1]);
+    ops::scaled_add_(x, ops::repeat(main, body, kIterations, {x, loaded})[1]);
   }
   void run(Session& session, int32_t number) const {
     session.run({{entry, HostTensor::of<int32_t>({}, i32, {number})}});

@@ -25,23 +25,23 @@ constexpr int64_t kSize = 64;
 // and moves it through a remote buffer on an io queue. The loop of entry "long" takes seconds.
 struct Loops {
   explicit Loops(int devices, int replicas = 1) : ir(replicas), replicas(replicas) {
-    Graph& turn = ir.create_empty_graph("turn");
-    const Graph::IoScope io(turn, IoMode::kIoOverlapped);
+    Graph& body = ir.create_empty_graph("turn");
+    const Graph::IoScope io(body, IoMode::kIoOverlapped);
     const RemoteBuffer buffer = ir.remote_buffer(f32_spec({kSize}), 1);
-    const Tensor t = turn.input(f32_spec({kSize}), "t");
-    const Tensor x = turn.input(f32_spec({kSize}), "x");
+    const Tensor t = body.input(f32_spec({kSize}), "t");
+    const Tensor x = body.input(f32_spec({kSize}), "x");
     const Tensor far = [&] {
-      const DeviceScope on(turn, devices - 1);
+      const DeviceScope on(body, devices - 1);
       return ops::tanh(t + x);
     }();
-    const DeviceScope on(turn, 0);
-    turn.remote_store(buffer, 0, replicas > 1 ? ops::replicated_all_reduce(far) : far);
-    turn.add_output(turn.remote_load(buffer, 0) * 0.25);
+    const DeviceScope on(body, 0);
+    body.remote_store(buffer, 0, replicas > 1 ? ops::replicated_all_reduce(far) : far);
+    body.add_output(body.remote_load(buffer, 0) * 0.25);
     for (const auto& [name, trips] : {std::pair{"short", 3}, {"long", 100'000}}) {
       Graph& main = ir.entry_graph(name);
       in.push_back(ir.h2d_stream(f32_spec({kSize}), std::string("x of ") + name));
       const Tensor first = main.host_load(in.back());
-      out.push_back(main.host_store(ops::repeat(main, turn, trips, {first, first})[0], "y"));
+      out.push_back(main.host_store(ops::repeat(main, body, trips, {first, first})[0], "y"));
     }
   }
   HostTensor run(Session& session, size_t entry) const {
@@ -231,9 +231,9 @@ TEST_P(QueuedStop, EndAWalkThatIsFarAheadOfItsDevice) {
   Ir ir;
   Graph& main = ir.main_graph();
   const Tensor t = main.variable(f32_spec({kSize}), Initializer::constant(1), "t");
-  Graph& turn = ir.create_graph(
+  Graph& body = ir.create_graph(
       "turn", [](Graph&, Tensor x) { return ops::tanh(x); }, f32_spec({kSize}));
-  main.host_store(ops::repeat(main, turn, 100'000, {t})[0], "y");
+  main.host_store(ops::repeat(main, body, 100'000, {t})[0], "y");
   Held held(GetParam(), 0);
   const SessionOptions options = held.session_options(1, 0.1);
   Session session(ir, options);

@@ -177,13 +177,13 @@ TEST(FeedPlans, RandomOrders) {
     Tensor v = main.constant(HostTensor(f32_of({1})), "zero");
     for (int part = 0; part < 3; ++part) {
       const auto trips = static_cast<int64_t>(random() % 5);
-      std::vector<size_t> turn(fields);
-      for (size_t f = 0; f < fields; ++f) turn[f] = f;
-      std::shuffle(turn.begin(), turn.end(), random);
+      std::vector<size_t> permutation(fields);
+      for (size_t f = 0; f < fields; ++f) permutation[f] = f;
+      std::shuffle(permutation.begin(), permutation.end(), random);
       const bool together = random() % 2 == 0;
       const size_t repeated = 1 + random() % 2;
       std::vector<std::vector<size_t>> bodies(1);
-      for (const size_t f : turn) {
+      for (const size_t f : permutation) {
         for (size_t n = 0; n < repeated; ++n) bodies.back().push_back(f);
         if (!together) bodies.emplace_back();
       }

@@ -102,7 +102,7 @@ TEST(Indices, AValueThatIsNotItsOwnSuccessorIsNoCounter) {
 
 // As u32, -1 is 2^32 - 1, which has another remainder.
 TEST(Indices, ARemainderOfACastNumberIsData) {
-  const auto turn = [](const char* cast) {
+  const auto range_of = [](const char* cast) {
     return fact("constant 0 %0 i32()\ncall 1 in %0 out %2 u32()", {-1}, std::string(R"(
     body turn function
       param %0 i32()
@@ -112,8 +112,8 @@ TEST(Indices, ARemainderOfACastNumberIsData) {
       results %2
     end)");
   };
-  EXPECT_EQ(turn("copy in %0 out %1 i32()"), "1 1..1");
-  EXPECT_EQ(turn("kernel Cast in %0 out %1 u32()\nattrs dtype=uint32"), "data");
+  EXPECT_EQ(range_of("copy in %0 out %1 i32()"), "1 1..1");
+  EXPECT_EQ(range_of("kernel Cast in %0 out %1 u32()\nattrs dtype=uint32"), "data");
 }
 
 TEST(Indices, RangesAreThoseOfAllCalls) {

@@ -442,14 +442,14 @@ class RemoteWalk {
         continue;
       }
       // The number of the call and the iteration identify the activation.
-      const auto turn = [&](const exe::Call& c, int64_t it, bool named = true) {
+      const auto run_call = [&](const exe::Call& c, int64_t it, bool named = true) {
         if (!moves_[static_cast<size_t>(c.function)]) return;
         std::vector<int64_t> args;
         for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
         walk(c.function, args,
              mix(mix(self, static_cast<uint64_t>(call)), named ? static_cast<uint64_t>(it) : 0));
       };
-      if (const auto* c = std::get_if<exe::Call>(&step->body)) turn(*c, 0);
+      if (const auto* c = std::get_if<exe::Call>(&step->body)) run_call(*c, 0);
       if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
         const bool moves = moves_[static_cast<size_t>(l->body.function)];
         const bool exits = moves && l->condition >= 0;
@@ -458,9 +458,9 @@ class RemoteWalk {
           for (BufferHistory& buffer : buffers_) buffer.begin_else();
         }
         if (is_long(*l)) {
-          run_long(*l, [&](int64_t it) { turn(l->body, it, false); });
+          run_long(*l, [&](int64_t it) { run_call(l->body, it, false); });
         } else {
-          for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
+          for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) run_call(l->body, it);
         }
         if (exits) {
           for (BufferHistory& buffer : buffers_) buffer.end_branch();
@@ -468,9 +468,9 @@ class RemoteWalk {
       }
       if (const auto* b = std::get_if<exe::Branch>(&step->body)) {
         for (BufferHistory& buffer : buffers_) buffer.begin_branch();
-        turn(b->then_call, 0);
+        run_call(b->then_call, 0);
         for (BufferHistory& buffer : buffers_) buffer.begin_else();
-        turn(b->else_call, 1);
+        run_call(b->else_call, 1);
         for (BufferHistory& buffer : buffers_) buffer.end_branch();
       }
       ++call;

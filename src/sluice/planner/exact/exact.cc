@@ -66,9 +66,9 @@ Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64
   const std::vector<std::vector<int32_t>> ranks = make_ranks(instance);
   int64_t left = max_nodes;
   // Each round doubles the nodes of a turn.
-  for (int64_t turn = 4 * exact_search_nodes(instance) + 1000;; turn *= 2) {
+  for (int64_t budget = 4 * exact_search_nodes(instance) + 1000;; budget *= 2) {
     for (const std::vector<int32_t>& rank : ranks) {
-      const int64_t limit = std::min(turn, left);
+      const int64_t limit = std::min(budget, left);
       const Outcome outcome = search.run(rank, limit);
       left -= limit - search.left();
       if (outcome == Outcome::kGaveUp && left > 0) continue;

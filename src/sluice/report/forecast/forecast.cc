@@ -40,19 +40,19 @@ bool is_idle(const State& s) {
   return std::all_of(s.busy.begin(), s.busy.end(), [&](double until) { return until <= s.now; });
 }
 
-void add_turns(const State& turn, double times, State& s) {
-  s.now += times * turn.now;
-  for (double& until : s.busy) until += times * turn.now;
+void add_iterations(const State& iteration, double times, State& s) {
+  s.now += times * iteration.now;
+  for (double& until : s.busy) until += times * iteration.now;
   for (size_t i = 0; i < s.took.size(); ++i) {
-    s.took[i] += times * turn.took[i];
-    s.waited[i] += times * turn.waited[i];
+    s.took[i] += times * iteration.took[i];
+    s.waited[i] += times * iteration.waited[i];
   }
 }
 
 class Forecaster {
  public:
   Forecaster(const exe::Executable& e, const Rates& rates)
-      : e_(e), times_(e, rates), idle_turns_(e.functions.size()) {}
+      : e_(e), times_(e, rates), idle_iterations_(e.functions.size()) {}
 
   ProgramForecast run(const exe::Program& program, const std::vector<Traffic>& traffic) {
     ProgramForecast out{program.name, 0, {}};
@@ -86,7 +86,7 @@ class Forecaster {
   void walk(int32_t function, State& s) {
     const auto f = static_cast<size_t>(function);
     const bool idle = is_idle(s);
-    if (idle && idle_turns_[f]) return add_turns(*idle_turns_[f], 1, s);
+    if (idle && idle_iterations_[f]) return add_iterations(*idle_iterations_[f], 1, s);
     const State before = s;
     struct Flying {
       int32_t token;
@@ -119,7 +119,7 @@ class Forecaster {
         s.now += seconds;
       }
     }
-    if (idle && is_idle(s)) idle_turns_[f] = s - before;
+    if (idle && is_idle(s)) idle_iterations_[f] = s - before;
   }
 
   void repeat(const exe::Loop& loop, State& s) {
@@ -129,7 +129,8 @@ class Forecaster {
       before = s;
       walk(loop.body.function, s);
     }
-    if (walked < loop.trips) add_turns(s - before, static_cast<double>(loop.trips - walked), s);
+    if (walked < loop.trips)
+      add_iterations(s - before, static_cast<double>(loop.trips - walked), s);
   }
 
   /// Starts a transfer and returns the time of its end. A transfer on the compute queue also
@@ -155,7 +156,7 @@ class Forecaster {
   const exe::Executable& e_;
   const StepTimes times_;
   /// By function: times that one call adds, if queues are idle before and after.
-  std::vector<std::optional<State>> idle_turns_;
+  std::vector<std::optional<State>> idle_iterations_;
 };
 
 }  // namespace

@@ -53,8 +53,8 @@ std::vector<double> moving_seconds(const exe::Function& function, const Rates& r
     for (const exe::Step& step : function.steps) {
       double sum = 0;
       for (const exe::Operand& o : operands_of(step)) {
-        const double turns = o.access == exe::Access::kUpdate ? 2 : 1;
-        sum += turns * static_cast<double>(o.bytes) / (2 * rates.copies_of(touches.touch(o)));
+        const double accesses = o.access == exe::Access::kUpdate ? 2 : 1;
+        sum += accesses * static_cast<double>(o.bytes) / (2 * rates.copies_of(touches.touch(o)));
       }
       seconds.push_back(sum);
     }
@@ -90,7 +90,7 @@ std::string StepTimes::name_of_memory(int memory) const {
 }
 
 // The number of replicas that one worker runs in turn.
-double StepTimes::turns(const exe::Device& device) const {
+double StepTimes::rounds_of_replicas(const exe::Device& device) const {
   const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
   return std::ceil(static_cast<double>(e_.replicas) / teams);
 }
@@ -99,7 +99,7 @@ double StepTimes::seconds_of(const exe::Step& step, double moving,
                              const exe::Device& device) const {
   const auto shared = [&](double seconds, int64_t parts) {
     const auto workers = static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
-    return seconds * turns(device) / (workers > 1 ? workers * rates_.together : 1);
+    return seconds * rounds_of_replicas(device) / (workers > 1 ? workers * rates_.together : 1);
   };
   const auto copied = [&](int64_t bytes) { return static_cast<double>(bytes) / rates_.copies; };
   if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
@@ -108,7 +108,7 @@ double StepTimes::seconds_of(const exe::Step& step, double moving,
     const double rate = rates_.flops_of(kernel_class(*k), flops / bytes);
     const double seconds =
         rate > 0 ? flops / rate + moving : std::max(flops / rates_.flops, moving);
-    return shared(seconds, k->tasks) + rates_.kernel_begin * turns(device);
+    return shared(seconds, k->tasks) + rates_.kernel_begin * rounds_of_replicas(device);
   }
   if (std::holds_alternative<exe::Collective>(step.body)) return shared(moving, device.workers);
   if (const auto* s = std::get_if<exe::Send>(&step.body))

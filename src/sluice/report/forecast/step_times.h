@@ -32,7 +32,7 @@ class StepTimes {
  private:
   /// `moving` has the seconds that one worker needs to move the bytes of the step's operands.
   double seconds_of(const exe::Step& step, double moving, const exe::Device& device) const;
-  double turns(const exe::Device& device) const;
+  double rounds_of_replicas(const exe::Device& device) const;
 
   const exe::Executable& e_;
   const Rates& rates_;

@@ -9,7 +9,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr std::chrono::microseconds kTurn{1000};
+constexpr std::chrono::microseconds kPollPeriod{1000};
 thread_local bool is_feed_thread = false;
 
 std::string name_of_stream(const exe::Executable& e, const exe::FeedRing& ring) {
@@ -348,7 +348,7 @@ void Feed::await_sink(int64_t last, const std::atomic<bool>& stop) {
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() >
         shared_.deadline)
       miss_deadline(moved_.load(), field_name(plan_.rings.front()));
-    shared_.events.await(seen, kTurn);
+    shared_.events.await(seen, kPollPeriod);
   }
 }
 

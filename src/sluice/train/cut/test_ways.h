@@ -47,12 +47,12 @@ inline std::vector<Way> ways(Ways which = Ways::kAll, size_t blocks = 3) {
   return all;
 }
 
-// Returns the first way, which the others are compared with, and the ways whose number is `turn`
+// Returns the first way, which the others are compared with, and the ways whose number is `number`
 // modulo `parts`.
-inline std::vector<Way> share(const std::vector<Way>& all, size_t parts, size_t turn) {
+inline std::vector<Way> share(const std::vector<Way>& all, size_t parts, size_t number) {
   std::vector<Way> some{all[0]};
   for (size_t w = 1; w < all.size(); ++w) {
-    if (w % parts == turn % parts) some.push_back(all[w]);
+    if (w % parts == number % parts) some.push_back(all[w]);
   }
   return some;
 }

@@ -222,11 +222,11 @@ TEST(TrainingFeeds, TheEndOfDataLeavesWeights) {
 
 // Each form writes every output, and runs on one replica and on two.
 TEST(TrainingFeeds, ResultsGoToAnOutfeed) {
-  size_t turn = 0;
+  size_t draw = 0;
   for (const int replicas : {1, 2}) {
     for (const Output& output : {Output::all(), Output::final(), Output::sum()}) {
       for (auto [name, options] : forms(4, replicas)) {
-        if (turn++ % 2 == 0) continue;
+        if (draw++ % 2 == 0) continue;
         options.output = output;
         const std::vector<HostTensor> expected = train(options, 3).results;
         options.infeed = queue(3 * 4 * replicas);

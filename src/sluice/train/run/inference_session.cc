@@ -66,7 +66,7 @@ ModelState::ModelState(std::shared_ptr<ModelState> training, Options options)
 
 ModelState::~ModelState() {
   if (!training_ || !programs_) return;
-  const auto turn = training_->next_call();
+  const auto lock = training_->next_call();
   for (const auto& [device, bytes] : bytes_of(programs_->session))
     training_->inference_bytes_[device] -= bytes;
 }
@@ -98,7 +98,7 @@ SessionOptions ModelState::with_remaining_budgets(SessionOptions session) const 
 }
 
 void ModelState::open_inference_session() {
-  const auto turn = training_->next_call();
+  const auto lock = training_->next_call();
   training_->compile();
   Options options = options_;
   options.session = training_->with_remaining_budgets(options.session);
@@ -116,7 +116,7 @@ void ModelState::open_inference_session() {
 
 // Copies the weights of the training unless they are those of the last call.
 void ModelState::copy_weights() {
-  const auto turn = training_->next_call();
+  const auto lock = training_->next_call();
   const Session& from = training_->programs_->session;
   const uint64_t changes = from.variable_changes();
   if (copied_ == changes) return;

@@ -115,7 +115,7 @@ void expect_near(const Weights& got, const Weights& want, double tolerance,
 
 // Each way runs with every size, and with every reduction over micro-batches and over replicas.
 TEST(Reductions, HaveTheNumbersOfAClosedFormInEveryStrategy) {
-  size_t turn = 0;
+  size_t draw = 0;
   for (const auto& [accumulate, replicas] : {std::pair(int64_t{5}, 3), {4, 1}, {1, 2}}) {
     for (const Accumulation accumulation : test::kAccumulations) {
       for (const ReplicaReduction over : kReplicaReductions) {
@@ -124,16 +124,16 @@ TEST(Reductions, HaveTheNumbersOfAClosedFormInEveryStrategy) {
                               .accumulation_reduction = accumulation,
                               .replica_reduction = over};
         const Weights want = expected(accumulate, replicas, 2, options);
-        for (const Way& way : share(ways(), 3, turn)) {
+        for (const Way& way : share(ways(), 3, draw)) {
           expect_near(trained(replicas, 2, with_reductions_of(way.step, options), way.more_devices),
                       want, 2e-6,
                       fmt::format("{}: {} of {} micro-batches, {} of {} replicas", way.name,
                                   to_string(accumulation), accumulate, to_string(over), replicas));
         }
       }
-      ++turn;
+      ++draw;
     }
-    ++turn;
+    ++draw;
   }
 }
 
@@ -205,23 +205,23 @@ std::string one_digest(const Network& n, const Options& options, int replicas,
 TEST(Reductions, HaveOneDigestInAllStrategies) {
   const Network n = tied(f32);
   std::set<std::string> digests;
-  size_t turn = 0;
+  size_t draw = 0;
   for (const ReplicaReduction over : kReplicaReductions) {
     for (const Accumulation accumulation : test::kAccumulations)
       digests.insert(one_digest(
           n, {.accumulate = 5, .accumulation_reduction = accumulation, .replica_reduction = over},
-          3, share(ways(), 2, turn++)));
+          3, share(ways(), 2, draw++)));
   }
   EXPECT_EQ(digests.size(), 6u);
 }
 
 TEST(Accumulators, OfEachDtypeHaveOneDigestInAllStrategies) {
-  size_t first_turn = 0;
+  size_t first_draw = 0;
   for (const DType dtype : {f32, f16}) {
     const Network n = tied(dtype);
     for (const int64_t accumulate : {1, 3}) {
       std::set<std::string> digests;
-      size_t turn = first_turn++;
+      size_t draw = first_draw++;
       for (const AccumulatorDtype& accumulator :
            {AccumulatorDtype(), AccumulatorDtype(f32), AccumulatorDtype(f16),
             AccumulatorDtype(bf16),
@@ -233,7 +233,7 @@ TEST(Accumulators, OfEachDtypeHaveOneDigestInAllStrategies) {
             {.accumulate = accumulate,
              .accumulation_reduction = accumulate == 3 ? Accumulation::kSum : Accumulation::kMean,
              .accumulator_dtype = accumulator},
-            accumulate == 3 ? 2 : 3, share(ways(Ways::kSome), 3, turn++)));
+            accumulate == 3 ? 2 : 3, share(ways(Ways::kSome), 3, draw++)));
       }
       EXPECT_EQ(digests.size(), 4u) << name_of(dtype) << ", accumulate " << accumulate;
     }

@@ -144,12 +144,12 @@ TEST(WeightedLoss, AnUpdateWithoutAnyWeightChangesNothing) {
 TEST(WeightedLoss, HasOneDigestInEveryStrategy) {
   const Network n = with_loss(6, with_class_weights);
   const std::vector<Way> all = ways(Ways::kSome);
-  size_t turn = 0;
+  size_t draw = 0;
   for (const auto& [accumulate, clip] : {std::pair(4, false), {4, true}, {1, false}}) {
     Options base{.accumulate = accumulate};
     if (clip) base.max_grad_norm = 0.05;
     const Trajectory expected = train_updates(n, base, kReplicas);
-    for (const Way& way : accumulate == 4 && !clip ? all : share(all, 3, ++turn)) {
+    for (const Way& way : accumulate == 4 && !clip ? all : share(all, 3, ++draw)) {
       const Trajectory got =
           train_updates(n, with_reductions_of(way.step, base), kReplicas, way.more_devices);
       EXPECT_EQ(got.weights, expected.weights) << way.name << ", accumulate " << accumulate;

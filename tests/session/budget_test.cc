@@ -55,8 +55,8 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
     EXPECT_EQ(e.memory().smallest_budget(), peak);
     EXPECT_EQ(e.memory().budget_bytes, peak - 1);
     EXPECT_LE(e.memory().bound_bytes, peak);
-    EXPECT_THAT(e.memory().holders,
-                testing::Contains(testing::Field(&exe::Holder::name, "layer0.fc.weight")));
+    EXPECT_THAT(e.memory().peak_objects,
+                testing::Contains(testing::Field(&exe::PeakObject::name, "layer0.fc.weight")));
   }
   error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(0)); });
   error_of(ErrorKind::kUsage, [&] { Session(p.ir, with_memory(-2)); });
@@ -67,24 +67,25 @@ TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
   const Session session(p.ir, with_memory(-1));
   std::map<std::string, std::string> kinds;  // By name.
   const report::PlanReport summarised = report::plan_report(session.executable(), 1000);
-  for (const report::PlacedHolder& h : summarised.shares[0].holders) kinds[h.place] = h.kind;
+  for (const report::PeakObjectGroup& h : summarised.shares[0].peak_objects)
+    kinds[h.place] = h.kind;
   try {
     Session(p.ir, with_memory(64));
     FAIL() << "it fits";
   } catch (const DoesNotFit& e) {
     const std::string text = e.what();
-    ASSERT_FALSE(e.memory().holders.empty());
-    for (const exe::Holder& h : e.memory().holders)
+    ASSERT_FALSE(e.memory().peak_objects.empty());
+    for (const exe::PeakObject& h : e.memory().peak_objects)
       EXPECT_EQ(kinds[h.contents.name], h.contents.kind) << h.contents.name;
     for (size_t i = 0; i < 6; ++i) {
-      const exe::Holder& h = e.memory().holders.at(i);
+      const exe::PeakObject& h = e.memory().peak_objects.at(i);
       EXPECT_THAT(text, HasSubstr(fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name)));
     }
   }
   // An activation that a gradient reads, and overwrites, is a forward value.
   EXPECT_EQ(kinds["layer0, gelu_slope output (forward)"], "activations");
   const exe::MemoryNeeds needs = exe::memory_needs(session.executable(), 1000)[0];
-  for (const exe::Holder& h : needs.holders) {
+  for (const exe::PeakObject& h : needs.peak_objects) {
     if (h.contents.kind != "activations") continue;
     EXPECT_EQ(h.kind, "buffer");
     EXPECT_EQ(h.provenance->role, OpRole::kForward) << h.contents.name;

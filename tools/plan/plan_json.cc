@@ -13,18 +13,18 @@ JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& s
   record.add("smallest_budget", memory.smallest_budget());
   record.add("bound_bytes", memory.bound_bytes);
   record.add("peak_program", memory.peak_program);
-  std::vector<JsonRecord> kinds, holders;
+  std::vector<JsonRecord> kinds, peak_objects;
   for (const report::KindBytes& k : shares.kinds) {
     kinds.emplace_back().add("kind", k.kind);
     kinds.back().add("bytes", k.bytes);
   }
-  for (const report::PlacedHolder& h : shares.holders) {
-    holders.emplace_back().add("place", h.place);
-    holders.back().add("kind", h.kind);
-    holders.back().add("bytes", h.bytes);
+  for (const report::PeakObjectGroup& h : shares.peak_objects) {
+    peak_objects.emplace_back().add("place", h.place);
+    peak_objects.back().add("kind", h.kind);
+    peak_objects.back().add("bytes", h.bytes);
   }
   record.add("kinds", std::move(kinds));
-  record.add("holders", std::move(holders));
+  record.add("holders", std::move(peak_objects));
   return record;
 }
 

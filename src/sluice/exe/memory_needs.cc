@@ -104,8 +104,8 @@ class NeedsOfMemories {
                                 a.kind == ArenaKind::kRings;
       if (a.bytes > 0 && held_as_such) {
         m.bound_bytes += a.bytes;
-        m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes, -1, -1,
-                             MemoryContents::of_arena(a.kind)});
+        m.peak_objects.push_back({a.name, std::string(word(a.kind)), "", a.bytes, -1, -1,
+                                  MemoryContents::of_arena(a.kind)});
       }
     }
   }
@@ -118,7 +118,7 @@ class NeedsOfMemories {
     };
     const auto add = [&](const std::string& name, const char* kind, int64_t bytes, size_t index) {
       m.bound_bytes += bytes;
-      m.holders.push_back({name, kind, "", bytes, -1, static_cast<int32_t>(index)});
+      m.peak_objects.push_back({name, kind, "", bytes, -1, static_cast<int32_t>(index)});
     };
     for (size_t i = 0; i < e_.variables.size(); ++i) {
       const VariablePlan& v = e_.variables[i];
@@ -143,7 +143,7 @@ class NeedsOfMemories {
       for (size_t i = 0; i < fn.buffers.size(); ++i) {
         const FrameBuffer& b = fn.buffers[i];
         if (p.step < b.begin || p.step >= b.end || holds_frame(fn, b)) continue;
-        m.holders.push_back({b.name, "buffer", where, b.bytes, f, static_cast<int32_t>(i)});
+        m.peak_objects.push_back({b.name, "buffer", where, b.bytes, f, static_cast<int32_t>(i)});
       }
       f = p.callee;
     }
@@ -153,13 +153,13 @@ class NeedsOfMemories {
     m.ratio = m.bound_bytes > 0
                   ? static_cast<double>(m.total_bytes) / static_cast<double>(m.bound_bytes)
                   : 1;
-    std::stable_sort(m.holders.begin(), m.holders.end(),
-                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
-    if (m.holders.size() > max_) m.holders.resize(max_);
-    for (Holder& h : m.holders) name(h);
+    std::stable_sort(m.peak_objects.begin(), m.peak_objects.end(),
+                     [](const PeakObject& a, const PeakObject& b) { return a.bytes > b.bytes; });
+    if (m.peak_objects.size() > max_) m.peak_objects.resize(max_);
+    for (PeakObject& h : m.peak_objects) name(h);
   }
 
-  void name(Holder& h) const {
+  void name(PeakObject& h) const {
     if (h.kind == "variable") h.contents = contents_->of_variable(h.index);
     if (h.kind == "constant") h.contents = contents_->of_constant(h.index);
     if (h.kind == "remote") h.contents = contents_->of_remote(h.index);
@@ -211,7 +211,7 @@ class NeedsOfMemories {
          {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes, &m.tier_bytes,
           &m.staging_bytes, &m.checksum_bytes, &m.ring_bytes, &m.total_bytes, &m.bound_bytes})
       *bytes *= e_.replicas;
-    for (Holder& h : m.holders) h.bytes *= e_.replicas;
+    for (PeakObject& h : m.peak_objects) h.bytes *= e_.replicas;
     close(m);
     return m;
   }
@@ -234,8 +234,8 @@ bool holds_frame(const Function& function, const FrameBuffer& buffer) {
   return frame;
 }
 
-std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_holders) {
-  return NeedsOfMemories(executable, max_holders).all();
+std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_objects) {
+  return NeedsOfMemories(executable, max_objects).all();
 }
 
 }  // namespace sluice::exe

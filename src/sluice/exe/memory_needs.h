@@ -24,7 +24,7 @@ struct Contents {
 };
 
 /// An object that occupies bytes at the peak.
-struct Holder {
+struct PeakObject {
   std::string name;   ///< Name in the plan of the variable, constant, buffer or arena.
   std::string kind;   ///< "variable", "constant", "buffer", "remote", or the kind of an arena.
   std::string where;  ///< Buffer: step at which it is live, "main step 12 > Linear step 3".
@@ -53,9 +53,9 @@ struct MemoryNeeds {
   int64_t budget_bytes = -1;  ///< Budget; -1: none.
   /// Lower bound for every plan with the same order of steps: most live bytes, callees included.
   int64_t bound_bytes = 0;
-  double ratio = 1;             ///< total / bound; 1 if both are 0.
-  std::string peak_program;     ///< The program whose frames are the largest.
-  std::vector<Holder> holders;  ///< Objects at the peak, largest first.
+  double ratio = 1;                      ///< total / bound; 1 if both are 0.
+  std::string peak_program;              ///< The program whose frames are the largest.
+  std::vector<PeakObject> peak_objects;  ///< Objects at the peak, largest first.
 
   /// The smallest budget for which this compiler finds a plan: it makes the same plan under every
   /// budget.
@@ -67,8 +67,8 @@ struct MemoryNeeds {
 /// Whether a buffer of a function holds the frame of a function that a step calls, not a tensor.
 bool holds_frame(const Function& function, const FrameBuffer& buffer);
 
-/// Computes the bytes needed in every device and tier, from the plan alone. At most `max_holders`
+/// Computes the bytes needed in every device and tier, from the plan alone. At most `max_objects`
 /// holders are listed for each memory.
-std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_holders = 10);
+std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_objects = 10);
 
 }  // namespace sluice::exe

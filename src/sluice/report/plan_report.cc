@@ -138,34 +138,34 @@ MemoryShares shares_of(const exe::MemoryNeeds& memory) {
   std::map<std::string, int64_t> kinds;
   std::map<std::string, size_t> rows;
   int64_t rest = memory.total_bytes;
-  for (const exe::Holder& h : memory.holders) {
+  for (const exe::PeakObject& h : memory.peak_objects) {
     const auto& [kind, name] = h.contents;
     kinds[kind] += h.bytes;
     rest -= h.bytes;
-    const auto [row, first] = rows.try_emplace(name, out.holders.size());
+    const auto [row, first] = rows.try_emplace(name, out.peak_objects.size());
     if (first) {
-      out.holders.push_back({name, kind, h.bytes});
+      out.peak_objects.push_back({name, kind, h.bytes});
     } else {
-      out.holders[row->second].bytes += h.bytes;
+      out.peak_objects[row->second].bytes += h.bytes;
     }
   }
   if (rest != 0) kinds["padding and gaps"] += rest;
   for (const auto& [kind, bytes] : kinds) out.kinds.push_back({kind, bytes});
   sort_by_bytes(out.kinds);
-  sort_by_bytes(out.holders);
+  sort_by_bytes(out.peak_objects);
   return out;
 }
 
 }  // namespace
 
-PlanReport plan_report(const exe::Executable& executable, int max_holders) {
+PlanReport plan_report(const exe::Executable& executable, int max_objects) {
   PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};
   const Places places(executable);
-  const auto max = static_cast<size_t>(std::max(max_holders, 0));
+  const auto max = static_cast<size_t>(std::max(max_objects, 0));
   for (exe::MemoryNeeds& m : out.memories) {
     MemoryShares shares = shares_of(m);
-    if (shares.holders.size() > max) shares.holders.resize(max);
-    if (m.holders.size() > max) m.holders.resize(max);
+    if (shares.peak_objects.size() > max) shares.peak_objects.resize(max);
+    if (m.peak_objects.size() > max) m.peak_objects.resize(max);
     out.shares.push_back(std::move(shares));
   }
   Reporter(executable, places).run(out);

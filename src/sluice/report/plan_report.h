@@ -47,7 +47,7 @@ struct KindBytes {
 };
 
 /// A holder of bytes at the peak, named in the words of the model.
-struct PlacedHolder {
+struct PeakObjectGroup {
   std::string place;  ///< "fc.1.weight, accumulator".
   std::string kind;   ///< As in KindBytes.
   int64_t bytes = 0;
@@ -58,7 +58,7 @@ struct MemoryShares {
   std::vector<KindBytes> kinds;  ///< Largest first. Their sum is the memory's total.
   /// Largest first. Holders with the same place share a row, which has their sum. For example, a
   /// loop uses two copies of a buffer in turn.
-  std::vector<PlacedHolder> holders;
+  std::vector<PeakObjectGroup> peak_objects;
 };
 
 struct PlanReport {
@@ -75,9 +75,9 @@ struct PlanReport {
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
 
-/// Reports the memory, functions and transfers of an executable before it runs. `max_holders` is
+/// Reports the memory, functions and transfers of an executable before it runs. `max_objects` is
 /// the largest number of holders listed for each memory.
-PlanReport plan_report(const exe::Executable& executable, int max_holders = 10);
+PlanReport plan_report(const exe::Executable& executable, int max_objects = 10);
 
 /// An option that would make a plan smaller.
 struct Suggestion {

@@ -42,11 +42,11 @@ TEST(Report, CountsBytesByKind) {
   EXPECT_EQ(m.bound_bytes, 64 + 8 + 192 + 256);
   EXPECT_EQ(m.budget_bytes, 1024);
   EXPECT_EQ(m.peak_program, "train");
-  ASSERT_EQ(m.holders.size(), 6u);
-  EXPECT_EQ(m.holders[0].kind, "workspace");
-  EXPECT_EQ(m.holders[1].name, "fc.weight");
-  EXPECT_EQ(m.holders[2].where, "main step 4");
-  EXPECT_EQ(m.holders[5].name, "scale");
+  ASSERT_EQ(m.peak_objects.size(), 6u);
+  EXPECT_EQ(m.peak_objects[0].kind, "workspace");
+  EXPECT_EQ(m.peak_objects[1].name, "fc.weight");
+  EXPECT_EQ(m.peak_objects[2].where, "main step 4");
+  EXPECT_EQ(m.peak_objects[5].name, "scale");
 }
 
 TEST(Report, LooksThroughCalls) {
@@ -58,10 +58,10 @@ TEST(Report, LooksThroughCalls) {
       "  0 sync kernel cpu.neg",
       "  buffer \"then.t\" offset 0 bytes 64 steps 0 2\n  0 sync kernel cpu.neg")));
   const exe::MemoryNeeds& m = r.memories[0];
-  ASSERT_EQ(m.holders.size(), 3u);
-  EXPECT_EQ(m.holders[0].name, "x");
-  EXPECT_EQ(m.holders[2].name, "then.t");
-  EXPECT_EQ(m.holders[2].where, "main step 2 > f step 0 > then step 0");
+  ASSERT_EQ(m.peak_objects.size(), 3u);
+  EXPECT_EQ(m.peak_objects[0].name, "x");
+  EXPECT_EQ(m.peak_objects[2].name, "then.t");
+  EXPECT_EQ(m.peak_objects[2].where, "main step 2 > f step 0 > then step 0");
 }
 
 TEST(Report, ListsFunctionsAndTiers) {
@@ -134,7 +134,7 @@ TEST(Report, OfReplicasCountsADevicesBytesAndAMachinesTiers) {
   EXPECT_EQ(four.memories[0].name, "device 0 (cpu, each of 4 replicas)");
   EXPECT_EQ(four.memories[0].total_bytes, one.memories[0].total_bytes);
   EXPECT_EQ(four.memories[1].total_bytes, 4 * one.memories[1].total_bytes);
-  EXPECT_EQ(four.memories[1].holders[0].bytes, 4 * one.memories[1].holders[0].bytes);
+  EXPECT_EQ(four.memories[1].peak_objects[0].bytes, 4 * one.memories[1].peak_objects[0].bytes);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ class Text {
     const std::string ratio = fmt::format(", {:.3f} x the live-set bound", m.ratio);
     add(columns(bytes) + columns(ratio) <= kColumns ? bytes + ratio : bytes);
     const std::vector<KindBytes> kinds = largest_kinds(shares, max);
-    const size_t rows = std::min(max, std::max(kinds.size(), shares.holders.size()));
+    const size_t rows = std::min(max, std::max(kinds.size(), shares.peak_objects.size()));
     const size_t digits = grouped(m.total_bytes).size();
     for (size_t i = 0; i < rows; ++i) {
       std::string left;
@@ -158,9 +158,9 @@ class Text {
                            grouped(kinds[i].bytes), digits, kinds[i].kind);
       }
       std::string right;
-      if (i < shares.holders.size())
-        right = fmt::format("| {:>{}} {}", grouped(shares.holders[i].bytes), digits,
-                            shares.holders[i].place);
+      if (i < shares.peak_objects.size())
+        right = fmt::format("| {:>{}} {}", grouped(shares.peak_objects[i].bytes), digits,
+                            shares.peak_objects[i].place);
       add(right.empty() ? left : fmt::format("{:<{}} {}", left, kBar + digits + 23, right));
     }
   }
@@ -304,10 +304,10 @@ std::string memory_map(const PlanReport& report) {
     for (const auto& [what, bytes] : parts) {
       if (bytes > 0) add("  {:>15}  {}", grouped(bytes), what);
     }
-    if (m.holders.empty()) continue;
+    if (m.peak_objects.empty()) continue;
     add("  at the peak{}:",
         m.peak_program.empty() ? "" : fmt::format(" (program '{}')", m.peak_program));
-    for (const exe::Holder& h : m.holders) {
+    for (const exe::PeakObject& h : m.peak_objects) {
       add("  {:>15}  {} {}{}", grouped(h.bytes), h.kind, h.name,
           h.where.empty() ? "" : " in " + h.where);
     }

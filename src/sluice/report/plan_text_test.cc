@@ -20,20 +20,20 @@ int64_t columns(const std::string& line) {
   return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// A memory with `holders` holders of 100 bytes, and one kind for each.
-void add_memory(PlanReport& report, const std::string& name, int32_t device, int holders,
+// A memory with `peak_objects` holders of 100 bytes, and one kind for each.
+void add_memory(PlanReport& report, const std::string& name, int32_t device, int peak_objects,
                 int64_t budget = -1) {
   exe::MemoryNeeds needs;
   needs.name = name;
   needs.device = device;
-  needs.total_bytes = 100 * holders;
+  needs.total_bytes = 100 * peak_objects;
   needs.bound_bytes = needs.total_bytes;
   needs.budget_bytes = budget;
   report.memories.push_back(needs);
   MemoryShares shares;
-  for (int i = 0; i < holders; ++i) {
+  for (int i = 0; i < peak_objects; ++i) {
     shares.kinds.push_back({"kind " + std::to_string(i), 100});
-    shares.holders.push_back({"fc." + std::to_string(i) + ".weight", "variables", 100});
+    shares.peak_objects.push_back({"fc." + std::to_string(i) + ".weight", "variables", 100});
   }
   report.shares.push_back(shares);
 }
@@ -57,7 +57,7 @@ TEST(Summary, DrawsKindsAndNamesHolders) {
   PlanReport report;
   add_memory(report, "device 0 (cpu)", 0, 2);
   report.shares[0].kinds = {{"variables", 150}, {"workspace", 50}};
-  report.shares[0].holders = {{"fc1.weight, accumulator", "accumulators", 150}};
+  report.shares[0].peak_objects = {{"fc1.weight, accumulator", "accumulators", 150}};
   const std::string text = summary(report);
   EXPECT_NE(text.find("  #########... 150 variables"), std::string::npos) << text;
   EXPECT_NE(text.find("  ###.........  50 workspace"), std::string::npos) << text;
@@ -76,7 +76,7 @@ TEST(Summary, FitsAScreenWhateverThePlan) {
     Outlook outlook{.machine = std::string(200, 'm'), .offload = std::string(200, 'o')};
     for (int m = 0; m < memories; ++m)
       add_memory(report, "device " + std::to_string(m) + " (cpu)", m, 10, 50);
-    report.shares[0].holders[0].place = "a … " + std::string(200, 'b');
+    report.shares[0].peak_objects[0].place = "a … " + std::string(200, 'b');
     for (int f = 0; f < 20; ++f) report.functions.push_back({.name = "f", .place = "fc … fc"});
     for (int p = 0; p < 5; ++p) {
       const std::string program = "program " + std::to_string(p);

@@ -22,13 +22,13 @@ DoesNotFit DoesNotFit::with_remedy(std::string remedy) const {
 namespace exe {
 namespace {
 
-constexpr size_t kMaxHoldersInText = 6;
+constexpr size_t kMaxObjectsInText = 6;
 
 std::string text_of(const MemoryNeeds& memory) {
-  std::string holders;
-  for (size_t i = 0; i < std::min(memory.holders.size(), kMaxHoldersInText); ++i) {
-    const Holder& h = memory.holders[i];
-    holders += fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name);
+  std::string peak_objects;
+  for (size_t i = 0; i < std::min(memory.peak_objects.size(), kMaxObjectsInText); ++i) {
+    const PeakObject& h = memory.peak_objects[i];
+    peak_objects += fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name);
   }
   return fmt::format(
       "{} needs {} bytes, its budget is {} ({} short)\n  smallest budget found: {} bytes; "
@@ -36,7 +36,7 @@ std::string text_of(const MemoryNeeds& memory) {
       "  held at the peak:{}",
       memory.name, memory.total_bytes, memory.budget_bytes,
       memory.total_bytes - memory.budget_bytes, memory.smallest_budget(), memory.bound_bytes,
-      holders);
+      peak_objects);
 }
 
 }  // namespace

@@ -16,13 +16,13 @@ MemoryNeeds device_of(int64_t budget) {
   m.budget_bytes = budget;
   m.bound_bytes = 3900;
   for (int i = 0; i < 8; ++i)
-    m.holders.push_back({"w" + std::to_string(i),
-                         "variable",
-                         "",
-                         500,
-                         -1,
-                         i,
-                         {"variables", "fc." + std::to_string(i) + ".weight"}});
+    m.peak_objects.push_back({"w" + std::to_string(i),
+                              "variable",
+                              "",
+                              500,
+                              -1,
+                              i,
+                              {"variables", "fc." + std::to_string(i) + ".weight"}});
   return m;
 }
 
@@ -37,7 +37,7 @@ TEST(DoesNotFit, FiguresAreFields) {
   EXPECT_EQ(excess->memory().budget_bytes, 3999);
   EXPECT_EQ(excess->memory().smallest_budget(), 4000);
   EXPECT_EQ(excess->memory().bound_bytes, 3900);
-  EXPECT_EQ(excess->memory().holders.size(), 8u);
+  EXPECT_EQ(excess->memory().peak_objects.size(), 8u);
   EXPECT_EQ(excess->remedy(), "");
   const std::string text = excess->what();
   EXPECT_EQ(text,

@@ -122,7 +122,7 @@ TEST(PlanTraining, ARefusalHasItsFiguresAsFields) {
   EXPECT_EQ(none.memory().budget_bytes, 64);
   EXPECT_LE(none.memory().bound_bytes, needed);
   EXPECT_GT(none.memory().bound_bytes, 0);
-  EXPECT_EQ(none.memory().holders.at(0).kind, "variable");
+  EXPECT_EQ(none.memory().peak_objects.at(0).kind, "variable");
   EXPECT_EQ(none.remedy(), "");
 
   Options phases = automatic_within(-1);

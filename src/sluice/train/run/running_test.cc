@@ -213,23 +213,25 @@ TEST(Running, WaitsWithTheWeights) {
 }
 
 // The names of all that memories hold at their peak.
-std::set<std::string> holders(const Network& n, const Options& options) {
+std::set<std::string> peak_objects(const Network& n, const Options& options) {
   Ir ir;
   build_training(ir, n, nn::Optimizer::sgd(), options);
   const Session session(ir, {.remote = "host"});
   std::set<std::string> names;
   for (const report::MemoryShares& memory : report::plan_report(session.executable(), 100).shares) {
-    for (const report::PlacedHolder& h : memory.holders) names.insert(h.kind + ": " + h.place);
+    for (const report::PeakObjectGroup& h : memory.peak_objects)
+      names.insert(h.kind + ": " + h.place);
   }
   return names;
 }
 
 TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
-  const auto resident = holders(normalized_field(), {});
+  const auto resident = peak_objects(normalized_field(), {});
   EXPECT_TRUE(resident.contains("variables: norm.running_mean"));
   EXPECT_TRUE(resident.contains("variables: norm.running_var"));
   // The rows of a loop have one remote buffer.
-  const auto phased = holders(with_running(), {.strategy = train::phased(), .locations = kAll});
+  const auto phased =
+      peak_objects(with_running(), {.strategy = train::phased(), .locations = kAll});
   EXPECT_TRUE(phased.contains("variables: centre.mean"));
   EXPECT_TRUE(phased.contains("variables: r0.inner.1.mean … r4.inner.1.mean"));
 }

@@ -30,10 +30,10 @@ void check_loss(bool given, const ModelOptions& o) {
   const models::Model& model = models::find_model(o.name);
   std::string losses;  // The models that take --loss.
   for (const models::Model& m : models::all_models()) {
-    if (m.takes_loss) losses += (losses.empty() ? "" : ", ") + std::string(m.name);
+    if (m.has_loss_option) losses += (losses.empty() ? "" : ", ") + std::string(m.name);
   }
-  require(!given || model.takes_loss, "--loss: {} has a loss of its own; leave it out, or use {}",
-          model.name, losses);
+  require(!given || model.has_loss_option,
+          "--loss: {} has a loss of its own; leave it out, or use {}", model.name, losses);
   require(o.sizes.loss == models::Loss::kCrossEntropy || !o.dataset.empty(),
           "--loss mse requires --dataset (it is absent)");
 }

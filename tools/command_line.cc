@@ -194,11 +194,11 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
            command, suggestion(name, names));
     const CLI::Option* const option = owner.get_option(name);
     if (option->get_items_expected_max() == 0) continue;  // A flag.
-    const bool takes_flags = name == "--sweep" || name == "--sort";
-    const bool follows = word + 1 != words.end() && (takes_flags || !is_option(word[1]));
+    const bool accepts_flags = name == "--sweep" || name == "--sort";
+    const bool follows = word + 1 != words.end() && (accepts_flags || !is_option(word[1]));
     require(word->size() > name.size() + 1 || option->get_items_expected_min() == 0 || follows,
             "{}: must have a value", name);
-    if (takes_flags && follows && word->size() == name.size()) ++word;
+    if (accepts_flags && follows && word->size() == name.size()) ++word;
     require(++given[option] <= option->get_items_expected_max(), "{}: must be given once", name);
   }
 }

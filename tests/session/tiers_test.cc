@@ -70,7 +70,7 @@ class Folder {
   Folder() { sys::make_folder(path); }
   ~Folder() { std::filesystem::remove_all(path); }
   std::string place() const { return "file:" + path; }
-  bool takes_direct() const { return sys::can_bypass_page_cache(path); }
+  bool supports_direct_io() const { return sys::can_bypass_page_cache(path); }
   // Flips a bit at `offset` of the scratch file in the folder, which has no name.
   void damage(int64_t offset) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -99,7 +99,7 @@ class FileAccess : public testing::TestWithParam<Access> {};
 TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   const auto& [direct, verify, mode, replicas] = GetParam();
   const Folder folder;
-  if (direct && !folder.takes_direct())
+  if (direct && !folder.supports_direct_io())
     GTEST_SKIP() << "requires O_DIRECT in " << folder.path << "; set TMPDIR to a disk's folder";
   const TieredProgram p(mode, replicas);
   const HostTensor x = p.input(replicas);
@@ -146,7 +146,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
   const HostTensor x = p.input();
   for (const bool direct : {false, true}) {
     const Folder folder;
-    if (direct && !folder.takes_direct()) continue;
+    if (direct && !folder.supports_direct_io()) continue;
     const SessionOptions options{.device = cpu_device({.threads = 2}),
                                  .remote = folder.place(),
                                  .remote_direct = direct,

@@ -49,7 +49,7 @@ DType dtype_from_name(std::string_view name) {
 bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16 || dtype == f64; }
 bool is_integer(DType dtype) { return !is_float(dtype) && dtype != boolean; }
 
-bool takes(DType dtype, double value) {
+bool can_store(DType dtype, double value) {
   if (is_float(dtype)) {
     return !std::isfinite(value) || dtype == f64 ||
            std::isfinite(round_to(dtype, static_cast<float>(value)));

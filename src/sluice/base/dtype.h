@@ -35,7 +35,7 @@ bool is_integer(DType dtype);
 /// Whether `dtype` can store `value`. An integer type stores whole numbers in its range, bool
 /// stores 0 and 1. A floating-point type rounds: it stores NaN, infinities and every finite value
 /// that does not round to an infinity.
-bool takes(DType dtype, double value);
+bool can_store(DType dtype, double value);
 /// Describes the numbers that `dtype` can store, for errors: "a whole number in [0, 255]".
 std::string taken_by(DType dtype);
 

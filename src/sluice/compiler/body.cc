@@ -34,7 +34,7 @@ std::vector<Rotation> rotations_of(const Node::Loop& loop) {
     r.slots = static_cast<int32_t>(r.carried.size()) + (has_result ? 1 : 0);
   };
   for (int32_t k = 0; k < loop.carried; ++k) {
-    if (loop.takes_result(k)) add(k, true);
+    if (loop.returns_result(k)) add(k, true);
   }
   for (int32_t k = 0; k < loop.carried; ++k) {
     if (!taken[static_cast<size_t>(k)]) add(k, false);

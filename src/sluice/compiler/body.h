@@ -95,7 +95,7 @@ struct NodeKinds {
     /// iteration; the callee does not return it. Or -1: it takes the callee's result. Empty: all
     /// take results.
     std::vector<int32_t> rotates;
-    bool takes_result(int32_t k) const {
+    bool returns_result(int32_t k) const {
       return k >= static_cast<int32_t>(rotates.size()) || rotates[static_cast<size_t>(k)] < 0;
     }
     bool operator==(const Loop&) const = default;
@@ -203,7 +203,7 @@ struct Node : NodeKinds {
   /// Number of carried inputs and outputs, which come first; 0 unless the node is a loop.
   int32_t carried() const { return is<Loop>() ? as<Loop>()->carried : 0; }
   /// Whether output r of a call, if it is a result, is a result of the callee (see rotates).
-  bool takes_result(int32_t r) const { return !is<Loop>() || as<Loop>()->takes_result(r); }
+  bool returns_result(int32_t r) const { return !is<Loop>() || as<Loop>()->returns_result(r); }
   bool has_stages() const { return is<Kernel>() && !as<Kernel>()->stages.empty(); }
 };
 

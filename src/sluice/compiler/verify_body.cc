@@ -160,7 +160,7 @@ class Verifier {
     check_that(callee.results.size() == results, "it has {} results, {} returns {}", results,
                callee.name, callee.results.size());
     for (size_t r = 0; r < results; ++r) {
-      const bool reads = node.outputs[r] != kNone && node.takes_result(static_cast<int32_t>(r));
+      const bool reads = node.outputs[r] != kNone && node.returns_result(static_cast<int32_t>(r));
       check_that(callee.results[r] != kNone || !reads,
                  "{} does not return result {}, which its caller reads", callee.name, r);
     }

@@ -193,7 +193,7 @@ Tensor Graph::constant(HostTensor value, std::string name) {
 }
 
 Tensor Graph::scalar(double value, DType dtype, std::string name) {
-  require(takes(dtype, value),
+  require(can_store(dtype, value),
           "scalar '{}': must be {} to be {}, got {}; use another number or dtype", name,
           taken_by(dtype), name_of(dtype), value);
   return constant(HostTensor::of<double>({}, f64, {value}).cast(dtype), std::move(name));

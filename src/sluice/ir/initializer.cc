@@ -150,7 +150,7 @@ InitialValue::InitialValue(Initializer rule, TensorSpec spec)
           "initializer: the array must be {} like the variable, got {}", to_string(spec_),
           array == nullptr ? "" : to_string(array->spec()));
   const Initializer::Kind kind = rule_.kind_;
-  require(kind != Initializer::Kind::kConstant || takes(spec_.dtype, rule_.a_),
+  require(kind != Initializer::Kind::kConstant || can_store(spec_.dtype, rule_.a_),
           "initializer: a constant must be {} to be {}, got {}", taken_by(spec_.dtype),
           name_of(spec_.dtype), rule_.a_);
   require(kind != Initializer::Kind::kOrthogonal ||

@@ -9,7 +9,7 @@ Model mlp_model() {
       .data = &kDigits,
       .test_sizes = {.micro_batch = 2, .eval_batch = 4, .layers = 5, .width = 16, .dropout = 0.25},
       .fits_any_samples = true,
-      .takes_loss = true,
+      .has_loss_option = true,
       .read_sizes = read_perceptron_sizes,
       .build = [](const Sizes& s) { return perceptron(s, Activation::kRelu); }};
 }

@@ -62,7 +62,7 @@ struct Model {
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
   Sizes test_sizes;               ///< A small network that has every part of the real one.
   bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.
-  bool takes_loss = false;        ///< Whether Sizes::loss sets its loss.
+  bool has_loss_option = false;   ///< Whether Sizes::loss sets its loss.
   /// Sets the sizes to those of weights with these names and shapes. Throws Error{kUsage} if they
   /// are not those of this model. Null if the model has no such rule.
   void (*read_sizes)(const std::vector<NamedSpec>& weights, Sizes& sizes) = nullptr;

@@ -527,7 +527,7 @@ TensorArg scalar_arg(double value, const TensorArg& like) {
 }
 
 Tensor scalar_like(const Tensor& t, double value) {
-  require(takes(t.dtype(), value),
+  require(can_store(t.dtype(), value),
           "a number combined with '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
           to_string(t.spec()), taken_by(t.dtype()), value, t.name());
   return t.graph().scalar(value, t.dtype());

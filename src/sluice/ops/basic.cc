@@ -59,7 +59,7 @@ const OpDef& detach_in_place_def() {
 Tensor emit_init(Graph& graph, const TensorSpec& spec, builtin::InitOptions options,
                  std::string name) {
   require_device_dtype(spec, "init: the tensor");
-  require(takes(spec.dtype, options.value), "init: value must be {} to be {}, got {}",
+  require(can_store(spec.dtype, options.value), "init: value must be {} to be {}, got {}",
           taken_by(spec.dtype), name_of(spec.dtype), options.value);
   options.shape = spec.shape;
   options.dtype = spec.dtype;

@@ -20,7 +20,7 @@ std::vector<TensorSpec> infer_increment_mod(const OpView& op) {
     require(o.increment == std::trunc(o.increment) && std::fabs(o.increment) <= kLimit,
             "{} (C3): increment must be a whole number of at most 2^32 in magnitude, got {}", name,
             o.increment);
-    require(takes(y[0].dtype, o.modulus - 1),
+    require(can_store(y[0].dtype, o.modulus - 1),
             "{} (C3): modulus - 1 must be {} to be {}, got {}; cast t first", name,
             taken_by(y[0].dtype), name_of(y[0].dtype), o.modulus - 1);
   }

@@ -28,7 +28,7 @@ enum class ReduceOp {
   kSumSquareExtended
 };
 
-constexpr bool takes_integers(ReduceOp kind) {
+constexpr bool supports_integers(ReduceOp kind) {
   return kind == ReduceOp::kSum || kind == ReduceOp::kMax || kind == ReduceOp::kMin ||
          kind == ReduceOp::kProd;
 }
@@ -106,7 +106,7 @@ void reference_reduction(const KernelArgs& k) {
       y[o] = reduce<kind, E>(r.extent, [&](int64_t i) { return first[element(i)]; });
     }
   };
-  if constexpr (takes_integers(kind)) {
+  if constexpr (supports_integers(kind)) {
     if (k.in_dtype(0) == i32) return run(int32_t{});
     if (k.in_dtype(0) == u32) return run(uint32_t{});
   }
@@ -117,7 +117,7 @@ template <ReduceOp kind>
 std::vector<TensorSpec> infer_reduction(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
-  if constexpr (takes_integers(kind)) {
+  if constexpr (supports_integers(kind)) {
     require(x.dtype == i32 || x.dtype == u32 || (is_float(x.dtype) && x.dtype != f64),
             "{} (C1): x must be int32, uint32, float32, float16 or bfloat16, got {}; cast it first",
             name, to_string(x));
@@ -199,9 +199,9 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   d.doc = std::string(formula) +
           " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
           "then a fixed tree. More than 65,536 elements are reduced in chunks first. (C1) x is " +
-          (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
-           : extended           ? "float32"
-                                : "floating point") +
+          (supports_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
+           : extended              ? "float32"
+                                   : "floating point") +
           ". (C2) Axes are in range and distinct.";
   if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
   d.inputs = {{"x"}};
@@ -234,7 +234,7 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
                          .domain = domain,
                          .gradient = false});
   }
-  if (takes_integers(kind)) {
+  if (supports_integers(kind)) {
     d.samples.push_back({.inputs = {i32_spec({4, 6})}, .options = over({1}), .gradient = false});
     d.must_fail.push_back({"(C1)", {{{4}, u8, {}}}, {}});
   } else {

@@ -52,7 +52,7 @@ Instance make_instance(const Problem& problem) {
   int64_t total = 0;
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
-    if (!takes_room(buffer)) continue;
+    if (!needs_bytes(buffer)) continue;
     const int64_t rounded = round_up(buffer.size, instance.unit);
     total = checked_add(total, checked_add(rounded, buffer.alignment));
     if (buffer.fixed_offset) total = checked_add(total, *buffer.fixed_offset);

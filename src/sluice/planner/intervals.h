@@ -10,7 +10,7 @@ namespace sluice::planner {
 std::vector<Interval> normalized(const std::vector<Interval>& lifetime);
 
 /// Whether the buffer has bytes, and a step at which it is alive.
-bool takes_room(const Buffer& buffer);
+bool needs_bytes(const Buffer& buffer);
 
 /// Returns the greatest common divisor of the alignments of all buffers that take room (1 without
 /// such buffers). Every offset is a multiple of it. Error{kUsage} if a buffer contradicts itself.

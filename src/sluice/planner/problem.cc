@@ -36,7 +36,7 @@ int64_t alignment_unit(const Problem& problem) {
   int64_t unit = 0;
   for (const Buffer& buffer : problem.buffers) {
     check(buffer);
-    if (takes_room(buffer)) unit = std::gcd(unit, buffer.alignment);
+    if (needs_bytes(buffer)) unit = std::gcd(unit, buffer.alignment);
   }
   return std::max<int64_t>(unit, 1);
 }
@@ -59,7 +59,7 @@ std::vector<Interval> normalized(const std::vector<Interval>& lifetime) {
   return merged;
 }
 
-bool takes_room(const Buffer& buffer) {
+bool needs_bytes(const Buffer& buffer) {
   return buffer.size > 0 &&
          std::any_of(buffer.lifetime.begin(), buffer.lifetime.end(),
                      [](const Interval& interval) { return interval.begin < interval.end; });
@@ -70,7 +70,7 @@ int64_t live_set_bound(const Problem& problem) {
   int64_t bound = 0;
   std::vector<SizeChange> events;
   for (const Buffer& buffer : problem.buffers) {
-    if (!takes_room(buffer)) continue;
+    if (!needs_bytes(buffer)) continue;
     const int64_t rounded = round_up(buffer.size, unit);
     for (const Interval& interval : normalized(buffer.lifetime)) {
       events.push_back({interval.begin, rounded, rounded - buffer.size});

@@ -401,7 +401,7 @@ class Emitter {
     const size_t results =
         call != nullptr ? static_cast<size_t>(call->results) : node.outputs.size();
     for (size_t r = 0; r < results; ++r) {
-      if (node.outputs[r] == kNone || !node.takes_result(static_cast<int32_t>(r))) continue;
+      if (node.outputs[r] == kNone || !node.returns_result(static_cast<int32_t>(r))) continue;
       c.args.push_back(operand(node.outputs[r], node.out_specs[r], exe::Access::kWrite));
     }
     c.index_args = index_arguments(node, callee);
@@ -427,9 +427,9 @@ class Emitter {
       for (size_t i = 0; i < rotation.carried.size(); ++i) {
         const int32_t k = rotation.carried[i];
         put(k, rotation.first_slot(i));
-        if (own.takes_result(k)) put(result, rotation.result_slot());
-        l.carried.push_back(own.takes_result(k) ? exe::Carry{k, result++}
-                                                : rotated(node, own, k, l.body));
+        if (own.returns_result(k)) put(result, rotation.result_slot());
+        l.carried.push_back(own.returns_result(k) ? exe::Carry{k, result++}
+                                                  : rotated(node, own, k, l.body));
       }
     }
     for (const int32_t u : own.updated) l.carried.push_back({u, u});

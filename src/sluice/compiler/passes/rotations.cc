@@ -163,7 +163,7 @@ int64_t find_rotations(Program& program, const Context&) {
     }
     for (const Rotation& rotation : rotations_of(found)) {
       const int32_t newest = rotation.carried.front(), oldest = rotation.carried.back();
-      if (!found.takes_result(newest) ||
+      if (!found.returns_result(newest) ||
           !overwrite(body, static_cast<size_t>(newest), oldest, program.lowered[id].choices))
         continue;
       found.rotates[static_cast<size_t>(newest)] = oldest;

@@ -83,7 +83,7 @@ bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStag
         break;
     }
   }
-  return stage.spec.shape == (row_op.gives_samples() ? samples : space);
+  return stage.spec.shape == (row_op.reduces_rows() ? samples : space);
 }
 
 bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
@@ -234,7 +234,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else {
       own.row_op = static_cast<int32_t>(row_ops_.size());
       row_ops_.push_back(*row_op);
-      own.samples = row_op->gives_samples();
+      own.samples = row_op->reduces_rows();
     }
     flat_ = false;
     last_axis_ = true;

@@ -52,7 +52,7 @@ std::optional<RowOp::Kernel> losses_row_op(const OpView& op) {
     const auto o = op.options<ops::NllLossOptions>();
     if (o.reduction != ops::LossReduction::kNone) return std::nullopt;
     auto kernel = kernel_of({Operand::kRows, Operand::kLabels}, run_loss_row, o);
-    kernel.gives_samples = true;
+    kernel.reduces_rows = true;
     return kernel;
   }
   if (def == &ops::nll_softmax_grad_def()) {

@@ -13,7 +13,7 @@ std::optional<RowOp> RowOp::of(const OpView& op) {
     break;
   }
   if (own.kernel_.run == nullptr) return std::nullopt;
-  const Shape* space = own.gives_samples() ? nullptr : &op.output(0).shape;
+  const Shape* space = own.reduces_rows() ? nullptr : &op.output(0).shape;
   for (int i = 0; i < op.inputs(); ++i) {
     const Operand operand = own.inputs()[static_cast<size_t>(i)];
     if (operand == Operand::kLabels) {

@@ -55,7 +55,7 @@ class RowOp {
     /// Computes a part with the bits of the op's reference kernel. It must not allocate memory.
     void (*run)(const void* options, const Part& part) = nullptr;
     std::shared_ptr<const void> options = nullptr;  ///< Passed to `run`.
-    bool gives_samples = false;                     ///< The result has one value for each row.
+    bool reduces_rows = false;                      ///< The result has one value for each row.
     /// Options of the labels, if the op has labels.
     bool has_ignore_index = false;
     int64_t ignore_index = 0;
@@ -65,7 +65,7 @@ class RowOp {
   static std::optional<RowOp> of(const OpView& op);
 
   std::span<const Operand> inputs() const { return kernel_.inputs; }
-  bool gives_samples() const { return kernel_.gives_samples; }
+  bool reduces_rows() const { return kernel_.reduces_rows; }
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   /// Index of the input with the labels; -1 if the op has no labels.

@@ -31,7 +31,7 @@ struct RowsKernel {
     if (operand == RowOp::Operand::kRows) return n;
     return operand == RowOp::Operand::kSamples ? 1 : 0;
   }
-  int64_t result_step() const { return op.gives_samples() ? 1 : n; }
+  int64_t result_step() const { return op.reduces_rows() ? 1 : n; }
 
   RowOp op;
   DType dtype;

@@ -174,7 +174,7 @@ HostTensor converted(const HostTensor& array, DType to, const std::string& file)
   HostTensor out({array.shape(), to, {}});
   const auto values = array.as<From>();
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!takes(to, static_cast<double>(values[i]))) {
+    if (!can_store(to, static_cast<double>(values[i]))) {
       fail(ErrorKind::kBadFile, "{}: element {} must be {}, got {}", file, i, taken_by(to),
            values[i]);
     }

@@ -24,7 +24,7 @@ class Field {
   void add(const CsvRecords& lines, const std::vector<std::string_view>& cells) {
     for (const size_t column : columns_) {
       const std::optional<double> value = parse_number(cells[column]);
-      if (!value || !takes(field_.dtype, *value)) {
+      if (!value || !can_store(field_.dtype, *value)) {
         lines.bad(
             "column {}: must be {}, got {}", column + 1,
             is_float(field_.dtype) ? "a finite number of float32's range" : taken_by(field_.dtype),

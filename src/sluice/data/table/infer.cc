@@ -77,7 +77,7 @@ void find_kinds(const Table& table, std::vector<Facts>& facts) {
 
 int64_t label_of_cell(const RowReader& row, const Facts& f, char decimal) {
   const double value = *parse_number(row.cell(f.place), decimal);
-  if (!takes(i32, value)) {
+  if (!can_store(i32, value)) {
     row.bad(f.place, "must be a class, {} or text, got {}; real numbers require --loss mse",
             taken_by(i32), shown(row.cell(f.place)));
   }

@@ -62,7 +62,7 @@ double value_of(const RowReader& row, const ReadColumn& c, char decimal) {
   }
   const std::optional<double> value = parse_number(cell, decimal);
   const DType dtype = c.is_class ? i32 : f32;
-  if (!value || !takes(dtype, *value) || (c.is_class && *value < 0)) {
+  if (!value || !can_store(dtype, *value) || (c.is_class && *value < 0)) {
     row.bad(c.place, "must be {}, got {}",
             c.is_class ? "a class from 0" : "a finite number of float32's range", shown(cell));
   }

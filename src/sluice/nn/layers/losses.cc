@@ -22,7 +22,7 @@ Tensor classes_last(const Tensor& t) {
 
 // Whether `labels` can have the label `ignored`.
 bool can_be(const Tensor& labels, int64_t ignored) {
-  return takes(labels.dtype(), static_cast<double>(ignored));
+  return can_store(labels.dtype(), static_cast<double>(ignored));
 }
 
 Tensor sum_of_classes(const Tensor& t) { return ops::sum(t, {.axes = {-1}}); }

@@ -37,12 +37,13 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
     meeting.arrive(own.member, number, stage, commands_.mark());
     arrived_ = stage;
   };
-  const bool gives = any_bytes(bound, bound.writes, meeting.members());
+  const bool has_output = any_bytes(bound, bound.writes, meeting.members());
   if (!arrived_) {
     QueueMeeting::MemberQueue& member_queue = meeting.member_queue(own.member);
     if (member_queue.commands == nullptr) member_queue = {&open_, &commands_};
     meeting.operands(own.member) = {input, output};
-    if (meeting.members() == 1 || (!gives && !any_bytes(bound, bound.reads, meeting.members()))) {
+    if (meeting.members() == 1 ||
+        (!has_output && !any_bytes(bound, bound.reads, meeting.members()))) {
       run(share);
       return true;
     }
@@ -53,7 +54,7 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
     run(share);
     arrive(Stage::kMade);
   }
-  if (arrived_ == Stage::kMade && gives) {
+  if (arrived_ == Stage::kMade && has_output) {
     if (!meeting.all_arrived(number, Stage::kMade)) return false;
     take_outputs(share);
     arrive(Stage::kTaken);

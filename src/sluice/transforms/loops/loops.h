@@ -73,7 +73,7 @@ class LoopBody {
   using Argument = const Tensor&;
 
   template <typename F, size_t... I>
-  static constexpr bool takes(std::index_sequence<I...>) {
+  static constexpr bool accepts(std::index_sequence<I...>) {
     return std::invocable<F&, Argument<I>...>;
   }
   template <typename F, size_t... I>
@@ -87,7 +87,7 @@ class LoopBody {
                   "the body of a loop takes const LoopArguments&, or up to 16 tensors");
     if constexpr (Count > kMaxParameters) {
       return {};
-    } else if constexpr (takes<F>(std::make_index_sequence<Count>())) {
+    } else if constexpr (accepts<F>(std::make_index_sequence<Count>())) {
       in.require_count(Count);
       return call(f, in, std::make_index_sequence<Count>());
     } else {

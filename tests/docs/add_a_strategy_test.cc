@@ -10,7 +10,7 @@ namespace {
 
 // --- Code of the page.
 // Runs a block for all micro-batches.
-train::OrderLoop visit(train::TaskKind kind, size_t block, int64_t micro_batches) {
+train::OrderLoop block_loop(train::TaskKind kind, size_t block, int64_t micro_batches) {
   const train::Task task{.kind = kind,
                          .stage = static_cast<int>(block),
                          .block = train::Affine{static_cast<int64_t>(block)},
@@ -22,10 +22,10 @@ train::Order alternate(const train::StepDependences& step) {
   train::Order order;
   const int64_t n = step.counts.micro_batches;
   for (size_t b = 0; b < step.blocks.size(); ++b)
-    order.items.emplace_back(visit(train::TaskKind::kForward, b, n));
+    order.items.emplace_back(block_loop(train::TaskKind::kForward, b, n));
   for (size_t b = step.blocks.size(); b-- > 0;) {
     if (step.blocks[b].has_gradient)
-      order.items.emplace_back(visit(train::TaskKind::kBackward, b, n));
+      order.items.emplace_back(block_loop(train::TaskKind::kBackward, b, n));
   }
   if (step.counts.has_norm) order.items.emplace_back(train::Task{train::TaskKind::kNorm});
   order.items.emplace_back(train::Task{train::TaskKind::kUpdate});

@@ -9,7 +9,7 @@
 namespace sluice::report {
 namespace {
 
-constexpr int64_t kMaxVisits = 2'000'000;  // Steps of functions with remote accesses.
+constexpr int64_t kMaxSteps = 2'000'000;  // Steps of functions with remote accesses.
 
 // The innermost loop around a function's steps.
 struct LoopIteration {
@@ -51,7 +51,7 @@ class Follower {
     if (!reaches_[static_cast<size_t>(function)]) return;
     for (size_t s = 0; s < steps(function).size(); ++s) {
       const exe::Step& step = steps(function)[s];
-      if (++visits_ > kMaxVisits) found_.complete = false;
+      if (++steps_seen_ > kMaxSteps) found_.complete = false;
       if (!found_.complete) return;
       if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, around);
       if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
@@ -91,7 +91,7 @@ class Follower {
   const exe::Executable& e_;
   std::vector<bool> reaches_;  // By function: whether it or a callee accesses remote memory.
   std::map<std::tuple<int32_t, int64_t, int32_t, size_t>, size_t> rows_;
-  int64_t visits_ = 0;
+  int64_t steps_seen_ = 0;
   RemoteAccesses found_;
 };
 

@@ -40,7 +40,7 @@ std::unique_ptr<RemoteActivations> remote_activations(
 }
 
 /// Tasks of one block that follow each other.
-struct Visit {
+struct BlockRun {
   Task task;  ///< The first one.
   MicroBatch::Weights weights;
   std::vector<MicroBatch> runs = {};
@@ -287,7 +287,7 @@ class Emitter {
   // Runs a task, or the rows of a group forward in a loop.
   void run(StepGraph& place, std::span<const Task> rows) {
     const Task& task = rows.front();
-    if (!visit_ || !visit_->has(task)) end_visit(place);
+    if (!run_ || !run_->has(task)) end_block_run(place);
     if (!task.has_micro_batch()) {
       end_forward(place);
       if (task.kind == TaskKind::kNorm) {
@@ -307,27 +307,26 @@ class Emitter {
       found.forward.insert(inputs->second.begin(), inputs->second.end());
     MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
                      entry(place, m));
-    if (task.block && !visit_)
-      visit_ = Visit{task, variables_.visit(place.graph, weights_of(place, task)), {}};
+    if (task.block && !run_)
+      run_ = BlockRun{task, variables_.load_weights(place.graph, weights_of(place, task)), {}};
     if (task.runs_forward()) forward(place, rows, batch);
     if (task.runs_backward()) backward(place, task, batch);
     values_.write(at, rows.back(), found, batch.values());
   }
 
   // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
-  void end_visit(const StepGraph& place) {
-    if (!visit_) return;
-    if (visit_->task.runs_forward()) {
-      const DeviceScope on(place.graph, devices_.device(visit_->task));
-      for (const size_t b : blocks_of(visit_->task, stages_))
-        variables_.update_running(place.graph, block(b), visit_->runs,
-                                  weights_of(place, visit_->task));
+  void end_block_run(const StepGraph& place) {
+    if (!run_) return;
+    if (run_->task.runs_forward()) {
+      const DeviceScope on(place.graph, devices_.device(run_->task));
+      for (const size_t b : blocks_of(run_->task, stages_))
+        variables_.update_running(place.graph, block(b), run_->runs, weights_of(place, run_->task));
     }
-    visit_.reset();
+    run_.reset();
   }
   // The weights of a block as a task reads them. A visit loads those in remote memory once.
   MicroBatch::Weights weights(const StepGraph& place, const Task& task) const {
-    return visit_ ? visit_->weights : variables_.visit(place.graph, weights_of(place, task));
+    return run_ ? run_->weights : variables_.load_weights(place.graph, weights_of(place, task));
   }
 
   void forward(StepGraph& place, std::span<const Task> rows, MicroBatch& batch) {
@@ -352,8 +351,8 @@ class Emitter {
     }
     for (const size_t b : rows.size() > 1 ? std::vector<size_t>() : blocks) {
       batch.forward(b, weights(place, task));
-      if (visit_) {
-        visit_->runs.push_back(batch);
+      if (run_) {
+        run_->runs.push_back(batch);
       } else {
         variables_.update_running(g, block(b), {&batch, 1}, weights_of(place, task));
       }
@@ -418,13 +417,13 @@ class Emitter {
     const auto counter = place.counters.find(key_of(task));
     const bool counts = counter != place.counters.end();
     for (const size_t b : blocks_of(task, stages_)) {
-      const MicroBatch::Weights visited = weights(place, task);
+      const MicroBatch::Weights block_weights = weights(place, task);
       if (blocks_.weight_gradients == WeightGradients::kReturn) {
-        for (const auto& [use, gradient] : batch.backward(b, visited, {}, {}))
+        for (const auto& [use, gradient] : batch.backward(b, block_weights, {}, {}))
           accumulators_.keep(block(b).use(use), gradient);
       } else {
-        accumulators_.accumulate(g, batch, b, block(b), gradients_[b], visited, place.accumulators,
-                                 counts ? counter->second : Tensor());
+        accumulators_.accumulate(g, batch, b, block(b), gradients_[b], block_weights,
+                                 place.accumulators, counts ? counter->second : Tensor());
       }
     }
     const Graph::ProvenanceScope of(g, {.role = OpRole::kAccumulation});
@@ -434,25 +433,25 @@ class Emitter {
 
   // Emits a loop. If it visits one block, the block's remote weights are loaded once.
   void loop(StepGraph& place, const OrderLoop& loop) {
-    end_visit(place);
+    end_block_run(place);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
     const Tensors carried = values_.enter_loop(loop, g);
     TensorMap given;
     StepGraph inside = enter(place, g, loop, given);
-    const bool visits = loop.body.size() == 1 && loop.body[0].task() != nullptr &&
-                        loop.body[0].task()->block.has_value();
-    std::optional<VisitVariables> visited;
-    if (visits) {
+    const bool runs_one_block = loop.body.size() == 1 && loop.body[0].task() != nullptr &&
+                                loop.body[0].task()->block.has_value();
+    std::optional<LoopVariables> loop_variables;
+    if (runs_one_block) {
       const Task& task = *loop.body[0].task();
-      visited.emplace(task, block(blocks_of(task, stages_).front()), devices_.device(task),
-                      variables_, accumulators_);
-      visited->load(place, inside, given);
+      loop_variables.emplace(task, block(blocks_of(task, stages_).front()), devices_.device(task),
+                             variables_, accumulators_);
+      loop_variables->load(place, inside, given);
     }
     if (activation_entries_ > 1 || values_.has_buffers())
       inside.iterations.push_back(g.input({{}, i32, {}}, "iteration"));
     ++depth_;
     for (const OrderItem& item : loop.body) run(inside, item);
-    end_visit(inside);
+    end_block_run(inside);
     --depth_;
     g.set_outputs(values_.results_of_loop(loop));
     const Tensor iteration = inside.iterations.empty() ? Tensor() : inside.iterations.back();
@@ -461,7 +460,7 @@ class Emitter {
                                             loop, tasks_.front().outer + depth_)}});
     values_.leave_loop(
         loop, ops::repeat(place.graph, g, loop.trips, carried, given, {.iteration = iteration}));
-    if (visited) visited->store(place);
+    if (loop_variables) loop_variables->store(place);
   }
 
   // The body `g` of a loop, with inputs for all that its micro-batches share.
@@ -546,7 +545,7 @@ class Emitter {
   std::vector<MicroBatchTask> tasks_;
   FlowingValues values_;
   Accumulators accumulators_;
-  std::optional<Visit> visit_;
+  std::optional<BlockRun> run_;
   size_t depth_ = 0;                  ///< Loops over micro-batches around the graph of run().
   std::set<TaskBlocks> accumulated_;  ///< Backward tasks whose accumulators exist.
   bool forward_ended_ = false;

@@ -33,7 +33,7 @@ void NetworkWriter::stack(size_t v) {
   note_reads();
   scope.reset();
   for (int64_t r = 0; r < rows; ++r) {
-    if (!decide(v * kVisitStride + 1 + static_cast<uint64_t>(r))) continue;
+    if (!decide(v * kBlockStride + 1 + static_cast<uint64_t>(r))) continue;
     block_ = outline_.named ? fmt::format("R{}_{}", v, r) : "";
     if (outline_.named) scope.emplace(b_, block_);
     row(v, r, outside.empty() ? Tensor() : outside[static_cast<size_t>(r)], streams, fixed);

@@ -68,7 +68,7 @@ Tensor NetworkWriter::with_shape(Dice& dice, const Shape& shape) {
 }
 
 void NetworkWriter::visit(size_t v) {
-  const uint64_t key = v * kVisitStride;
+  const uint64_t key = v * kBlockStride;
   if (!decide(key)) return;
   fresh_ = graph_.ops().size();
   if (outline_.stacks[v]) return stack(v);

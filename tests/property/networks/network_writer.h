@@ -17,7 +17,7 @@
 namespace sluice::property {
 
 constexpr int64_t kBatch = 4;          ///< Samples of a micro-batch.
-constexpr uint64_t kVisitStride = 64;  ///< Decisions of a visit at most.
+constexpr uint64_t kBlockStride = 64;  ///< Decisions of a visit at most.
 
 /// Returns the key of the random numbers for one purpose.
 Seed network_key(uint64_t seed, std::string_view what, uint64_t index = 0);

@@ -12,7 +12,7 @@ namespace {
 using train::Inputs;
 using train::Results;
 
-constexpr int kMaxVisits = 7;
+constexpr int kMaxBlocks = 7;
 
 std::vector<train::Field> fields() {
   return {{.name = "x", .spec = f32_spec({kBatch, 6})},
@@ -28,7 +28,7 @@ class Module : public nn::Module {
     for (size_t v = 0; v < outline_.blocks.size(); ++v) {
       if (outline_.forms[v] == NetworkOutline::Form::kScope) continue;
       // A skipped visit or one of rows has no mark.
-      if (outline_.stacks[v] || recipe_.skipped.contains(v * kVisitStride)) continue;
+      if (outline_.stacks[v] || recipe_.skipped.contains(v * kBlockStride)) continue;
       marked_.add(3 + static_cast<int64_t>(v % 3), nn::Bias::kAdd, nn::WeightInit::kHe);
       auto& item = marked_[marked_.size() - 1];
       if (outline_.forms[v] == NetworkOutline::Form::kBegin) {
@@ -63,7 +63,7 @@ Seed network_key(uint64_t seed, std::string_view what, uint64_t index) {
 NetworkOutline::NetworkOutline(uint64_t seed) {
   Dice dice(network_key(seed, "outline"));
   named = !dice.one_in(4);
-  const int count = 2 + dice(kMaxVisits - 1);
+  const int count = 2 + dice(kMaxBlocks - 1);
   for (int v = 0; v < count; ++v) {
     const bool again = v > 0 && dice.one_in(5);
     blocks.push_back(again ? blocks[static_cast<size_t>(dice(v))] : fmt::format("B{}", v));

@@ -88,7 +88,7 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
       {.first = 0, .has_gradient = false},
       {.first = 1, .rows = 3, .forward_loop = 3, .backward_loop = 3},
       {.first = 4}};
-  EXPECT_EQ(to_string(phased_order(groups, PhasedVisits::kLoop, PhasedUpdates::kInBackward, true,
+  EXPECT_EQ(to_string(phased_order(groups, MicroBatchForm::kLoop, PhasedUpdates::kInBackward, true,
                                    {.micro_batches = 5, .updates = 1})),
             "for i in 5 {\n"
             "  seeds stage 0, micro-batch i\n"
@@ -117,7 +117,7 @@ TEST(Order, OfPhasesRunsSomeRowsBeforeTheLoop) {
   const std::vector<PhasedBlocks> groups = {
       {.first = 0, .rows = 3, .forward_loop = 3, .backward_loop = 2, .update_loop = 3},
       {.first = 3}};
-  const Order order = phased_order(groups, PhasedVisits::kLoop, PhasedUpdates::kApart, false,
+  const Order order = phased_order(groups, MicroBatchForm::kLoop, PhasedUpdates::kApart, false,
                                    {.micro_batches = 5, .updates = 2});
   const std::string text = to_string(order);
   EXPECT_EQ(text.substr(text.find("  for j in 5 {\n    backward")),
@@ -205,7 +205,7 @@ TEST(Order, OfPhasesInStagesPipelinesGroups) {
 
 TEST(Order, OfPhasesInLineHasATaskForEachMicroBatch) {
   EXPECT_EQ(
-      to_string(phased_order({{.first = 0}, {.first = 1}}, PhasedVisits::kInLine,
+      to_string(phased_order({{.first = 0}, {.first = 1}}, MicroBatchForm::kInLine,
                              PhasedUpdates::kApart, false, {.micro_batches = 2, .has_norm = true})),
       "forward stage 0, block 0, micro-batch 0\n"
       "forward stage 0, block 0, micro-batch 1\n"
@@ -260,7 +260,7 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
       for (const PhasedUpdates updates : {PhasedUpdates::kInBackward, PhasedUpdates::kApart}) {
         for (const int64_t d : {1, 4}) {
           phases.counts.updates = d;
-          check_order(phased_order(groups, PhasedVisits::kLoop, updates, true, phases.counts),
+          check_order(phased_order(groups, MicroBatchForm::kLoop, updates, true, phases.counts),
                       phases);
         }
       }

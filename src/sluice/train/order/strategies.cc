@@ -99,7 +99,7 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
   const size_t last = step.stages.back().back();
   const bool joint = counts.has_update && step.blocks[last].has_gradient;
   // `number` is the group's number; `loops` loops of the body are around the visits.
-  const auto visits = [&](const PipelineTask& t, const Affine& number, size_t loops) {
+  const auto block_runs = [&](const PipelineTask& t, const Affine& number, size_t loops) {
     std::vector<OrderItem> items;
     std::vector<size_t> blocks = step.stages[static_cast<size_t>(t.stage)];
     if (t.backward) std::reverse(blocks.begin(), blocks.end());
@@ -127,22 +127,22 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
     return items;
   };
   Body body(depth);
-  add_runs(schedule, counts.micro_batches / group, body, visits);
+  add_runs(schedule, counts.micro_batches / group, body, block_runs);
   if (!updates_in_backward) add_update(counts, body);
   return std::move(body).finish(counts);
 }
 
-Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
+Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
                    PhasedUpdates updates, bool has_seeds, const OrderCounts& counts) {
   check(counts);
   require(!counts.has_norm || updates == PhasedUpdates::kApart,
           "order: a norm of all gradients requires updates apart from backward phases");
   Body body(counts.updates > 1 ? 1 : 0);
   // All micro-batches visit a block, `loops` loops inside of the body.
-  const auto visit = [&](TaskKind kind, int stage, const std::optional<Affine>& block,
-                         size_t loops) {
+  const auto run_block = [&](TaskKind kind, int stage, const std::optional<Affine>& block,
+                             size_t loops) {
     std::vector<OrderItem> items;
-    if (visits == PhasedVisits::kLoop) {
+    if (form == MicroBatchForm::kLoop) {
       const Task task{
           .kind = kind, .stage = stage, .block = block, .micro_batch = body.index(0, loops)};
       items.emplace_back(OrderLoop{counts.micro_batches, {task}});
@@ -165,7 +165,8 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
       body.add(OrderLoop{looped, tasks(body.index(first + step * in_line, 0, step), size_t{1})});
   };
   if (has_seeds) {
-    for (OrderItem& item : visit(TaskKind::kSeeds, 0, std::nullopt, 0)) body.add(std::move(item));
+    for (OrderItem& item : run_block(TaskKind::kSeeds, 0, std::nullopt, 0))
+      body.add(std::move(item));
   }
   const auto is_both = [&](const PhasedBlocks& g) {
     return counts.has_update && &g == &groups.back() && g.rows == 1 && g.has_gradient;
@@ -173,7 +174,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
   for (const PhasedBlocks& g : groups) {
     if (is_both(g)) continue;
     run_rows(g, Rows::kAscending, g.forward_loop, [&](const Affine& block, size_t loops) {
-      return visit(TaskKind::kForward, g.stage, block, loops);
+      return run_block(TaskKind::kForward, g.stage, block, loops);
     });
   }
   if (!counts.has_update) return std::move(body).finish(counts);
@@ -184,7 +185,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
     if (!g->has_gradient) continue;
     const TaskKind kind = is_both(*g) ? TaskKind::kBoth : TaskKind::kBackward;
     run_rows(*g, Rows::kDescending, g->backward_loop, [&](const Affine& block, size_t loops) {
-      std::vector<OrderItem> items = visit(kind, g->stage, block, loops);
+      std::vector<OrderItem> items = run_block(kind, g->stage, block, loops);
       if (updates == PhasedUpdates::kInBackward) items.emplace_back(update(g->stage, block));
       return items;
     });

@@ -34,7 +34,7 @@ struct PhasedBlocks {
 };
 
 /// How a phased step runs the micro-batches of a visit.
-enum class PhasedVisits {
+enum class MicroBatchForm {
   kLoop,    ///< In a loop; values between visits are entries of buffers.
   kInLine,  ///< One after another; values between visits are plain tensors.
 };
@@ -48,7 +48,7 @@ enum class PhasedUpdates {
 /// Returns the order in which all micro-batches visit one block after another: forward in ascending
 /// order of blocks and backward in descending order. The last block, if it has
 /// a gradient, runs both as one task. `groups` cover the blocks.
-Order phased_order(const std::vector<PhasedBlocks>& groups, PhasedVisits visits,
+Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
                    PhasedUpdates updates, bool has_seeds, const OrderCounts& counts);
 
 /// Returns the order of an evaluation in which each micro-batch runs one block after another. Rows

@@ -35,7 +35,7 @@ struct RowTasks {
 };
 
 // The task of a loop over micro-batches, or null.
-const Task* visit_of(const OrderItem& item) {
+const Task* loop_task(const OrderItem& item) {
   const OrderLoop* const loop = item.loop();
   const Task* const task =
       loop != nullptr && loop->body.size() == 1 ? loop->body[0].task() : nullptr;
@@ -44,8 +44,8 @@ const Task* visit_of(const OrderItem& item) {
 
 // Reads a visit of one row, an update of one row, or both. `next` is advanced.
 RowTasks read_row(const std::vector<OrderItem>& items, size_t& next) {
-  const Task* const visit = visit_of(items[next]);
-  const Task& first = visit != nullptr ? *visit : *items[next].task();
+  const Task* const looped_task = loop_task(items[next]);
+  const Task& first = looped_task != nullptr ? *looped_task : *items[next].task();
   ++next;
   RowTasks tasks{.kind = first.kind, .block = first.block ? first.block->constant : 0};
   const Task* const update = next < items.size() ? items[next].task() : nullptr;
@@ -56,7 +56,7 @@ RowTasks read_row(const std::vector<OrderItem>& items, size_t& next) {
 
 RowTasks read_rows(const std::vector<OrderItem>& items, size_t& next) {
   const OrderLoop* const loop = items[next].loop();
-  if (loop == nullptr || visit_of(items[next]) != nullptr) {
+  if (loop == nullptr || loop_task(items[next]) != nullptr) {
     RowTasks tasks = read_row(items, next);
     tasks.rows.in_line = 1;
     return tasks;

@@ -34,7 +34,7 @@ std::vector<VariableRows> variable_rows(const StepBlocks& blocks);
 std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step);
 
 /// The phases of a step in which all micro-batches visit one block after another (phased_order()
-/// with PhasedVisits::kLoop). A phase is a loop over micro-batches (nn/batch_serialise.h).
+/// with MicroBatchForm::kLoop). A phase is a loop over micro-batches (nn/batch_serialise.h).
 ///
 /// Neighbouring blocks with equal graphs share them, and remote buffers; each block has one row in
 /// them (block_groups.h). A forward phase first loads the offloaded weights of its block. A

@@ -108,7 +108,7 @@ Order phases_of(const PhasedExecution& phased, const std::vector<AssignedStage>&
   std::vector<PhasedBlocks> blocks;
   for (size_t b = 0; b < step.blocks.size(); ++b)
     blocks.push_back({.first = b, .has_gradient = step.blocks[b].has_gradient});
-  return phased_order(blocks, PhasedVisits::kInLine,
+  return phased_order(blocks, MicroBatchForm::kInLine,
                       step.counts.has_norm ? PhasedUpdates::kApart : PhasedUpdates::kInBackward,
                       false, step.counts);
 }
@@ -222,7 +222,7 @@ PipelineLayout lay_out_phases(const std::vector<AssignedStage>& stages,
                               const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
                               bool has_seeds, const OrderCounts& counts) {
   return {.stages = stages,
-          .order = phased_order(blocks, PhasedVisits::kLoop, updates, has_seeds, counts),
+          .order = phased_order(blocks, MicroBatchForm::kLoop, updates, has_seeds, counts),
           .plan = {}};
 }
 

@@ -82,7 +82,7 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
   return inside;
 }
 
-void VisitVariables::load(const StepGraph& outside, StepGraph& inside, TensorMap& given) {
+void LoopVariables::load(const StepGraph& outside, StepGraph& inside, TensorMap& given) {
   const DeviceScope on(outside.graph, device_);
   const auto add = [&](const Tensor& t, const std::string& name, Pass pass) {
     given.emplace_back(inside.graph.input(t.spec(), name, pass), t);
@@ -105,7 +105,7 @@ void VisitVariables::load(const StepGraph& outside, StepGraph& inside, TensorMap
   }
 }
 
-void VisitVariables::store(const StepGraph& outside) const {
+void LoopVariables::store(const StepGraph& outside) const {
   const DeviceScope on(outside.graph, device_);
   for (const auto& [key, t] : running_) variables_.store(outside.graph, key, t);
   for (const auto& [use, t] : sums_) accumulators_.store(outside.graph, use, t);

@@ -45,11 +45,11 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
 
 /// The remote variables of a block during a loop of visits: weights, running variables and
 /// accumulators.
-class VisitVariables {
+class LoopVariables {
  public:
   /// All arguments must outlive this object.
-  VisitVariables(const Task& task, const BlockGraph& block, int device,
-                 const StepVariables& variables, const Accumulators& accumulators)
+  LoopVariables(const Task& task, const BlockGraph& block, int device,
+                const StepVariables& variables, const Accumulators& accumulators)
       : task_(task),
         block_(block),
         device_(device),

@@ -205,7 +205,7 @@ Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
                                             : graph.ir().share_variable(*variable, graph);
 }
 
-MicroBatch::Weights StepVariables::visit(Graph& graph, const nn::NamedTensors& here) const {
+MicroBatch::Weights StepVariables::load_weights(Graph& graph, const nn::NamedTensors& here) const {
   auto loaded = std::make_shared<std::map<std::string, Tensor>>();
   return [this, &graph, &here, loaded](const std::string& key) {
     if (const Tensor* own = here.find_leaf(key)) return *own;

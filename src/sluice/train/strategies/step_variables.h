@@ -90,7 +90,7 @@ class StepVariables {
 
   /// Returns the weights of one visit of a block in `graph`. Weights in `here` are used; other
   /// weights are loaded at their first use.
-  MicroBatch::Weights visit(Graph& graph, const nn::NamedTensors& here) const;
+  MicroBatch::Weights load_weights(Graph& graph, const nn::NamedTensors& here) const;
   /// Applies the updates of a block's running variables for some micro-batches, in their order.
   /// Remote variables are loaded before the updates and stored after them. `here` has the tensors
   /// of the other variables in `graph`.

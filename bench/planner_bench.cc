@@ -96,13 +96,13 @@ const char* to_string(planner::Outcome outcome) {
 }
 
 // Validates the places that the exact search found.
-planner::Verdict check_places(Problem problem, const planner::Instance& instance,
-                              const planner::Places& places, int64_t capacity) {
+planner::Verdict check_offsets(Problem problem, const planner::Instance& instance,
+                               const planner::Offsets& offsets, int64_t capacity) {
   planner::Solution solution{.bound = planner::live_set_bound(problem)};
   solution.offsets.resize(problem.buffers.size());
-  for (size_t i = 0; i < places.size(); ++i) {
+  for (size_t i = 0; i < offsets.size(); ++i) {
     const size_t buffer = instance.buffer[i];
-    solution.offsets[buffer] = places[i] * instance.unit;
+    solution.offsets[buffer] = offsets[i] * instance.unit;
     solution.height =
         std::max(solution.height, solution.offsets[buffer] + problem.buffers[buffer].size);
   }
@@ -123,17 +123,17 @@ void bench_file(const std::string& path) {
 
   const planner::Instance instance = planner::make_instance(problem);
   const int64_t capacity = capacity_of(name, solution.bound);
-  planner::Places places;
+  planner::Offsets offsets;
   planner::Outcome outcome{};
   int64_t nodes = 0;
   const double exact_time = timed([&] {
     outcome =
         planner::exact_search(instance, planner::make_conflicts(instance), capacity / instance.unit,
-                              planner::kLongSearchNodes, places, nodes);
+                              planner::kLongSearchNodes, offsets, nodes);
   });
   planner::Verdict verdict = planner::validate(problem, solution);
   if (verdict && outcome == planner::Outcome::kFound) {
-    verdict = check_places(problem, instance, places, capacity);
+    verdict = check_offsets(problem, instance, offsets, capacity);
   }
   fmt::print(
       "{:<14} {:>7} {:>9} {:>9} {:>7.3f} {:>9} {:>7} {:>7.3f} {:>9} {:>7} {:>11} {:>7.3f}{}\n",

@@ -62,7 +62,7 @@ void fill_bytes(uint64_t h, uint8_t* p, int64_t n) {
   }
 }
 
-struct Place {
+struct ByteRange {
   int32_t arena = 0;
   int64_t begin = 0;
   int64_t bytes = 0;
@@ -71,7 +71,7 @@ struct Place {
 /// A step in which everything is resolved except a branch's condition.
 struct Op {
   const Step* step = nullptr;
-  std::vector<Place> operands;
+  std::vector<ByteRange> operands;
   uint64_t hash = 0;   ///< Hash of a kernel and its scalars.
   int64_t number = 0;  ///< Number of the transfer's entry or of the message.
   int64_t token = 0;
@@ -99,13 +99,13 @@ class Unroller {
   }
 
   struct Scope {
-    Place frame;
-    std::vector<Place> params;
+    ByteRange frame;
+    std::vector<ByteRange> params;
     std::vector<int64_t> numbers;
     int64_t iteration = 0;
   };
 
-  Place inside(Place p) const {
+  ByteRange inside(ByteRange p) const {
     const Arena& a = e_.arenas[static_cast<size_t>(p.arena)];
     if (p.begin + p.bytes > a.bytes) fail(ErrorKind::kUsage, "reaches beyond arena '{}'", a.name);
     return p;
@@ -115,14 +115,14 @@ class Unroller {
     return x.evaluate({s.numbers, s.iteration, replica_});
   }
 
-  Place place(const Address& at, int64_t bytes, const Scope& s) const {
+  ByteRange range_of(const Address& at, int64_t bytes, const Scope& s) const {
     int64_t begin = at.offset;
     if (at.depth > 0) {
       const int64_t slot = number(at.slot, s);
       if (slot < 0) fail(ErrorKind::kUsage, "a slot is below 0");
       begin += slot % at.depth * at.stride;
     }
-    Place whole{
+    ByteRange whole{
         at.index, 0,
         at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};
     if (at.base == Address::Base::kFrame) whole = s.frame;
@@ -135,8 +135,8 @@ class Unroller {
   void call(const Call& c, const Scope& s, std::vector<Op>& out) {
     const Function& f = e_.functions[static_cast<size_t>(c.function)];
     Scope inner;
-    inner.frame = place(c.frame, f.frame_bytes, s);
-    for (const Operand& o : c.args) inner.params.push_back(place(o.at, o.bytes, s));
+    inner.frame = range_of(c.frame, f.frame_bytes, s);
+    for (const Operand& o : c.args) inner.params.push_back(range_of(o.at, o.bytes, s));
     for (const IndexExpr& x : c.index_args) inner.numbers.push_back(number(x, s));
     function(f, inner, out);
   }
@@ -152,7 +152,7 @@ class Unroller {
         op.hash = hash_of(*k);
         for (const IndexExpr& x : k->scalars)
           op.hash = mix(op.hash, static_cast<uint64_t>(number(x, s)));
-        for (const Operand& o : k->operands) op.operands.push_back(place(o.at, o.bytes, s));
+        for (const Operand& o : k->operands) op.operands.push_back(range_of(o.at, o.bytes, s));
         workspace(*k, f.device);
       } else if (const auto* c = std::get_if<Call>(&step.body)) {
         call(*c, s, out);
@@ -163,26 +163,27 @@ class Unroller {
           call(l->body, inside, out);
         continue;
       } else if (const auto* b = std::get_if<Branch>(&step.body)) {
-        op.operands.push_back(place(b->condition.at, b->condition.bytes, s));
+        op.operands.push_back(range_of(b->condition.at, b->condition.bytes, s));
         call(b->then_call, s, op.arms[0]);
         call(b->else_call, s, op.arms[1]);
       } else if (const auto* i = std::get_if<Issue>(&step.body)) {
-        op.operands.push_back(place(i->memory.at, i->memory.bytes, s));
-        if (i->entry_from) op.operands.push_back(place(i->entry_from->at, i->entry_from->bytes, s));
+        op.operands.push_back(range_of(i->memory.at, i->memory.bytes, s));
+        if (i->entry_from)
+          op.operands.push_back(range_of(i->entry_from->at, i->entry_from->bytes, s));
         op.number = number(i->entry, s);
         op.token = activation << 32 | i->token;
       } else if (const auto* w = std::get_if<Wait>(&step.body)) {
         op.token = activation << 32 | w->token;
       } else if (const auto* m = std::get_if<Send>(&step.body)) {
-        op.operands.push_back(place(m->operand.at, m->operand.bytes, s));
+        op.operands.push_back(range_of(m->operand.at, m->operand.bytes, s));
         op.number = number(m->message, s);
       } else if (const auto* r = std::get_if<Receive>(&step.body)) {
-        op.operands.push_back(place(r->operand.at, r->operand.bytes, s));
+        op.operands.push_back(range_of(r->operand.at, r->operand.bytes, s));
         op.number = number(r->message, s);
       } else {
         const auto& x = std::get<Collective>(step.body);
         op.hash = hash64(x.op + to_string(x.attrs));
-        for (const Operand& o : x.operands) op.operands.push_back(place(o.at, o.bytes, s));
+        for (const Operand& o : x.operands) op.operands.push_back(range_of(o.at, o.bytes, s));
         op.number = number(x.sequence, s);
       }
       out.push_back(std::move(op));
@@ -266,9 +267,9 @@ class DryRunner {
     int64_t received = 0;
   };
 
-  uint8_t* at(const Place& p) { return memory_[static_cast<size_t>(p.arena)].data() + p.begin; }
+  uint8_t* at(const ByteRange& p) { return memory_[static_cast<size_t>(p.arena)].data() + p.begin; }
 
-  Place bytes_of(const VariablePlan& v) const {
+  ByteRange bytes_of(const VariablePlan& v) const {
     if (v.buffer < 0) return {v.arena, v.offset, v.bytes};
     const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
     return {b.arena, b.offset + v.entry * b.entry_stride, v.bytes};
@@ -282,7 +283,7 @@ class DryRunner {
       fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
     }
     for (size_t v = 0; v < e_.variables.size(); ++v) {
-      const Place p = bytes_of(e_.variables[v]);
+      const ByteRange p = bytes_of(e_.variables[v]);
       require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
               "a variable reaches beyond its arena");
       fill_bytes(mix(options_.seed + 77, v), at(p), p.bytes);
@@ -391,13 +392,14 @@ class DryRunner {
     const ReplicaGroup& group = e_.groups[static_cast<size_t>(c.group)];
     uint64_t h = mix(op.hash, static_cast<uint64_t>(op.number));
     h = mix(mix(h, static_cast<uint64_t>(group.stride)), static_cast<uint64_t>(group.size));
-    const Place& in = op.operands.front();
-    const Place& out = op.operands.back();
+    const ByteRange& in = op.operands.front();
+    const ByteRange& out = op.operands.back();
     fill_bytes(hash_bytes(h, at(in), in.bytes), at(out), out.bytes);
   }
 
-  Place slot(const Channel& c, const Op& op) const {
-    const Place p{c.arena, c.offset + op.number % c.capacity * c.slot_bytes, op.operands[0].bytes};
+  ByteRange slot(const Channel& c, const Op& op) const {
+    const ByteRange p{c.arena, c.offset + op.number % c.capacity * c.slot_bytes,
+                      op.operands[0].bytes};
     require(p.bytes <= c.slot_bytes &&
                 p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
             "a message reaches beyond its slot");
@@ -439,7 +441,7 @@ class DryRunner {
 
   void transfer(const Op& op) {
     const auto& i = std::get<Issue>(op.step->body);
-    const Place& memory = op.operands[0];
+    const ByteRange& memory = op.operands[0];
     if (i.kind == TransferKind::kStreamIn) {
       fill_bytes(mix(mix(options_.seed, static_cast<uint64_t>(i.object)),
                      static_cast<uint64_t>(op.number)),
@@ -459,7 +461,7 @@ class DryRunner {
       entry = word % b.entries;
     }
     require(entry >= 0 && entry < b.entries, "a transfer reaches beyond its remote buffer");
-    const Place there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
+    const ByteRange there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
     require(there.begin + there.bytes <= e_.arenas[static_cast<size_t>(there.arena)].bytes,
             "a remote buffer reaches beyond its arena");
     const bool load = i.kind == TransferKind::kRemoteLoad;
@@ -469,14 +471,14 @@ class DryRunner {
 
   /// Calls f(bytes) for the parts of an operand that a task touches.
   template <typename F>
-  static void parts(const Operand& o, const Place& all, int64_t t, F&& f) {
+  static void parts(const Operand& o, const ByteRange& all, int64_t t, F&& f) {
     if (o.task_stride == 0) return f(all);
     const int64_t row = o.task_pitch != 0 ? o.task_pitch : all.bytes;
     if (row == 0 || t > row / o.task_stride) return;
     for (int64_t begin = 0; begin < all.bytes; begin += row) {
       const int64_t from = begin + t * o.task_stride;
       const int64_t to = std::min({from + o.task_stride, begin + row, all.bytes});
-      if (from < to) f(Place{all.arena, all.begin + from, to - from});
+      if (from < to) f(ByteRange{all.arena, all.begin + from, to - from});
     }
   }
 
@@ -486,13 +488,13 @@ class DryRunner {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (k.operands[i].access == Access::kWrite) continue;
       parts(k.operands[i], op.operands[i], t,
-            [&](const Place& p) { h = hash_bytes(mix(h, i), at(p), p.bytes); });
+            [&](const ByteRange& p) { h = hash_bytes(mix(h, i), at(p), p.bytes); });
     }
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (k.operands[i].access == Access::kRead) continue;
       uint64_t row = mix(h, i);
       parts(k.operands[i], op.operands[i], t,
-            [&](const Place& p) { fill_bytes(row = mix(row, 1), at(p), p.bytes); });
+            [&](const ByteRange& p) { fill_bytes(row = mix(row, 1), at(p), p.bytes); });
     }
   }
 
@@ -503,8 +505,8 @@ class DryRunner {
     for (const RemoteBufferPlan& b : e_.remote_buffers) {
       uint64_t h = 0;
       for (int64_t i = 0; i < b.entries; ++i) {
-        const Place p{b.arena, b.offset + i * b.entry_stride,
-                      std::min(b.entry_stride, b.spec.bytes())};
+        const ByteRange p{b.arena, b.offset + i * b.entry_stride,
+                          std::min(b.entry_stride, b.spec.bytes())};
         require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
                 "a remote buffer reaches beyond its arena");
         h = hash_bytes(h, at(p), p.bytes);

@@ -68,7 +68,7 @@ TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
   std::map<std::string, std::string> kinds;  // By name.
   const report::PlanReport summarised = report::plan_report(session.executable(), 1000);
   for (const report::PeakObjectGroup& h : summarised.shares[0].peak_objects)
-    kinds[h.place] = h.kind;
+    kinds[h.model_name] = h.kind;
   try {
     Session(p.ir, with_memory(64));
     FAIL() << "it fits";

@@ -82,9 +82,9 @@ struct Phases {
 
 std::string file_tier() { return "file:" + testing::TempDir(); }
 
-using Place = std::tuple<IoMode, std::string, int, int>;
+using IoCase = std::tuple<IoMode, std::string, int, int>;
 
-class IoModes : public testing::TestWithParam<Place> {};
+class IoModes : public testing::TestWithParam<IoCase> {};
 
 TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
   const auto& [mode, tier, threads, io_queues] = GetParam();

@@ -21,12 +21,12 @@ namespace {
 constexpr std::string_view kDatasetForms = "csv:FILE, npz:FILE, safetensors:FILE or idx:DIR";
 constexpr std::string_view kReadable = "csv:FILE, npz:FILE, safetensors:FILE, text:FILE or idx:DIR";
 
-struct Place {
+struct DataSource {
   std::string kind;
   std::string path;
 };
 
-Place place_of(const std::string& text, std::string_view kinds) {
+DataSource parse_source(const std::string& text, std::string_view kinds) {
   const size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
   const bool known =
@@ -37,13 +37,13 @@ Place place_of(const std::string& text, std::string_view kinds) {
 }
 
 // A place with inputs and targets of their own.
-Place labelled_place(const std::string& text) {
-  Place place = place_of(text, kDatasetForms);
-  require(place.kind != "text",
+DataSource labelled_source(const std::string& text) {
+  DataSource source = parse_source(text, kDatasetForms);
+  require(source.kind != "text",
           "--dataset: must be {}, got '{}'; none of the models reads text (sluice bench --dataset "
           "measures its windows)",
           kDatasetForms, text);
-  return place;
+  return source;
 }
 
 struct IdxFiles {
@@ -87,23 +87,23 @@ std::string or_else(const std::string& name, const char* usual) {
 
 // A dataset with the fields "input" and "target", not of a table.
 data::Dataset labelled(const DataChoice& choice) {
-  const Place place = labelled_place(choice.place);
-  if (place.kind == "idx") {
-    const IdxFiles files = training_files(place.path);
+  const DataSource source = labelled_source(choice.source);
+  if (source.kind == "idx") {
+    const IdxFiles files = training_files(source.path);
     return renamed(data::from_idx(files.images, files.labels), or_else(choice.input, "image"),
                    or_else(choice.target, "label"));
   }
   const std::string x = or_else(choice.input, "input"), y = or_else(choice.target, "target");
-  return renamed(place.kind == "npz" ? data::from_npz(place.path, {x, y})
-                                     : data::from_safetensors(place.path, {x, y}),
+  return renamed(source.kind == "npz" ? data::from_npz(source.path, {x, y})
+                                      : data::from_safetensors(source.path, {x, y}),
                  x, y);
 }
 
 // The test samples of an idx folder, if they are to be used and are there.
 std::optional<data::Dataset> own_tests(const DataChoice& choice) {
-  const Place place = labelled_place(choice.place);
-  if (place.kind != "idx" || choice.validation) return std::nullopt;
-  const auto files = find_idx(place.path, "t10k");
+  const DataSource source = labelled_source(choice.source);
+  if (source.kind != "idx" || choice.validation) return std::nullopt;
+  const auto files = find_idx(source.path, "t10k");
   if (!files) return std::nullopt;
   return renamed(data::from_idx(files->images, files->labels), or_else(choice.input, "image"),
                  or_else(choice.target, "label"));
@@ -148,7 +148,7 @@ data::Samples collect(const data::Dataset& dataset, const DataChoice& choice) {
       samples = {HostTensor({with_rows(count, input.shape()), f32, {}}),
                  classes ? HostTensor({{count}, i32, {}})
                          : HostTensor({with_rows(count, target.shape()), f32, {}}),
-                 choice.place};
+                 choice.source};
     }
     put(samples.images, k, input);
     if (classes) {
@@ -185,20 +185,20 @@ HostTensor images_of(const std::string& path) {
 }  // namespace
 
 data::Dataset open_dataset(const std::string& text) {
-  const Place place = place_of(text, kReadable);
-  if (place.kind == "csv") return data::from_csv(place.path);
-  if (place.kind == "npz") return data::from_npz(place.path);
-  if (place.kind == "safetensors") return data::from_safetensors(place.path);
-  if (place.kind == "text") return data::from_text(place.path);
-  const IdxFiles files = training_files(place.path);
+  const DataSource source = parse_source(text, kReadable);
+  if (source.kind == "csv") return data::from_csv(source.path);
+  if (source.kind == "npz") return data::from_npz(source.path);
+  if (source.kind == "safetensors") return data::from_safetensors(source.path);
+  if (source.kind == "text") return data::from_text(source.path);
+  const IdxFiles files = training_files(source.path);
   return data::from_idx(files.images, files.labels);
 }
 
 std::shared_ptr<const UserData> load_user_data(const DataChoice& given) {
-  const Place place = labelled_place(given.place);
+  const DataSource source = labelled_source(given.source);
   DataChoice choice = given;
   choice.schema = schema_of_weights(choice.weights);
-  if (place.kind == "csv") return load_table(place.path, choice);
+  if (source.kind == "csv") return load_table(source.path, choice);
   data::Samples all = collect(labelled(choice), choice);
   const auto result = std::make_shared<UserData>();
   note_array(choice, *result);
@@ -219,22 +219,22 @@ std::shared_ptr<const UserData> load_user_data(const DataChoice& given) {
 }
 
 std::shared_ptr<const UserData> load_inputs(const DataChoice& given, int64_t elements) {
-  const Place place = labelled_place(given.place);
+  const DataSource source = labelled_source(given.source);
   DataChoice choice = given;
   choice.schema = schema_of_weights(choice.weights);
-  if (place.kind == "csv") return load_table_inputs(place.path, choice, elements);
+  if (source.kind == "csv") return load_table_inputs(source.path, choice, elements);
   const auto result = std::make_shared<UserData>();
-  result->test.source = choice.place;
+  result->test.source = choice.source;
   note_array(choice, *result);
   result->schema = choice.schema;
-  if (place.kind == "idx") {
-    const bool folder = sys::exists(place.path + "/.");
-    result->test.images = images_of(folder ? training_files(place.path).images : place.path);
+  if (source.kind == "idx") {
+    const bool folder = sys::exists(source.path + "/.");
+    result->test.images = images_of(folder ? training_files(source.path).images : source.path);
     return result;
   }
   const std::string x = or_else(choice.input, "input");
-  const data::Dataset dataset = place.kind == "npz" ? data::from_npz(place.path, {x})
-                                                    : data::from_safetensors(place.path, {x});
+  const data::Dataset dataset = source.kind == "npz" ? data::from_npz(source.path, {x})
+                                                     : data::from_safetensors(source.path, {x});
   const int64_t count = dataset.size().value_or(0);
   require(count > 0, "--dataset: must have at least one sample, got none");
   HostTensor& inputs = result->test.images;

@@ -30,7 +30,7 @@ struct UserData {
 /// column, and an empty `input` is all other columns. With `schema`, they are the columns of the
 /// table for the schema's targets and inputs, in their order, and empty ones have the same names.
 struct DataChoice {
-  std::string place;  ///< Kind and file, such as "csv:FILE".
+  std::string source;  ///< Kind and file, such as "csv:FILE".
   std::string input = {};
   std::string target = {};
   std::optional<double> validation = {};  ///< Share of the samples for tests; absent: the test
@@ -51,7 +51,7 @@ std::optional<data::TableSchema> schema_of_weights(const std::string& file);
 /// with a folder. The fields are those of the file; of a CSV file all columns are one array.
 /// Error{kUsage} for another text; otherwise errors are those of the readers
 /// (data/dataset.h).
-data::Dataset open_dataset(const std::string& place);
+data::Dataset open_dataset(const std::string& source);
 
 /// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean
 /// squared error. The samples are shuffled before a share of them is taken for tests. Errors name

@@ -19,7 +19,7 @@ bool given(const CLI::App& command, const char* name) {
 
 DataChoice choice_of(const CLI::App& command, const ToolOptions& o) {
   const ModelOptions& m = o.model;
-  return {.place = m.dataset,
+  return {.source = m.dataset,
           .input = m.input,
           .target = m.target,
           .validation = m.validation,

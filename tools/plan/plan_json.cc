@@ -19,7 +19,7 @@ JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& s
     kinds.back().add("bytes", k.bytes);
   }
   for (const report::PeakObjectGroup& h : shares.peak_objects) {
-    peak_objects.emplace_back().add("place", h.place);
+    peak_objects.emplace_back().add("place", h.model_name);
     peak_objects.back().add("kind", h.kind);
     peak_objects.back().add("bytes", h.bytes);
   }
@@ -31,7 +31,7 @@ JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& s
 JsonRecord json_of(const report::FunctionReport& f) {
   JsonRecord record;
   record.add("name", f.name);
-  record.add("place", f.place);
+  record.add("place", f.model_name);
   record.add("device", static_cast<int64_t>(f.device));
   record.add("calls", f.call_sites);
   record.add("steps", f.steps);

@@ -17,12 +17,13 @@ namespace sluice::check {
 std::vector<Violation> violations(const exe::Executable& executable, const Options& options) {
   Findings findings(options.max_violations);
   for (const exe::Problem& p : exe::validate(executable)) {
-    const bool step = p.place.part == exe::Place::Part::kFunction && p.place.step >= 0;
+    const bool step =
+        p.position.section == exe::PlanPosition::Section::kFunction && p.position.step >= 0;
     const std::string where =
         step ? fmt::format("function '{}' step {}",
-                           executable.functions[static_cast<size_t>(p.place.index)].name,
-                           p.place.step)
-             : fmt::format("{} {}", exe::word(p.place.part), p.place.index);
+                           executable.functions[static_cast<size_t>(p.position.index)].name,
+                           p.position.step)
+             : fmt::format("{} {}", exe::word(p.position.section), p.position.index);
     findings.add("index", "{}: {}", where, p.message);
   }
   if (!findings.empty()) return findings.take();

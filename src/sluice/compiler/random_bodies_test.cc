@@ -254,7 +254,7 @@ void expect_sound(const Body& body, const Storage& storage) {
   for (const ValueIndex v : body.results) expect_found(v, "the caller");
   for (const auto& [variable, v] : body.variables) {
     expect_found(v, "the next run");
-    EXPECT_EQ(storage.block(v).place, Block::Place::kVariable);
+    EXPECT_EQ(storage.block(v).location, Block::Location::kVariable);
     EXPECT_EQ(storage.block(v).index, variable);
   }
 }

@@ -157,7 +157,7 @@ class Finder {
       if (bad == nullptr) continue;
       const Known slot = bounds_of(bad->slot, scope);
       problems_.push_back(
-          {{Place::Part::kFunction, static_cast<int64_t>(f), static_cast<int64_t>(s)},
+          {{PlanPosition::Section::kFunction, static_cast<int64_t>(f), static_cast<int64_t>(s)},
            fmt::format("ring slot {} must be at least 0, got {}", to_string(bad->slot),
                        slot ? fmt::format("{} as its lowest value", slot->low)
                             : "an expression without a known lower bound")});

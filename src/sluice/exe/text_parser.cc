@@ -27,13 +27,13 @@ class TextParser {
     }
     if (in_.next_line()) in_.bad("text after 'end'");
     const std::vector<Problem> problems = validate(e_);
-    if (!problems.empty()) in_.bad_at(line_of(problems.front().place), problems.front().message);
+    if (!problems.empty()) in_.bad_at(line_of(problems.front().position), problems.front().message);
     if (fingerprints == Fingerprints::kCompared) compare_fingerprint();
     return std::move(e_);
   }
 
  private:
-  using Part = Place::Part;
+  using Section = PlanPosition::Section;
 
   void compare_fingerprint() const {
     const std::string found = fingerprint(e_);
@@ -44,23 +44,23 @@ class TextParser {
                                            found, computes_.empty() ? "none" : computes_));
   }
 
-  int64_t line_of(const Place& place) const {
-    const auto found = lines_.find({place.part, place.index, place.step});
+  int64_t line_of(const PlanPosition& position) const {
+    const auto found = lines_.find({position.section, position.index, position.step});
     return found == lines_.end() ? in_.line() : found->second;
   }
 
-  void note(Part part, int64_t index, int64_t step = -1) {
-    lines_[{part, index, step}] = in_.line();
+  void note(Section section, int64_t index, int64_t step = -1) {
+    lines_[{section, index, step}] = in_.line();
   }
 
   /// Reads the row number at the beginning of a table's line and adds the row. Rows are numbered
   /// from 0.
   template <typename Row>
-  Row& row(Part part, std::vector<Row>& rows) {
+  Row& row(Section section, std::vector<Row>& rows) {
     const int64_t n = in_.integer("a number");
     if (n != static_cast<int64_t>(rows.size()))
       in_.bad("number {} expected, found {}", rows.size(), n);
-    note(part, n);
+    note(section, n);
     function_ = nullptr;
     program_ = nullptr;
     step_ = nullptr;
@@ -90,9 +90,9 @@ class TextParser {
     } else if (table_line() || object_line()) {
       // The call has read the line.
     } else if (in_.eat("function")) {
-      function(row(Part::kFunction, e_.functions));
+      function(row(Section::kFunction, e_.functions));
     } else if (in_.eat("program")) {
-      note(Part::kProgram, static_cast<int64_t>(e_.programs.size()));
+      note(Section::kProgram, static_cast<int64_t>(e_.programs.size()));
       function_ = nullptr;
       step_ = nullptr;
       program_ = &e_.programs.emplace_back();
@@ -110,15 +110,15 @@ class TextParser {
   /// Reads a line about the machine or its memory, if it is one.
   bool table_line() {
     if (in_.eat("device")) {
-      device(row(Part::kDevice, e_.devices));
+      device(row(Section::kDevice, e_.devices));
     } else if (in_.eat("tier")) {
-      Tier& t = row(Part::kTier, e_.tiers);
+      Tier& t = row(Section::kTier, e_.tiers);
       t.name = in_.string("a name");
       in_.expect("space");
       t.space = in_.one_of<Space>(kSpaceWords, "space");
       t.budget = in_.labelled("budget");
     } else if (in_.eat("arena")) {
-      Arena& a = row(Part::kArena, e_.arenas);
+      Arena& a = row(Section::kArena, e_.arenas);
       a.name = in_.string("a name");
       in_.expect("kind");
       a.kind = in_.one_of<ArenaKind>(kArenaWords, "kind of arena");
@@ -128,7 +128,7 @@ class TextParser {
       a.bytes = in_.labelled("bytes");
       a.stride = in_.labelled("stride");
     } else if (in_.eat("channel")) {
-      Channel& c = row(Part::kChannel, e_.channels);
+      Channel& c = row(Section::kChannel, e_.channels);
       c.name = in_.string("a name");
       c.from = in_.labelled32("from");
       c.to = in_.labelled32("to");
@@ -137,7 +137,7 @@ class TextParser {
       c.offset = in_.labelled("offset");
       c.slot_bytes = in_.labelled("slot");
     } else if (in_.eat("group")) {
-      ReplicaGroup& g = row(Part::kGroup, e_.groups);
+      ReplicaGroup& g = row(Section::kGroup, e_.groups);
       g.stride = in_.labelled32("stride");
       g.size = in_.labelled32("size");
     } else {
@@ -150,15 +150,15 @@ class TextParser {
   /// Lines of a program begin with some of these words too.
   bool object_line() {
     if (program_ == nullptr && in_.eat("stream")) {
-      StreamPort& s = row(Part::kStream, e_.streams);
+      StreamPort& s = row(Section::kStream, e_.streams);
       s.name = in_.string("a name");
       s.input = in_.eat("in");
       if (!s.input) in_.expect("out");
       s.spec = in_.spec();
     } else if (in_.eat("feed")) {
-      feed(row(Part::kFeed, e_.feeds));
+      feed(row(Section::kFeed, e_.feeds));
     } else if (program_ == nullptr && in_.eat("remote")) {
-      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
+      RemoteBufferPlan& b = row(Section::kRemoteBuffer, e_.remote_buffers);
       b.name = in_.string("a name");
       b.spec = in_.spec();
       b.entries = in_.labelled("entries");
@@ -166,9 +166,9 @@ class TextParser {
       b.offset = in_.labelled("offset");
       b.entry_stride = in_.labelled("stride");
     } else if (in_.eat("variable")) {
-      variable(row(Part::kVariable, e_.variables));
+      variable(row(Section::kVariable, e_.variables));
     } else if (in_.eat("constant")) {
-      ConstantPlan& c = row(Part::kConstant, e_.constants);
+      ConstantPlan& c = row(Section::kConstant, e_.constants);
       c.name = in_.string("a name");
       c.spec = in_.spec();
       c.arena = in_.labelled32("arena");
@@ -178,13 +178,13 @@ class TextParser {
       in_.expect("data");
       c.data = in_.hex();
     } else if (in_.eat("value")) {
-      Value& v = row(Part::kValue, e_.values);
+      Value& v = row(Section::kValue, e_.values);
       v.tensor = in_.string("a tensor");
       v.version = in_.integer("a version");
       if (in_.peek("message")) v.message = in_.labelled32("message");
       e_.origins.values.push_back(from());
     } else if (in_.eat("provenance")) {
-      provenance(row(Part::kProvenance, e_.origins.rows));
+      provenance(row(Section::kProvenance, e_.origins.rows));
     } else if (in_.eat("rows_of_block")) {
       std::vector<std::string>& rows = e_.origins.rows_of_blocks[in_.string("a block")];
       while (!in_.done()) rows.push_back(in_.string("a name"));
@@ -481,7 +481,7 @@ class TextParser {
     if (n != static_cast<int64_t>(function_->steps.size())) {
       in_.bad("step {} expected, found {}", function_->steps.size(), n);
     }
-    note(Part::kFunction, static_cast<int64_t>(e_.functions.size()) - 1, n);
+    note(Section::kFunction, static_cast<int64_t>(e_.functions.size()) - 1, n);
     arm_ = 0;
     lines_of_step_.clear();
     step_ = &function_->steps.emplace_back();
@@ -554,7 +554,7 @@ class TextParser {
   Executable e_;
   std::string computes_;
   int64_t computes_line_ = 1;
-  std::map<std::tuple<Part, int64_t, int64_t>, int64_t> lines_;
+  std::map<std::tuple<Section, int64_t, int64_t>, int64_t> lines_;
   Function* function_ = nullptr;
   Program* program_ = nullptr;
   Step* step_ = nullptr;

@@ -9,7 +9,7 @@
 namespace sluice::exe {
 namespace {
 
-using Part = Place::Part;
+using Section = PlanPosition::Section;
 
 class Validator {
  public:
@@ -23,7 +23,7 @@ class Validator {
     origins();
     for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
     for (size_t v = 0; v < e_.values.size(); ++v) {
-      at(Part::kValue, v);
+      at(Section::kValue, v);
       const int32_t message = e_.values[v].message;
       if (message < -1) bad("message must be at least 0, got {}", message);
     }
@@ -36,9 +36,9 @@ class Validator {
  private:
   template <typename... Args>
   void bad(fmt::format_string<Args...> format, Args&&... args) {
-    problems_.push_back({place_, fmt::format(format, std::forward<Args>(args)...)});
+    problems_.push_back({position_, fmt::format(format, std::forward<Args>(args)...)});
   }
-  void at(Part part, size_t index) { place_ = {part, static_cast<int64_t>(index), -1}; }
+  void at(Section section, size_t index) { position_ = {section, static_cast<int64_t>(index), -1}; }
 
   bool index(int64_t i, size_t count, std::string_view what) {
     if (i >= 0 && i < static_cast<int64_t>(count)) return true;
@@ -78,21 +78,21 @@ class Validator {
   void provenance(int32_t p) { index_or_none(p, e_.origins.rows.size(), "provenance"); }
 
   void devices_and_arenas() {
-    at(Part::kDevice, 0);
+    at(Section::kDevice, 0);
     if (e_.replicas < 1) bad("replicas must be at least 1, got {}", e_.replicas);
     for (size_t i = 0; i < e_.devices.size(); ++i) {
-      at(Part::kDevice, i);
+      at(Section::kDevice, i);
       if (e_.devices[i].queues.empty()) bad("a device needs a compute queue");
       if (e_.devices[i].workers < 1)
         bad("workers must be at least 1, got {}", e_.devices[i].workers);
       budget(e_.devices[i].memory_budget);
     }
     for (size_t i = 0; i < e_.tiers.size(); ++i) {
-      at(Part::kTier, i);
+      at(Section::kTier, i);
       budget(e_.tiers[i].budget);
     }
     for (size_t i = 0; i < e_.arenas.size(); ++i) {
-      at(Part::kArena, i);
+      at(Section::kArena, i);
       const Arena& a = e_.arenas[i];
       index_or_none(a.device, e_.devices.size(), "device");
       size(a.bytes, "arena bytes");
@@ -102,11 +102,11 @@ class Validator {
 
   void streams_and_channels() {
     for (size_t i = 0; i < e_.streams.size(); ++i) {
-      at(Part::kStream, i);
+      at(Section::kStream, i);
       spec(e_.streams[i].spec);
     }
     for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
-      at(Part::kRemoteBuffer, i);
+      at(Section::kRemoteBuffer, i);
       const RemoteBufferPlan& b = e_.remote_buffers[i];
       spec(b.spec);
       size(b.entries, "entries");
@@ -116,7 +116,7 @@ class Validator {
       index(b.arena, e_.arenas.size(), "arena");
     }
     for (size_t i = 0; i < e_.groups.size(); ++i) {
-      at(Part::kGroup, i);
+      at(Section::kGroup, i);
       const ReplicaGroup& g = e_.groups[i];
       if (g.stride < 1 || g.size < 1 || e_.replicas % (int64_t{g.stride} * g.size) != 0) {
         bad("stride and size must be at least 1 and stride x size must divide {} replicas, got {} "
@@ -125,7 +125,7 @@ class Validator {
       }
     }
     for (size_t i = 0; i < e_.channels.size(); ++i) {
-      at(Part::kChannel, i);
+      at(Section::kChannel, i);
       const Channel& c = e_.channels[i];
       index(c.from, e_.devices.size(), "device");
       index(c.to, e_.devices.size(), "device");
@@ -139,7 +139,7 @@ class Validator {
 
   void feeds() {
     for (size_t i = 0; i < e_.feeds.size(); ++i) {
-      at(Part::kFeed, i);
+      at(Section::kFeed, i);
       if (e_.feeds[i].depth < 1) bad("depth must be at least 1, got {}", e_.feeds[i].depth);
       if (e_.feeds[i].rings.empty()) bad("a feed must have at least 1 field, got 0");
       for (const FeedRing& r : e_.feeds[i].rings) {
@@ -155,7 +155,7 @@ class Validator {
 
   void variables() {
     for (size_t i = 0; i < e_.variables.size(); ++i) {
-      at(Part::kVariable, i);
+      at(Section::kVariable, i);
       const VariablePlan& v = e_.variables[i];
       spec(v.spec);
       size(v.offset, "offset");
@@ -173,7 +173,7 @@ class Validator {
       }
     }
     for (size_t i = 0; i < e_.constants.size(); ++i) {
-      at(Part::kConstant, i);
+      at(Section::kConstant, i);
       const ConstantPlan& c = e_.constants[i];
       const int64_t bytes = spec(c.spec);
       if (bytes >= 0 && bytes != static_cast<int64_t>(c.data.size())) {
@@ -188,15 +188,15 @@ class Validator {
   void origins() {
     const Origins& o = e_.origins;
     for (size_t i = 0; i < o.values.size(); ++i) {
-      at(Part::kValue, i);
+      at(Section::kValue, i);
       provenance(o.values[i]);
     }
     for (size_t i = 0; i < o.variables.size(); ++i) {
-      at(Part::kVariable, i);
+      at(Section::kVariable, i);
       index_or_none(o.variables[i].owner, e_.variables.size(), "variable");
     }
     for (size_t f = 0; f < o.buffers.size(); ++f) {
-      at(Part::kFunction, f);
+      at(Section::kFunction, f);
       for (const ValueId v : o.buffers[f]) value(v);
     }
   }
@@ -363,7 +363,7 @@ class Validator {
   }
 
   void function(size_t f) {
-    at(Part::kFunction, f);
+    at(Section::kFunction, f);
     function_ = &e_.functions[f];
     tokens_.clear();
     index(function_->device, e_.devices.size(), "device");
@@ -383,7 +383,7 @@ class Validator {
       size(b.bytes, "bytes");
     }
     for (size_t s = 0; s < function_->steps.size(); ++s) {
-      place_.step = static_cast<int64_t>(s);
+      position_.step = static_cast<int64_t>(s);
       step(function_->steps[s]);
     }
   }
@@ -419,8 +419,8 @@ class Validator {
         ++v.part;
         const auto c = static_cast<size_t>(callee);
         if (state[c] == kOpen) {
-          place_ = {Part::kFunction, static_cast<int64_t>(v.function),
-                    static_cast<int64_t>(v.step)};
+          position_ = {Section::kFunction, static_cast<int64_t>(v.function),
+                       static_cast<int64_t>(v.step)};
           bad("function {} '{}' calls itself", callee, e_.functions[c].name);
           return;
         }
@@ -443,7 +443,7 @@ class Validator {
 
   void programs() {
     for (size_t i = 0; i < e_.programs.size(); ++i) {
-      at(Part::kProgram, i);
+      at(Section::kProgram, i);
       std::set<int32_t> devices;
       for (const Start& start : e_.programs[i].starts) {
         index(start.device, e_.devices.size(), "device");
@@ -483,7 +483,7 @@ class Validator {
   }
 
   const Executable& e_;
-  Place place_;
+  PlanPosition position_;
   const Function* function_ = nullptr;
   bool in_loop_ = false;
   std::set<int32_t> tokens_;
@@ -492,11 +492,11 @@ class Validator {
 
 }  // namespace
 
-std::string_view word(Place::Part part) {
+std::string_view word(PlanPosition::Section section) {
   constexpr std::string_view words[] = {
       "device",     "tier",  "arena",    "stream",   "remote buffer", "group",    "channel",
       "provenance", "value", "variable", "constant", "feed",          "function", "program"};
-  return words[static_cast<size_t>(part)];
+  return words[static_cast<size_t>(section)];
 }
 
 std::vector<Problem> validate(const Executable& executable) {

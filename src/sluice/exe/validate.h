@@ -9,8 +9,8 @@
 namespace sluice::exe {
 
 /// A part of an executable that a line of its text describes.
-struct Place {
-  enum class Part : uint8_t {
+struct PlanPosition {
+  enum class Section : uint8_t {
     kDevice,
     kTier,
     kArena,
@@ -26,16 +26,16 @@ struct Place {
     kFunction,
     kProgram
   };
-  Part part = Part::kDevice;
+  Section section = Section::kDevice;
   int64_t index = 0;
   int64_t step = -1;  ///< Step of a function; -1: the function itself or another part.
 };
 
 /// The name of a kind of part: "device", "remote buffer", …
-std::string_view word(Place::Part part);
+std::string_view word(PlanPosition::Section section);
 
 struct Problem {
-  Place place;
+  PlanPosition position;
   std::string message;
 };
 

@@ -182,9 +182,9 @@ const std::vector<BlockEnd>& Blocks::by_end() {
   return ends_;
 }
 
-Places stack(const Instance& instance, const std::vector<int32_t>& order) {
+Offsets stack(const Instance& instance, const std::vector<int32_t>& order) {
   Skyline skyline(instance.sections);
-  Places places = instance.fixed;
+  Offsets offsets = instance.fixed;
   const auto highest = [&](int32_t item) {
     int64_t height = 0;
     for (const Sections& range : instance.lifetime(item)) {
@@ -199,22 +199,22 @@ Places stack(const Instance& instance, const std::vector<int32_t>& order) {
   }
   for (const int32_t i : order) {
     if (instance.fixed[i] >= 0) continue;
-    places[i] = align_up(highest(i), instance.align[i]);
+    offsets[i] = align_up(highest(i), instance.align[i]);
     for (const Sections& range : instance.lifetime(i)) {
-      skyline.assign(range, places[i] + instance.size[i]);
+      skyline.assign(range, offsets[i] + instance.size[i]);
     }
   }
-  return places;
+  return offsets;
 }
 
-Places sweep(const Instance& instance) {
+Offsets sweep(const Instance& instance) {
   struct Event {
     int32_t section;
     bool birth;
     int64_t size;
     int32_t item;
   };
-  Places places = instance.fixed;
+  Offsets offsets = instance.fixed;
   std::vector<Event> events;
   int64_t floor = 0;
   for (int32_t i = 0; i < instance.count(); ++i) {
@@ -234,20 +234,20 @@ Places sweep(const Instance& instance) {
   Holes holes(floor);
   for (const Event& event : events) {
     if (event.birth) {
-      places[event.item] = holes.take(event.size, instance.align[event.item]);
+      offsets[event.item] = holes.take(event.size, instance.align[event.item]);
     } else {
-      holes.give(places[event.item], event.size);
+      holes.give(offsets[event.item], event.size);
     }
   }
-  return places;
+  return offsets;
 }
 
-Places first_fit(const Instance& instance, const Conflicts& conflicts,
-                 const std::vector<int32_t>& order, Fit fit) {
-  Places places = instance.fixed;
-  std::vector<Slot> slots(places.size());
+Offsets first_fit(const Instance& instance, const Conflicts& conflicts,
+                  const std::vector<int32_t>& order, Fit fit) {
+  Offsets offsets = instance.fixed;
+  std::vector<Slot> slots(offsets.size());
   const auto put = [&](int32_t item, int64_t begin) {
-    places[item] = begin;
+    offsets[item] = begin;
     slots[item] = {begin, begin + instance.size[item], 0};
   };
   for (int32_t i = 0; i < instance.count(); ++i) {
@@ -260,7 +260,7 @@ Places first_fit(const Instance& instance, const Conflicts& conflicts,
     put(i,
         find_hole(blocks.by_begin(), instance.size[i], instance.align[i], instance.hint[i], fit));
   }
-  return places;
+  return offsets;
 }
 
 }  // namespace sluice::planner

@@ -57,16 +57,16 @@ enum class Fit {
 /// Places the items in `order`, fixed items first. Each item goes on top of all earlier items that
 /// live at one time with it, so holes stay empty. O(log n) for each item, with any number of
 /// conflicts.
-Places stack(const Instance& instance, const std::vector<int32_t>& order);
+Offsets stack(const Instance& instance, const std::vector<int32_t>& order);
 
 /// Walks through time like an allocator: an item takes the smallest free hole at its first birth
 /// and frees it at its last death. All items are above the fixed ones. O(log n) for each item, with
 /// any number of conflicts.
-Places sweep(const Instance& instance);
+Offsets sweep(const Instance& instance);
 
 /// Places the items in `order`, fixed items first. Each item goes to its hint if that is free, else
 /// into a hole between earlier items, chosen by `fit`. O(log n) for each pair of neighbours.
-Places first_fit(const Instance& instance, const Conflicts& conflicts,
-                 const std::vector<int32_t>& order, Fit fit);
+Offsets first_fit(const Instance& instance, const Conflicts& conflicts,
+                  const std::vector<int32_t>& order, Fit fit);
 
 }  // namespace sluice::planner

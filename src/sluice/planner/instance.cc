@@ -156,10 +156,10 @@ Conflicts make_conflicts(const Instance& instance) {
   return conflicts;
 }
 
-int64_t height_of(const Instance& instance, const Places& places) {
+int64_t height_of(const Instance& instance, const Offsets& offsets) {
   int64_t height = 0;
   for (int32_t i = 0; i < instance.count(); ++i) {
-    height = std::max(height, places[i] + instance.size[i]);
+    height = std::max(height, offsets[i] + instance.size[i]);
   }
   return height;
 }

@@ -63,9 +63,9 @@ inline int64_t align_up(int64_t value, int64_t align) {
 }
 
 /// Offset of each item in units; -1 for an item without a place.
-using Places = std::vector<int64_t>;
+using Offsets = std::vector<int64_t>;
 
 /// The height in units of a plan in which every item has a place.
-int64_t height_of(const Instance& instance, const Places& places);
+int64_t height_of(const Instance& instance, const Offsets& offsets);
 
 }  // namespace sluice::planner

@@ -66,10 +66,10 @@ class Repair {
     }
   }
 
-  bool run(const Places& places) {
+  bool run(const Offsets& offsets) {
     for (int32_t i = 0; i < instance_.count(); ++i) {
-      if (places[i] >= 0 && places[i] + instance_.size[i] <= height_) {
-        put(i, places[i]);
+      if (offsets[i] >= 0 && offsets[i] + instance_.size[i] <= height_) {
+        put(i, offsets[i]);
       } else if (instance_.fixed[i] >= 0) {
         return false;
       } else {
@@ -95,10 +95,10 @@ class Repair {
 
   int64_t left() const { return left_; }
 
-  Places places() const {
-    Places places;
-    for (const Slot& slot : slots_) places.push_back(slot.begin);
-    return places;
+  Offsets offsets() const {
+    Offsets offsets;
+    for (const Slot& slot : slots_) offsets.push_back(slot.begin);
+    return offsets;
   }
 
  private:
@@ -220,11 +220,11 @@ class Repair {
 }  // namespace
 
 bool repair(const Instance& instance, const Conflicts& conflicts, const std::vector<double>& crowd,
-            const RepairOptions& options, Places& places, int64_t& nodes) {
+            const RepairOptions& options, Offsets& offsets, int64_t& nodes) {
   Repair repair(instance, conflicts, crowd, options);
-  const bool done = repair.run(places);
+  const bool done = repair.run(offsets);
   nodes += options.max_nodes - repair.left();
-  if (done) places = repair.places();
+  if (done) offsets = repair.offsets();
   return done;
 }
 

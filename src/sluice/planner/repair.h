@@ -33,13 +33,13 @@ struct RepairOptions {
   uint64_t seed = 0;  ///< Seed of the jitter.
 };
 
-/// Searches for a plan of `options.height` units by ejection. Items of `places` wait for their turn
-/// if they have no place or end above that height. An item goes to the lowest hole, or else where
-/// ejecting the blocks in the way costs the least. An item that ejects others becomes dearer to
-/// eject, so that difficult items settle. Returns whether all items found a place; otherwise
-/// `places` is unchanged. Adds the nodes used to `nodes`.
+/// Searches for a plan of `options.height` units by ejection. Items of `offsets` wait for their
+/// turn if they have no place or end above that height. An item goes to the lowest hole, or else
+/// where ejecting the blocks in the way costs the least. An item that ejects others becomes dearer
+/// to eject, so that difficult items settle. Returns whether all items found a place; otherwise
+/// `offsets` is unchanged. Adds the nodes used to `nodes`.
 bool repair(const Instance& instance, const Conflicts& conflicts, const std::vector<double>& crowd,
-            const RepairOptions& options, Places& places, int64_t& nodes);
+            const RepairOptions& options, Offsets& offsets, int64_t& nodes);
 
 /// The crowd of each item, in (0, 1].
 std::vector<double> crowd_of(const Instance& instance);

@@ -142,7 +142,7 @@ class Solver {
 
   // Whether all heights below the best plan are refuted (multiples of the grain).
   bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
-  const Places& best() const { return best_; }
+  const Offsets& best() const { return best_; }
   int64_t exact_nodes() const { return exact_used_; }
   // Units that every plan needs.
   int64_t lower_bound() const { return best_.empty() ? 0 : std::min(refuted_ + grain_, height_); }
@@ -163,10 +163,10 @@ class Solver {
   }
 
  private:
-  void keep(Places places) {
-    const int64_t height = height_of(instance_, places);
+  void keep(Offsets offsets) {
+    const int64_t height = height_of(instance_, offsets);
     if (!best_.empty() && height >= height_) return;
-    best_ = std::move(places);
+    best_ = std::move(offsets);
     height_ = height;
   }
 
@@ -198,11 +198,11 @@ class Solver {
 
   Outcome try_exactly(int64_t height, int64_t max_nodes) {
     int64_t nodes = 0;
-    Places places;
-    const Outcome outcome = exact_search(instance_, conflicts_, height, max_nodes, places, nodes);
+    Offsets offsets;
+    const Outcome outcome = exact_search(instance_, conflicts_, height, max_nodes, offsets, nodes);
     exact_left_ -= nodes;
     exact_used_ += nodes;
-    if (outcome == Outcome::kFound) keep(std::move(places));
+    if (outcome == Outcome::kFound) keep(std::move(offsets));
     if (outcome == Outcome::kRefuted) refuted_ = std::max(refuted_, height / grain_ * grain_);
     return outcome;
   }
@@ -258,7 +258,7 @@ class Solver {
         // A repair usually gets far below the first plan, so begin lower in round 0.
         int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 5 : gap / 2, 1);
         if (failed < bound && gap <= 4 * finest) height = bound;
-        Places places = round % 2 == 0 ? instance_.fixed : best_;
+        Offsets offsets = round % 2 == 0 ? instance_.fixed : best_;
         // The nodes of a large problem allow few attempts: keep some for an easier height.
         const int64_t max = large ? left_ * 5 / 8 + 1 : left_;
         int64_t nodes = instance_.count();
@@ -268,10 +268,10 @@ class Solver {
                                      .patience = min_patience << cycle,
                                      .taste = kTastes[round % kTastes.size()],
                                      .seed = round},
-                                    places, nodes);
+                                    offsets, nodes);
         left_ -= nodes;
         if (lowered) {
-          keep(std::move(places));
+          keep(std::move(offsets));
         } else {
           failed = height;
         }
@@ -292,7 +292,7 @@ class Solver {
   std::vector<int32_t> by_length_;
   std::vector<int32_t> by_area_;
   std::vector<int32_t> by_balance_;
-  Places best_;
+  Offsets best_;
   int64_t height_ = 0;
 };
 

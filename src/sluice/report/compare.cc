@@ -43,14 +43,14 @@ class FactReader {
    public:
     explicit Columns(const SortedJson& table) {
       const SortedJson& names = table.at("columns");
-      for (size_t i = 0; i < names.size(); ++i) places_[names.at(i).get<std::string>()] = i;
+      for (size_t i = 0; i < names.size(); ++i) columns_[names.at(i).get<std::string>()] = i;
     }
     const SortedJson& of(const SortedJson& row, const char* name) const {
-      return row.at(places_.at(name));
+      return row.at(columns_.at(name));
     }
 
    private:
-    std::map<std::string, size_t> places_;
+    std::map<std::string, size_t> columns_;
   };
 
   static void add(int64_t& sum, int64_t more) { sum = bounded_sum(sum, more); }

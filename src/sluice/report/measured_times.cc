@@ -10,7 +10,7 @@
 namespace sluice::report {
 namespace {
 
-using StepPlace = std::pair<int32_t, int32_t>;  // Function and step.
+using FunctionStep = std::pair<int32_t, int32_t>;  // Function and step.
 using Intervals = std::vector<std::pair<double, double>>;
 
 // Joins intervals that touch. The result ascends.
@@ -63,7 +63,7 @@ void add_times(const exe::Executable& e, MeasuredRun& run) {
     double seconds = 0;
     int64_t events = 0;
   };
-  std::map<StepPlace, Sum> sums;
+  std::map<FunctionStep, Sum> sums;
   std::vector<Intervals> computes(e.devices.size());
   std::vector<std::pair<int32_t, std::pair<double, double>>> transfers;
   run.devices.clear();
@@ -98,8 +98,8 @@ void add_times(const exe::Executable& e, MeasuredRun& run) {
         seconds - covered(computes[static_cast<size_t>(device)], span.first, span.second);
   }
   run.steps.clear();
-  for (const auto& [place, sum] : sums)
-    run.steps.push_back({place.first, place.second, sum.seconds / static_cast<double>(sum.events)});
+  for (const auto& [at, sum] : sums)
+    run.steps.push_back({at.first, at.second, sum.seconds / static_cast<double>(sum.events)});
   run.seconds = run.trace.complete ? run.trace.seconds : -1;
   if (run.trace.complete) return;
   run.devices.clear();  // Their sums would lack the lost events.
@@ -116,13 +116,13 @@ void merge_runs(std::vector<MeasuredRun>& earlier, std::vector<MeasuredRun> late
     }
     run.runs += found->runs;
     take_minimum(run.seconds, found->seconds);
-    std::map<StepPlace, StepTime> steps;
+    std::map<FunctionStep, StepTime> steps;
     for (const auto* times : {&found->steps, &run.steps}) {
       for (const StepTime& s : *times)
         take_minimum(steps.try_emplace({s.function, s.step}, s).first->second.seconds, s.seconds);
     }
     run.steps.clear();
-    for (const auto& [place, time] : steps) run.steps.push_back(time);
+    for (const auto& [at, time] : steps) run.steps.push_back(time);
     if (run.devices.empty()) run.devices = found->devices;
     for (size_t d = 0; d < std::min(run.devices.size(), found->devices.size()); ++d) {
       take_minimum(run.devices[d].waits, found->devices[d].waits);
@@ -165,7 +165,7 @@ void add_kernels(const exe::Executable& e, const exe::Program& program, const Re
 
 void add_measured(std::vector<MeasuredRun> runs, Report& report) {
   for (ProgramReport& p : report.programs) {
-    std::map<StepPlace, double> means;
+    std::map<FunctionStep, double> means;
     bool lost = false;
     for (const MeasuredRun& run : runs) {
       if (run.program != p.name) continue;

@@ -6,7 +6,7 @@
 
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
-#include "sluice/report/places.h"
+#include "sluice/report/plan_names.h"
 #include "sluice/report/summary.h"
 #include "sluice/report/traffic.h"
 
@@ -40,7 +40,7 @@ int64_t size_of_step(const exe::Step& step) {
 
 class Reporter {
  public:
-  Reporter(const exe::Executable& e, const Places& places) : e_(e), places_(places) {}
+  Reporter(const exe::Executable& e, const PlanNames& names) : e_(e), plan_names_(names) {}
 
   void run(PlanReport& out) const {
     functions(out);
@@ -106,7 +106,7 @@ class Reporter {
     for (size_t i = 0; i < e_.functions.size(); ++i) {
       const exe::Function& f = e_.functions[i];
       FunctionReport r{.name = f.name,
-                       .place = places_.of_function(static_cast<int32_t>(i)),
+                       .model_name = plan_names_.of_function(static_cast<int32_t>(i)),
                        .device = f.device,
                        .steps = static_cast<int64_t>(f.steps.size()),
                        .frame_bytes = f.frame_bytes,
@@ -116,15 +116,15 @@ class Reporter {
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
     }
-    out.phased = places_.has_phases();
+    out.phased = plan_names_.has_phases();
     for (size_t p = 0; p < e_.programs.size(); ++p) {
-      std::vector<std::string> blocks = places_.blocks_of_program(static_cast<int32_t>(p));
+      std::vector<std::string> blocks = plan_names_.blocks_of_program(static_cast<int32_t>(p));
       if (!blocks.empty()) out.blocks.push_back({e_.programs[p].name, std::move(blocks)});
     }
   }
 
   const exe::Executable& e_;
-  const Places& places_;
+  const PlanNames& plan_names_;
 };
 
 template <typename Row>
@@ -160,7 +160,7 @@ MemoryShares shares_of(const exe::MemoryNeeds& memory) {
 
 PlanReport plan_report(const exe::Executable& executable, int max_objects) {
   PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};
-  const Places places(executable);
+  const PlanNames names(executable);
   const auto max = static_cast<size_t>(std::max(max_objects, 0));
   for (exe::MemoryNeeds& m : out.memories) {
     MemoryShares shares = shares_of(m);
@@ -168,7 +168,7 @@ PlanReport plan_report(const exe::Executable& executable, int max_objects) {
     if (m.peak_objects.size() > max) m.peak_objects.resize(max);
     out.shares.push_back(std::move(shares));
   }
-  Reporter(executable, places).run(out);
+  Reporter(executable, names).run(out);
   return out;
 }
 

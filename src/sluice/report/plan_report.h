@@ -12,7 +12,7 @@ namespace sluice::report {
 /// One function in the list of `sluice plan`.
 struct FunctionReport {
   std::string name;
-  std::string place;  ///< "fc.1 … fc.3, backward, a micro-batch of a loop".
+  std::string model_name;  ///< "fc.1 … fc.3, backward, a micro-batch of a loop".
   int32_t device = 0;
   int64_t steps = 0;
   int64_t program_bytes = 0;  ///< Bytes of its steps.
@@ -48,8 +48,8 @@ struct KindBytes {
 
 /// A holder of bytes at the peak, named in the words of the model.
 struct PeakObjectGroup {
-  std::string place;  ///< "fc.1.weight, accumulator".
-  std::string kind;   ///< As in KindBytes.
+  std::string model_name;  ///< "fc.1.weight, accumulator".
+  std::string kind;        ///< As in KindBytes.
   int64_t bytes = 0;
 };
 

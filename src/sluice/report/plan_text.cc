@@ -160,7 +160,7 @@ class Text {
       std::string right;
       if (i < shares.peak_objects.size())
         right = fmt::format("| {:>{}} {}", grouped(shares.peak_objects[i].bytes), digits,
-                            shares.peak_objects[i].place);
+                            shares.peak_objects[i].model_name);
       add(right.empty() ? left : fmt::format("{:<{}} {}", left, kBar + digits + 23, right));
     }
   }
@@ -191,7 +191,8 @@ class Text {
                     grouped(report_.program_bytes)));
     for (size_t i = 0; i < std::min(largest.size(), kMaxFunctions); ++i) {
       const FunctionReport& f = *largest[i];
-      add(fmt::format("  {:>14} {}, {} steps", grouped(f.frame_bytes), f.place, grouped(f.steps)));
+      add(fmt::format("  {:>14} {}, {} steps", grouped(f.frame_bytes), f.model_name,
+                      grouped(f.steps)));
     }
   }
 
@@ -325,7 +326,7 @@ std::string memory_map(const PlanReport& report) {
   for (const FunctionReport& f : report.functions) {
     add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}  {}", f.name, width, f.device,
         grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes),
-        f.place);
+        f.model_name);
   }
   for (const ProgramBlocks& p : report.blocks) {
     if (!report.phased) break;

@@ -76,8 +76,8 @@ TEST(Summary, FitsAScreenWhateverThePlan) {
     Outlook outlook{.machine = std::string(200, 'm'), .offload = std::string(200, 'o')};
     for (int m = 0; m < memories; ++m)
       add_memory(report, "device " + std::to_string(m) + " (cpu)", m, 10, 50);
-    report.shares[0].peak_objects[0].place = "a … " + std::string(200, 'b');
-    for (int f = 0; f < 20; ++f) report.functions.push_back({.name = "f", .place = "fc … fc"});
+    report.shares[0].peak_objects[0].model_name = "a … " + std::string(200, 'b');
+    for (int f = 0; f < 20; ++f) report.functions.push_back({.name = "f", .model_name = "fc … fc"});
     for (int p = 0; p < 5; ++p) {
       const std::string program = "program " + std::to_string(p);
       report.transfers.push_back({program, "streams", "io", 1, 2, 3, 4});
@@ -135,8 +135,10 @@ TEST(Summary, ShowsWhatAStepMovesAndCosts) {
 TEST(Summary, ListsTheLargestFramesAndTheOptionsThatSave) {
   PlanReport report;
   for (const int64_t bytes : {10, 4000, 30, 2000})
-    report.functions.push_back(
-        {.name = "raw", .place = "fc." + std::to_string(bytes), .steps = 2, .frame_bytes = bytes});
+    report.functions.push_back({.name = "raw",
+                                .model_name = "fc." + std::to_string(bytes),
+                                .steps = 2,
+                                .frame_bytes = bytes});
   Outlook outlook;
   outlook.suggestions = {{"--offload optimizer", 1000, 2000}, {"--recompute"}};
   const std::string text = summary(report, outlook);

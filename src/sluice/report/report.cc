@@ -9,7 +9,7 @@
 #include "sluice/exe/words.h"
 #include "sluice/report/forecast/step_times.h"
 #include "sluice/report/measured_times.h"
-#include "sluice/report/places.h"
+#include "sluice/report/plan_names.h"
 
 namespace sluice::report {
 namespace {
@@ -23,7 +23,7 @@ bool is_one_object(exe::ArenaKind kind) {
 class Maker {
  public:
   Maker(const exe::Executable& e, const Rates& rates)
-      : e_(e), rates_(rates), times_(e, rates), places_(e), plan_(plan_report(e, 0)) {}
+      : e_(e), rates_(rates), times_(e, rates), plan_names_(e), plan_(plan_report(e, 0)) {}
 
   Report run(int64_t max_events) {
     Report r;
@@ -51,18 +51,18 @@ class Maker {
     for (size_t i = 0; i < e_.variables.size(); ++i) {
       const exe::VariablePlan& v = e_.variables[i];
       if (v.buffer >= 0) continue;
-      const auto [kind, name] = places_.contents().of_variable(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_variable(static_cast<int32_t>(i));
       r.objects.push_back({v.path, name, kind, v.arena, v.offset, v.bytes});
     }
     for (size_t i = 0; i < e_.constants.size(); ++i) {
       const exe::ConstantPlan& c = e_.constants[i];
-      const auto [kind, name] = places_.contents().of_constant(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_constant(static_cast<int32_t>(i));
       r.objects.push_back(
           {c.name, name, kind, c.arena, c.offset, static_cast<int64_t>(c.data.size())});
     }
     for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
       const exe::RemoteBufferPlan& b = e_.remote_buffers[i];
-      const auto [kind, name] = places_.contents().of_remote(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_remote(static_cast<int32_t>(i));
       r.objects.push_back({b.name, name, kind, b.arena, b.offset, b.entries * b.entry_stride});
     }
     for (size_t a = 0; a < e_.arenas.size(); ++a) {
@@ -78,8 +78,8 @@ class Maker {
     const exe::Function& fn = e_.functions[number];
     FunctionTimeline& f = r.functions[number];
     f.name = fn.name;
-    f.place = plan_.functions[number].place;
-    f.part = places_.part_of_function(id);
+    f.model_name = plan_.functions[number].model_name;
+    f.part = plan_names_.part_of_function(id);
     if (!f.part.empty()) number_of(f.part, r);
     f.device = fn.device;
     f.frame_bytes = fn.frame_bytes;
@@ -92,7 +92,7 @@ class Maker {
     for (size_t b = 0; b < fn.buffers.size(); ++b) {
       const exe::FrameBuffer& buffer = fn.buffers[b];
       if (exe::holds_frame(fn, buffer)) continue;
-      const auto [kind, name] = places_.contents().of_buffer(id, static_cast<int32_t>(b));
+      const auto [kind, name] = plan_names_.contents().of_buffer(id, static_cast<int32_t>(b));
       f.buffers.push_back(
           {buffer.name, name, kind, buffer.offset, buffer.bytes, buffer.begin, buffer.end});
       change(buffer.begin) += buffer.bytes;
@@ -104,7 +104,7 @@ class Maker {
       f.steps.push_back(step_of(fn.steps[s]));
       f.steps.back().live_bytes = live;
       f.steps.back().seconds = times_.seconds(id, s);
-      for (const std::string& part : places_.parts_of_step(id, s))
+      for (const std::string& part : plan_names_.parts_of_step(id, s))
         f.steps.back().parts.push_back(number_of(part, r));
       int64_t called = 0;
       for (const int32_t callee : f.steps.back().calls)
@@ -219,7 +219,7 @@ class Maker {
       out.messages = counter.messages_of(program);
       out.collectives = counter.collectives_of(program);
       out.accesses = remote_accesses(e_, program);
-      out.trace = planned_trace(e_, program, rates_, places_, r.parts, max_events);
+      out.trace = planned_trace(e_, program, rates_, plan_names_, r.parts, max_events);
       out.overlaps = overlaps(e_, out.trace);
       add_kernels(e_, program, r, out);
     }
@@ -228,7 +228,7 @@ class Maker {
   const exe::Executable& e_;
   const Rates& rates_;
   const StepTimes times_;
-  const Places places_;
+  const PlanNames plan_names_;
   const PlanReport plan_;
 };
 

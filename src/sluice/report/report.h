@@ -43,9 +43,9 @@ struct ArenaBytes {
 
 /// Bytes that an arena holds for the life of the program, in one replica.
 struct HeldObject {
-  std::string name;   ///< In the plan.
-  std::string place;  ///< In the model's own words: "fc.1.weight, first_order".
-  std::string kind;   ///< As in KindBytes.
+  std::string name;        ///< In the plan.
+  std::string model_name;  ///< In the model's own words: "fc.1.weight, first_order".
+  std::string kind;        ///< As in KindBytes.
   int32_t arena = 0;
   int64_t offset = 0;
   int64_t bytes = 0;
@@ -54,7 +54,7 @@ struct HeldObject {
 /// A buffer of a function's frame, live in steps [begin, end).
 struct LiveBuffer {
   std::string name;
-  std::string place;
+  std::string model_name;
   std::string kind;
   int64_t offset = 0;
   int64_t bytes = 0;
@@ -85,8 +85,8 @@ struct StepReport {
 /// A function. Its timeline is written once and holds for all calls.
 struct FunctionTimeline {
   std::string name;
-  std::string place;  ///< Places::of_function().
-  std::string part;   ///< Places::part_of_function(): "fc.1 bwd".
+  std::string model_name;  ///< PlanNames::of_function().
+  std::string part;        ///< Places::part_of_function(): "fc.1 bwd".
   int32_t device = 0;
   int64_t frame_bytes = 0;
   int64_t peak_bytes = 0;     ///< Most live bytes of a step, callees included.

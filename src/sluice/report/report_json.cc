@@ -64,14 +64,14 @@ Json json_of(const MemoryBytes& m) {
 Json json_of(const FunctionTimeline& f) {
   Json buffers = table({"name", "place", "kind", "offset", "bytes", "begin", "end"});
   for (const LiveBuffer& b : f.buffers)
-    buffers["rows"].push_back({b.name, b.place, b.kind, b.offset, b.bytes, b.begin, b.end});
+    buffers["rows"].push_back({b.name, b.model_name, b.kind, b.offset, b.bytes, b.begin, b.end});
   Json steps = table({"kind", "name", "where", "live_bytes", "flops", "bytes", "queue", "calls",
                       "trips", "forecast_ns", "parts", "kernel"});
   for (const StepReport& s : f.steps)
     steps["rows"].push_back({s.kind, s.name, s.where, s.live_bytes, s.flops, s.bytes, s.queue,
                              s.calls, s.trips, nanoseconds(s.seconds), s.parts, s.kernel});
   return {{"name", f.name},
-          {"place", f.place},
+          {"place", f.model_name},
           {"part", f.part},
           {"device", f.device},
           {"frame_bytes", f.frame_bytes},
@@ -109,7 +109,7 @@ Json kernels_of(const Report& r, const ProgramReport& p) {
     const FunctionTimeline& f = r.functions[static_cast<size_t>(k.function)];
     const StepReport& s = f.steps[static_cast<size_t>(k.step)];
     auto [layer, source] = layer_and_source(s.where);
-    if (layer.empty()) layer = f.place.empty() ? f.name : f.place;
+    if (layer.empty()) layer = f.model_name.empty() ? f.name : f.model_name;
     kernels["rows"].push_back({k.function, k.step, s.name, layer, source, is_reference(s), k.runs,
                                nanoseconds(k.forecast), measured_ns(k.measured)});
   }
@@ -253,7 +253,7 @@ Json json_of(const Report& r) {
   });
   json["objects"] = table({"name", "place", "kind", "arena", "offset", "bytes"});
   for (const HeldObject& o : r.objects)
-    json["objects"]["rows"].push_back({o.name, o.place, o.kind, o.arena, o.offset, o.bytes});
+    json["objects"]["rows"].push_back({o.name, o.model_name, o.kind, o.arena, o.offset, o.bytes});
   json["streams"] = r.streams;
   json["remote_buffers"] = r.remote_buffers;
   json["remote_entries"] = r.remote_entries;

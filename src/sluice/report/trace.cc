@@ -46,11 +46,11 @@ struct Walker {
 
 class Simulation {
  public:
-  Simulation(const exe::Executable& e, const Rates& rates, const Places& places,
+  Simulation(const exe::Executable& e, const Rates& rates, const PlanNames& names,
              const std::vector<std::string>& parts, int64_t max)
       : e_(e),
         times_(e, rates),
-        places_(places),
+        plan_names_(names),
         max_(static_cast<size_t>(std::max<int64_t>(max, 0))) {
     for (const std::string& part : parts) parts_.emplace(part, static_cast<int32_t>(parts_.size()));
     for (const exe::Channel& c : e.channels)
@@ -118,7 +118,8 @@ class Simulation {
   }
 
   void enter(Walker& w, const exe::Step& step, int32_t function, int64_t iterations_left = 0) {
-    w.stack.push_back({function, 0, iterations_left, places_.of_step(step, w.stack.back().call)});
+    w.stack.push_back(
+        {function, 0, iterations_left, plan_names_.of_step(step, w.stack.back().call)});
   }
 
   void end_stretch(Walker& w) {
@@ -133,8 +134,8 @@ class Simulation {
   // Continues the stretch of the current kernel's part and micro-batch, or begins another stretch.
   void add_to_stretch(Walker& w, const exe::Step& step, double begin) {
     const Activation& at = w.stack.back();
-    const Provenance own = places_.of_step(step, at.call);
-    const auto part = parts_.find(places_.part_of_kernel(step, own));
+    const Provenance own = plan_names_.of_step(step, at.call);
+    const auto part = parts_.find(plan_names_.part_of_kernel(step, own));
     if (part == parts_.end()) return;
     const auto micro_batch = static_cast<int32_t>(own.at.micro_batch);
     if (w.stretch.part != part->second || w.stretch.micro_batch != micro_batch) {
@@ -209,7 +210,7 @@ class Simulation {
 
   const exe::Executable& e_;
   const StepTimes times_;
-  const Places& places_;
+  const PlanNames& plan_names_;
   std::map<std::string, int32_t> parts_;  ///< Numbers by name.
   const size_t max_;
   std::vector<Line> lines_;
@@ -220,9 +221,9 @@ class Simulation {
 }  // namespace
 
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const Places& places, const std::vector<std::string>& parts,
-                    int64_t max) {
-  return Simulation(executable, rates, places, parts, max).run(program);
+                    const Rates& rates, const PlanNames& names,
+                    const std::vector<std::string>& parts, int64_t max) {
+  return Simulation(executable, rates, names, parts, max).run(program);
 }
 
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace) {

@@ -5,7 +5,7 @@
 
 #include "sluice/exe/executable.h"
 #include "sluice/report/forecast/forecast.h"
-#include "sluice/report/places.h"
+#include "sluice/report/plan_names.h"
 
 namespace sluice::report {
 
@@ -49,10 +49,10 @@ struct Overlap {
 /// Simulates a run of a program on devices that compute at the same time, each with its own
 /// workers. Steps take the times of StepTimes. A receive waits for its message, a send for a free
 /// slot, and all devices share the bandwidth of remote memory. A branch runs its first arm. The
-/// simulation ends after `max` events. `parts` are the names of the parts of `places`, by number.
+/// simulation ends after `max` events. `parts` are the names of the parts of `names`, by number.
 Trace planned_trace(const exe::Executable& executable, const exe::Program& program,
-                    const Rates& rates, const Places& places, const std::vector<std::string>& parts,
-                    int64_t max);
+                    const Rates& rates, const PlanNames& names,
+                    const std::vector<std::string>& parts, int64_t max);
 
 /// Returns how much of its transfers a planned trace hides, by device, kind and object.
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace);

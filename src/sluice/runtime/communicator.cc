@@ -208,7 +208,7 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
                        max_read(executable, loaded, device, group, *own));
       remote_.push_back(meeting.get());
     }
-    places_.push_back({device, group, std::move(meeting)});
+    group_meetings_.push_back({device, group, std::move(meeting)});
   }
   for (int32_t r = here.first; r < here.first + here.count; ++r) {
     Membership& membership = memberships_.emplace_back();
@@ -246,7 +246,7 @@ void Communicator::add_queue_meetings(const exe::Executable& executable, int32_t
 }
 
 void Communicator::reset() {
-  for (const Place& place : places_) place.meeting->reset();
+  for (const GroupMeeting& group_meeting : group_meetings_) group_meeting.meeting->reset();
   for (const auto& meeting : queued_) meeting->reset();
 }
 

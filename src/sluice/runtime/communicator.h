@@ -142,7 +142,7 @@ class Communicator {
   int64_t room() const;
 
  private:
-  struct Place {
+  struct GroupMeeting {
     int32_t device = 0;
     int32_t group = 0;
     std::unique_ptr<Meeting> meeting;
@@ -159,7 +159,7 @@ class Communicator {
   size_t groups_;
   int next_tag_ = 1;  ///< Tag of the next meeting; behind all meetings, the first of the channels.
                       ///< Agreement uses tag 0.
-  std::vector<Place> places_;
+  std::vector<GroupMeeting> group_meetings_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;
   std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.
   std::vector<Membership> memberships_;  ///< By device, group, replica of this process.

@@ -144,9 +144,9 @@ std::vector<std::string> refused_steps(const exe::Executable& executable,
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
   // A walk computes addresses without a check of its own.
   if (const std::vector<exe::Problem> slots = exe::negative_slots(executable); !slots.empty()) {
-    const exe::Place& place = slots.front().place;
+    const exe::PlanPosition& position = slots.front().position;
     fail(ErrorKind::kBadFile, "executable: function '{}' step {}: {}",
-         executable.functions[static_cast<size_t>(place.index)].name, place.step,
+         executable.functions[static_cast<size_t>(position.index)].name, position.step,
          slots.front().message);
   }
   LoadedProgram program;

@@ -301,7 +301,7 @@ class Emitter {
     const int device = devices_.device(task);
     const DeviceScope on(place.graph, device);
     const Graph::ProvenanceScope of(place.graph, {.at = {.micro_batch = m}});
-    const TaskPlace at{place.graph, place.iterations, tasks_.front().outer};
+    const TaskContext at{place.graph, place.iterations, tasks_.front().outer};
     MicroBatchValues found = values_.read(at, task);
     if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
       found.forward.insert(inputs->second.begin(), inputs->second.end());

@@ -15,7 +15,7 @@ bool is_output(const Graph& graph, TensorId t) {
   return std::find(ids.begin(), ids.end(), t) != ids.end();
 }
 
-GradRequest::Place place_of(const Graph& graph, TensorId t) {
+GradRequest::Gradient requested_gradient(const Graph& graph, TensorId t) {
   if (graph.info(t).kind == TensorKind::kInput && !is_output(graph, t))
     return {t, value_of_handle(graph, t)};
   return {t, is_output(graph, t) ? value_of_output(graph, t) : value_of_handle(graph, t)};
@@ -44,11 +44,11 @@ GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_
   if (options.grads_provided) {
     for (const Tensor& t : *options.grads_provided) {
       check_tensor(graph, t, "grads_provided");
-      request.provided.push_back(place_of(graph, t.id()));
+      request.provided.push_back(requested_gradient(graph, t.id()));
     }
   } else {
     for (const Tensor& t : graph.original_outputs()) {
-      if (is_float(t.dtype())) request.provided.push_back(place_of(graph, t.id()));
+      if (is_float(t.dtype())) request.provided.push_back(requested_gradient(graph, t.id()));
     }
   }
   if (options.grads_required) {

@@ -38,9 +38,9 @@ std::string gradient_graph_name(const Graph& forward) {
        graph.info(op.inputs[i].tensor).name, graph.info(op.inputs[i].tensor).name);
 }
 
-std::vector<Value> values_of(const std::vector<GradRequest::Place>& places) {
+std::vector<Value> values_of(const std::vector<GradRequest::Gradient>& requested) {
   std::vector<Value> values;
-  for (const auto& p : places) values.push_back(p.value);
+  for (const auto& p : requested) values.push_back(p.value);
   return values;
 }
 

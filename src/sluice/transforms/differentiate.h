@@ -13,12 +13,12 @@ using GradGraphs = std::map<GraphId, GradGraphInfo>;
 
 /// The gradients that one graph must compute.
 struct GradRequest {
-  struct Place {
+  struct Gradient {
     TensorId handle = -1;
     Value value;
   };
-  std::vector<Place> provided;
-  std::vector<Place> required;
+  std::vector<Gradient> provided;
+  std::vector<Gradient> required;
   /// The treatment of unreachable gradients: an error, zeros, or no output for them (`kOmit`).
   enum class Missing { kError, kZeros, kOmit } missing = Missing::kError;
   /// Outputs from this index on may be inputs of the gradient graph and may be repeated.

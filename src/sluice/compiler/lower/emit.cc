@@ -106,7 +106,7 @@ class Emitter {
     planner::Problem problem;
     std::vector<Block*> planned;
     for (Block& block : storage_.blocks) {
-      if (block.place != Block::Place::kFrame || block.tenants.empty()) continue;
+      if (block.location != Block::Location::kFrame || block.tenants.empty()) continue;
       planner::Buffer buffer;
       buffer.size = block_bytes(block);
       buffer.alignment = target_.alignment();
@@ -189,22 +189,22 @@ class Emitter {
     const Tenant& tenant = storage_.tenant(v);
     const Block& block = storage_.blocks[static_cast<size_t>(tenant.block)];
     exe::Address at;
-    switch (block.place) {
-      case Block::Place::kFrame:
+    switch (block.location) {
+      case Block::Location::kFrame:
         at.base = exe::Address::Base::kFrame;
         at.offset = block.offset + tenant.slot * slot_stride(block);
         break;
-      case Block::Place::kParam:
+      case Block::Location::kParam:
         at.base = exe::Address::Base::kParam;
         at.index = block.index;
         break;
-      case Block::Place::kResult:
+      case Block::Location::kResult:
         at.base = exe::Address::Base::kParam;
         at.index = result_param_[static_cast<size_t>(block.index)];
         break;
-      case Block::Place::kVariable:
+      case Block::Location::kVariable:
         return tables_.variable(block.index);
-      case Block::Place::kConstant:
+      case Block::Location::kConstant:
         return tables_.constant(block.index, body_.device);
     }
     return at;

@@ -52,7 +52,7 @@ class Filler {
   }
   static int64_t bytes_of(const Block& b) { return b.bytes * std::max(b.ring, 1); }
   static bool in_frame(const Block& b) {
-    return b.place == Block::Place::kFrame && !b.tenants.empty();
+    return b.location == Block::Location::kFrame && !b.tenants.empty();
   }
   void add(const Span& span, int64_t bytes) {
     for (int32_t n = span.begin; n <= span.end; ++n) in_use_[static_cast<size_t>(n)] += bytes;

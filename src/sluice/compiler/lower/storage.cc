@@ -214,13 +214,13 @@ class Assigner {
       using Source = BodyValue::Source;
       if (value.source == Source::kParam) {
         add_tenant(static_cast<ValueIndex>(v), -1,
-                   {.place = Block::Place::kParam, .index = value.index});
+                   {.location = Block::Location::kParam, .index = value.index});
       } else if (value.source == Source::kVariable) {
         add_tenant(static_cast<ValueIndex>(v), -1,
-                   {.place = Block::Place::kVariable, .index = value.index});
+                   {.location = Block::Location::kVariable, .index = value.index});
       } else if (value.source == Source::kConstant && read[v]) {
         add_tenant(static_cast<ValueIndex>(v), -1,
-                   {.place = Block::Place::kConstant, .index = value.index});
+                   {.location = Block::Location::kConstant, .index = value.index});
       }
     }
     for (int32_t n = 0; n < node_count(); ++n) {
@@ -283,8 +283,8 @@ class Assigner {
     for (size_t r = 0; r < body_.results.size(); ++r) {
       if (body_.results[r] == kNone) continue;
       Block& block = out_.blocks[static_cast<size_t>(out_.tenant(body_.results[r]).block)];
-      SLUICE_CHECK(block.place == Block::Place::kFrame && block.ring == 0);
-      block.place = Block::Place::kResult;
+      SLUICE_CHECK(block.location == Block::Location::kFrame && block.ring == 0);
+      block.location = Block::Location::kResult;
       block.index = static_cast<int32_t>(r);
     }
   }
@@ -322,9 +322,9 @@ class Reuser {
     if (old.end != n || old.block == made.block) return;
     const Block& from = out_.blocks[static_cast<size_t>(old.block)];
     const Block& to = out_.blocks[static_cast<size_t>(made.block)];
-    const bool movable = from.place == Block::Place::kFrame && from.ring == 0;
-    const bool free_target =
-        (to.place == Block::Place::kFrame && to.ring == 0) || to.place == Block::Place::kResult;
+    const bool movable = from.location == Block::Location::kFrame && from.ring == 0;
+    const bool free_target = (to.location == Block::Location::kFrame && to.ring == 0) ||
+                             to.location == Block::Location::kResult;
     if (!movable || !free_target || from.bytes != to.bytes) return;
     for (const int32_t other : from.tenants) {
       const Tenant& there = out_.tenants[static_cast<size_t>(other)];
@@ -356,7 +356,7 @@ class Reuser {
 int64_t max_bytes(const Storage& storage) {
   std::map<int32_t, int64_t> changes;  // By node.
   for (const Block& b : storage.blocks) {
-    if (b.place != Block::Place::kFrame || b.tenants.empty()) continue;
+    if (b.location != Block::Location::kFrame || b.tenants.empty()) continue;
     int32_t begin = kNever, end = 0;
     for (const int32_t t : b.tenants) {
       begin = std::min(begin, storage.tenants[static_cast<size_t>(t)].begin);

@@ -9,8 +9,8 @@ namespace sluice::compiler {
 
 /// A range of bytes that holds one or more tenants, one after the other.
 struct Block {
-  enum class Place : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
-  Place place = Place::kFrame;
+  enum class Location : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
+  Location location = Location::kFrame;
   int32_t index = -1;  ///< Index of the parameter, result, variable or constant.
   int64_t bytes = 0;
   int32_t ring = 0;    ///< Number of slots of `bytes` rounded up; 0: not a ring.

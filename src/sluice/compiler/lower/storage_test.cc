@@ -23,7 +23,7 @@ class StorageTest : public testing::Test {
   int64_t reuse() { return reuse_dying_operands(body(), choices_, storage_); }
   Body& body() { return program_->body(); }
   bool share(ValueIndex a, ValueIndex b) { return &storage_.block(a) == &storage_.block(b); }
-  Block::Place place(ValueIndex v) { return storage_.block(v).place; }
+  Block::Location location(ValueIndex v) { return storage_.block(v).location; }
 
   std::unique_ptr<TestProgram> program_;
   std::vector<KernelChoice> choices_;
@@ -39,9 +39,9 @@ TEST_F(StorageTest, AViewSharesTheBytesOfItsSource) {
     results %3)");
   EXPECT_TRUE(body().nodes[1].is<Node::View>());
   EXPECT_TRUE(share(1, 2));
-  EXPECT_EQ(place(0), Block::Place::kParam);
-  EXPECT_EQ(place(1), Block::Place::kFrame);
-  EXPECT_EQ(place(3), Block::Place::kResult);
+  EXPECT_EQ(location(0), Block::Location::kParam);
+  EXPECT_EQ(location(1), Block::Location::kFrame);
+  EXPECT_EQ(location(3), Block::Location::kResult);
   EXPECT_EQ(storage_.tenant(1).begin, 0);
   EXPECT_EQ(storage_.tenant(1).end, 2);
 }
@@ -76,7 +76,7 @@ TEST_F(StorageTest, AnUpdateLiesInTheBytesThatItOverwrites) {
     kernel AddLhsInplace in %0 %1 out %2 f32(4) tie 0 %0
     last 0 %2)");
   EXPECT_TRUE(share(0, 2));
-  EXPECT_EQ(place(2), Block::Place::kVariable);
+  EXPECT_EQ(location(2), Block::Location::kVariable);
 }
 
 TEST_F(StorageTest, AResultThatHasAnotherHomeIsCopied) {

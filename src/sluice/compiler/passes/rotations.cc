@@ -8,11 +8,11 @@ namespace sluice::compiler {
 namespace {
 
 // A loop: a body and the index of its node.
-using LoopPlace = std::pair<BodyId, size_t>;
+using LoopNode = std::pair<BodyId, size_t>;
 
 // The loops of each body.
-std::map<BodyId, std::vector<LoopPlace>> loops_by_body(const Program& program) {
-  std::map<BodyId, std::vector<LoopPlace>> loops;
+std::map<BodyId, std::vector<LoopNode>> loops_by_body(const Program& program) {
+  std::map<BodyId, std::vector<LoopNode>> loops;
   for (const BodyId id : callees_first(program)) {
     const std::vector<Node>& nodes = program.body(id).nodes;
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -149,8 +149,8 @@ bool overwrite(Body& body, size_t k, int32_t oldest, std::vector<KernelChoice>& 
 
 int64_t find_rotations(Program& program, const Context&) {
   int64_t count = 0;
-  const auto loop_at = [&](const LoopPlace& place) {
-    return program.body(place.first).nodes[place.second].as<Node::Loop>();
+  const auto loop_at = [&](const LoopNode& at) {
+    return program.body(at.first).nodes[at.second].as<Node::Loop>();
   };
   for (const auto& [id, loops] : loops_by_body(program)) {
     Body& body = program.body(id);
@@ -171,7 +171,7 @@ int64_t find_rotations(Program& program, const Context&) {
     }
     const auto rotates = [](int32_t from) { return from >= 0; };
     if (std::none_of(found.rotates.begin(), found.rotates.end(), rotates)) continue;
-    for (const LoopPlace& place : loops) loop_at(place)->rotates = found.rotates;
+    for (const LoopNode& at : loops) loop_at(at)->rotates = found.rotates;
   }
   return count;
 }

@@ -38,8 +38,8 @@ class WindowGather {
     }
     first_piece_[static_cast<size_t>(vectors_)] = pieces_;
     for (int64_t i = 0; inside_ && i < pieces_; ++i) {
-      const Place& place = place_[static_cast<size_t>(i)];
-      lanes_[static_cast<size_t>(i)] = lanes_in(place, {0, place.count});
+      const Piece& piece = piece_[static_cast<size_t>(i)];
+      lanes_[static_cast<size_t>(i)] = lanes_in(piece, {0, piece.count});
     }
   }
 
@@ -54,7 +54,7 @@ class WindowGather {
         (tap.offset[0] * w_.source[1] + tap.offset[1]) * w_.source[2] + tap.offset[2];
     if (inside_) return;
     Lanes* const lanes = lanes_.data() + slot * pieces_;
-    for (int64_t i = 0; i < pieces_; ++i) lanes[i] = lanes_of(place_[static_cast<size_t>(i)], tap);
+    for (int64_t i = 0; i < pieces_; ++i) lanes[i] = lanes_of(piece_[static_cast<size_t>(i)], tap);
   }
 
   /// Copies from `channels` planes, one after the other, of the first sample into rows `stride`
@@ -103,7 +103,7 @@ class WindowGather {
  private:
   /// A piece: consecutive positions of one row of the grid, or of several if their sources are
   /// adjacent. A piece is in one vector.
-  struct Place {
+  struct Piece {
     Extent at{};
     int64_t lane = 0;  ///< Lane of the first position.
     int64_t count = 0;
@@ -153,7 +153,7 @@ class WindowGather {
                            (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
                            at[2] * w_.step[2];
       if (lane == 0) first_piece_[static_cast<size_t>(vectors_++)] = pieces_;
-      place_[static_cast<size_t>(pieces_)] = {at, lane, n, to};
+      piece_[static_cast<size_t>(pieces_)] = {at, lane, n, to};
       from_[static_cast<size_t>(pieces_++)] = from - lane;
       to += n;
       advance(n, at);
@@ -164,8 +164,8 @@ class WindowGather {
   static V either(V a, V b) { return from_bits(bits(a) | bits(b)); }
 
   /// Returns positions of a piece that is in one row.
-  Lanes lanes_in(const Place& place, const Range& row) const {
-    if (w_.step[2] != 2) return {range(place.lane, row.first, row.end), V::Mask::first(0), row};
+  Lanes lanes_in(const Piece& piece, const Range& row) const {
+    if (w_.step[2] != 2) return {range(piece.lane, row.first, row.end), V::Mask::first(0), row};
     const int64_t first = 2 * row.first, end = 2 * row.end - 1;
     return {range(0, first, end), range(-V::kLanes, first, end), row};
   }
@@ -210,14 +210,14 @@ class WindowGather {
     return inside;
   }
 
-  Lanes lanes_of(const Place& place, const ConvTap& tap) const {
-    if (!linear_) return lanes_in(place, inside_of_row(place.at, place.count, tap));
+  Lanes lanes_of(const Piece& piece, const ConvTap& tap) const {
+    if (!linear_) return lanes_in(piece, inside_of_row(piece.at, piece.count, tap));
     Lanes all{V::Mask::first(0), V::Mask::first(0), {}};
-    Extent at = place.at;
-    for (int64_t done = 0; done < place.count;) {
-      const int64_t n = std::min(place.count - done, w_.grid[2] - at[2]);
+    Extent at = piece.at;
+    for (int64_t done = 0; done < piece.count;) {
+      const int64_t n = std::min(piece.count - done, w_.grid[2] - at[2]);
       const Range row = inside_of_row(at, n, tap);
-      all.mask = all.mask | range(place.lane + done, row.first, row.end);
+      all.mask = all.mask | range(piece.lane + done, row.first, row.end);
       done += n;
       advance(n, at);
     }
@@ -282,7 +282,7 @@ class WindowGather {
         V even, odd;
         split_pairs(V::load_masked(in, lanes[i].mask),
                     V::load_masked(in + V::kLanes, lanes[i].next), even, odd);
-        even.store(to + place_[static_cast<size_t>(i)].to);
+        even.store(to + piece_[static_cast<size_t>(i)].to);
       }
     }
   }
@@ -292,12 +292,12 @@ class WindowGather {
     const int64_t step = w_.step[2];
     for (int64_t channel = 0; channel < channels; ++channel, from += w_.plane(), to += stride) {
       for (int64_t i = 0; i < pieces_; ++i) {
-        const Place& place = place_[static_cast<size_t>(i)];
-        float* const out = to + place.to;
+        const Piece& piece = piece_[static_cast<size_t>(i)];
+        float* const out = to + piece.to;
         const float* const in = from + from_[static_cast<size_t>(i)];
         for (int64_t j = 0; j < lanes[i].row.first; ++j) out[j] = 0.0f;
         for (int64_t j = lanes[i].row.first; j < lanes[i].row.end; ++j) out[j] = in[j * step];
-        for (int64_t j = lanes[i].row.end; j < place.count; ++j) out[j] = 0.0f;
+        for (int64_t j = lanes[i].row.end; j < piece.count; ++j) out[j] = 0.0f;
       }
     }
   }
@@ -311,7 +311,7 @@ class WindowGather {
   std::array<int64_t, kConvGathered + 1> first_piece_;  ///< By vector.
   /// By piece: floats from a plane's first element for offset 0 to that of lane 0.
   std::array<int64_t, kConvGathered> from_;
-  std::array<Place, kConvGathered> place_;
+  std::array<Piece, kConvGathered> piece_;
   std::array<int64_t, kConvGathered> tap_;  ///< By slot: floats from the element for offset 0.
   std::array<Lanes, kConvGathered> lanes_;  ///< By slot and piece; one slot if all are inside.
 };

@@ -346,7 +346,7 @@ Chain::Cut Chain::cut_rows(size_t operand, int64_t rows) const {
   return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
 }
 
-Chain::Place Chain::full(std::byte* operand, const Block& block) const {
+Chain::StridedData Chain::full(std::byte* operand, const Block& block) const {
   auto* const base = reinterpret_cast<float*>(operand);
   if (flat_) return {base + block.col, block.cols};
   if (panel_ == 0) return {base + block.row * cols_ + block.col, cols_};
@@ -355,8 +355,8 @@ Chain::Place Chain::full(std::byte* operand, const Block& block) const {
       panel_};
 }
 
-Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const* operands,
-                             float* scratch) const {
+Chain::StridedData Chain::data_of(int32_t stage, const Block& block, std::byte* const* operands,
+                                  float* scratch) const {
   const Stage& s = stages_[static_cast<size_t>(stage)];
   if (static_cast<size_t>(stage) < first_) return {block.head, block.head_step};
   if (s.samples) {
@@ -429,7 +429,7 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
 [[gnu::always_inline]] inline void Chain::run_functor(const Stage& stage, const void* functor,
                                                       const Block& block,
                                                       std::byte* const* operands, float* scratch,
-                                                      const Place& to) const {
+                                                      const StridedData& to) const {
   MapInput inputs[Functor::kMaxInputs];
   bool together = to.step == block.cols;  // The rows follow each other without gaps.
   for (int i = 0; i < stage.input_count; ++i) {
@@ -439,11 +439,11 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
     switch (source.kind) {
       case Kind::kFull:
       case Kind::kStage: {
-        const Place place = source.kind == Kind::kFull
-                                ? full(operand, block)
-                                : place_of(source.index, block, operands, scratch);
-        in = {place.data, 1, place.step};
-        together = together && place.step == block.cols;
+        const StridedData strided = source.kind == Kind::kFull
+                                        ? full(operand, block)
+                                        : data_of(source.index, block, operands, scratch);
+        in = {strided.data, 1, strided.step};
+        together = together && strided.step == block.cols;
         break;
       }
       case Kind::kColumn:
@@ -481,14 +481,15 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     if (stage.total >= 0) continue;
-    const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    const StridedData result = data_of(static_cast<int32_t>(s), block, operands, scratch);
     if (stage.row_op >= 0) {
       run_row_op(stage, functors[s], block, operands, scratch, result);
       continue;
     }
     const bool streams =
         stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
-    const Place to = streams ? Place{scratch + stage.slot * slot_floats_, block.cols} : result;
+    const StridedData to =
+        streams ? StridedData{scratch + stage.slot * slot_floats_, block.cols} : result;
     run_functor(stage, functors[s], block, operands, scratch, to);
     for (int64_t row = 0; streams && row < block.rows; ++row) {
       stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
@@ -497,26 +498,26 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
     }
   }
   if (reader == nullptr) return;
-  const Place read = place_of(reader->stage, block, operands, scratch);
+  const StridedData read = data_of(reader->stage, block, operands, scratch);
   reader->run(reader->state, block, read.data, read.step);
 }
 
 void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,
-                       std::byte* const* operands, float* scratch, const Place& to) const {
+                       std::byte* const* operands, float* scratch, const StridedData& to) const {
   RowOp::Rows inputs[RowOp::kMaxInputs];
   for (int i = 0; i < stage.input_count; ++i) {
     const Source& source = stage.inputs[static_cast<size_t>(i)];
-    Place place;
+    StridedData strided;
     if (source.kind == Kind::kStage) {
-      place = place_of(source.index, block, operands, scratch);
+      strided = data_of(source.index, block, operands, scratch);
     } else if (source.kind == Kind::kFull) {
-      place = full(operands[source.index], block);
+      strided = full(operands[source.index], block);
     } else if (source.kind == Kind::kRow) {
-      place = {reinterpret_cast<float*>(operands[source.index]) + block.row, 1};
+      strided = {reinterpret_cast<float*>(operands[source.index]) + block.row, 1};
     } else if (source.kind == Kind::kScalar) {
-      place = {reinterpret_cast<float*>(operands[source.index]), 0};
+      strided = {reinterpret_cast<float*>(operands[source.index]), 0};
     }
-    inputs[i] = {place.data, place.step};
+    inputs[i] = {strided.data, strided.step};
   }
   const RowOp& op = row_ops_[static_cast<size_t>(stage.row_op)];
   op.run({static_cast<const ops::Labels*>(labels),
@@ -531,7 +532,7 @@ void Chain::finish(const Parameters& parameters, std::byte* const* operands, flo
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     if (stage.total < 0) continue;
-    const Place losses = place_of(stage.inputs[0].index, {}, operands, scratch);
+    const StridedData losses = data_of(stage.inputs[0].index, {}, operands, scratch);
     const auto& labels = *static_cast<const ops::Labels*>(parameters.functors_[s]);
     *reinterpret_cast<float*>(operands[stage.output]) =
         totals_[static_cast<size_t>(stage.total)].run(labels, losses.data);

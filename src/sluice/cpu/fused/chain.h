@@ -129,7 +129,7 @@ class Chain {
     int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.
     bool samples = false;  // The result has one value for each row.
   };
-  struct Place {
+  struct StridedData {
     float* data = nullptr;
     int64_t step = 0;
   };
@@ -140,14 +140,14 @@ class Chain {
   void set_layout(const Layout& layout);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   void run_functor(const Stage& stage, const void* functor, const Block& block,
-                   std::byte* const* operands, float* scratch, const Place& to) const;
+                   std::byte* const* operands, float* scratch, const StridedData& to) const;
   void run_row_op(const Stage& stage, const void* labels, const Block& block,
-                  std::byte* const* operands, float* scratch, const Place& to) const;
+                  std::byte* const* operands, float* scratch, const StridedData& to) const;
   void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                 float* scratch, const Reader* reader) const;
-  Place full(std::byte* operand, const Block& block) const;
-  Place place_of(int32_t stage, const Block& block, std::byte* const* operands,
-                 float* scratch) const;
+  StridedData full(std::byte* operand, const Block& block) const;
+  StridedData data_of(int32_t stage, const Block& block, std::byte* const* operands,
+                      float* scratch) const;
   void find_coinciding(const FusedOp& op);
   void find_streamed(const FusedOp& op);
   bool is_in_place(int32_t output, std::byte* const* operands) const;

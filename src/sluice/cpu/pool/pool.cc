@@ -61,10 +61,11 @@ class Scatter {
   explicit Scatter(const PoolPlan& plan) : plan_(plan), count_(plan.shape.tap_count()) {
     const auto& [depth, height, width] = plan.axes;
     for (int64_t t = 0; t < count_; ++t) {
-      places_[t] = {t / (width.kernel * height.kernel) * depth.dilation,
-                    t / width.kernel % height.kernel * height.dilation,
-                    t % width.kernel * width.dilation};
-      offsets_[t] = (places_[t].depth * height.x + places_[t].height) * width.x + places_[t].width;
+      window_offsets_[t] = {t / (width.kernel * height.kernel) * depth.dilation,
+                            t / width.kernel % height.kernel * height.dilation,
+                            t % width.kernel * width.dilation};
+      offsets_[t] = (window_offsets_[t].depth * height.x + window_offsets_[t].height) * width.x +
+                    window_offsets_[t].width;
     }
     while (first_inside_ < width.y && width.start(first_inside_) < 0) ++first_inside_;
     end_inside_ = first_inside_;
@@ -84,7 +85,7 @@ class Scatter {
 
  private:
   // Distances of an element from the start of its window.
-  struct Place {
+  struct WindowOffset {
     int64_t depth, height, width;
   };
 
@@ -98,7 +99,7 @@ class Scatter {
     const int64_t row = (depth.start(d) * height.x + height.start(h)) * width.x;
     const auto add_checked = [&, &depth = depth, &height = height, &width = width](int64_t o) {
       if (taps[o] >= count_) return;
-      const Place& at = places_[taps[o]];
+      const WindowOffset& at = window_offsets_[taps[o]];
       if (holds(width.start(o) + at.width, width.x) &&
           holds(height.start(h) + at.height, height.x) && holds(depth.start(d) + at.depth, depth.x))
         dx[row + width.start(o) + offsets_[taps[o]]] += grad[o];
@@ -118,7 +119,7 @@ class Scatter {
   // Windows [first, end) of a row have no padding along the width.
   int64_t first_inside_ = 0, end_inside_ = 0;
   int64_t offsets_[kMaxByteTaps];
-  Place places_[kMaxByteTaps];
+  WindowOffset window_offsets_[kMaxByteTaps];
 };
 
 }  // namespace

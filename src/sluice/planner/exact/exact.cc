@@ -54,7 +54,7 @@ int64_t exact_search_nodes(const Instance& instance) {
 }
 
 Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,
-                     int64_t max_nodes, Places& places, int64_t& nodes) {
+                     int64_t max_nodes, Offsets& offsets, int64_t& nodes) {
   const auto too_large = [&](int64_t units) { return units >= kNever; };
   if (max_nodes < exact_search_nodes(instance) || too_large(height) ||
       std::any_of(instance.size.begin(), instance.size.end(), too_large) ||
@@ -73,7 +73,7 @@ Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64
       left -= limit - search.left();
       if (outcome == Outcome::kGaveUp && left > 0) continue;
       nodes += max_nodes - left;
-      if (outcome == Outcome::kFound) places = search.places();
+      if (outcome == Outcome::kFound) offsets = search.offsets();
       return outcome;
     }
   }

@@ -17,10 +17,10 @@ int64_t exact_search_nodes(const Instance& instance);
 
 /// Searches for a plan of at most `height` units. Runs StackSearch with several rankings of the
 /// items in turns, until one of them ends. `max_nodes` is an approximate limit on the looks at an
-/// item, a pair or a section. Adds the looks to `nodes`, and changes `places` only if it finds a
+/// item, a pair or a section. Adds the looks to `nodes`, and changes `offsets` only if it finds a
 /// plan. Deterministic: a pure function of its arguments. Returns kGaveUp also if a size, an
 /// alignment or the height is near the end of int64.
 Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,
-                     int64_t max_nodes, Places& places, int64_t& nodes);
+                     int64_t max_nodes, Offsets& offsets, int64_t& nodes);
 
 }  // namespace sluice::planner

@@ -15,7 +15,7 @@ namespace {
 
 struct Result {
   Outcome outcome;
-  Places places;
+  Offsets offsets;
   int64_t nodes = 0;
 };
 
@@ -24,15 +24,15 @@ Result search(const Problem& problem, int64_t height, int64_t max_nodes = 100'00
   const Instance instance = make_instance(problem);
   const int64_t units = (height + instance.unit - 1) / instance.unit;
   Result result;
-  result.outcome = exact_search(instance, make_conflicts(instance), units, max_nodes, result.places,
-                                result.nodes);
-  EXPECT_EQ(result.outcome == Outcome::kFound, !result.places.empty());
+  result.outcome = exact_search(instance, make_conflicts(instance), units, max_nodes,
+                                result.offsets, result.nodes);
+  EXPECT_EQ(result.outcome == Outcome::kFound, !result.offsets.empty());
   if (result.outcome != Outcome::kFound) return result;
   Solution solution;
   solution.bound = live_set_bound(problem);
   for (int32_t i = 0; i < instance.count(); ++i) {
     EXPECT_EQ(instance.buffer[i], static_cast<size_t>(i));
-    solution.offsets.push_back(result.places[i] * instance.unit);
+    solution.offsets.push_back(result.offsets[i] * instance.unit);
     solution.height = std::max(solution.height, solution.offsets[i] + problem.buffers[i].size);
   }
   const Verdict verdict = validate(problem, solution);
@@ -111,7 +111,7 @@ TEST(ExactSearch, ReachesTheBoundOfPerfectCuts) {
     const Problem problem = perfect_cuts(100, 1000, 1 << 20, {3, i});
     const Result result = search(problem, 1 << 20);
     EXPECT_EQ(result.outcome, Outcome::kFound) << "cut " << i;
-    EXPECT_EQ(search(problem, 1 << 20).places, result.places) << "cut " << i;
+    EXPECT_EQ(search(problem, 1 << 20).offsets, result.offsets) << "cut " << i;
   }
 }
 

@@ -79,7 +79,7 @@ Outcome StackSearch::run(std::vector<int32_t> rank, int64_t max_nodes) {
   rank_ = std::move(rank);
   left_ = max_nodes - static_cast<int64_t>(alive_.size());
   const size_t count = by_first_.size();
-  places_.assign(count, -1);
+  offsets_.assign(count, -1);
   waits_.assign(count, 1);
   states_.resize(count);
   waiting_.assign(static_cast<size_t>(instance_.sections), 0);
@@ -110,7 +110,7 @@ void StackSearch::undo_changes(size_t count) {
 // Places an item at its base. Returns false if it overlaps a fixed item that waits.
 bool StackSearch::put(int32_t item) {
   const int64_t end = states_[item].base + instance_.size[item];
-  places_[item] = states_[item].base;
+  offsets_[item] = states_[item].base;
   waits_[item] = 0;
   for_sections(item, [&](int32_t s) { waiting_[s] -= instance_.size[item]; });
   bool good = true;
@@ -196,8 +196,8 @@ Outcome StackSearch::solve_all() {
 Outcome StackSearch::enter(Part part) {
   if (part.size() == 1) {
     const int32_t item = list_[part.begin];
-    places_[item] = states_[item].base;
-    return places_[item] + instance_.size[item] <= height_ ? Outcome::kFound : Outcome::kRefuted;
+    offsets_[item] = states_[item].base;
+    return offsets_[item] + instance_.size[item] <= height_ ? Outcome::kFound : Outcome::kRefuted;
   }
   const uint64_t key = hash(part);
   if (refuted_.contains(key)) return Outcome::kRefuted;

@@ -44,7 +44,7 @@ class StackSearch {
   /// Nodes that the last run did not use; negative if it used more.
   int64_t left() const { return left_; }
   /// The plan of the last run, if it found one.
-  const Places& places() const { return places_; }
+  const Offsets& offsets() const { return offsets_; }
 
  private:
   // Limits on the offset of a waiting item.
@@ -117,7 +117,7 @@ class StackSearch {
   std::vector<int64_t> alive_begin_;
   std::vector<int32_t> rank_;
   int64_t left_ = 0;  // Nodes left.
-  Places places_;
+  Offsets offsets_;
   std::vector<char> waits_;       // Whether an item has no place yet.
   std::vector<State> states_;     // By item; only for waiting items.
   std::vector<int64_t> waiting_;  // Sum of the waiting sizes of a section.

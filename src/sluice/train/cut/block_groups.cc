@@ -99,7 +99,7 @@ class Grouper {
   void place_next(const Tensor& t);
   void place_all(const std::vector<BlockValue>& values) {
     for (const BlockValue& v : values) {
-      if (!result_.places.contains(v.whole.id())) place_next(v.whole);
+      if (!result_.value_rows.contains(v.whole.id())) place_next(v.whole);
     }
   }
   int64_t& used(size_t stage, const TensorSpec& spec);
@@ -248,14 +248,14 @@ int64_t& Grouper::used(size_t stage, const TensorSpec& spec) {
 
 void Grouper::place_next(const Tensor& t) {
   const size_t stage = stage_of(t);
-  result_.places.emplace(t.id(), ValuePlace{t.spec(), used(stage, t.spec())++, stage});
+  result_.value_rows.emplace(t.id(), ValueRow{t.spec(), used(stage, t.spec())++, stage});
 }
 
 // The value that row 0 reads, then the output of each row, in consecutive rows.
 bool Grouper::place_chain(const BlockGroup& group, size_t input) {
   const Tensor& outer = block(group.first).inputs[input].whole;
-  const auto known = result_.places.find(outer.id());
-  if (known == result_.places.end()) {
+  const auto known = result_.value_rows.find(outer.id());
+  if (known == result_.value_rows.end()) {
     place_next(outer);
   } else if (known->second.row + 1 != used(known->second.stage, outer.spec())) {
     return false;
@@ -264,7 +264,7 @@ bool Grouper::place_chain(const BlockGroup& group, size_t input) {
   for (int64_t r = 0; r < group.rows; ++r) {
     const BlockGraph& row = block(group.first + static_cast<size_t>(r));
     const Tensor& made = row.outputs[group.inputs[input].output].whole;
-    if (result_.places.contains(made.id())) return false;
+    if (result_.value_rows.contains(made.id())) return false;
     place_next(made);
   }
   return true;
@@ -273,14 +273,14 @@ bool Grouper::place_chain(const BlockGroup& group, size_t input) {
 bool Grouper::place_sequence(const BlockGroup& group, size_t input) {
   for (int64_t r = 0; r < group.rows; ++r) {
     const Tensor& t = block(group.first + static_cast<size_t>(r)).inputs[input].whole;
-    if (result_.places.contains(t.id())) return false;
+    if (result_.value_rows.contains(t.id())) return false;
     place_next(t);
   }
   return true;
 }
 
 bool Grouper::place(const BlockGroup& group) {
-  const auto places = result_.places;
+  const auto value_rows = result_.value_rows;
   const auto used = used_;
   bool placed = true;
   for (size_t i = 0; placed && i < group.inputs.size(); ++i) {
@@ -289,12 +289,12 @@ bool Grouper::place(const BlockGroup& group) {
   }
   // Outputs that the next row does not read have consecutive places, too.
   for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {
-    if (result_.places.contains(block(group.first).outputs[o].whole.id())) continue;
+    if (result_.value_rows.contains(block(group.first).outputs[o].whole.id())) continue;
     for (int64_t r = 0; r < group.rows; ++r)
       place_next(block(group.first + static_cast<size_t>(r)).outputs[o].whole);
   }
   if (placed) return true;
-  result_.places = places;
+  result_.value_rows = value_rows;
   used_ = used;
   return false;
 }

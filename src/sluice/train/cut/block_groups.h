@@ -35,7 +35,7 @@ std::string structure_of(const Graph& graph);
 
 /// Where a phase finds a value: a row of the buffer of its stage for its spec. A gradient of the
 /// value that a block of this stage computes has the same row in another buffer.
-struct ValuePlace {
+struct ValueRow {
   TensorSpec spec = {};
   int64_t row = 0;
   size_t stage = 0;  ///< Stage of the block that makes it. Seeds belong to stage 0.
@@ -43,7 +43,7 @@ struct ValuePlace {
 
 struct Grouping {
   std::vector<BlockGroup> groups;
-  std::map<TensorId, ValuePlace> places;  ///< By network tensor: all outputs of blocks and seeds.
+  std::map<TensorId, ValueRow> value_rows;  ///< By network tensor: all outputs of blocks and seeds.
 };
 
 /// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a

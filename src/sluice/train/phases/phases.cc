@@ -237,28 +237,28 @@ void Phases::end_tied(const std::string& key, bool updates) {
   variables.keep(main_, 0, {key}, kept);
 }
 
-const RemoteBuffer& Phases::buffer(Content content, const ValuePlace& place) {
+const RemoteBuffer& Phases::buffer(Content content, const ValueRow& value_row) {
   for (const StageBuffer& b : buffers_) {
-    if (b.content == content && b.stage == place.stage && b.buffer.spec == place.spec)
+    if (b.content == content && b.stage == value_row.stage && b.buffer.spec == value_row.spec)
       return b.buffer;
   }
-  const RemoteBuffer made = ir_.remote_buffer(place.spec, step_.options.accumulate);
-  return buffers_.emplace_back(StageBuffer{content, place.stage, made}).buffer;
+  const RemoteBuffer made = ir_.remote_buffer(value_row.spec, step_.options.accumulate);
+  return buffers_.emplace_back(StageBuffer{content, value_row.stage, made}).buffer;
 }
 
 // The row of a value for row 0 of a group; the rows of the group follow it.
 nn::BatchHandle Phases::handle(Content content, const Tensor& whole) {
-  const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
-  return {buffer(content, place), place.row};
+  const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
+  return {buffer(content, value_row), value_row.row};
 }
 
 // A fixed row, for every row of a group.
 nn::BatchHandle Phases::fixed_handle(Content content, const Tensor& whole) {
-  const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
-  const RemoteBuffer& b = buffer(content, place);
-  ir_.grow(b, (place.row + 1) * step_.options.accumulate);
-  if (place.row == 0) return {b, nn::RowOffset::first()};
-  return {b, nn::RowOffset([row = place.row](const Tensor& t) {
+  const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
+  const RemoteBuffer& b = buffer(content, value_row);
+  ir_.grow(b, (value_row.row + 1) * step_.options.accumulate);
+  if (value_row.row == 0) return {b, nn::RowOffset::first()};
+  return {b, nn::RowOffset([row = value_row.row](const Tensor& t) {
             return t.graph().scalar(static_cast<double>(row), i32, "row");
           })};
 }
@@ -516,11 +516,11 @@ void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialise
 // The gradient of a value that block `source` computes, in a buffer of the stage of `source`.
 nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& whole,
                                         size_t source) {
-  const ValuePlace& place = step_.blocks.grouping.places.at(whole.id());
+  const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
   const size_t stage = step_.blocks.stage_of[source];
-  if (place.stage != stage) {
+  if (value_row.stage != stage) {
     const auto [found, added] = crossing_gradients_.try_emplace({whole.id(), stage});
-    if (added) found->second = ir_.remote_buffer(place.spec, step_.options.accumulate);
+    if (added) found->second = ir_.remote_buffer(value_row.spec, step_.options.accumulate);
     return {found->second, nn::RowOffset::first()};
   }
   const auto& inputs = block(group.first).inputs;

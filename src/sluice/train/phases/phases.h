@@ -62,7 +62,7 @@ class Phases {
   void end_tied(const std::string& key, bool updates);
 
   int device(size_t b) const { return step_.blocks.stages[step_.blocks.stage_of[b]].device; }
-  const RemoteBuffer& buffer(Content content, const ValuePlace& place);
+  const RemoteBuffer& buffer(Content content, const ValueRow& value_row);
   nn::BatchHandle handle(Content content, const Tensor& whole);
   nn::BatchHandle fixed_handle(Content content, const Tensor& whole);
   nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input);

@@ -220,7 +220,7 @@ std::set<std::string> peak_objects(const Network& n, const Options& options) {
   std::set<std::string> names;
   for (const report::MemoryShares& memory : report::plan_report(session.executable(), 100).shares) {
     for (const report::PeakObjectGroup& h : memory.peak_objects)
-      names.insert(h.kind + ": " + h.place);
+      names.insert(h.kind + ": " + h.model_name);
   }
   return names;
 }

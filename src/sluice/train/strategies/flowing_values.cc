@@ -64,13 +64,14 @@ void FlowingValues::add(const Flow& flow) {
   }
 }
 
-RemoteEntry FlowingValues::entry(const TaskPlace& place, const Task& task, int64_t capacity) const {
+RemoteEntry FlowingValues::entry(const TaskContext& context, const Task& task,
+                                 int64_t capacity) const {
   const Affine& m = task.micro_batch;
   Tensor sum;
-  for (size_t d = 0; d < place.iterations.size(); ++d) {
-    const auto factor = static_cast<double>(m.factor(place.outer + d));
+  for (size_t d = 0; d < context.iterations.size(); ++d) {
+    const auto factor = static_cast<double>(m.factor(context.outer + d));
     if (factor == 0) continue;
-    const Tensor& i = place.iterations[d];
+    const Tensor& i = context.iterations[d];
     const Tensor term = factor == 1 ? i : i * factor;
     sum = sum.valid() ? sum + term : term;
   }
@@ -80,7 +81,7 @@ RemoteEntry FlowingValues::entry(const TaskPlace& place, const Task& task, int64
   return ops::increment_mod(sum, static_cast<double>(m.constant), static_cast<double>(capacity));
 }
 
-MicroBatchValues FlowingValues::read(const TaskPlace& place, const Task& task) {
+MicroBatchValues FlowingValues::read(const TaskContext& context, const Task& task) {
   MicroBatchValues values;
   const auto known = values_.back().find(task.micro_batch.constant);
   const int device = stages_[static_cast<size_t>(task.stage)].device;
@@ -94,10 +95,10 @@ MicroBatchValues FlowingValues::read(const TaskPlace& place, const Task& task) {
       return;
     }
     const Buffer& there = buffers_.at(waiting->second);
-    const DeviceScope on(place.graph, waiting->second.second);
-    const Graph::IoScope scope(place.graph, options_.io_mode);
-    const Tensor t =
-        place.graph.remote_load(there.buffer.value(), entry(place, task, there.capacity), "value");
+    const DeviceScope on(context.graph, waiting->second.second);
+    const Graph::IoScope scope(context.graph, options_.io_mode);
+    const Tensor t = context.graph.remote_load(there.buffer.value(),
+                                               entry(context, task, there.capacity), "value");
     train::add(v, t, values);
   };
   for (const size_t b : blocks_of(task, stages_)) {
@@ -112,8 +113,8 @@ MicroBatchValues FlowingValues::read(const TaskPlace& place, const Task& task) {
   return values;
 }
 
-void FlowingValues::write(const TaskPlace& place, const Task& task, const MicroBatchValues& found,
-                          const MicroBatchValues& values) {
+void FlowingValues::write(const TaskContext& context, const Task& task,
+                          const MicroBatchValues& found, const MicroBatchValues& values) {
   const auto flows = made_by_.find({task.kind, key_of(task)});
   if (flows == made_by_.end()) return;
   std::set<FlowingValue> stored;
@@ -125,9 +126,9 @@ void FlowingValues::write(const TaskPlace& place, const Task& task, const MicroB
     const auto there = buffers_.find({flow->value, device});
     if (there == buffers_.end() || !stored.insert(flow->value).second) continue;
     Buffer& b = there->second;
-    if (!b.buffer) b.buffer = place.graph.ir().remote_buffer(made.spec(), b.capacity);
-    const Graph::IoScope scope(place.graph, options_.io_mode);
-    place.graph.remote_store(*b.buffer, entry(place, task, b.capacity), made);
+    if (!b.buffer) b.buffer = context.graph.ir().remote_buffer(made.spec(), b.capacity);
+    const Graph::IoScope scope(context.graph, options_.io_mode);
+    context.graph.remote_store(*b.buffer, entry(context, task, b.capacity), made);
   }
 }
 

@@ -22,7 +22,7 @@ inline bool is_same(const Task& a, const Task& b) {
 }
 
 /// The graph of a task, and where it is in the order.
-struct TaskPlace {
+struct TaskContext {
   Graph& graph;
   std::span<const Tensor> iterations;  ///< Numbers of the trips of loops, outermost first.
   size_t outer = 0;                    ///< Loops around these that have no iteration in the graph.
@@ -46,10 +46,10 @@ class FlowingValues {
 
   /// Returns the values that a task reads and that earlier tasks have made. Adds loads of values
   /// that wait.
-  MicroBatchValues read(const TaskPlace& place, const Task& task);
+  MicroBatchValues read(const TaskContext& context, const Task& task);
   /// Sends the values that a task has made to all tasks that read them. `found` is the result of
   /// read(), `values` has all values of the task.
-  void write(const TaskPlace& place, const Task& task, const MicroBatchValues& found,
+  void write(const TaskContext& context, const Task& task, const MicroBatchValues& found,
              const MicroBatchValues& values);
 
   /// Enters a loop, whose body is `body`. Adds an input for each flow and each iteration between
@@ -80,7 +80,7 @@ class FlowingValues {
   };
 
   void add(const Flow& flow);
-  RemoteEntry entry(const TaskPlace& place, const Task& task, int64_t capacity) const;
+  RemoteEntry entry(const TaskContext& context, const Task& task, int64_t capacity) const;
 
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;

@@ -119,12 +119,12 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
   const auto add = [&](const VariableRows& own) {
     const auto variable = std::make_shared<Variable>(Variable{own});
     for (size_t r = 0; r < own.keys.size(); ++r)
-      places_.emplace(own.keys[r], Place{variable, static_cast<int64_t>(r)});
+      variable_rows_.emplace(own.keys[r], VariableRow{variable, static_cast<int64_t>(r)});
   };
   for (const VariableRows& own : rows) add(own);
   const auto [keys, factories] = network.factories.unpack();
   for (const std::string& key : keys) {
-    if (!places_.contains(key)) add({.keys = {key}});
+    if (!variable_rows_.contains(key)) add({.keys = {key}});
   }
   for (const nn::Role role : {nn::Role::kWeight, nn::Role::kRunning}) {
     network.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
@@ -142,7 +142,7 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
   }
   const nn::InitOptions init{.seed = options.seed};
   for (size_t i = 0; i < keys.size(); ++i) {
-    const auto& [own, row] = places_.at(keys[i]);
+    const auto& [own, row] = variable_rows_.at(keys[i]);
     nn::NamedVariableFactories one;
     one.merge(keys[i], factories[i]);
     nn::NamedRemoteBuffers buffer;
@@ -161,25 +161,25 @@ StepVariables::StepVariables(Graph& main, const StepVariables& trained)
       options_(trained.options_),
       training_(trained.training_),
       devices_(trained.devices_),
-      places_(trained.places_),
+      variable_rows_(trained.variable_rows_),
       step_sizes_(main, trained.optimizer_, trained.training_),
       made_(main.ir()) {}
 
 // A key of another network is not remote.
 bool StepVariables::is_remote(const std::string& key) const {
-  const auto found = places_.find(key);
-  return found != places_.end() && found->second.variable->buffer.has_value();
+  const auto found = variable_rows_.find(key);
+  return found != variable_rows_.end() && found->second.variable->buffer.has_value();
 }
 
 bool StepVariables::are_rows(const std::vector<std::string>& keys) const {
-  const auto found = places_.find(keys[0]);
-  return found != places_.end() && found->second.variable->rows.keys == keys;
+  const auto found = variable_rows_.find(keys[0]);
+  return found != variable_rows_.end() && found->second.variable->rows.keys == keys;
 }
 
 Tensor StepVariables::load(Graph& graph, const std::string& key) const {
   const Graph::IoScope scope(graph, options_.io_mode);
   const Graph::ProvenanceScope of(graph, {.variable = key});
-  const auto& [own, row] = places_.at(key);
+  const auto& [own, row] = variable_rows_.at(key);
   return graph.remote_load(*own->buffer, row, own->rows.name.empty() ? key : own->rows.name);
 }
 
@@ -190,7 +190,7 @@ Tensor StepVariables::load(const std::string& key) const {
 void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t) const {
   const Graph::IoScope scope(graph, options_.io_mode);
   const Graph::ProvenanceScope of(graph, {.variable = key});
-  const auto& [own, row] = places_.at(key);
+  const auto& [own, row] = variable_rows_.at(key);
   graph.remote_store(*own->buffer, row, t);
 }
 
@@ -367,7 +367,7 @@ void StepVariables::write_back(const std::string& key, const Tensor& changed) co
 
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale,
                            const Tensor& loaded) {
-  const auto& [own, row] = places_.at(key);
+  const auto& [own, row] = variable_rows_.at(key);
   const std::string& first = own->rows.keys[0];
   nn::NamedTensors arguments;
   add_arguments(key, scale, arguments);
@@ -479,7 +479,7 @@ Tensor StepVariables::kept(const std::string& key, const RemoteEntry& row,
 }
 
 Tensor StepVariables::kept(const std::string& key) const {
-  const auto& [own, row] = places_.at(key);
+  const auto& [own, row] = variable_rows_.at(key);
   const auto& there = own->update->kept_there;
   return there ? main_.remote_load(*there, row, key)
                : own->update->kept_here[static_cast<size_t>(row)];

@@ -166,7 +166,7 @@ class StepVariables {
       return rows.keys[static_cast<size_t>(row.constant())];
     }
   };
-  struct Place {
+  struct VariableRow {
     std::shared_ptr<Variable> variable;
     int64_t row = 0;
   };
@@ -175,7 +175,7 @@ class StepVariables {
     RemoteBuffer buffer;
     std::vector<std::pair<const Variable*, size_t>> counts;  ///< Number of each variable's squares.
   };
-  Variable& variable(const std::string& key) const { return *places_.at(key).variable; }
+  Variable& variable(const std::string& key) const { return *variable_rows_.at(key).variable; }
   Update& update_of(const std::string& key);
   Tensor load(Graph& graph, const std::string& key) const;
   /// Returns the weight on the device, or the replica's shard if it is updated in shards.
@@ -201,8 +201,8 @@ class StepVariables {
   const Options& options_;
   Training& training_;
   std::map<std::string, int> devices_;
-  std::map<std::string, Place> places_;     ///< By key.
-  mutable nn::GraphCache cache_;            ///< Graphs of the norm.
+  std::map<std::string, VariableRow> variable_rows_;  ///< By key.
+  mutable nn::GraphCache cache_;                      ///< Graphs of the norm.
   std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
   std::map<std::string, StackedSquares> stacked_;  ///< By the first key.
   StepSizes step_sizes_;

@@ -1,4 +1,4 @@
-#include "sluice/report/places.h"
+#include "sluice/report/plan_names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,21 +31,21 @@ std::string_view suffix(OpRole role) { return is_backward(role) ? " bwd" : " fwd
 
 }  // namespace
 
-Places::Places(const exe::Executable& executable)
+PlanNames::PlanNames(const exe::Executable& executable)
     : e_(executable), contents_(e_), facts_(e_.functions.size()) {
   for (const int32_t f : exe::callees_first(e_)) find_facts(f);
 }
 
-Provenance Places::of_step(const exe::Step& step, const Provenance& call) const {
+Provenance PlanNames::of_step(const exe::Step& step, const Provenance& call) const {
   return e_.origins.at(step.provenance).inside(call);
 }
 
-Provenance Places::first_call(int32_t f) const {
+Provenance PlanNames::first_call(int32_t f) const {
   const std::vector<Provenance>& calls = contents_.calls_of(f);
   return calls.empty() ? Provenance() : calls.front();
 }
 
-void Places::find_facts(int32_t f) {
+void PlanNames::find_facts(int32_t f) {
   Facts& own = facts(f);
   const Provenance context = first_call(f);
   for (const exe::Step& step : function(f).steps) {
@@ -68,13 +68,13 @@ void Places::find_facts(int32_t f) {
 }
 
 template <typename Use>
-void Places::each_work(int32_t f, const Use& use) const {
+void PlanNames::each_work(int32_t f, const Use& use) const {
   for (const Provenance& call : contents_.calls_of(f)) {
     for (const Provenance& work : facts(f).work) use(work.inside(call));
   }
 }
 
-bool Places::does(int32_t f, std::initializer_list<OpRole> roles) const {
+bool PlanNames::does(int32_t f, std::initializer_list<OpRole> roles) const {
   bool found = false;
   each_work(f, [&](const Provenance& p) {
     found = found || std::find(roles.begin(), roles.end(), p.role) != roles.end();
@@ -82,13 +82,13 @@ bool Places::does(int32_t f, std::initializer_list<OpRole> roles) const {
   return found;
 }
 
-std::string Places::part_of(const Provenance& p) const {
+std::string PlanNames::part_of(const Provenance& p) const {
   if (!has_part(p)) return "";
   const auto* rows = contents_.rows_of(p.block);
   return fmt::format("{}{}", rows != nullptr ? exe::range_of(*rows) : p.block, suffix(p.role));
 }
 
-std::vector<std::string> Places::parts_of(int32_t f) const {
+std::vector<std::string> PlanNames::parts_of(int32_t f) const {
   std::vector<std::string> parts;
   each_work(f, [&](const Provenance& p) {
     if (has_part(p)) exe::add_once(parts, part_of(p));
@@ -96,17 +96,17 @@ std::vector<std::string> Places::parts_of(int32_t f) const {
   return parts;
 }
 
-std::string Places::part_of_kernel(const exe::Step& step, const Provenance& provenance) const {
+std::string PlanNames::part_of_kernel(const exe::Step& step, const Provenance& provenance) const {
   const auto* kernel = std::get_if<exe::Kernel>(&step.body);
   return kernel != nullptr && is_work(*kernel) ? part_of(provenance) : "";
 }
 
-std::string Places::part_of_function(int32_t f) const {
+std::string PlanNames::part_of_function(int32_t f) const {
   const std::vector<std::string> parts = parts_of(f);
   return parts.size() == 1 ? parts.front() : "";
 }
 
-std::string Places::of_function(int32_t f) const {
+std::string PlanNames::of_function(int32_t f) const {
   for (const exe::Program& p : e_.programs) {
     for (const exe::Start& start : p.starts) {
       if (start.function == f) return "program " + p.name;
@@ -131,7 +131,7 @@ std::string Places::of_function(int32_t f) const {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::vector<std::string> Places::parts_of_step(int32_t f, size_t s) const {
+std::vector<std::string> PlanNames::parts_of_step(int32_t f, size_t s) const {
   const exe::Step& step = function(f).steps[s];
   const Provenance p = of_step(step, first_call(f));
   if (const std::string part = part_of_kernel(step, p); !part.empty()) return {part};
@@ -167,7 +167,7 @@ std::vector<std::string> Places::parts_of_step(int32_t f, size_t s) const {
   return texts;
 }
 
-std::vector<std::string> Places::blocks_of_program(int32_t program) const {
+std::vector<std::string> PlanNames::blocks_of_program(int32_t program) const {
   const std::vector<exe::Start>& starts = e_.programs[static_cast<size_t>(program)].starts;
   std::vector<std::string> parts;
   if (std::none_of(starts.begin(), starts.end(), [&](const exe::Start& start) {

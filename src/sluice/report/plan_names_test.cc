@@ -1,4 +1,4 @@
-#include "sluice/report/places.h"
+#include "sluice/report/plan_names.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -166,37 +166,37 @@ TEST(MemoryContents, AnOpOutsideAllModulesHasThatOfItsKernel) {
   EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).kind, "activations");
 }
 
-TEST(Places, NamesFunctionsAndPartsByBlockAndRole) {
+TEST(PlanNames, NamesFunctionsAndPartsByBlockAndRole) {
   using List = std::vector<std::string>;
   exe::Executable e = rows();
-  EXPECT_EQ(Places(e).of_function(0),
+  EXPECT_EQ(PlanNames(e).of_function(0),
             "fc.9 … fc.10 fwd, fc.9 … fc.10 bwd, update, a row of a loop");
-  EXPECT_EQ(Places(e).of_function(1), "program train");
-  EXPECT_EQ(Places(e).blocks_of_program(0), (List{"fc.9 … fc.10 fwd", "fc.9 … fc.10 bwd"}));
-  EXPECT_EQ(Places(e).parts_of_step(1, 1), List{"fc.9 … fc.10 fwd, fc.9 … fc.10 bwd"});
-  EXPECT_TRUE(Places(e).has_phases());
+  EXPECT_EQ(PlanNames(e).of_function(1), "program train");
+  EXPECT_EQ(PlanNames(e).blocks_of_program(0), (List{"fc.9 … fc.10 fwd", "fc.9 … fc.10 bwd"}));
+  EXPECT_EQ(PlanNames(e).parts_of_step(1, 1), List{"fc.9 … fc.10 fwd, fc.9 … fc.10 bwd"});
+  EXPECT_TRUE(PlanNames(e).has_phases());
   // A call that recomputes makes all forward ops of its callee part of the backward part. A loop
   // over rows then runs the backward parts of the rows in its order.
   e.origins.rows[8].role = OpRole::kRecomputation;
   e.origins.rows[8].at = {0, 1};
   e.origins.rows[8].per_iteration = {0, -1};
-  EXPECT_EQ(Places(e).part_of_function(0), "fc.9 … fc.10 bwd");
-  EXPECT_EQ(Places(e).parts_of_step(1, 1), (List{"fc.10 bwd", "fc.9 bwd"}));
+  EXPECT_EQ(PlanNames(e).part_of_function(0), "fc.9 … fc.10 bwd");
+  EXPECT_EQ(PlanNames(e).parts_of_step(1, 1), (List{"fc.10 bwd", "fc.9 bwd"}));
   // Without rows, functions have the names of modules.
   e.origins.rows_of_blocks.clear();
-  EXPECT_EQ(Places(e).of_function(0), "fc.9, forward, backward, update, a row of a loop");
-  EXPECT_FALSE(Places(e).has_phases());
+  EXPECT_EQ(PlanNames(e).of_function(0), "fc.9, forward, backward, update, a row of a loop");
+  EXPECT_FALSE(PlanNames(e).has_phases());
 }
 
-TEST(Places, KnowsNothingWithoutProvenance) {
+TEST(PlanNames, KnowsNothingWithoutProvenance) {
   exe::Executable e = rows();
   e.origins = {};
   for (exe::Function& f : e.functions) {
     for (exe::Step& step : f.steps) step.provenance = -1;
   }
   EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "Block_subgraph(0)/gelu_103");
-  EXPECT_EQ(Places(e).of_function(0), "rows_subgraph(3), an iteration of a loop");
-  EXPECT_TRUE(Places(e).blocks_of_program(0).empty());
+  EXPECT_EQ(PlanNames(e).of_function(0), "rows_subgraph(3), an iteration of a loop");
+  EXPECT_TRUE(PlanNames(e).blocks_of_program(0).empty());
 }
 
 TEST(MemoryContents, KeepsTheNameOfAVariableThatIsOverwritten) {

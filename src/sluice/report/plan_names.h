@@ -11,9 +11,9 @@ namespace sluice::report {
 
 /// Names the functions and steps of a plan by the provenances of their ops. The executable must
 /// outlive this object.
-class Places {
+class PlanNames {
  public:
-  explicit Places(const exe::Executable& executable);
+  explicit PlanNames(const exe::Executable& executable);
 
   /// The names of buffers, variables and remote buffers.
   const exe::MemoryContents& contents() const { return contents_; }

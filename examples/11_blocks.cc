@@ -71,9 +71,9 @@ data::Samples points(int64_t n) {
 
 // Trains the network. Returns the losses of all micro-batches.
 train::FitResult fit(train::Strategy strategy) {
-  const train::Location place = std::holds_alternative<train::PhasedExecution>(strategy)
-                                    ? train::Location::kRemote
-                                    : train::Location::kDevice;
+  const train::Location location = std::holds_alternative<train::PhasedExecution>(strategy)
+                                       ? train::Location::kRemote
+                                       : train::Location::kDevice;
   train::TrainingModel model = train::training_model(
       {Net(),
        {{.name = "input", .spec = {{kMicroBatch, 2}, f32}},
@@ -81,7 +81,7 @@ train::FitResult fit(train::Strategy strategy) {
       {.strategy = strategy,
        .accumulate = 4,
        .output = train::Output::all(),
-       .locations = {.optimizer = place, .weights = place, .activations = place},
+       .locations = {.optimizer = location, .weights = location, .activations = location},
        .learning_rate = 0.005,
        .session = {.device = cpu_device({.threads = 2})}},
       nn::Optimizer::adam());

@@ -80,13 +80,13 @@ class Conv {
     // Place the operands one after another, as in an arena. Operands that all begin at a page would
     // share cache sets.
     int64_t floats = 0;
-    const auto place = [&](int64_t size) {
+    const auto size_of_operand = [&](int64_t size) {
       return std::exchange(floats, floats + round_up(size, 16));
     };
-    const int64_t x = place(s.batch * s.in * s.side * s.side),
-                  y = place(s.batch * s.out * s.out_side() * s.out_side()),
-                  w = place(s.out * s.in / s.groups * s.taps * s.taps),
-                  space = place(ceil_div(workspace, 4));
+    const int64_t x = size_of_operand(s.batch * s.in * s.side * s.side),
+                  y = size_of_operand(s.batch * s.out * s.out_side() * s.out_side()),
+                  w = size_of_operand(s.out * s.in / s.groups * s.taps * s.taps),
+                  space = size_of_operand(ceil_div(workspace, 4));
     memory_ = std::make_unique<Memory>(floats * 4);
     x_ = memory_->floats() + x;
     y_ = memory_->floats() + y;

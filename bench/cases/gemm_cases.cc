@@ -65,11 +65,11 @@ class Gemm {
     // share cache sets.
     const int64_t workspace = cpu::gemm_workspace_bytes(args_) / 4;
     int64_t floats = 0;
-    const auto place = [&](int64_t size) {
+    const auto size_of_operand = [&](int64_t size) {
       return std::exchange(floats, floats + round_up(size, 16));
     };
-    const int64_t a_at = place(a), b_at = place(b), c_at = place(c);
-    for (int i = 0; i < threads; ++i) workspaces_at_.push_back(place(workspace));
+    const int64_t a_at = size_of_operand(a), b_at = size_of_operand(b), c_at = size_of_operand(c);
+    for (int i = 0; i < threads; ++i) workspaces_at_.push_back(size_of_operand(workspace));
     memory_ = std::make_unique<Memory>(floats * 4);
     args_.a = memory_->floats() + a_at;
     args_.b = memory_->floats() + b_at;

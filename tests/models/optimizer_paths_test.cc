@@ -222,17 +222,17 @@ void expect_paths(const Paths& want, Given given) {
     Program program(given);
     const Path got = program.run(named(name, program), options);
     EXPECT_EQ(path.size(), std::size(kTensors) * kPrinted) << name;
-    for (const auto& [place, weights] : path) {
-      const Weights& mine = got.at(place);
-      ASSERT_EQ(mine.size(), weights.size()) << name << " " << place.first;
+    for (const auto& [position, weights] : path) {
+      const Weights& mine = got.at(position);
+      ASSERT_EQ(mine.size(), weights.size()) << name << " " << position.first;
       double largest = 0;
       for (const double w : weights) largest = std::max(largest, std::abs(w));
       for (size_t i = 0; i < weights.size(); ++i) {
         const double difference = std::abs(mine[i] - weights[i]) / largest;
         worst = std::max(worst, difference);
         EXPECT_LE(difference, kTolerance)
-            << name << " " << place.first << " step " << place.second << " weight " << i << ": "
-            << mine[i] << " and " << weights[i];
+            << name << " " << position.first << " step " << position.second << " weight " << i
+            << ": " << mine[i] << " and " << weights[i];
       }
     }
   }

@@ -99,10 +99,10 @@ class TestGradContext final : public GradContext {
       }
       size_t next_extra = 0;
       for (const auto& [t, in_gradient] : kept_) {
-        const auto place = std::find(ins_.begin(), ins_.end(), t);
-        const bool is_input = place != ins_.end();
+        const auto position = std::find(ins_.begin(), ins_.end(), t);
+        const bool is_input = position != ins_.end();
         if (in_gradient == in) {
-          arguments.push_back(is_input ? inputs[static_cast<size_t>(place - ins_.begin())]
+          arguments.push_back(is_input ? inputs[static_cast<size_t>(position - ins_.begin())]
                                        : extra[next_extra]);
         }
         next_extra += !is_input;

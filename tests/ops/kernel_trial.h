@@ -105,7 +105,7 @@ class Trial {
     const KernelChoice choice = kernel.choose(case_.view());
     const auto bound = kernel.bind(
         std::make_shared<OpRecord>(OpRecord{case_.def, case_.attrs, case_.inputs, case_.outputs}));
-    place(coincide);
+    assign_addresses(coincide);
     if (std::string wrong = check_strides(choice); !wrong.empty()) return wrong;
     std::vector<int64_t> order(static_cast<size_t>(choice.tasks));
     std::iota(order.begin(), order.end(), 0);
@@ -138,7 +138,7 @@ class Trial {
   }
   size_t operands() const { return case_.inputs.size() + case_.outputs.size(); }
 
-  void place(bool coincide) {
+  void assign_addresses(bool coincide) {
     buffers_.clear();
     addresses_.clear();
     for (size_t i = 0; i < operands(); ++i) {

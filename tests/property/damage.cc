@@ -74,7 +74,7 @@ class Judge {
   }
 
   static std::optional<Verdict> failed(const Damage& damage, const std::string& why) {
-    ADD_FAILURE() << damage.kind << " at " << damage.place << ": " << why;
+    ADD_FAILURE() << damage.kind << " at " << damage.position << ": " << why;
     return std::nullopt;
   }
 

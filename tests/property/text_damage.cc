@@ -50,7 +50,7 @@ std::vector<Token> tokens_of(const std::string& line) {
 }
 
 /// The context of a word in its line. Words in equal contexts can replace each other.
-std::string place_of(const std::string& line, const std::vector<Token>& tokens, size_t t) {
+std::string context_of(const std::string& line, const std::vector<Token>& tokens, size_t t) {
   const std::string before =
       t == 0 ? "" : line.substr(tokens[t - 1].begin, tokens[t - 1].end - tokens[t - 1].begin);
   const bool named = t > 0 && tokens[t - 1].kind == Token::Kind::kWord;
@@ -64,7 +64,7 @@ class Damager {
       const std::vector<Token> tokens = tokens_of(line);
       for (size_t t = 0; t < tokens.size(); ++t) {
         if (tokens[t].kind != Token::Kind::kWord) continue;
-        std::set<std::string>& words = words_[place_of(line, tokens, t)];
+        std::set<std::string>& words = words_[context_of(line, tokens, t)];
         if (words.size() < 6)
           words.insert(line.substr(tokens[t].begin, tokens[t].end - tokens[t].begin));
       }
@@ -100,7 +100,7 @@ class Damager {
           break;
         }
         case Token::Kind::kWord: {
-          const std::set<std::string>& words = words_[place_of(line, tokens, t)];
+          const std::set<std::string>& words = words_[context_of(line, tokens, t)];
           others.insert(words.begin(), words.end());
           others.insert(now + "x");
           for (const char* const word : {"int32", "float32", "uint32", "true", "false", "update"})

@@ -34,7 +34,7 @@ std::vector<Damage> damages_of(const exe::Executable& right) {
       return exe::parse_text(damaged(*lines, d), "damaged", fingerprints);
     };
     damages.push_back({.kind = "text",
-                       .place = describe(*lines, all[i]),
+                       .position = describe(*lines, all[i]),
                        .fingerprint_holds =
                            [parse](const exe::Executable&) {
                              try {

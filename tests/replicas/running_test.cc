@@ -31,17 +31,18 @@ TEST(RunningVariables, OfReplicasHaveTheInterpretersBits) {
   using train::Location;
   for (const train::Strategy& strategy :
        {train::Strategy(train::resident()), train::Strategy(train::phased())}) {
-    for (const Location place : {Location::kDevice, Location::kRemote}) {
+    for (const Location location : {Location::kDevice, Location::kRemote}) {
       Ir ir(kReplicas);
-      const train::Training t = build_training(
-          ir, train::classifier(Net(), f32_spec({4, 6})), nn::Optimizer::adam(),
-          {.strategy = strategy,
-           .accumulate = 2,
-           .locations = {.optimizer = place,
-                         .weights = place,
-                         .activations = place,
-                         .min_elements_sharded = place == Location::kDevice ? nn::kNeverShard : 4},
-           .seed = 3});
+      const train::Training t =
+          build_training(ir, train::classifier(Net(), f32_spec({4, 6})), nn::Optimizer::adam(),
+                         {.strategy = strategy,
+                          .accumulate = 2,
+                          .locations = {.optimizer = location,
+                                        .weights = location,
+                                        .activations = location,
+                                        .min_elements_sharded =
+                                            location == Location::kDevice ? nn::kNeverShard : 4},
+                          .seed = 3});
       train::StepArrays arrays(t);
       float next = 0;
       for (float& x : arrays.fields[0].as<float>()) x = std::sin(next += 1.5f);

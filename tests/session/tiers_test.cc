@@ -69,7 +69,7 @@ class Folder {
  public:
   Folder() { sys::make_folder(path); }
   ~Folder() { std::filesystem::remove_all(path); }
-  std::string place() const { return "file:" + path; }
+  std::string remote() const { return "file:" + path; }
   bool supports_direct_io() const { return sys::can_bypass_page_cache(path); }
   // Flips a bit at `offset` of the scratch file in the folder, which has no name.
   void damage(int64_t offset) const {
@@ -105,7 +105,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   const HostTensor x = p.input(replicas);
   Session expected(p.ir, {.device = cpu_device({.threads = 2})});
   Session session(p.ir, {.device = cpu_device({.threads = 2}),
-                         .remote = folder.place(),
+                         .remote = folder.remote(),
                          .remote_direct = direct,
                          .verify_remote = verify});
   const exe::Executable& plan = session.executable();
@@ -148,7 +148,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     const Folder folder;
     if (direct && !folder.supports_direct_io()) continue;
     const SessionOptions options{.device = cpu_device({.threads = 2}),
-                                 .remote = folder.place(),
+                                 .remote = folder.remote(),
                                  .remote_direct = direct,
                                  .verify_remote = true};
     Session session(p.ir, options);
@@ -180,7 +180,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
 TEST(Checksums, WithoutThemNothingIsFound) {
   const TieredProgram p(IoMode::kIo);
   const Folder folder;
-  Session session(p.ir, {.device = cpu_device(), .remote = folder.place()});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.remote()});
   folder.damage(70000);
   session.run({{p.in, p.input()}});
 }
@@ -189,7 +189,7 @@ TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
   const TieredProgram p(IoMode::kIo, 2);
   const Folder folder;
   const std::string path = folder.path + "/w.safetensors";
-  Session session(p.ir, {.device = cpu_device(), .remote = folder.place(), .verify_remote = true});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.remote(), .verify_remote = true});
   session.run({{p.in, p.input(2)}});
   session.save(path);
   std::vector<NamedArray> all;
@@ -217,13 +217,13 @@ TEST(Throttle, TransfersOfAllReplicasTogetherTakeTheTimeOfTheirBytes) {
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
     for (const int replicas : {1, 2}) {
       const Folder folder;
-      for (const std::string& place : {std::string("host"), folder.place()}) {
+      for (const std::string& remote : {std::string("host"), folder.remote()}) {
         const TieredProgram p(mode, replicas);
         const HostTensor x = p.input(replicas);
         HostTensor want({entries_shape({}, 1, replicas), f32, {}}), got(want.spec());
         Session expected(p.ir, {.device = cpu_device({.threads = 2})});
         Session session(p.ir, {.device = cpu_device({.threads = 2}),
-                               .remote = place,
+                               .remote = remote,
                                .remote_bandwidth = kBandwidth});
         for (int step = 0; step < 2; ++step) {
           seconds_of_run(expected, p, x, want);
@@ -242,7 +242,7 @@ TEST(Throttle, AnErrorEndsTheWait) {
     const HostTensor x = p.input(2);
     HostTensor out(f32_spec({2}));
     Session session(p.ir, {.device = cpu_device({.threads = 2}),
-                           .remote = folder.place(),
+                           .remote = folder.remote(),
                            .remote_bandwidth = 1});  // A run would take days.
     sys::set_failpoint(sys::parse_failpoint("pread@2=EIO"));
     // One replica sleeps while the other one fails. A sleep that does not end hangs.
@@ -269,7 +269,7 @@ TEST(Tiers, Refusals) {
   });
   sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
   expect_refused(
-      {{"a file system in memory", with({.remote = folder.place(), .remote_direct = true}),
+      {{"a file system in memory", with({.remote = folder.remote(), .remote_direct = true}),
         "cannot bypass the page cache (O_DIRECT) for a file in " + folder.path, ErrorKind::kIo}});
   sys::clear_failpoint();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));

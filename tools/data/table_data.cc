@@ -83,7 +83,7 @@ void load_known_inputs(const data::Table& table, const DataChoice& choice, int64
   require(choice.schema->inputs() == elements,
           "--weights: the table's schema must have {} inputs like the model, got {}", elements,
           choice.schema->inputs());
-  table.places(names_of("--target", choice.target), "--target");
+  table.columns_of(names_of("--target", choice.target), "--target");
   // Each row has its prediction, so that none is dropped.
   const data::MissingCells saved = choice.schema->missing == data::MissingCells::kMean
                                        ? data::MissingCells::kMean
@@ -104,7 +104,7 @@ void load_placed_inputs(const data::Table& table, const DataChoice& choice, int6
           "--missing mean requires weights that were trained on a table (they have no means)");
   std::vector<std::string> inputs = names_of("--input", choice.input);
   std::vector<std::string> targets = names_of("--target", choice.target);
-  table.places(targets, "--target");
+  table.columns_of(targets, "--target");
   const std::vector<std::string>& names = table.names();
   if (inputs.empty() && targets.empty() && std::ssize(names) == elements + 1) {
     targets = {names.back()};

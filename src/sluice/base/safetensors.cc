@@ -82,7 +82,7 @@ struct HeaderIterator {
 
 struct RawTensor {
   std::string name;
-  int64_t place = 0;  ///< Byte offset in the file where the tensor's JSON ends, for messages.
+  int64_t byte = 0;  ///< Byte offset in the file where the tensor's JSON ends, for messages.
   DType dtype = DType::kU8;
   std::string foreign;  ///< The dtype, if Sluice lacks it.
   int64_t bits = 8;     ///< Bits of an element.
@@ -106,10 +106,10 @@ class HeaderHandler {
   std::vector<RawTensor> tensors;
   SafetensorsMetadata metadata;
 
-  [[noreturn]] void bad_at(int64_t place, const std::string& message) const {
-    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, place, message);
+  [[noreturn]] void bad_at(int64_t byte, const std::string& message) const {
+    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, byte, message);
   }
-  [[noreturn]] void bad(const std::string& message) const { bad_at(place(), message); }
+  [[noreturn]] void bad(const std::string& message) const { bad_at(byte(), message); }
 
   bool null() { unexpected("null"); }
   bool boolean(bool) { unexpected("a boolean"); }
@@ -198,7 +198,7 @@ class HeaderHandler {
   bool end_object() {
     if (state_ == State::kEntry) {
       RawTensor& tensor = tensors.back();
-      tensor.place = place();
+      tensor.byte = byte();
       if (!tensor.has_dtype || !tensor.has_shape || !tensor.has_offsets) {
         bad(fmt::format("tensor {} has no {}", shown(tensor.name),
                         !tensor.has_dtype   ? "dtype"
@@ -249,7 +249,7 @@ class HeaderHandler {
     kDone
   };
 
-  int64_t place() const { return 8 + (reached_ - start_); }
+  int64_t byte() const { return 8 + (reached_ - start_); }
 
   [[noreturn]] void unexpected(std::string_view what) const {
     std::string_view wanted = "an object";
@@ -316,7 +316,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   const int64_t begin = tensor.offsets[0];
   const int64_t end = tensor.offsets[1];
   if (begin > end || end > data) {
-    header.bad_at(tensor.place,
+    header.bad_at(tensor.byte,
                   fmt::format("tensor {}: data_offsets must be in [0, {}], got [{}, {})",
                               shown(tensor.name), data, begin, end));
   }
@@ -328,7 +328,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
     if (dim == 0) {
       is_empty = true;
     } else if (extent > kMaxInt / dim) {
-      header.bad_at(tensor.place,
+      header.bad_at(tensor.byte,
                     fmt::format("the shape of tensor {} exceeds 63 bits", shown(tensor.name)));
     } else {
       extent *= dim;
@@ -336,7 +336,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   }
   const int64_t bytes = is_empty ? 0 : extent / 8 + (extent % 8 == 0 ? 0 : 1);
   if (bytes != end - begin) {
-    header.bad_at(tensor.place,
+    header.bad_at(tensor.byte,
                   fmt::format("tensor {}: data_offsets must span {} bytes, got {} in [{}, {})",
                               shown(tensor.name), bytes, end - begin, begin, end));
   }
@@ -353,9 +353,9 @@ void check_tiling(const HeaderHandler& header, int64_t data) {
   for (const size_t i : order) {
     const RawTensor& tensor = tensors[i];
     if (tensor.offsets[0] != covered) {
-      header.bad_at(tensor.place, fmt::format("tensor {} must begin at data byte {}, got {} ({})",
-                                              shown(tensor.name), covered, tensor.offsets[0],
-                                              tensor.offsets[0] < covered ? "overlap" : "hole"));
+      header.bad_at(tensor.byte, fmt::format("tensor {} must begin at data byte {}, got {} ({})",
+                                             shown(tensor.name), covered, tensor.offsets[0],
+                                             tensor.offsets[0] < covered ? "overlap" : "hole"));
     }
     covered = tensor.offsets[1];
   }

@@ -210,9 +210,9 @@ class Parser {
       read();
       if (number_ < 0 || number_ > kMaxValues)
         in_.bad("the number of a body must be 0 to {}, got {}", kMaxValues, number_);
-      const auto place = static_cast<size_t>(number_);
-      if (place >= bodies.size()) bodies.resize(place + 1);
-      bodies[place] = std::move(body_);
+      const auto slot = static_cast<size_t>(number_);
+      if (slot >= bodies.size()) bodies.resize(slot + 1);
+      bodies[slot] = std::move(body_);
     }
     return bodies;
   }

@@ -13,17 +13,17 @@ BodyId Program::add(Body body) {
 }
 
 int32_t Program::variable(const TensorInfo& info) {
-  const auto [place, fresh] =
+  const auto [found, fresh] =
       variable_index.try_emplace(info.variable.get(), static_cast<int32_t>(variables.size()));
   if (fresh) variables.push_back({info.variable, info.spec, info.name, 0, {}});
-  return place->second;
+  return found->second;
 }
 
 int32_t Program::constant(const TensorInfo& info) {
-  const auto [place, fresh] =
+  const auto [found, fresh] =
       constant_index.try_emplace(info.constant.get(), static_cast<int32_t>(constants.size()));
   if (fresh) constants.push_back({info.name, info.constant});
-  return place->second;
+  return found->second;
 }
 
 const Target& Context::target(int32_t device) const {

@@ -19,22 +19,22 @@ Element::Element(std::initializer_list<NamedArray> fields) {
   if (!names.empty()) internal::check_names(arrays.size(), names, "element");
 }
 
-const HostTensor& Element::operator[](size_t place) const {
-  require(place < arrays.size(), "element: the place of an array must be in [0, {}), got {}",
-          arrays.size(), place);
-  return arrays[place];
+const HostTensor& Element::operator[](size_t index) const {
+  require(index < arrays.size(), "element: the place of an array must be in [0, {}), got {}",
+          arrays.size(), index);
+  return arrays[index];
 }
 
-HostTensor& Element::operator[](size_t place) {
-  return const_cast<HostTensor&>(std::as_const(*this)[place]);
+HostTensor& Element::operator[](size_t index) {
+  return const_cast<HostTensor&>(std::as_const(*this)[index]);
 }
 
 const HostTensor& Element::operator[](std::string_view name) const {
   const auto found = std::find(names.begin(), names.end(), name);
-  const auto place = static_cast<size_t>(found - names.begin());
-  require(found != names.end() && place < arrays.size(),
+  const auto index = static_cast<size_t>(found - names.begin());
+  require(found != names.end() && index < arrays.size(),
           "element: the field must be one of [{}], got '{}'", fmt::join(names, ", "), name);
-  return arrays[place];
+  return arrays[index];
 }
 
 HostTensor& Element::operator[](std::string_view name) {

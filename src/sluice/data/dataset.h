@@ -41,8 +41,8 @@ struct Element {
   }
 
   /// Returns an array by its place. Error{kUsage} if it is not in [0, number of arrays).
-  HostTensor& operator[](size_t place);
-  const HostTensor& operator[](size_t place) const;
+  HostTensor& operator[](size_t index);
+  const HostTensor& operator[](size_t index) const;
   /// Returns an array by the name of its field. Error{kUsage} listing the fields if it has none.
   HostTensor& operator[](std::string_view name);
   const HostTensor& operator[](std::string_view name) const;

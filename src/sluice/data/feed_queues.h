@@ -43,7 +43,7 @@ class InfeedQueue : public FeedSource {
   void cancel() override;
 
  private:
-  std::vector<size_t> places_in(const FeedLayout& layout) const;
+  std::vector<size_t> indices_in(const FeedLayout& layout) const;
 
   const Dataset dataset_;
   const InfeedQueueOptions options_;
@@ -51,7 +51,7 @@ class InfeedQueue : public FeedSource {
   std::vector<FeedField> fields_;
   std::mutex lock_;  ///< Held while an element is made.
   std::optional<Iterator> pass_;
-  std::vector<size_t> places_;  ///< By field of the feed: its array in an element.
+  std::vector<size_t> indices_;  ///< By field of the feed: its array in an element.
   std::atomic<int64_t> position_{0};
   std::mutex use_;  ///< Guards the members below.
   bool is_used_ = false;

@@ -263,8 +263,8 @@ class BatchLoader::Ring {
     part.count = std::min(part_, rows - fills_row_);
     part.numbers.clear();
     for (int64_t i = 0; i < part.count; ++i) {
-      const int64_t place = fills_item_ * options_.batch + fills_row_ + i;
-      part.numbers.push_back(order_.empty() ? place : order_[static_cast<size_t>(place)]);
+      const int64_t index = fills_item_ * options_.batch + fills_row_ + i;
+      part.numbers.push_back(order_.empty() ? index : order_[static_cast<size_t>(index)]);
     }
     fills_row_ += part.count;
     if (fills_row_ == rows) next_item();

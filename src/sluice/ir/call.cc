@@ -84,10 +84,10 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
   for (const auto& [input, argument] : named) {
     require(graph.owns(input), "{}: '{}' is not a tensor of graph {}", what, input.name(),
             graph.name());
-    const auto place = std::find(ids.begin(), ids.end(), input.id());
-    require(place != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(),
+    const auto found_input = std::find(ids.begin(), ids.end(), input.id());
+    require(found_input != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(),
             graph.name());
-    Tensor& slot = found[static_cast<size_t>(place - ids.begin())];
+    Tensor& slot = found[static_cast<size_t>(found_input - ids.begin())];
     require(!slot.valid(), "{}: input '{}' of graph {} is given twice", what, input.name(),
             graph.name());
     slot = argument;
@@ -152,15 +152,16 @@ int64_t condition_input(const Graph& graph, size_t carried, const RepeatOptions&
           graph.name(), carried);
   const auto& ids = graph.input_ids();
   const TensorSpec& spec = options.condition.spec();
-  const auto place = std::find(ids.begin(), ids.end(), options.condition.id());
-  require(graph.owns(options.condition) && place != ids.end() && spec.shape.empty() &&
-              spec.dtype == boolean && graph.info(*place).pass == Pass::kByReference,
+  const auto found_input = std::find(ids.begin(), ids.end(), options.condition.id());
+  require(graph.owns(options.condition) && found_input != ids.end() && spec.shape.empty() &&
+              spec.dtype == boolean && graph.info(*found_input).pass == Pass::kByReference,
           "repeat: the condition must be a scalar bool input of {}, by reference, got '{}', {}",
           graph.name(), options.condition.name(), to_string(spec));
   // The iteration is an input, but not an operand.
-  const auto iteration =
-      options.iteration.valid() ? std::find(ids.begin(), place, options.iteration.id()) : place;
-  return place - ids.begin() - (iteration != place ? 1 : 0);
+  const auto iteration = options.iteration.valid()
+                             ? std::find(ids.begin(), found_input, options.iteration.id())
+                             : found_input;
+  return found_input - ids.begin() - (iteration != found_input ? 1 : 0);
 }
 
 }  // namespace
@@ -187,8 +188,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     require(graph.owns(options.iteration) && options.iteration.shape().empty() &&
                 options.iteration.dtype() == i32,
             "repeat: the iteration input must be a scalar int32 input of {}", graph.name());
-    const auto place = std::find(ids.begin(), ids.end(), options.iteration.id());
-    require(place != ids.end() && place - ids.begin() >= static_cast<int64_t>(carried),
+    const auto found_input = std::find(ids.begin(), ids.end(), options.iteration.id());
+    require(found_input != ids.end() && found_input - ids.begin() >= static_cast<int64_t>(carried),
             "repeat: the iteration input must be an input of {} that is not carried", graph.name());
   }
 

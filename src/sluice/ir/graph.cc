@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-std::string place(const std::source_location& where) {
+std::string text_of(const std::source_location& where) {
   std::string_view file(where.file_name());
   if (const auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
   return fmt::format("{}:{}", file, where.line());
@@ -301,7 +301,7 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
   std::string where = line_;
-  if (where.empty() && !inputs.empty()) where = place(inputs.front().where);
+  if (where.empty() && !inputs.empty()) where = text_of(inputs.front().where);
   const auto context = [&] {
     const std::string& scope = here_->module_path;
     return fmt::format("adding {}{}{} to graph {}", def.name, scope.empty() ? "" : " in " + scope,

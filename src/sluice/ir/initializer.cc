@@ -91,14 +91,14 @@ std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
   const int64_t size = rows_ * columns_;
   const int64_t count = std::min(rows_, columns_);
   const int64_t length = std::max(rows_, columns_);
-  const auto place = [&](int64_t v, int64_t i) {
+  const auto element = [&](int64_t v, int64_t i) {
     return static_cast<size_t>(rows_ < columns_ ? v * columns_ + i : i * columns_ + v);
   };
   std::vector<double> vectors(static_cast<size_t>(size));
   for (int64_t v = 0; v < count; ++v) {
     double* const x = &vectors[static_cast<size_t>(v * length)];
     for (int64_t i = 0; i < length; ++i) {
-      const auto index = static_cast<uint64_t>(nth * size) + place(v, i);
+      const auto index = static_cast<uint64_t>(nth * size) + element(v, i);
       x[i] = static_cast<double>(random_normal(key_, index));
     }
     for (int64_t earlier = 0; earlier < 2 * v; ++earlier) {
@@ -112,7 +112,7 @@ std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
   std::vector<double> matrix(vectors.size());
   for (int64_t v = 0; v < count; ++v) {
     for (int64_t i = 0; i < length; ++i)
-      matrix[place(v, i)] = a_ * vectors[static_cast<size_t>(v * length + i)];
+      matrix[element(v, i)] = a_ * vectors[static_cast<size_t>(v * length + i)];
   }
   return matrix;
 }

@@ -12,8 +12,8 @@ namespace {
 class LocalIds {
  public:
   std::string operator()(TensorId id) {
-    const auto [place, fresh] = ids_.try_emplace(id, ids_.size() + 1);
-    return fmt::format("%{}", place->second);
+    const auto [found, fresh] = ids_.try_emplace(id, ids_.size() + 1);
+    return fmt::format("%{}", found->second);
   }
 
  private:

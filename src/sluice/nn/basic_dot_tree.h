@@ -144,7 +144,7 @@ class BasicDotTree {
   void insert_node(std::string_view key, Node node, Overwrite overwrite);
 
   // Checks the whole path before the first change, so that a failed insert changes nothing.
-  Node& place(std::string_view key, Node node, Overwrite overwrite);
+  Node& put_node(std::string_view key, Node node, Overwrite overwrite);
   void check_place(std::string_view key, std::string_view full, Overwrite overwrite) const;
   Node& place_checked(std::string_view key, Node node);
   void erase(std::string_view key);

@@ -78,7 +78,7 @@ void BasicDotTree<L, Self>::insert(int64_t index, Self subtree, Overwrite overwr
 
 template <typename L, typename Self>
 void BasicDotTree<L, Self>::merge(std::string_view key, L leaf) {
-  place(key, Node{{}, std::move(leaf), nullptr}, Overwrite::kNo);
+  put_node(key, Node{{}, std::move(leaf), nullptr}, Overwrite::kNo);
 }
 
 template <typename L, typename Self>
@@ -87,7 +87,7 @@ Self& BasicDotTree<L, Self>::node(std::string_view key) {
     require(found->subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
     return *found->subtree;
   }
-  return *place(key, Node{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
+  return *put_node(key, Node{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
 }
 
 template <typename L, typename Self>
@@ -144,7 +144,7 @@ Self BasicDotTree<L, Self>::filter_keys(const std::vector<std::string>& keys) co
   Self result;
   for (const std::string& key : keys) {
     require(result.find(key) == nullptr, "tree: key '{}' is given twice", key);
-    result.place(key, get(key).copy(), Overwrite::kNo);
+    result.put_node(key, get(key).copy(), Overwrite::kNo);
   }
   return result;
 }
@@ -305,12 +305,13 @@ void BasicDotTree<L, Self>::insert_node(std::string_view key, Node node, Overwri
   const auto head = internal::split_key(key).first;
   require(overwrite == Overwrite::kYes || local(head) == nullptr, "tree: key '{}' exists already",
           head);
-  place(key, std::move(node), overwrite);
+  put_node(key, std::move(node), overwrite);
 }
 
 template <typename L, typename Self>
-typename BasicDotTree<L, Self>::Node& BasicDotTree<L, Self>::place(std::string_view key, Node node,
-                                                                   Overwrite overwrite) {
+typename BasicDotTree<L, Self>::Node& BasicDotTree<L, Self>::put_node(std::string_view key,
+                                                                      Node node,
+                                                                      Overwrite overwrite) {
   check_place(key, key, overwrite);
   return place_checked(key, std::move(node));
 }

@@ -14,10 +14,10 @@ namespace {
 TensorMap overridden(const TensorMap& base, const TensorMap& more) {
   if (more.empty()) return base;
   TensorMap result = base;
-  std::unordered_map<Tensor, size_t> place;
-  for (size_t i = 0; i < result.size(); ++i) place.emplace(result[i].first, i);
+  std::unordered_map<Tensor, size_t> index;
+  for (size_t i = 0; i < result.size(); ++i) index.emplace(result[i].first, i);
   for (const auto& [input, tensor] : more) {
-    const auto [at, added] = place.emplace(input, result.size());
+    const auto [at, added] = index.emplace(input, result.size());
     if (added) {
       result.emplace_back(input, tensor);
     } else {

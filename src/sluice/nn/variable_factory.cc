@@ -19,7 +19,7 @@ template class BasicDotTree<RemoteBuffer, NamedRemoteBuffers>;
 namespace {
 
 // Removes the suffix "#nth", which distinguishes several variables of one path.
-std::string_view place_of(std::string_view path) {
+std::string_view path_without_number(std::string_view path) {
   const size_t mark = path.rfind('#');
   const bool numbered =
       mark != path.npos && path.find_first_not_of("0123456789", mark + 1) == path.npos;
@@ -90,7 +90,8 @@ PathCounts::PathCounts(const Ir& ir) {
     const Graph& entry = ir.graph(id);
     for (TensorId t = 0; t < entry.tensor_count(); ++t) {
       const auto& variable = entry.info(t).variable;
-      if (variable && seen.insert(variable.get()).second) ++counts_[place_of(variable->path)];
+      if (variable && seen.insert(variable.get()).second)
+        ++counts_[path_without_number(variable->path)];
     }
   }
 }
@@ -101,7 +102,7 @@ int64_t PathCounts::operator[](std::string_view path) const {
 }
 
 void PathCounts::add(const Tensor& variable) {
-  ++counts_[place_of(variable.graph().info(variable).variable->path)];
+  ++counts_[path_without_number(variable.graph().info(variable).variable->path)];
 }
 
 }  // namespace internal

@@ -28,7 +28,7 @@ class Words {
                   (options.float_format == "auto" && largest > 0 &&
                    (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1e3));
     visit_shown(array.shape(), options, [&](int64_t i) {
-      if (std::isfinite(at(i))) places_ = std::max(places_, places_needed(at(i)));
+      if (std::isfinite(at(i))) decimals_ = std::max(decimals_, decimals_needed(at(i)));
     });
     visit_shown(array.shape(), options,
                 [&](int64_t i) { width_ = std::max(width_, raw(i).size()); });
@@ -65,19 +65,19 @@ class Words {
     });
   }
 
-  std::string number(double v, int places) const {
-    return scientific_ ? fmt::format("{:#.{}e}", v, places) : fmt::format("{:#.{}f}", v, places);
+  std::string number(double v, int digits) const {
+    return scientific_ ? fmt::format("{:#.{}e}", v, digits) : fmt::format("{:#.{}f}", v, digits);
   }
 
   /// Digits after the point, at most digits_, that distinguish the value from its neighbours of the
   /// same dtype.
-  int places_needed(double v) const {
+  int decimals_needed(double v) const {
     if (!is_float(dtype_)) return 0;
-    for (int places = 0; places < digits_; ++places) {
-      const double read = std::stod(number(v, places));
+    for (int digits = 0; digits < digits_; ++digits) {
+      const double read = std::stod(number(v, digits));
       if (dtype_ == f64 ? read == v
                         : round_to(dtype_, static_cast<float>(read)) == static_cast<float>(v)) {
-        return places;
+        return digits;
       }
     }
     return digits_;
@@ -89,7 +89,7 @@ class Words {
     if (!is_float(dtype_)) return fmt::format("{}", static_cast<int64_t>(v));
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    std::string text = number(v, places_);
+    std::string text = number(v, decimals_);
     if (!scientific_) {
       const size_t last = text.find_last_not_of('0');
       std::fill(text.begin() + static_cast<int64_t>(last) + 1, text.end(), ' ');
@@ -101,7 +101,7 @@ class Words {
   int digits_;
   std::vector<double> values_;
   bool scientific_ = false;
-  int places_ = 0;
+  int decimals_ = 0;
   size_t width_ = 0;
 };
 

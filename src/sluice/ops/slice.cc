@@ -12,7 +12,7 @@ namespace {
 
 /// Maps the elements of a slice to their offsets in the operand.
 template <typename Options>
-StridedIndex places(const Shape& shape, const Options& o) {
+StridedIndex strided_index(const Shape& shape, const Options& o) {
   std::vector<int64_t> strides = shape.strides();
   int64_t base = 0;
   for (size_t a = 0; a < strides.size(); ++a) {
@@ -80,7 +80,7 @@ Tensors grad_of_grad(GradContext& g) {
 
 template <typename T>
 void reference_slice(const KernelArgs& k) {
-  const StridedIndex from = places(k.in_shape(0), k.options<SliceOptions>());
+  const StridedIndex from = strided_index(k.in_shape(0), k.options<SliceOptions>());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(0);
     const auto y = k.out<E>(0);
@@ -91,7 +91,7 @@ void reference_slice(const KernelArgs& k) {
 
 template <typename T>
 void reference_slice_grad(const KernelArgs& k) {
-  const StridedIndex to = places(k.out_shape(0), k.options<SliceGradOptions>());
+  const StridedIndex to = strided_index(k.out_shape(0), k.options<SliceGradOptions>());
   const auto grad = k.in<T>(0);
   const auto dx = k.out<T>(0);
   std::fill(dx.begin(), dx.end(), T{0});
@@ -122,7 +122,7 @@ Tensors grad_update(GradContext& g) {
 
 template <typename T>
 void reference_update(const KernelArgs& k) {
-  const StridedIndex to = places(k.in_shape(0), k.options<SliceOptions>());
+  const StridedIndex to = strided_index(k.in_shape(0), k.options<SliceOptions>());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto old = k.in<E>(0);
     const auto y = k.in<E>(1);
@@ -307,12 +307,12 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     // numpy clamps to [0, dim] going forwards and to [-1, dim - 1] going backwards.
     const int64_t low = forward ? 0 : -1;
     const int64_t high = forward ? dim : dim - 1;
-    const auto place = [&](std::optional<int64_t> bound, int64_t otherwise) {
+    const auto clamped = [&](std::optional<int64_t> bound, int64_t otherwise) {
       if (!bound.has_value()) return otherwise;
       return std::clamp(*bound < 0 ? *bound + dim : *bound, low, high);
     };
-    const int64_t first = place(from, forward ? 0 : dim - 1);
-    const int64_t last = place(to, forward ? dim : -1);
+    const int64_t first = clamped(from, forward ? 0 : dim - 1);
+    const int64_t last = clamped(to, forward ? dim : -1);
     const int64_t reach = forward ? last - first : first - last;
     // (reach - 1) / -step would overflow for the least step.
     const int64_t hops = (reach - 1) / step;

@@ -77,7 +77,7 @@ class Parser {
   }
 
   void read_header(std::string_view line) {
-    place_.fill(-1);
+    column_of_.fill(-1);
     const auto names = split(line, ',');
     for (std::string_view name : names) {
       if (name == "buffer" || name == "buffer_id") name = "id";
@@ -85,12 +85,12 @@ class Parser {
       const auto found = std::find(kNames.begin(), kNames.end(), name);
       if (found == kNames.end())
         bad("column: must be one of {}, got '{}'", fmt::join(kNames, ", "), shown(name));
-      int& place = place_[static_cast<size_t>(found - kNames.begin())];
-      if (place >= 0) bad("column '{}' must occur once", name);
-      place = columns_++;
+      int& column_number = column_of_[static_cast<size_t>(found - kNames.begin())];
+      if (column_number >= 0) bad("column '{}' must occur once", name);
+      column_number = columns_++;
     }
     for (const Column column : {kId, kLower, kUpper, kSize}) {
-      if (place_[column] < 0) bad("column '{}' is missing", kNames[column]);
+      if (column_of_[column] < 0) bad("column '{}' is missing", kNames[column]);
     }
   }
 
@@ -112,7 +112,8 @@ class Parser {
       bad("must have {} fields like the header, got {}", columns_, fields.size());
     }
     const auto field = [&](Column column) {
-      return place_[column] < 0 ? std::string_view() : fields[static_cast<size_t>(place_[column])];
+      return column_of_[column] < 0 ? std::string_view()
+                                    : fields[static_cast<size_t>(column_of_[column])];
     };
     const auto read = [&](Column column) { return number(field(column), kNames[column]); };
 
@@ -126,7 +127,7 @@ class Parser {
     if (whole.begin > whole.end) bad("lower {} exceeds upper {}", whole.begin, whole.end);
     buffer.lifetime = without_gaps(whole, field(kGaps));
     buffer.size = read(kSize);
-    if (place_[kAlignment] >= 0) buffer.alignment = read(kAlignment);
+    if (column_of_[kAlignment] >= 0) buffer.alignment = read(kAlignment);
     if (buffer.alignment < 1) bad("alignment: must be at least 1, got {}", buffer.alignment);
     if (!field(kHint).empty()) buffer.hint = read(kHint);
     if (!field(kOffset).empty()) {
@@ -170,7 +171,7 @@ class Parser {
   std::string file_;
   int64_t line_ = 0;
   int columns_ = 0;
-  std::array<int, kColumns> place_{};
+  std::array<int, kColumns> column_of_{};
   std::unordered_map<std::string, int64_t> names_;
 };
 

@@ -70,13 +70,13 @@ class Holes {
   int64_t take(int64_t size, int64_t align) {
     for (auto hole = by_size_.lower_bound({size, 0});; ++hole) {
       const auto [room, begin] = *hole;
-      const int64_t place = align_up(begin, align);
-      if (place - begin > room - size) continue;
+      const int64_t offset = align_up(begin, align);
+      if (offset - begin > room - size) continue;
       const int64_t end = begin + room;
       remove(begin, end);
-      if (begin < place) add(begin, place);
-      if (place + size < end) add(place + size, end);
-      return place;
+      if (begin < offset) add(begin, offset);
+      if (offset + size < end) add(offset + size, end);
+      return offset;
     }
   }
 
@@ -119,12 +119,12 @@ int64_t find_hole(const std::vector<Block>& blocks, int64_t size, int64_t align,
   int64_t best = -1;
   int64_t best_room = 0;
   for (const Block& block : blocks) {
-    const int64_t place = align_up(top, align);
-    const int64_t room = block.begin - place;
+    const int64_t offset = align_up(top, align);
+    const int64_t room = block.begin - offset;
     if (room >= size) {
-      if (hint >= place && hint + size <= block.begin) return hint;
+      if (hint >= offset && hint + size <= block.begin) return hint;
       if (best < 0 || (fit == Fit::kTightest && room < best_room)) {
-        best = place;
+        best = offset;
         best_room = room;
         if (fit == Fit::kLowest && hint < 0) return best;
       }

@@ -42,7 +42,7 @@ class StepIndex {
     }
   }
   // Sets the function and the number of a step.
-  void place(const exe::Step& step, Fact& fact) const {
+  void describe(const exe::Step& step, Fact& fact) const {
     const auto at = std::prev(first_.upper_bound(&step));
     fact.function = at->second;
     fact.step = static_cast<int32_t>(&step - at->first);
@@ -57,7 +57,7 @@ std::vector<Fact> facts_here(const Session& session) {
   std::vector<Fact> facts;
   for (const runtime::StepRuns& m : session.moves()) {
     facts.push_back({.kind = Fact::Kind::kRuns, .replica = m.replica, .begin = m.runs});
-    steps.place(*m.step, facts.back());
+    steps.describe(*m.step, facts.back());
   }
   for (const runtime::Lane& lane : session.lanes()) {
     facts.push_back(
@@ -70,7 +70,7 @@ std::vector<Fact> facts_here(const Session& session) {
                        .worker = lane.worker,
                        .begin = e.begin,
                        .end = e.end});
-      steps.place(*e.step, facts.back());
+      steps.describe(*e.step, facts.back());
     }
   }
   return facts;

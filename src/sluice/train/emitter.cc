@@ -103,41 +103,41 @@ class Emitter {
   }
 
   void build() {
-    StepGraph place{.graph = main_, .inputs = load_inputs()};
-    make_kept(place, ResultForm::kRunSum);
-    make_kept(place, ResultForm::kRunLast);
+    StepGraph scope{.graph = main_, .inputs = load_inputs()};
+    make_kept(scope, ResultForm::kRunSum);
+    make_kept(scope, ResultForm::kRunLast);
     const size_t first = main_.ops().size();
-    place.weights = weights_on_devices();
+    scope.weights = weights_on_devices();
     std::vector<Task> of_stages;  // The others have their accumulators when they begin.
     for (const auto& [task, loops, outer] : tasks_) {
       if (!task.block) of_stages.push_back(task);
     }
-    make_accumulators(place, of_stages);
-    make_kept(place, ResultForm::kUpdateSum);
+    make_accumulators(scope, of_stages);
+    make_kept(scope, ResultForm::kUpdateSum);
     if (trains_ && network_.total_weight.valid()) {
       const DeviceScope on(main_, devices_.device(network_.total_weight));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction});
-      place.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
+      scope.total_weight = zeros(main_, network_.total_weight.spec(), "total_weight");
     }
     const UpdateLoop updates = update_loop(layout_.order);
     if (blocks_.has_phases) {
-      Phases(phased_, place).run(updates.body);
+      Phases(phased_, scope).run(updates.body);
     } else {
       for (const OrderItem& item : updates.body) {
         std::vector<Task> tasks;
         for_each_written_task({item}, [&](const Task& t, size_t) { tasks.push_back(t); });
-        make_accumulators(place, tasks);
-        run(place, item);
+        make_accumulators(scope, tasks);
+        run(scope, item);
       }
     }
-    end_forward(place);
+    end_forward(scope);
     if (updates.trips > 1) {
       const Graph::ProvenanceScope of_loop(main_,
                                            {.per_iteration = {.micro_batch = options_.accumulate}});
       transforms::repeat_last_ops(main_, first, updates.trips);
     }
-    store_kept(place, ResultForm::kRunSum);
-    store_kept(place, ResultForm::kRunLast);
+    store_kept(scope, ResultForm::kRunSum);
+    store_kept(scope, ResultForm::kRunLast);
   }
 
   /// Returns what the evaluation of the same module reads.
@@ -181,10 +181,10 @@ class Emitter {
   }
 
   // The entry of a micro-batch. In the body of the loop, `m` is relative to the iteration.
-  RemoteEntry entry(const StepGraph& place, int64_t m) const {
+  RemoteEntry entry(const StepGraph& scope, int64_t m) const {
     if (activation_entries_ == 1) return 0;
-    if (place.iterations.empty()) return m % activation_entries_;
-    return ops::increment_mod(place.iterations.back(), static_cast<double>(m),
+    if (scope.iterations.empty()) return m % activation_entries_;
+    return ops::increment_mod(scope.iterations.back(), static_cast<double>(m),
                               static_cast<double>(activation_entries_));
   }
 
@@ -241,7 +241,7 @@ class Emitter {
 
   // Adds the accumulators of the backward tasks among `tasks`, unless they were added before. With
   // running means, adds a counter for each of these tasks.
-  void make_accumulators(StepGraph& place, const std::vector<Task>& tasks) {
+  void make_accumulators(StepGraph& scope, const std::vector<Task>& tasks) {
     if (blocks_.weight_gradients == WeightGradients::kReturn) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
@@ -260,7 +260,7 @@ class Emitter {
         for (const WeightUse& w : block(b).weights)
           devices.emplace(w.name(), stages_[static_cast<size_t>(key.first)].device);
       }
-      if (counts) place.counters.emplace(key, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
+      if (counts) scope.counters.emplace(key, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
     for (const auto& [key, uses] : blocks_.uses) {
       for (const WeightUse* use : uses) {
@@ -269,27 +269,27 @@ class Emitter {
         const DeviceScope on(main_, device->second);
         accumulators_.add(*use);
         if (!accumulators_.is_remote(use->name()))
-          place.accumulators.emplace(use->name(), accumulators_.tensor(use->name()));
+          scope.accumulators.emplace(use->name(), accumulators_.tensor(use->name()));
       }
     }
   }
 
   // Runs an item of the order. In the body of a loop, micro-batches are relative to the iteration.
-  void run(StepGraph& place, const OrderItem& item) {
-    if (const Task* task = item.task()) return run(place, {task, 1});
+  void run(StepGraph& scope, const OrderItem& item) {
+    if (const Task* task = item.task()) return run(scope, {task, 1});
     const size_t depth = tasks_.front().outer + depth_;
-    if (!is_row_loop(*item.loop(), depth)) return loop(place, *item.loop());
+    if (!is_row_loop(*item.loop(), depth)) return loop(scope, *item.loop());
     std::vector<Task> rows;
     for_each_row({item}, depth, [&](const Task& row) { rows.push_back(row); });
-    run(place, rows);
+    run(scope, rows);
   }
 
   // Runs a task, or the rows of a group forward in a loop.
-  void run(StepGraph& place, std::span<const Task> rows) {
+  void run(StepGraph& scope, std::span<const Task> rows) {
     const Task& task = rows.front();
-    if (!run_ || !run_->has(task)) end_block_run(place);
+    if (!run_ || !run_->has(task)) end_block_run(scope);
     if (!task.has_micro_batch()) {
-      end_forward(place);
+      end_forward(scope);
       if (task.kind == TaskKind::kNorm) {
         scale_ = norm();
       } else {
@@ -299,38 +299,38 @@ class Emitter {
     }
     const int64_t m = task.micro_batch.constant;
     const int device = devices_.device(task);
-    const DeviceScope on(place.graph, device);
-    const Graph::ProvenanceScope of(place.graph, {.at = {.micro_batch = m}});
-    const TaskContext at{place.graph, place.iterations, tasks_.front().outer};
+    const DeviceScope on(scope.graph, device);
+    const Graph::ProvenanceScope of(scope.graph, {.at = {.micro_batch = m}});
+    const TaskContext at{scope.graph, scope.iterations, tasks_.front().outer};
     MicroBatchValues found = values_.read(at, task);
-    if (const auto inputs = place.inputs.find(device); inputs != place.inputs.end())
+    if (const auto inputs = scope.inputs.find(device); inputs != scope.inputs.end())
       found.forward.insert(inputs->second.begin(), inputs->second.end());
-    MicroBatch batch(place.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
-                     entry(place, m));
+    MicroBatch batch(scope.graph, cut_, gradients_, found, activations_.get(), options_.io_mode,
+                     entry(scope, m));
     if (task.block && !run_)
-      run_ = BlockRun{task, variables_.load_weights(place.graph, weights_of(place, task)), {}};
-    if (task.runs_forward()) forward(place, rows, batch);
-    if (task.runs_backward()) backward(place, task, batch);
+      run_ = BlockRun{task, variables_.load_weights(scope.graph, weights_of(scope, task)), {}};
+    if (task.runs_forward()) forward(scope, rows, batch);
+    if (task.runs_backward()) backward(scope, task, batch);
     values_.write(at, rows.back(), found, batch.values());
   }
 
   // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
-  void end_block_run(const StepGraph& place) {
+  void end_block_run(const StepGraph& scope) {
     if (!run_) return;
     if (run_->task.runs_forward()) {
-      const DeviceScope on(place.graph, devices_.device(run_->task));
+      const DeviceScope on(scope.graph, devices_.device(run_->task));
       for (const size_t b : blocks_of(run_->task, stages_))
-        variables_.update_running(place.graph, block(b), run_->runs, weights_of(place, run_->task));
+        variables_.update_running(scope.graph, block(b), run_->runs, weights_of(scope, run_->task));
     }
     run_.reset();
   }
   // The weights of a block as a task reads them. A visit loads those in remote memory once.
-  MicroBatch::Weights weights(const StepGraph& place, const Task& task) const {
-    return run_ ? run_->weights : variables_.load_weights(place.graph, weights_of(place, task));
+  MicroBatch::Weights weights(const StepGraph& scope, const Task& task) const {
+    return run_ ? run_->weights : variables_.load_weights(scope.graph, weights_of(scope, task));
   }
 
-  void forward(StepGraph& place, std::span<const Task> rows, MicroBatch& batch) {
-    Graph& g = place.graph;
+  void forward(StepGraph& scope, std::span<const Task> rows, MicroBatch& batch) {
+    Graph& g = scope.graph;
     const Task& task = rows.front();
     const auto& fields = trains_ ? training_.fields : training_.eval_fields;
     for (size_t i = 0; i < network_.fields.size(); ++i)
@@ -347,14 +347,14 @@ class Emitter {
       const auto group =
           std::find_if(blocks_.grouping.groups.begin(), blocks_.grouping.groups.end(),
                        [&](const BlockGroup& g) { return g.first == blocks.front(); });
-      forward_rows(g, cut_, *group, variables_, weights(place, task), options_.io_mode, batch);
+      forward_rows(g, cut_, *group, variables_, weights(scope, task), options_.io_mode, batch);
     }
     for (const size_t b : rows.size() > 1 ? std::vector<size_t>() : blocks) {
-      batch.forward(b, weights(place, task));
+      batch.forward(b, weights(scope, task));
       if (run_) {
         run_->runs.push_back(batch);
       } else {
-        variables_.update_running(g, block(b), {&batch, 1}, weights_of(place, task));
+        variables_.update_running(g, block(b), {&batch, 1}, weights_of(scope, task));
       }
     }
     const auto makes = [&](const Tensor& value) {
@@ -363,16 +363,16 @@ class Emitter {
     };
     each_written([&](const WrittenResult& result) {
       const Graph::ProvenanceScope of(g, {.role = OpRole::kResult});
-      if (makes(result.value) && !place.kept.put(result.stream.name, batch[result.value]))
+      if (makes(result.value) && !scope.kept.put(result.stream.name, batch[result.value]))
         g.host_store(result.stream, batch[result.value]);
     });
     const Graph::ProvenanceScope of(g, {.role = OpRole::kReduction});
-    if (place.total_weight.valid() && makes(network_.total_weight))
-      ops::accumulate_(place.total_weight, batch[network_.total_weight]);
+    if (scope.total_weight.valid() && makes(network_.total_weight))
+      ops::accumulate_(scope.total_weight, batch[network_.total_weight]);
   }
 
-  const nn::NamedTensors& weights_of(const StepGraph& place, const Task& task) const {
-    return place.weights.at(devices_.device(task));
+  const nn::NamedTensors& weights_of(const StepGraph& scope, const Task& task) const {
+    return scope.weights.at(devices_.device(task));
   }
 
   // Calls use(result) for each result that is written and that a block makes.
@@ -386,20 +386,20 @@ class Emitter {
   }
 
   // Adds the tensors of results that are kept, on the devices that make these.
-  void make_kept(StepGraph& place, ResultForm form) {
+  void make_kept(StepGraph& scope, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
       const DeviceScope on(main_, devices_.device(result.value));
-      place.kept.add(main_, result.stream, form);
+      scope.kept.add(main_, result.stream, form);
     });
   }
 
-  void store_kept(const StepGraph& place, ResultForm form) {
+  void store_kept(const StepGraph& scope, ResultForm form) {
     each_written([&](const WrittenResult& result) {
       if (result.form != form) return;
       const DeviceScope on(main_, devices_.device(result.value));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kResult});
-      main_.host_store(result.stream, place.kept.find(result.stream.name));
+      main_.host_store(result.stream, scope.kept.find(result.stream.name));
     });
   }
 
@@ -412,18 +412,18 @@ class Emitter {
       batch.set(whole, g.host_load(stream));
   }
 
-  void backward(StepGraph& place, const Task& task, MicroBatch& batch) {
-    Graph& g = place.graph;
-    const auto counter = place.counters.find(key_of(task));
-    const bool counts = counter != place.counters.end();
+  void backward(StepGraph& scope, const Task& task, MicroBatch& batch) {
+    Graph& g = scope.graph;
+    const auto counter = scope.counters.find(key_of(task));
+    const bool counts = counter != scope.counters.end();
     for (const size_t b : blocks_of(task, stages_)) {
-      const MicroBatch::Weights block_weights = weights(place, task);
+      const MicroBatch::Weights block_weights = weights(scope, task);
       if (blocks_.weight_gradients == WeightGradients::kReturn) {
         for (const auto& [use, gradient] : batch.backward(b, block_weights, {}, {}))
           accumulators_.keep(block(b).use(use), gradient);
       } else {
         accumulators_.accumulate(g, batch, b, block(b), gradients_[b], block_weights,
-                                 place.accumulators, counts ? counter->second : Tensor());
+                                 scope.accumulators, counts ? counter->second : Tensor());
       }
     }
     const Graph::ProvenanceScope of(g, {.role = OpRole::kAccumulation});
@@ -432,12 +432,12 @@ class Emitter {
   }
 
   // Emits a loop. If it visits one block, the block's remote weights are loaded once.
-  void loop(StepGraph& place, const OrderLoop& loop) {
-    end_block_run(place);
+  void loop(StepGraph& scope, const OrderLoop& loop) {
+    end_block_run(scope);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
     const Tensors carried = values_.enter_loop(loop, g);
     TensorMap given;
-    StepGraph inside = enter(place, g, loop, given);
+    StepGraph inside = enter(scope, g, loop, given);
     const bool runs_one_block = loop.body.size() == 1 && loop.body[0].task() != nullptr &&
                                 loop.body[0].task()->block.has_value();
     std::optional<LoopVariables> loop_variables;
@@ -445,7 +445,7 @@ class Emitter {
       const Task& task = *loop.body[0].task();
       loop_variables.emplace(task, block(blocks_of(task, stages_).front()), devices_.device(task),
                              variables_, accumulators_);
-      loop_variables->load(place, inside, given);
+      loop_variables->load(scope, inside, given);
     }
     if (activation_entries_ > 1 || values_.has_buffers())
       inside.iterations.push_back(g.input({{}, i32, {}}, "iteration"));
@@ -456,22 +456,22 @@ class Emitter {
     g.set_outputs(values_.results_of_loop(loop));
     const Tensor iteration = inside.iterations.empty() ? Tensor() : inside.iterations.back();
     const Graph::ProvenanceScope of_loop(
-        place.graph, {.per_iteration = {.micro_batch = micro_batches_of_iteration(
+        scope.graph, {.per_iteration = {.micro_batch = micro_batches_of_iteration(
                                             loop, tasks_.front().outer + depth_)}});
     values_.leave_loop(
-        loop, ops::repeat(place.graph, g, loop.trips, carried, given, {.iteration = iteration}));
-    if (loop_variables) loop_variables->store(place);
+        loop, ops::repeat(scope.graph, g, loop.trips, carried, given, {.iteration = iteration}));
+    if (loop_variables) loop_variables->store(scope);
   }
 
   // The body `g` of a loop, with inputs for all that its micro-batches share.
-  StepGraph enter(const StepGraph& place, Graph& g, const OrderLoop& loop, TensorMap& given) const {
+  StepGraph enter(const StepGraph& scope, Graph& g, const OrderLoop& loop, TensorMap& given) const {
     const LoopBlocks blocks = blocks_of(loop, tasks_.front().outer + depth_, stages_);
     std::vector<std::string> results;
     each_written([&](const WrittenResult& r) {
       if (blocks.forward.contains(*devices_.maker(r.value))) results.push_back(r.stream.name);
     });
-    StepGraph inside = make_body(place, g, cut_, blocks, results, given);
-    const Tensor& total = place.total_weight;
+    StepGraph inside = make_body(scope, g, cut_, blocks, results, given);
+    const Tensor& total = scope.total_weight;
     if (total.valid() && blocks.forward.contains(*devices_.maker(network_.total_weight))) {
       given.emplace_back(g.input(total.spec(), total.name(), Pass::kByReference), total);
       inside.total_weight = given.back().first;
@@ -480,14 +480,14 @@ class Emitter {
   }
 
   // Adds what follows the last forward task of an update, unless it was added before.
-  void end_forward(const StepGraph& place) {
+  void end_forward(const StepGraph& scope) {
     if (std::exchange(forward_ended_, true)) return;
-    store_kept(place, ResultForm::kUpdateSum);
+    store_kept(scope, ResultForm::kUpdateSum);
     if (!trains_ || blocks_.has_phases) return;
     variables_.average_running();
-    if (!place.total_weight.valid()) return;
+    if (!scope.total_weight.valid()) return;
     const DeviceScope on(main_, devices_.device(network_.total_weight));
-    variables_.divide_by(place.total_weight);
+    variables_.divide_by(scope.total_weight);
   }
 
   // The gradient of a weight, averaged over the replicas on the weight's device. A gradient in

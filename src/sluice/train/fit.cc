@@ -337,7 +337,7 @@ class Fit {
   }
 
   // Returns the place of loss `i` of a call among the losses that the program writes.
-  size_t place_of(size_t i) const {
+  size_t position_of(size_t i) const {
     const auto kept = static_cast<size_t>(taken_.kept), period = static_cast<size_t>(taken_.period);
     return i / kept * period + (period - kept) + i % kept;
   }
@@ -348,7 +348,7 @@ class Fit {
     for (size_t value = 0; value < values_; ++value) {
       double sum = 0;
       for (size_t i = 0; i < parts; ++i) {
-        const float part = calls_.arrays()[i].as<float>()[place_of(value)];
+        const float part = calls_.arrays()[i].as<float>()[position_of(value)];
         sum += training_.loss_weights[i] * static_cast<double>(part);
         if (parts > 1) result_.parts[i].push_back(part);
       }
@@ -359,7 +359,7 @@ class Fit {
   // Returns the last update of the call that contributes to loss `i`.
   int64_t update_of(size_t i) const {
     const int64_t replicas = calls_.size().replicas, entries = written_ / replicas;
-    const int64_t next = static_cast<int64_t>(place_of(i)) / replicas + 1;
+    const int64_t next = static_cast<int64_t>(position_of(i)) / replicas + 1;
     return (next * iterations_ + entries - 1) / entries - 1;
   }
 
@@ -500,7 +500,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
           "predict: the dataset must have a known end; use take(n) or cache()");
   const int64_t batch = loader.call_size().samples();
   data::Element result;
-  std::vector<size_t> places;  // Places of the predictions with a row for each sample.
+  std::vector<size_t> indices;  // Places of the predictions with a row for each sample.
   int64_t first = 0;
   const Pass pass{loader, batch, show, after_call};
   each_item(pass, "Prediction", [&](const data::Element& item, int64_t rows) {
@@ -510,20 +510,20 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
       if (spec.shape.rank() == 0 || spec.shape[0] != batch) continue;
       std::vector<int64_t> dims = spec.shape.dims();
       dims[0] = *samples;
-      places.push_back(i);
+      indices.push_back(i);
       result.names.push_back(part.names[i]);
       result.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), spec.dtype, {}});
     }
-    for (size_t r = 0; r < places.size(); ++r) {
-      check_scores(result.names[r], part.arrays[places[r]], rows, first, item, 0);
-      const auto from = part.arrays[places[r]].bytes();
+    for (size_t r = 0; r < indices.size(); ++r) {
+      check_scores(result.names[r], part.arrays[indices[r]], rows, first, item, 0);
+      const auto from = part.arrays[indices[r]].bytes();
       const size_t row = from.size() / static_cast<size_t>(batch);
       std::memcpy(result.arrays[r].bytes().data() + static_cast<size_t>(first) * row, from.data(),
                   static_cast<size_t>(rows) * row);
     }
     first += rows;
   });
-  require(!places.empty(), "predict: a prediction must have a row for each sample, got none");
+  require(!indices.empty(), "predict: a prediction must have a row for each sample, got none");
   return result;
 }
 

@@ -95,7 +95,7 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
   } else {
     for (const H2dStream& s : trains ? t.fields : t.eval_fields) add(s);
     for (const Field& f : fields_) {
-      if (f.place != SIZE_MAX) batched.push_back(f.stream.spec);
+      if (f.index != SIZE_MAX) batched.push_back(f.stream.spec);
     }
   }
   if (has_feeds) {
@@ -161,7 +161,7 @@ const HostTensor* ModelCalls::labels(const data::Element& samples) const {
 
 const HostTensor* ModelCalls::find(const data::Element& samples, const Field& field) {
   if (samples.names.empty())
-    return field.place < samples.arrays.size() ? &samples.arrays[field.place] : nullptr;
+    return field.index < samples.arrays.size() ? &samples.arrays[field.index] : nullptr;
   const HostTensor* found = nullptr;
   for (size_t i = 0; i < samples.names.size(); ++i) {
     if (samples.names[i] != field.name) continue;
@@ -176,7 +176,7 @@ const HostTensor* ModelCalls::find(const data::Element& samples, const Field& fi
 ConstArrayView ModelCalls::view(const data::Element& samples, const Field& field) const {
   const TensorSpec& entry = field.stream.spec;
   const int64_t replicas = programs_.training.replicas;
-  const bool once = field.place == SIZE_MAX;
+  const bool once = field.index == SIZE_MAX;
   const Shape expected = once ? entries_shape(entry.shape, 1, replicas)
                               : joined(entry.shape, field.entries * replicas);
   const HostTensor* const found = find(samples, field);

@@ -65,24 +65,24 @@ inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> i
     const auto& [type, t] = info.expected_inputs()[k];
     if (type != Connection::kFwdGrad) continue;
     const auto& outs = forward.output_ids();
-    size_t place = static_cast<size_t>(std::find(outs.begin(), outs.end(), t.id()) - outs.begin());
+    size_t index = static_cast<size_t>(std::find(outs.begin(), outs.end(), t.id()) - outs.begin());
     for (const auto& [other, array] : weights) {  // A repeated output: use its next place.
-      if (other == place)
-        place = static_cast<size_t>(
-            std::find(outs.begin() + static_cast<int64_t>(place) + 1, outs.end(), t.id()) -
+      if (other == index)
+        index = static_cast<size_t>(
+            std::find(outs.begin() + static_cast<int64_t>(index) + 1, outs.end(), t.id()) -
             outs.begin());
     }
-    ASSERT_LT(place, outs.size());
+    ASSERT_LT(index, outs.size());
     arguments.push_back(random_array(t.shape(), 1000 + k));
-    weights.emplace_back(place, arguments.back());
+    weights.emplace_back(index, arguments.back());
   }
   Interpreter interpreter(forward.ir(), Precision::kDouble);
   const std::vector<HostTensor> gradients = interpreter.evaluate(step, arguments);
   const auto objective = [&](const std::vector<HostTensor>& at) {
     const std::vector<HostTensor> results = interpreter.evaluate(forward, at);
     double sum = 0;
-    for (const auto& [place, weight] : weights) {
-      const std::vector<double> y = results[place].to_doubles();
+    for (const auto& [index, weight] : weights) {
+      const std::vector<double> y = results[index].to_doubles();
       const std::vector<double> w = weight.to_doubles();
       for (size_t i = 0; i < y.size(); ++i) sum += w[i] * y[i];
     }
@@ -91,12 +91,12 @@ inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> i
   for (size_t k = 0; k < info.expected_outputs().size(); ++k) {
     const Tensor& t = info.expected_outputs()[k].fwd_tensor;
     const auto& ins = forward.input_ids();
-    const auto place = static_cast<size_t>(std::find(ins.begin(), ins.end(), t.id()) - ins.begin());
-    ASSERT_LT(place, ins.size());
+    const auto index = static_cast<size_t>(std::find(ins.begin(), ins.end(), t.id()) - ins.begin());
+    ASSERT_LT(index, ins.size());
     const std::vector<double> got = gradients[k].to_doubles();
     for (size_t i = 0; i < got.size(); ++i) {
       const double h = 1e-5;
-      double& x = inputs[place].as<double>()[i];
+      double& x = inputs[index].as<double>()[i];
       const double x0 = x;
       x = x0 + h;
       const double up = objective(inputs);

@@ -118,7 +118,7 @@ Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
 }
 
 Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
-  const auto [place, fresh] = link_of_.try_emplace({handle, version}, links_.size());
+  const auto [found, fresh] = link_of_.try_emplace({handle, version}, links_.size());
   if (fresh) {
     const TensorInfo& info = forward_.info(handle);
     const Storage& storage = forward_.storage(info.storage);
@@ -131,7 +131,7 @@ Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
     link.reader = fmt::format("{} ({})", reader.label(), reader.provenance->line);
     links_.push_back(std::move(link));
   }
-  return links_[place->second].input;
+  return links_[found->second].input;
 }
 
 // Applies the views between a root and one of its handles to `root`, a tensor of the gradient

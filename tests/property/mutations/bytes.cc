@@ -13,7 +13,7 @@ std::vector<Candidate> buffer_moved(const Executable& e) {
       if (o.access == Access::kWrite && o.bytes > 0 && o.at.base != Address::Base::kParam) {
         for (const int64_t by : {int64_t{64}, -o.bytes, o.bytes}) {
           if (o.at.offset + by < 0) continue;
-          out.push_back({place(e, f, s), [f, s, n, by](Executable& m) {
+          out.push_back({step_name(e, f, s), [f, s, n, by](Executable& m) {
                            operand_at(step_of(m, f, s), n)->at.offset += by;
                            return std::string();
                          }});
@@ -65,7 +65,7 @@ std::vector<Candidate> buffer_shrunk(const Executable& e) {
     size_t n = 0;
     every_operand(step, [&](const Operand& o) {
       if (o.bytes >= 2 && o.spec.bytes() == o.bytes && o.layout == "row") {
-        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n](Executable& m) {
                          Operand* const small = operand_at(step_of(m, f, s), n);
                          small->bytes /= 2;
                          return fmt::format("{} bytes for a tensor of {}", small->bytes,
@@ -157,10 +157,11 @@ std::vector<Candidate> argument_rebound(const Executable& e) {
         if (a == b || args[a].bytes != args[b].bytes || args[a].bytes == 0 ||
             same_place(args[a].at, args[b].at))
           continue;
-        out.push_back({place(e, f, s), [f, s, number = numbers[a], to = args[b].at](Executable& m) {
-                         operand_at(step_of(m, f, s), number)->at = to;
-                         return std::string();
-                       }});
+        out.push_back(
+            {step_name(e, f, s), [f, s, number = numbers[a], to = args[b].at](Executable& m) {
+               operand_at(step_of(m, f, s), number)->at = to;
+               return std::string();
+             }});
       }
     }
   });
@@ -195,7 +196,7 @@ std::vector<Candidate> workspace_shared(const Executable& e) {
     if (k == nullptr) return;
     for (const Arena& a : e.arenas) {
       if (a.kind != ArenaKind::kWorkspace || a.device != e.functions[f].device) continue;
-      out.push_back({place(e, f, s), [f, s, stride = a.stride](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, stride = a.stride](Executable& m) {
                        std::get<Kernel>(step_of(m, f, s).body).workspace_bytes = stride + 1;
                        return fmt::format("a worker has {} bytes, the kernel uses one more",
                                           stride);
@@ -226,7 +227,7 @@ std::vector<Candidate> coincidence_forbidden(const Executable& e) {
       const Operand& in = k->operands[static_cast<size_t>(k->may_coincide[c].first)];
       const Operand& result = k->operands[static_cast<size_t>(k->may_coincide[c].second)];
       if (disjoint(in, result) || in.at.depth != 0 || result.at.depth != 0) continue;
-      out.push_back({place(e, f, s), [f, s, c](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, c](Executable& m) {
                        auto& pairs = std::get<Kernel>(step_of(m, f, s).body).may_coincide;
                        pairs.erase(pairs.begin() + static_cast<int64_t>(c));
                        return std::string("the kernel must not work in place, but the plan does");
@@ -244,12 +245,12 @@ std::vector<Candidate> tasks_overlapped(const Executable& e) {
     for (size_t i = 0; k != nullptr && k->tasks > 1 && i < k->operands.size(); ++i) {
       const Operand& o = k->operands[i];
       if (o.access == Access::kRead || o.task_stride == 0 || o.bytes == 0) continue;
-      out.push_back({place(e, f, s), [f, s, i](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, i](Executable& m) {
                        auto& kernel = std::get<Kernel>(step_of(m, f, s).body);
                        kernel.operands[i].task_stride = 0;
                        return fmt::format("{} tasks write the same bytes", kernel.tasks);
                      }});
-      out.push_back({place(e, f, s), [f, s, i](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, i](Executable& m) {
                        auto& kernel = std::get<Kernel>(step_of(m, f, s).body);
                        Operand& part = kernel.operands[i];
                        part.task_stride =

@@ -51,7 +51,7 @@ std::vector<Candidate> numbers_changed(const Executable& e, const std::vector<Ch
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     for (const Change& change : changes) {
       if (is_message(step)) {
-        out.push_back({place(e, f, s), [f, s, change](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, change](Executable& m) {
                          IndexExpr& number = *message_of(step_of(m, f, s))->number;
                          number = change(number);
                          return std::string();
@@ -62,7 +62,7 @@ std::vector<Candidate> numbers_changed(const Executable& e, const std::vector<Ch
         const Function& callee = e.functions[static_cast<size_t>(c.function)];
         for (size_t a = 0; a < c.index_args.size(); ++a, ++n) {
           if (!has_messages(e, callee) || is_data(e, callee, static_cast<int64_t>(a))) continue;
-          out.push_back({place(e, f, s), [f, s, n, change](Executable& m) {
+          out.push_back({step_name(e, f, s), [f, s, n, change](Executable& m) {
                            size_t at = 0;
                            for_each_call(step_of(m, f, s), [&](Call& call) {
                              for (IndexExpr& x : call.index_args) {
@@ -85,7 +85,7 @@ std::vector<Candidate> message_dropped(const Executable& e) { return steps_dropp
 std::vector<Candidate> message_repeated(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step&) {
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& steps = m.functions[f].steps;
                      const Step again = steps[s];
                      steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, again);
@@ -114,7 +114,7 @@ std::vector<Candidate> messages_exchanged(const Executable& e) {
     const auto& steps = e.functions[f].steps;
     for (size_t t = s + 1; t < steps.size(); ++t) {
       if (!is_message(steps[t]) || !same_kind(step, steps[t])) continue;
-      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        std::swap(*message_of(step_of(m, f, s))->operand,
                                  *message_of(step_of(m, f, t))->operand);
                        return std::string();
@@ -130,7 +130,7 @@ std::vector<Candidate> message_of_other_channel(const Executable& e) {
     Step own = step;
     for (int32_t c = 0; c < static_cast<int32_t>(e.channels.size()); ++c) {
       if (c == *message_of(own)->channel) continue;
-      out.push_back({place(e, f, s), [f, s, c](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, c](Executable& m) {
                        *message_of(step_of(m, f, s))->channel = c;
                        return std::string();
                      }});
@@ -150,7 +150,7 @@ std::vector<Candidate> message_of_other_value(const Executable& e) {
       every_operand(other, [&](const Operand& o) {
         const bool same = o.value == was.value || same_place(o.at, was.at);
         if (o.bytes != was.bytes || o.at.depth != 0 || same) return;
-        out.push_back({place(e, f, s), [f, s, o](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, o](Executable& m) {
                          const Message message = *message_of(step_of(m, f, s));
                          message.operand->at = o.at;
                          if (message.sent) message.operand->value = o.value;
@@ -169,7 +169,7 @@ std::vector<Candidate> message_moved(const Executable& e) {
     const size_t last = e.functions[f].steps.size() - 1;
     for (const size_t to : {size_t{0}, s == 0 ? s : s - 1, std::min(s + 1, last), last}) {
       if (to == s) continue;
-      out.push_back({place(e, f, s), [f, s, to](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, to](Executable& m) {
                        move_step(m.functions[f], s, to);
                        return std::string();
                      }});

@@ -108,7 +108,7 @@ std::vector<Candidate> budget_cut(const Executable& e);
 std::vector<Candidate> coincidence_forbidden(const Executable& e);
 std::vector<Candidate> tasks_overlapped(const Executable& e);
 
-inline std::string place(const Executable& e, size_t f, size_t s) {
+inline std::string step_name(const Executable& e, size_t f, size_t s) {
   return fmt::format("'{}' step {} ({})", e.functions[f].name, s,
                      step_title(e.functions[f].steps[s]));
 }

@@ -43,7 +43,7 @@ std::vector<Candidate> steps_dropped(const Executable& e,
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!which(step)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& steps = m.functions[f].steps;
                      // The barrier stays at its position.
                      if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
@@ -66,7 +66,7 @@ std::vector<Candidate> steps_swapped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step&) {
     if (s + 1 >= e.functions[f].steps.size()) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& steps = m.functions[f].steps;
                      const bool sync = steps[s].sync;
                      std::swap(steps[s], steps[s + 1]);
@@ -84,7 +84,7 @@ std::vector<Candidate> sync_dropped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!step.sync) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      step_of(m, f, s).sync = false;
                      return std::string();
                    }});
@@ -98,12 +98,12 @@ std::vector<Candidate> rotation_off_by_one(const Executable& e) {
     size_t n = 0;
     every_operand(step, [&](const Operand& o) {
       if (o.at.depth > 1) {
-        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n](Executable& m) {
                          Address& at = operand_at(step_of(m, f, s), n)->at;
                          at.slot = at.slot + IndexExpr(1);
                          return std::string();
                        }});
-        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n](Executable& m) {
                          operand_at(step_of(m, f, s), n)->at.depth -= 1;
                          return std::string();
                        }});
@@ -120,7 +120,7 @@ std::vector<Candidate> trips_off_by_one(const Executable& e) {
     const auto* l = std::get_if<Loop>(&step.body);
     for (const int64_t by : {1, -1}) {
       if (l == nullptr || l->trips < 2) continue;
-      out.push_back({place(e, f, s), [f, s, by](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, by](Executable& m) {
                        std::get<Loop>(step_of(m, f, s).body).trips += by;
                        return std::string();
                      }});
@@ -145,7 +145,7 @@ std::vector<Candidate> late_iteration_changed(const Executable& e) {
     for (size_t c = 0; c < 3; ++c) {
       for (size_t a = 0; a < l->body.index_args.size(); ++a) {
         if (is_data(e, body, static_cast<int64_t>(a))) continue;
-        out.push_back({place(e, f, s), [=](Executable& m) {
+        out.push_back({step_name(e, f, s), [=](Executable& m) {
                          IndexExpr& x = std::get<Loop>(step_of(m, f, s).body).body.index_args[a];
                          x = changes(x)[c];
                          return std::string();
@@ -153,7 +153,7 @@ std::vector<Candidate> late_iteration_changed(const Executable& e) {
       }
       for (size_t a = 0; a < l->body.args.size(); ++a) {
         if (l->body.args[a].at.depth < 2) continue;
-        out.push_back({place(e, f, s), [=](Executable& m) {
+        out.push_back({step_name(e, f, s), [=](Executable& m) {
                          Address& at = std::get<Loop>(step_of(m, f, s).body).body.args[a].at;
                          at.slot = changes(at.slot)[c];
                          return std::string();
@@ -174,7 +174,7 @@ std::vector<Candidate> carry_dropped(const Executable& e) {
       const Operand& in = l->body.args[static_cast<size_t>(carry.in)];
       // A value that stays in its argument needs no carry.
       if (in.bytes == 0 || (carry.in == carry.out && in.access == Access::kRead)) continue;
-      out.push_back({place(e, f, s), [f, s, c](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, c](Executable& m) {
                        auto& carried = std::get<Loop>(step_of(m, f, s).body).carried;
                        carried.erase(carried.begin() + static_cast<int64_t>(c));
                        return std::string(
@@ -198,7 +198,7 @@ std::vector<Candidate> carry_changed(const Executable& e) {
         const bool alike = args[other].spec == args[static_cast<size_t>(right.out)].spec &&
                            args[other].layout == args[static_cast<size_t>(right.out)].layout;
         if (arg == right.out || !alike || args[other].bytes == 0) continue;
-        out.push_back({place(e, f, s), [f, s, c, arg](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, c, arg](Executable& m) {
                          std::get<Loop>(step_of(m, f, s).body).carried[c].out = arg;
                          return std::string("iteration 1 reads another argument's value");
                        }});
@@ -216,7 +216,7 @@ std::vector<Candidate> value_renamed(const Executable& e) {
     every_operand(step, [&](const Operand& o) {
       const std::optional<ValueId> there = last_written(e.functions[f], s, o);
       if (o.access == Access::kRead && values > 1 && o.bytes > 0 && there == o.value) {
-        out.push_back({place(e, f, s), [f, s, n, values, was = o.value](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n, values, was = o.value](Executable& m) {
                          operand_at(step_of(m, f, s), n)->value = (was + 1) % values;
                          return fmt::format(
                              "value {} was written there last, but the operand names {}", was,
@@ -235,7 +235,7 @@ std::vector<Candidate> layout_renamed(const Executable& e) {
     size_t n = 0;
     every_operand(step, [&](const Operand& o) {
       if (o.access == Access::kRead && o.bytes > 0) {
-        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n](Executable& m) {
                          Operand* const read = operand_at(step_of(m, f, s), n);
                          read->layout += "'";
                          return fmt::format("layout '{}' is never written", read->layout);
@@ -256,7 +256,7 @@ std::vector<Candidate> stream_entries_swapped(const Executable& e) {
   };
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!is_stream(step)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& i = std::get<Issue>(step_of(m, f, s).body);
                      i.entry = i.entry + IndexExpr(1);
                      return fmt::format("entry 0 of stream {} is never moved, or not first",
@@ -304,7 +304,7 @@ std::vector<Candidate> remote_entry_beyond(const Executable& e) {
     if (i == nullptr || i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut)
       return;
     const int64_t entries = e.remote_buffers[static_cast<size_t>(i->object)].entries;
-    out.push_back({place(e, f, s), [f, s, entries](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s, entries](Executable& m) {
                      auto& issue = std::get<Issue>(step_of(m, f, s).body);
                      issue.entry = issue.entry + IndexExpr(entries);
                      return std::string();
@@ -321,14 +321,14 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!std::holds_alternative<Collective>(step.body)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& c = std::get<Collective>(step_of(m, f, s).body);
                      c.sequence = c.sequence + IndexExpr(1);
                      return std::string("it has the sequence number of the next collective");
                    }});
     for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
       if (!std::holds_alternative<Collective>(e.functions[f].steps[t].body)) continue;
-      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        auto& a = std::get<Collective>(step_of(m, f, s).body);
                        auto& b = std::get<Collective>(step_of(m, f, t).body);
                        std::swap(a.sequence, b.sequence);
@@ -350,7 +350,7 @@ std::vector<Candidate> collectives_exchanged(const Executable& e) {
     for (size_t t = s + 1; first != nullptr && t < e.functions[f].steps.size(); ++t) {
       const auto* second = std::get_if<Collective>(&e.functions[f].steps[t].body);
       if (second == nullptr || second->group != first->group) continue;
-      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
                        return std::string("the second collective runs before the first one");
                      }});
@@ -364,7 +364,7 @@ std::vector<Candidate> collective_at_one_replica(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!std::holds_alternative<Collective>(step.body)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& c = std::get<Collective>(step_of(m, f, s).body);
                      c.sequence = c.sequence + IndexExpr::replica() / IndexExpr(m.replicas - 1);
                      return std::string("the last replica uses the next sequence number");
@@ -379,7 +379,7 @@ std::vector<Candidate> collective_of_other_group(const Executable& e) {
     if (!std::holds_alternative<Collective>(step.body)) return;
     for (size_t g = 0; g < e.groups.size(); ++g) {
       if (static_cast<int32_t>(g) == std::get<Collective>(step.body).group) continue;
-      out.push_back({place(e, f, s), [f, s, g](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, g](Executable& m) {
                        std::get<Collective>(step_of(m, f, s).body).group = static_cast<int32_t>(g);
                        return std::string();
                      }});

@@ -93,7 +93,7 @@ std::vector<Candidate> whole_messages(const Executable& e, int64_t by,
       if (!sent.sent || loop_follows(e, sent)) continue;
       for (const Single& got : all) {
         if (got.sent || got.number != sent.number || got.function == sent.function) continue;
-        out.push_back({place(e, sent.function, sent.step), [=](Executable& m) {
+        out.push_back({step_name(e, sent.function, sent.step), [=](Executable& m) {
                          shift_later(m, c, sent.number, by);
                          change(m.functions[sent.function], sent.step);
                          change(m.functions[got.function], got.step);
@@ -112,7 +112,7 @@ std::vector<Candidate> ring_reads(const Executable& e, void (*change)(Address&))
     size_t n = 0;
     every_operand(step, [&](const Operand& o) {
       if (o.access == Access::kRead && o.at.depth > 1 && o.bytes > 0) {
-        out.push_back({place(e, f, s), [f, s, n, change](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, n, change](Executable& m) {
                          change(operand_at(step_of(m, f, s), n)->at);
                          return std::string();
                        }});
@@ -150,7 +150,7 @@ std::vector<Candidate> updated_before_drain(const Executable& e) {
         continue;
       for (size_t t = 0; t < s; ++t) {
         if (!conflict(steps[t], steps[s])) continue;
-        out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                          move_step(m.functions[f], s, t);
                          return std::string();
                        }});
@@ -169,7 +169,7 @@ std::vector<Candidate> ramp_step_moved(const Executable& e) {
       if (!is_loop(steps[l])) continue;
       for (size_t s = 0; s < steps.size(); ++s) {
         if (!is_run(steps[s])) continue;
-        out.push_back({place(e, f, s), [f, s, l](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, l](Executable& m) {
                          move_step(m.functions[f], s, l);
                          return std::string();
                        }});
@@ -184,7 +184,7 @@ std::vector<Candidate> step_repeated(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!is_run(step)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s](Executable& m) {
                      auto& steps = m.functions[f].steps;
                      const Step again = steps[s];
                      steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, again);
@@ -207,7 +207,7 @@ std::vector<Candidate> ring_short(const Executable& e) {
       const auto known = [&](const Address& a) { return same_place(a, o.at); };
       if (o.at.depth < 2 || std::any_of(rings.begin(), rings.end(), known)) continue;
       rings.push_back(o.at);
-      out.push_back({place(e, f, s), [f, s, ring = o.at](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, ring = o.at](Executable& m) {
                        every_operand(step_of(m, f, s), [&](Operand& x) {
                          if (same_place(x.at, ring)) --x.at.depth;
                        });

@@ -28,7 +28,7 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
     for (const Change& change : changes) {
       if (issue != nullptr && is_remote(*issue) && !issue->entry_from &&
           !(change(issue->entry) == issue->entry)) {
-        out.push_back({place(e, f, s), [f, s, change](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, s, change](Executable& m) {
                          auto& row = std::get<Issue>(step_of(m, f, s).body).entry;
                          row = change(row);
                          return std::string();
@@ -44,7 +44,7 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
           if (change(c.index_args[a]) == c.index_args[a] ||
               is_data(e, callee, static_cast<int64_t>(a)))
             continue;
-          out.push_back({place(e, f, s), [f, s, n, change](Executable& m) {
+          out.push_back({step_name(e, f, s), [f, s, n, change](Executable& m) {
                            size_t at = 0;
                            for_each_call(step_of(m, f, s), [&](Call& call) {
                              for (IndexExpr& x : call.index_args) {
@@ -117,7 +117,7 @@ std::vector<Candidate> buffer_exchanged(const Executable& e) {
           e.remote_buffers[static_cast<size_t>(b)].spec.bytes() !=
               e.remote_buffers[static_cast<size_t>(issue->object)].spec.bytes())
         continue;
-      out.push_back({place(e, f, s), [f, s, b](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, b](Executable& m) {
                        std::get<Issue>(step_of(m, f, s).body).object = b;
                        return std::string();
                      }});

@@ -40,7 +40,7 @@ std::vector<Candidate> rows_of_others(const Executable& e, TransferKind kind) {
       const auto* other = std::get_if<Issue>(&e.functions[f].steps[t].body);
       if (other == nullptr || !is_remote(*other) || other->object != own->object) continue;
       if (other->entry_from || other->entry == own->entry) continue;
-      out.push_back({place(e, f, s), [f, s, row = other->entry](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, row = other->entry](Executable& m) {
                        std::get<Issue>(step_of(m, f, s).body).entry = row;
                        return std::string();
                      }});
@@ -57,7 +57,7 @@ std::vector<Candidate> accumulations_exchanged(const Executable& e) {
     const auto& steps = e.functions[f].steps;
     for (size_t t = s + 1; t < steps.size(); ++t) {
       if (!modify_alike(step, steps[t])) continue;
-      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
                        return std::string();
                      }});
@@ -72,7 +72,7 @@ std::vector<Candidate> updated_early(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     for (size_t t = s; t-- > 0;) {
       if (!updates_from(e.functions[f].steps[t], step)) continue;
-      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        move_step(m.functions[f], s, t);
                        return std::string();
                      }});

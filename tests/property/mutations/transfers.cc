@@ -44,7 +44,7 @@ std::vector<Candidate> transfers_dropped(const Executable& e, TransferKind kind)
     const auto* issue = std::get_if<Issue>(&step.body);
     if (issue == nullptr || issue->kind != kind) return;
     const size_t wait = issue->queue == 0 ? 0 : wait_of(e.functions[f], s);
-    out.push_back({place(e, f, s), [f, s, wait](Executable& m) {
+    out.push_back({step_name(e, f, s), [f, s, wait](Executable& m) {
                      if (wait > 0) erase_step(m.functions[f], wait);
                      erase_step(m.functions[f], s);
                      return std::string();
@@ -87,7 +87,7 @@ std::vector<Candidate> load_before_store(const Executable& e) {
       if (store == nullptr || store->kind != TransferKind::kRemoteStore ||
           store->object != load->object)
         continue;
-      out.push_back({place(e, f, s), [f, s, before](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, before](Executable& m) {
                        move_step(m.functions[f], s, before);
                        return std::string();
                      }});
@@ -105,7 +105,7 @@ std::vector<Candidate> wait_past_border(const Executable& e) {
       const auto callee = static_cast<size_t>(c.function);
       for (size_t w = 0; w < e.functions[callee].steps.size(); ++w) {
         if (!std::holds_alternative<Wait>(e.functions[callee].steps[w].body)) continue;
-        out.push_back({place(e, callee, w), [f, s, callee, w](Executable& m) {
+        out.push_back({step_name(e, callee, w), [f, s, callee, w](Executable& m) {
                          const Step wait = m.functions[callee].steps[w];
                          erase_step(m.functions[callee], w);
                          auto& steps = m.functions[f].steps;
@@ -127,7 +127,7 @@ std::vector<Candidate> wait_for_other(const Executable& e) {
     for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
       const auto* other = std::get_if<Wait>(&e.functions[f].steps[t].body);
       if (other == nullptr) continue;
-      out.push_back({place(e, f, s), [f, s, token = other->token](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, token = other->token](Executable& m) {
                        std::get<Wait>(step_of(m, f, s).body).token = token;
                        return std::string("one transfer is waited for twice, another never");
                      }});
@@ -145,7 +145,7 @@ std::vector<Candidate> wait_on_other_queue(const Executable& e) {
     const auto queues = e.devices[static_cast<size_t>(e.functions[f].device)].queues.size();
     for (int32_t q = 0; q < static_cast<int32_t>(queues); ++q) {
       if (q == wait->queue) continue;
-      out.push_back({place(e, f, s), [f, s, q](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, q](Executable& m) {
                        std::get<Wait>(step_of(m, f, s).body).queue = q;
                        return std::string("the transfer runs on another queue");
                      }});
@@ -163,7 +163,7 @@ std::vector<Candidate> wait_moved(const Executable& e) {
     const Issue* issue = issue_of(function, s);
     for (size_t later = s + 1; issue != nullptr && later < function.steps.size(); ++later) {
       if (!touches(function.steps[later], issue->memory)) continue;
-      out.push_back({place(e, f, s), [f, s, later](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, later](Executable& m) {
                        move_step(m.functions[f], s, later);
                        return std::string();
                      }});
@@ -181,7 +181,7 @@ std::vector<Candidate> issue_moved(const Executable& e) {
     if (issue == nullptr) return;
     for (size_t before = s; before-- > 0;) {
       if (!touches(e.functions[f].steps[before], issue->memory)) continue;
-      out.push_back({place(e, f, s), [f, s, before](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, before](Executable& m) {
                        move_step(m.functions[f], s, before);
                        return std::string();
                      }});
@@ -201,7 +201,7 @@ std::vector<Candidate> queue_changed(const Executable& e) {
         static_cast<int32_t>(e.devices[static_cast<size_t>(e.functions[f].device)].queues.size());
     for (int32_t other = 0; other < queues; ++other) {
       if (other == issue->queue) continue;
-      out.push_back({place(e, f, s), [f, s, other](Executable& m) {
+      out.push_back({step_name(e, f, s), [f, s, other](Executable& m) {
                        std::get<Issue>(step_of(m, f, s).body).queue = other;
                        return std::string("its wait names another queue");
                      }});
@@ -229,8 +229,8 @@ std::vector<Candidate> buffer_shared(const Executable& e) {
       if (!load) continue;
       for (const auto& [first, other] : flying) {
         if (other->memory.bytes != issue->memory.bytes) continue;
-        out.push_back({place(e, f, s), [f, from = issue->memory.at, to = other->memory.at,
-                                        value = issue->memory.value](Executable& m) {
+        out.push_back({step_name(e, f, s), [f, from = issue->memory.at, to = other->memory.at,
+                                            value = issue->memory.value](Executable& m) {
                          for (Step& changed : m.functions[f].steps) {
                            every_operand(changed, [&](Operand& o) {
                              if (o.value == value && same_place(o.at, from)) o.at = to;

@@ -50,13 +50,13 @@ using Names = std::vector<std::string>;
 
 train::Options drawn_step(Dice& dice, const train::Options& base, const Names& blocks) {
   train::Options step = base;
-  const auto place = [&] { return dice.one_in(2) ? Location::kRemote : Location::kDevice; };
+  const auto location = [&] { return dice.one_in(2) ? Location::kRemote : Location::kDevice; };
   step.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
                             IoMode::kIoOverlapped}[static_cast<size_t>(dice(3))];
-  step.locations = {.optimizer = place(),
-                    .weights = place(),
-                    .activations = place(),
-                    .accumulators = place(),
+  step.locations = {.optimizer = location(),
+                    .weights = location(),
+                    .activations = location(),
+                    .accumulators = location(),
                     .min_elements_off_device = dice.one_in(2) ? 2 : dice(12),
                     .min_elements_sharded = dice.one_in(2) ? nn::kNeverShard : dice(16)};
   switch (dice(3)) {

@@ -227,7 +227,7 @@ exe::ValueId Tables::constant_value(int32_t index, int32_t device) {
 }
 
 const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
-  const auto [place, fresh] =
+  const auto [found, fresh] =
       constants_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
   if (fresh) {
     const Constant& c = program_.constants[static_cast<size_t>(index)];
@@ -240,7 +240,7 @@ const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
     plan.data.assign(c.data->bytes().begin(), c.data->bytes().end());
     exe_.constants.push_back(std::move(plan));
   }
-  return exe_.constants[static_cast<size_t>(place->second)];
+  return exe_.constants[static_cast<size_t>(found->second)];
 }
 
 int32_t Tables::row_of(std::span<const SharedProvenance> provenances) {

@@ -64,8 +64,8 @@ class Spreader {
   }
 
   const LoopBody& spread_body(const Node::Loop& loop, const Node& node) {
-    const auto [place, fresh] = bodies_.try_emplace(loop.callee);
-    LoopBody& known = place->second;
+    const auto [found, fresh] = bodies_.try_emplace(loop.callee);
+    LoopBody& known = found->second;
     if (!fresh) return known;
     known.exit = static_cast<int32_t>(bodies_.size()) - 1;
     Body& body = program_.body(loop.callee);
@@ -127,10 +127,10 @@ class Spreader {
 
 int64_t spread_conditions(Program& program) { return Spreader(program).run(); }
 
-void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& place) {
+void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& new_index) {
   std::vector<int32_t> own;
   for (const int32_t c : part.conditions) {
-    if (place[static_cast<size_t>(c)] >= 0) own.push_back(place[static_cast<size_t>(c)]);
+    if (new_index[static_cast<size_t>(c)] >= 0) own.push_back(new_index[static_cast<size_t>(c)]);
   }
   part.conditions = std::move(own);
   SLUICE_CHECK(part.conditions.size() == (part.exit >= 0 ? 1 : 0));

@@ -12,6 +12,6 @@ int64_t spread_conditions(Program& program);
 
 /// Leaves the part of a loop on one device the condition of this device. `place`: index of each
 /// input of the whole loop among the inputs of the part, or -1.
-void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& place);
+void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& new_index);
 
 }  // namespace sluice::compiler

@@ -10,7 +10,7 @@ std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts) {
     if (v != kNone) needed[static_cast<size_t>(v)] = true;
   };
   std::vector<Node> kept;
-  std::vector<size_t> places;
+  std::vector<size_t> indices;
   for (size_t i = body.nodes.size(); i-- > 0;) {
     Node& node = body.nodes[i];
     const bool live = has_effect(node, facts) ||
@@ -22,12 +22,12 @@ std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts) {
     // A write needs the value that it overwrites, because it uses the bytes of this value.
     for (const Tie& t : node.ties) need(t.into);
     kept.push_back(std::move(node));
-    places.push_back(i);
+    indices.push_back(i);
   }
   std::reverse(kept.begin(), kept.end());
-  std::reverse(places.begin(), places.end());
+  std::reverse(indices.begin(), indices.end());
   body.nodes = std::move(kept);
-  return places;
+  return indices;
 }
 
 std::vector<bool> request_results(Node& call, const std::vector<bool>& used) {

@@ -187,7 +187,7 @@ int64_t fold_entries(Program& program, const Context&) {
     drop_results(body, key.read);
     Folder folder(program, body, table);
     folded += folder.run();
-    const std::vector<size_t> places = remove_dead_nodes(body, facts);
+    const std::vector<size_t> indices = remove_dead_nodes(body, facts);
     const auto used = used_outputs(body);
     std::vector<Request<Key>> requests;
     for (size_t n = 0; n < body.nodes.size(); ++n) {
@@ -197,7 +197,7 @@ int64_t fold_entries(Program& program, const Context&) {
         for_each_callee(node, [&](BodyId& callee) { requests.push_back({&callee, {}}); });
         continue;
       }
-      Key wanted = std::move(folder.keys()[places[n]]);
+      Key wanted = std::move(folder.keys()[indices[n]]);
       if (node.is<Node::Call>()) wanted.read = request_results(node, used[n]);
       requests.push_back({&call->callee, std::move(wanted)});
     }

@@ -69,10 +69,10 @@ struct Shared {
   }
 
   int32_t channel(int32_t from, int32_t to) {
-    const auto [place, fresh] =
+    const auto [found, fresh] =
         channels.try_emplace({from, to}, static_cast<int32_t>(program.channels.size()));
     if (fresh) program.channels.push_back({from, to, 0, 0});
-    return place->second;
+    return found->second;
   }
 
   Program& program;
@@ -221,9 +221,9 @@ class Projector {
     return static_cast<ValueIndex>(body_.values.size() + added_.size() - 1);
   }
 
-  void put(int32_t device, Position place, Node node) {
+  void put(int32_t device, Position position, Node node) {
     node.device = device;
-    lists_[device].emplace_back(place, std::move(node));
+    lists_[device].emplace_back(position, std::move(node));
   }
 
   // Returns the value that stands for `v` on a device. Adds a message or an Index node on first
@@ -306,17 +306,17 @@ class Projector {
     call.results = 0;
     call.updated.clear();
     int32_t carried = 0;
-    std::vector<int32_t> place(inputs.size(), -1);
+    std::vector<int32_t> new_index(inputs.size(), -1);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (cut.param_device[i] != device) continue;
-      place[i] = static_cast<int32_t>(own.inputs.size());
+      new_index[i] = static_cast<int32_t>(own.inputs.size());
       own.inputs.push_back(inputs[i]);
       own.in_specs.push_back(node.in_specs[i]);
       if (static_cast<int32_t>(i) < node.carried()) ++carried;
     }
     if (auto* loop = own.as<Node::Loop>()) {
       loop->carried = carried;
-      keep_own_condition(*loop, place);
+      keep_own_condition(*loop, new_index);
     }
     const auto add_output = [&](size_t o) {
       own.outputs.push_back(node.outputs[o]);
@@ -329,10 +329,10 @@ class Projector {
     }
     for (size_t u = 0; u < whole.updated.size(); ++u) {
       const auto input = static_cast<size_t>(whole.updated[u]);
-      if (place[input] < 0) continue;
+      if (new_index[input] < 0) continue;
       const auto output = static_cast<size_t>(whole.results) + u;
       own.ties.push_back({static_cast<int32_t>(own.outputs.size()), node.inputs[input]});
-      call.updated.push_back(place[input]);
+      call.updated.push_back(new_index[input]);
       add_output(output);
     }
     return own;
@@ -467,7 +467,7 @@ class Projector {
     // A view and its source would be one value of the plan with two numbers, so a view becomes a
     // copy.
     for (auto& [device, list] : lists_) {
-      for (auto& [place, node] : list) {
+      for (auto& [position, node] : list) {
         if (node.is<Node::View>() && sent.contains(node.outputs[0])) node.what = Node::Copy{};
       }
     }
@@ -500,17 +500,17 @@ class Projector {
     auto& list = lists_[device];
     std::sort(list.begin(), list.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [place, node] : list) part.nodes.push_back(std::move(node));
+    for (auto& [position, node] : list) part.nodes.push_back(std::move(node));
     std::map<ValueIndex, ValueIndex> moved;
     const auto move = [&](ValueIndex& v) {
       if (v == kNone) return;
-      const auto [place, fresh] = moved.try_emplace(v, kNone);
+      const auto [found, fresh] = moved.try_emplace(v, kNone);
       if (fresh) {
         const auto own = static_cast<size_t>(v);
-        place->second = part.add(own < body_.values.size() ? body_.values[own]
+        found->second = part.add(own < body_.values.size() ? body_.values[own]
                                                            : added_[own - body_.values.size()]);
       }
-      v = place->second;
+      v = found->second;
     };
     for (size_t p = 0; p < body_.params.size(); ++p) {
       if (device_of(body_.params[p].in) != device) continue;

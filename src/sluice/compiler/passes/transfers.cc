@@ -66,15 +66,15 @@ class Scheduler {
     find_roots();
     find_phases();
     for (size_t n = 0; n < nodes_; ++n) {
-      place_.push_back(n);
+      position_.push_back(n);
       auto* t = body_.nodes[n].as<Transfer>();
       if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
       require(io_queues_ > 0, "io queues: {} in graph {} requires at least 1, got 0 (made at {})",
               node(n).def->type, body_.name, node(n).where());
       ++moved_;
-      if (is_overlapped(node(n))) place_[n] = earliest_issue(n);
+      if (is_overlapped(node(n))) position_[n] = earliest_issue(n);
       t->queue = queue_of(n);
-      before_[place_[n]].issues.push_back(n);
+      before_[position_[n]].issues.push_back(n);
     }
     for (size_t n = 0; n < nodes_; ++n) {
       if (queue(n) > 0) before_[is_overlapped(node(n)) ? latest_wait(n) : n + 1].waits.push_back(n);
@@ -99,7 +99,7 @@ class Scheduler {
     const bool load = is_load(transfer(n));
     if (io_queues_ == 1 || (load && is_stream(transfer(n)))) return kLoadQueue;
     if (!load) return kStoreQueue;
-    return phase_[place_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
+    return phase_[position_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
   }
 
   // A view may share the bytes of its source. Accesses to either count as accesses to the root.
@@ -169,7 +169,7 @@ class Scheduler {
     for (size_t k = phase_begin_[phase < 2 ? 0 : phase - 2]; k < n; ++k) {
       if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
       if (io_queues_ > 1 && !is_load(transfer(k))) return n;
-      at = std::max(at, place_[k]);
+      at = std::max(at, position_[k]);
     }
     return at;
   }
@@ -203,7 +203,7 @@ class Scheduler {
       const bool late = !load && phase_[k] > phase_[n] + 1;
       const bool orderly = is_overlapped(other) && queue(k) == own.queue;
       const bool conflict = !orderly && conflicts(own, other, facts_);
-      if (touches || (conflict && is_overlapped(other))) at = std::min(at, place_[k]);
+      if (touches || (conflict && is_overlapped(other))) at = std::min(at, position_[k]);
       if (late || conflict || may_skip(other)) at = std::min(at, k);
     }
     return at;
@@ -239,7 +239,7 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
-  std::vector<size_t> place_;        // By node: the node before which the pass inserts it.
+  std::vector<size_t> position_;     // By node: the node before which the pass inserts it.
   std::vector<size_t> phase_;        // Phase of each node.
   std::vector<size_t> phase_begin_;  // First node of each phase.
   int64_t moved_ = 0;

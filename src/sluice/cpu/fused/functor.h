@@ -34,8 +34,8 @@ class Functor {
   /// Number of operands that the functor reads. They precede the hyperparameters.
   int inputs() const;
   MapFn kernel() const { return kernel_; }
-  /// Reads a hyperparameter that is operand i of the op from operand `places[i]` from now on.
-  void move_operands(std::span<const int32_t> places);
+  /// Reads a hyperparameter that is operand i of the op from operand `indices[i]` from now on.
+  void move_operands(std::span<const int32_t> indices);
   /// Returns the parameters of the functor. If hyperparameters are operands, stores their current
   /// values in `own` and returns it; otherwise the parameters are the same for every run.
   const void* parameters(std::byte* const* operands, Storage& own) const {

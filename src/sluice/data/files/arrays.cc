@@ -60,8 +60,8 @@ Dataset choose_tensors(const std::string& path, const SafetensorsIndex& index,
   }
   std::vector<std::string> names;
   for (const SafetensorsTensor& tensor : index.tensors) names.push_back(tensor.name);
-  return choose(path, names, fields, [&](size_t place) {
-    return narrowed(read(place), fmt::format("{} ({})", path, names[place]));
+  return choose(path, names, fields, [&](size_t number) {
+    return narrowed(read(number), fmt::format("{} ({})", path, names[number]));
   });
 }
 
@@ -92,9 +92,9 @@ Dataset from_npz(const std::string& path, const std::vector<std::string>& fields
     }
     names.push_back(member.name.substr(0, member.name.size() - kEnding.size()));
   }
-  return choose(path, names, fields, [&](size_t place) {
-    const std::string file = fmt::format("{} ({})", path, members[place].name);
-    return narrowed(read_npy(read_member(bytes, path, members[place]), file), file);
+  return choose(path, names, fields, [&](size_t number) {
+    const std::string file = fmt::format("{} ({})", path, members[number].name);
+    return narrowed(read_npy(read_member(bytes, path, members[number]), file), file);
   });
 }
 
@@ -106,11 +106,11 @@ Dataset from_safetensors(const std::string& path, const std::vector<std::string>
         read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), path);
     std::vector<NamedArray> arrays = read_safetensors(bytes, path);
     return choose_tensors(path, index, fields,
-                          [&](size_t place) { return std::move(arrays[place].array); });
+                          [&](size_t number) { return std::move(arrays[number].array); });
   }
   const SafetensorsReader reader(path);
-  return choose_tensors(path, reader.index(), fields, [&](size_t place) {
-    const SafetensorsTensor& tensor = reader.index().tensors[place];
+  return choose_tensors(path, reader.index(), fields, [&](size_t number) {
+    const SafetensorsTensor& tensor = reader.index().tensors[number];
     HostTensor array(tensor.spec);
     reader.read(tensor, 0, array.bytes());
     return array;

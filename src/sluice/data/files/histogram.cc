@@ -28,7 +28,7 @@ class Limits {
   double operator[](size_t i) const { return limits_[i]; }
   // Returns the place of the bucket of a finite value among all limits: minus these ones from the
   // last one on, 0, and these ones.
-  size_t place(double v) const {
+  size_t bin(double v) const {
     const double size = std::abs(v);
     const uint64_t part = std::bit_cast<uint64_t>(size) >> kShift;
     size_t i = part < kMin ? 0 : first_[std::min<uint64_t>(part - kMin, first_.size() - 1)];
@@ -71,7 +71,7 @@ void Histogram::add_all(size_t count, const Value& value) {
   for (size_t i = 0; i < count; ++i) {
     const double v = value(i);
     if (!std::isfinite(v)) continue;
-    ++counts_[table.place(v)];
+    ++counts_[table.bin(v)];
     ++finite;
     min = std::min(min, v);
     max = std::max(max, v);

@@ -66,9 +66,9 @@ Directory find_directory64(std::span<const std::byte> bytes, const std::string& 
     here.bad("the locator of ZIP64 must begin here");
   }
   locator.take(4, "the disk");
-  const int64_t place =
+  const int64_t end_record =
       u64_up_to(locator, at - kEnd64Bytes, "the begin of the end record of ZIP64");
-  ByteReader reader = reader_at(bytes, file, place, "the end record of ZIP64");
+  ByteReader reader = reader_at(bytes, file, end_record, "the end record of ZIP64");
   const ByteReader record = reader;
   if (reader.u32_le("the end record of ZIP64") != kEnd64) {
     record.bad("the end record of ZIP64 must begin here");
@@ -76,12 +76,12 @@ Directory find_directory64(std::span<const std::byte> bytes, const std::string& 
   reader.take(8 + 4, "the versions");
   const uint64_t disks = reader.u64_le("the disks");
   const uint64_t here_members = reader.u64_le("the number of members");
-  const int64_t members = u64_up_to(reader, place, "the number of members");
+  const int64_t members = u64_up_to(reader, end_record, "the number of members");
   if (disks != 0 || here_members != static_cast<uint64_t>(members)) {
     record.bad("an archive must be one file");
   }
-  const int64_t size = u64_up_to(reader, place, "the size of the directory");
-  const int64_t begin = u64_up_to(reader, place - size, "the begin of the directory");
+  const int64_t size = u64_up_to(reader, end_record, "the size of the directory");
+  const int64_t begin = u64_up_to(reader, end_record - size, "the begin of the directory");
   return {begin, begin + size, members};
 }
 

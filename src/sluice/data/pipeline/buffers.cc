@@ -171,17 +171,17 @@ class Cached final : public Combinator {
     return size == kForever ? std::nullopt : size;
   }
   Element at(int64_t k) const override {
-    const auto place = static_cast<size_t>(k);
-    if (const auto all = stored()) return (*all)[place];
+    const auto index = static_cast<size_t>(k);
+    if (const auto all = stored()) return (*all)[index];
     const std::optional<int64_t> size = input().indexed();
-    if (!size) return (*load())[place];
+    if (!size) return (*load())[index];
     {
       const std::lock_guard lock(mutex_);
-      if (place < parts_.size() && parts_[place]) return *parts_[place];
+      if (index < parts_.size() && parts_[index]) return *parts_[index];
     }
     Element element = input().at(k);
     const std::lock_guard lock(mutex_);
-    if (elements_ == nullptr) keep(element, place, static_cast<size_t>(*size));
+    if (elements_ == nullptr) keep(element, index, static_cast<size_t>(*size));
     return element;
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
@@ -244,10 +244,10 @@ class Cached final : public Combinator {
     return stored();
   }
   /// Keeps an element of `size` that at() made. The caller holds mutex_.
-  void keep(const Element& element, size_t place, size_t size) const {
+  void keep(const Element& element, size_t index, size_t size) const {
     parts_.resize(size);
-    if (parts_[place]) return;
-    parts_[place] = element;
+    if (parts_[index]) return;
+    parts_[index] = element;
     if (++made_ != size) return;
     auto all = std::make_shared<Elements>();
     for (std::optional<Element>& part : parts_) all->push_back(std::move(*part));

@@ -34,29 +34,29 @@ InfeedQueue::InfeedQueue(Dataset dataset, const InfeedQueueOptions& options)
 }
 
 /// Returns the place in an element for each field of a feed.
-std::vector<size_t> InfeedQueue::places_in(const FeedLayout& layout) const {
-  std::vector<size_t> places;
+std::vector<size_t> InfeedQueue::indices_in(const FeedLayout& layout) const {
+  std::vector<size_t> indices;
   bool is_right = layout.fields.size() == fields_.size();
   for (size_t f = 0; f < layout.fields.size() && is_right; ++f) {
     const FeedField& field = layout.fields[f];
-    size_t place = f;
+    size_t index = f;
     if (!specs_.names.empty()) {
       const auto found = std::find(specs_.names.begin(), specs_.names.end(), field.name);
-      place = static_cast<size_t>(found - specs_.names.begin());
+      index = static_cast<size_t>(found - specs_.names.begin());
     }
-    is_right = place < fields_.size() && fields_[place].spec.shape == field.spec.shape &&
-               fields_[place].spec.dtype == field.spec.dtype;
-    places.push_back(place);
+    is_right = index < fields_.size() && fields_[index].spec.shape == field.spec.shape &&
+               fields_[index].spec.dtype == field.spec.dtype;
+    indices.push_back(index);
   }
   require(is_right,
           "InfeedQueue: feed '{}' must have the fields of the dataset ({}), got ({}); make it with "
           "ir.infeed(name, queue.fields()), or map the dataset to its fields",
           layout.name, to_text(fields_), to_text(layout.fields));
-  return places;
+  return indices;
 }
 
 void InfeedQueue::open(const FeedLayout& layout) {
-  std::vector<size_t> places = places_in(layout);
+  std::vector<size_t> indices = indices_in(layout);
   {
     const std::lock_guard hold(use_);
     require(!is_used_,
@@ -67,7 +67,7 @@ void InfeedQueue::open(const FeedLayout& layout) {
     user_ = layout.name;
   }
   const std::lock_guard hold(lock_);
-  places_ = std::move(places);
+  indices_ = std::move(indices);
   pass_.reset();
   position_ = 0;
 }
@@ -84,7 +84,7 @@ bool InfeedQueue::next(std::span<const ArrayView> fields) {
          to_string(specs_), to_string(specs_of(*element)));
   }
   for (size_t f = 0; f < fields.size(); ++f) {
-    const auto from = element->arrays[places_[f]].bytes();
+    const auto from = element->arrays[indices_[f]].bytes();
     std::memcpy(fields[f].data, from.data(), from.size());
   }
   position_.fetch_add(1);

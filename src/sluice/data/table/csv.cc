@@ -69,8 +69,8 @@ void check_options(const CsvOptions& options) {
 }
 
 /// Returns the place of a column. `names` is empty without a header.
-size_t place_of(const std::string& path, const CsvColumn& column, size_t columns,
-                const std::vector<std::string>& names) {
+size_t column_of(const std::string& path, const CsvColumn& column, size_t columns,
+                 const std::vector<std::string>& names) {
   if (column.number >= 0) {
     require(column.number < static_cast<int64_t>(columns),
             "{}: the column must be in [0, {}), got {}", path, columns, column.number);
@@ -152,12 +152,12 @@ Dataset from_csv(const std::string& path, const CsvOptions& options) {
       options.fields.empty() ? all_columns(columns) : options.fields;
   std::vector<Field> fields;
   for (const CsvField& field : wanted) {
-    std::vector<size_t> places;
+    std::vector<size_t> column_indices;
     const std::vector<CsvColumn> one{field.column};
     for (const CsvColumn& column : field.columns.empty() ? one : field.columns) {
-      places.push_back(place_of(path, column, columns, names));
+      column_indices.push_back(column_of(path, column, columns, names));
     }
-    fields.emplace_back(field, std::move(places));
+    fields.emplace_back(field, std::move(column_indices));
   }
 
   int64_t rows = 0;

@@ -18,7 +18,7 @@ constexpr size_t kMaxText = 1024;
 
 /// A chosen column and its cells.
 struct Facts {
-  size_t place = 0;
+  size_t column_index = 0;
   bool is_target = false;
   bool is_number = false;
   int64_t number_line = 0;     ///< Line of the first number; 0 without one.
@@ -37,7 +37,7 @@ void find_kinds(const Table& table, std::vector<Facts>& facts) {
   int64_t rows = 0;
   for (; row.next(); ++rows) {
     for (Facts& f : facts) {
-      const std::string_view cell = row.cell(f.place);
+      const std::string_view cell = row.cell(f.column_index);
       if (cell.empty()) continue;
       if (parse_number(cell, decimal)) {
         if (f.number_line == 0) f.number_line = row.line();
@@ -50,7 +50,7 @@ void find_kinds(const Table& table, std::vector<Facts>& facts) {
       }
       if (f.text_line > 0 && f.number_line > 0) {
         const bool now = f.text_line == row.line();
-        row.bad(f.place,
+        row.bad(f.column_index,
                 "must be {}, got {}; write all cells of a column as numbers (see --decimal) or "
                 "all as text, or choose other columns with --input",
                 now ? fmt::format("a number like the cell in line {}", f.number_line)
@@ -65,21 +65,21 @@ void find_kinds(const Table& table, std::vector<Facts>& facts) {
       fail(ErrorKind::kBadFile,
            "{}: line {}: column {} ({}): must be numbers with the decimal mark '{}', got {}; give "
            "--decimal {}",
-           table.path(), f.text_line, f.place + 1, printable(table.names()[f.place]), decimal,
-           shown(f.text), other);
+           table.path(), f.text_line, f.column_index + 1, printable(table.names()[f.column_index]),
+           decimal, shown(f.text), other);
     }
     if (!f.is_number && f.text_line == 0 && !f.has_word) {
-      row.bad(f.place, "must have a value, got none in {} rows; choose other columns with --input",
-              rows);
+      row.bad(f.column_index,
+              "must have a value, got none in {} rows; choose other columns with --input", rows);
     }
   }
 }
 
 int64_t label_of_cell(const RowReader& row, const Facts& f, char decimal) {
-  const double value = *parse_number(row.cell(f.place), decimal);
+  const double value = *parse_number(row.cell(f.column_index), decimal);
   if (!can_store(i32, value)) {
-    row.bad(f.place, "must be a class, {} or text, got {}; real numbers require --loss mse",
-            taken_by(i32), shown(row.cell(f.place)));
+    row.bad(f.column_index, "must be a class, {} or text, got {}; real numbers require --loss mse",
+            taken_by(i32), shown(row.cell(f.column_index)));
   }
   return static_cast<int64_t>(value);
 }
@@ -89,11 +89,11 @@ void find_values(const Table& table, const TableChoice& choice, std::vector<Fact
   RowReader row(table);
   while (row.next()) {
     const bool has_missing = std::any_of(facts.begin(), facts.end(), [&](const Facts& f) {
-      return is_missing(row.cell(f.place), f.is_number);
+      return is_missing(row.cell(f.column_index), f.is_number);
     });
     if (has_missing && choice.missing == MissingCells::kDropRow) continue;
     for (Facts& f : facts) {
-      const std::string_view cell = row.cell(f.place);
+      const std::string_view cell = row.cell(f.column_index);
       if (is_missing(cell, f.is_number)) continue;
       if (f.is_number) {
         if (!f.is_target || !choice.classes) continue;
@@ -106,11 +106,12 @@ void find_values(const Table& table, const TableChoice& choice, std::vector<Fact
       }
       if (f.values.contains(cell)) continue;
       if (cell.size() > kMaxText || !is_utf8(cell)) {
-        row.bad(f.place, "must be UTF-8 text of at most {} bytes, got {}", kMaxText, shown(cell));
+        row.bad(f.column_index, "must be UTF-8 text of at most {} bytes, got {}", kMaxText,
+                shown(cell));
       }
       f.values.emplace(cell);
       if (!f.is_target && f.values.size() > kMaxCategories) {
-        row.bad(f.place,
+        row.bad(f.column_index,
                 "must have at most {} categories, got more; choose other columns with --input",
                 kMaxCategories);
       }
@@ -129,7 +130,7 @@ void check_name(const Table& table, const std::string& name) {
 
 void add_column(const Table& table, const Facts& f, const TableChoice& choice,
                 TableSchema& schema) {
-  TableColumn column{.name = table.names()[f.place],
+  TableColumn column{.name = table.names()[f.column_index],
                      .role = f.is_target ? ColumnRole::kTarget : ColumnRole::kInput};
   const std::vector<std::string> values(f.values.begin(), f.values.end());
   if (f.is_target && choice.classes) {
@@ -138,7 +139,7 @@ void add_column(const Table& table, const Facts& f, const TableChoice& choice,
   } else {
     if (f.is_target && !f.is_number) {
       fail(ErrorKind::kBadFile, "{}: line {}: column {}: must be a number for --loss mse, got {}",
-           table.path(), f.text_line, f.place + 1, shown(f.text));
+           table.path(), f.text_line, f.column_index + 1, shown(f.text));
     }
     column.values = values;
     column.means.assign(std::max<size_t>(1, values.size()), 0);
@@ -152,10 +153,10 @@ TableSchema infer_schema(const Table& table, const TableChoice& choice) {
   require(!choice.classes || choice.targets.size() <= 1,
           "--target: must be one column of classes, got {}; --loss mse takes several",
           choice.targets.size());
-  const std::vector<size_t> targets = table.places(choice.targets, "--target");
-  std::vector<size_t> inputs = table.places(choice.inputs, "--input");
-  const auto is_in = [](const std::vector<size_t>& places, size_t c) {
-    return std::find(places.begin(), places.end(), c) != places.end();
+  const std::vector<size_t> targets = table.columns_of(choice.targets, "--target");
+  std::vector<size_t> inputs = table.columns_of(choice.inputs, "--input");
+  const auto is_in = [](const std::vector<size_t>& column_indices, size_t c) {
+    return std::find(column_indices.begin(), column_indices.end(), c) != column_indices.end();
   };
   std::vector<std::string> others;
   for (size_t c = 0; c < table.names().size(); ++c) {
@@ -163,16 +164,16 @@ TableSchema infer_schema(const Table& table, const TableChoice& choice) {
   }
   if (choice.inputs.empty()) {
     for (const std::string& name : others) check_name(table, name);
-    inputs = table.places(others, "--input");
+    inputs = table.columns_of(others, "--input");
   }
   require(!inputs.empty(), "--input: must be at least one column besides the target, got none");
   std::vector<Facts> facts;
   for (const size_t c : inputs) {
     require(!is_in(targets, c), "--input: must not have the target, got '{}'", table.names()[c]);
-    facts.push_back({.place = c});
+    facts.push_back({.column_index = c});
   }
-  for (const size_t c : targets) facts.push_back({.place = c, .is_target = true});
-  for (const Facts& f : facts) check_name(table, table.names()[f.place]);
+  for (const size_t c : targets) facts.push_back({.column_index = c, .is_target = true});
+  for (const Facts& f : facts) check_name(table, table.names()[f.column_index]);
   find_kinds(table, facts);
   find_values(table, choice, facts);
 

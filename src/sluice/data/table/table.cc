@@ -129,15 +129,15 @@ std::string_view Table::text() const {
   return {reinterpret_cast<const char*>(bytes_->data()), bytes_->size()};
 }
 
-std::vector<size_t> Table::places(std::span<const std::string> wanted,
-                                  std::string_view what) const {
-  std::vector<size_t> places;
+std::vector<size_t> Table::columns_of(std::span<const std::string> wanted,
+                                      std::string_view what) const {
+  std::vector<size_t> column_indices;
   for (const std::string& name : wanted) {
     const auto found = std::find(names_.begin(), names_.end(), name);
     const bool is_twice =
         found != names_.end() && std::find(found + 1, names_.end(), name) != names_.end();
     if (found != names_.end() && !is_twice) {
-      places.push_back(static_cast<size_t>(found - names_.begin()));
+      column_indices.push_back(static_cast<size_t>(found - names_.begin()));
       continue;
     }
     const char* const header =
@@ -155,7 +155,7 @@ std::vector<size_t> Table::places(std::span<const std::string> wanted,
          "{}: must be columns of {}, got '{}', which is missing; wanted are {}; the file has {}{}",
          what, path_, name, listed(wanted), listed(names_), header);
   }
-  return places;
+  return column_indices;
 }
 
 std::vector<std::string> TableSchema::names(ColumnRole role) const {

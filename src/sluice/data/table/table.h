@@ -86,7 +86,7 @@ class Table {
   const std::vector<std::string>& names() const { return names_; }
   /// Returns the places of columns by their names. Error{kUsage}, which begins with `what` and
   /// lists the columns of the table and `wanted`, if a name is missing or names several columns.
-  std::vector<size_t> places(std::span<const std::string> wanted, std::string_view what) const;
+  std::vector<size_t> columns_of(std::span<const std::string> wanted, std::string_view what) const;
 
   std::string_view text() const;
 
@@ -136,7 +136,8 @@ struct RowChoice {
 };
 
 /// Reads the rows of a table. Columns are matched by name; others are not read. Error{kUsage} as
-/// Table::places(). Error{kBadFile} naming line and column for a cell that its column cannot have.
+/// Table::columns_of(). Error{kBadFile} naming line and column for a cell that its column cannot
+/// have.
 TableRows read_rows(const Table& table, const TableSchema& schema, const RowChoice& choice = {});
 
 /// Computes the means and deviations of the inputs over rows: those in `training`, or all if it is

@@ -20,7 +20,7 @@ constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 struct ReadColumn {
   const TableColumn* column = nullptr;
   const std::vector<std::string>* values = nullptr;  ///< Null for numbers.
-  size_t place = 0;
+  size_t column_index = 0;
   bool is_class = false;
 };
 
@@ -32,13 +32,15 @@ std::vector<ReadColumn> columns_to_read(const Table& table, const TableSchema& s
     require(chosen.empty() || chosen.size() == own.size(),
             "{}: must name {} columns, one for each of the model's {}, got {}", what, own.size(),
             fmt::join(own, ", "), chosen.size());
-    const std::vector<size_t> places = table.places(chosen.empty() ? own : chosen, what);
+    const std::vector<size_t> column_indices =
+        table.columns_of(chosen.empty() ? own : chosen, what);
     size_t k = 0;
     for (const TableColumn& column : schema.columns) {
       if (column.role != role) continue;
       const bool is_class = role == ColumnRole::kTarget && schema.classes > 0;
       const std::vector<std::string>& values = is_class ? schema.labels : column.values;
-      columns.push_back({&column, values.empty() ? nullptr : &values, places[k++], is_class});
+      columns.push_back(
+          {&column, values.empty() ? nullptr : &values, column_indices[k++], is_class});
     }
   };
   add(ColumnRole::kInput, choice.inputs, "--input");
@@ -48,22 +50,22 @@ std::vector<ReadColumn> columns_to_read(const Table& table, const TableSchema& s
 
 /// Returns the number for a cell that is not missing.
 double value_of(const RowReader& row, const ReadColumn& c, char decimal) {
-  const std::string_view cell = row.cell(c.place);
+  const std::string_view cell = row.cell(c.column_index);
   if (c.values != nullptr) {
     const auto found = std::lower_bound(c.values->begin(), c.values->end(), cell);
     if (found == c.values->end() || *found != cell) {
       std::string known;
       for (size_t i = 0; i < std::min<size_t>(c.values->size(), 20); ++i)
         known += (i == 0 ? "" : ", ") + printable((*c.values)[i]);
-      row.bad(c.place, "must be one of {}{}, got {}", known, c.values->size() > 20 ? ", ..." : "",
-              shown(cell));
+      row.bad(c.column_index, "must be one of {}{}, got {}", known,
+              c.values->size() > 20 ? ", ..." : "", shown(cell));
     }
     return static_cast<double>(found - c.values->begin());
   }
   const std::optional<double> value = parse_number(cell, decimal);
   const DType dtype = c.is_class ? i32 : f32;
   if (!value || !can_store(dtype, *value) || (c.is_class && *value < 0)) {
-    row.bad(c.place, "must be {}, got {}",
+    row.bad(c.column_index, "must be {}, got {}",
             c.is_class ? "a class from 0" : "a finite number of float32's range", shown(cell));
   }
   return *value;
@@ -72,12 +74,12 @@ double value_of(const RowReader& row, const ReadColumn& c, char decimal) {
 /// Returns kMissing for a missing cell, if the choice allows one there.
 double missing_value(const RowReader& row, const ReadColumn& c, MissingCells missing) {
   if (missing == MissingCells::kRefuse) {
-    row.bad(c.place, "must have a value, got {}; see --missing mean and --missing drop-row",
-            shown(row.cell(c.place)));
+    row.bad(c.column_index, "must have a value, got {}; see --missing mean and --missing drop-row",
+            shown(row.cell(c.column_index)));
   }
   if (missing == MissingCells::kMean && c.column->role == ColumnRole::kTarget) {
-    row.bad(c.place, "must have a value, as it is a target, got {}; see --missing drop-row",
-            shown(row.cell(c.place)));
+    row.bad(c.column_index, "must have a value, as it is a target, got {}; see --missing drop-row",
+            shown(row.cell(c.column_index)));
   }
   return kMissing;
 }
@@ -90,7 +92,7 @@ TableRows read_rows(const Table& table, const TableSchema& schema, const RowChoi
   RowReader row(table);
   while (row.next()) {
     const auto lacks = [&](const ReadColumn& c) {
-      return is_missing(row.cell(c.place), c.values == nullptr);
+      return is_missing(row.cell(c.column_index), c.values == nullptr);
     };
     const int64_t missing = std::count_if(columns.begin(), columns.end(), lacks);
     if (missing > 0 && choice.missing == MissingCells::kDropRow) {
@@ -116,7 +118,7 @@ void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int
   std::vector<int64_t> all(static_cast<size_t>(rows.rows()));
   std::iota(all.begin(), all.end(), int64_t{0});
   const size_t width = rows.cells.size() / all.size();
-  size_t place = 0;
+  size_t column_index = 0;
   for (TableColumn& column : schema.columns) {
     if (column.role != ColumnRole::kInput) continue;
     std::vector<double> found;
@@ -124,11 +126,11 @@ void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int
     for (const std::span<const int64_t> chosen : {training, std::span<const int64_t>(all)}) {
       if (!found.empty()) break;
       for (const int64_t r : chosen) {
-        const double x = rows.cells[static_cast<size_t>(r) * width + place];
+        const double x = rows.cells[static_cast<size_t>(r) * width + column_index];
         if (!std::isnan(x)) found.push_back(x);
       }
     }
-    ++place;
+    ++column_index;
     const auto count = static_cast<double>(std::max<size_t>(found.size(), 1));
     if (!column.values.empty()) {
       column.means.assign(column.values.size(), 0);

@@ -277,14 +277,14 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     factories.for_each([&](const std::string& name, const VariableFactory& factory) {
       own.merge(name, factory.as_state_of(target.spec(), like));
     });
-    const InitOptions place{.prefix = t.info->path};
+    const InitOptions init{.prefix = t.info->path};
     NamedRemoteBuffers buffers;
     NamedTensors state;
     if (options.remote_state) {
       buffers = named_variable_buffers(main.ir(), own);
-      state = own.init_remote(main, buffers, 0, place, made);
+      state = own.init_remote(main, buffers, 0, init, made);
     } else {
-      state = own.init(main, place, made);
+      state = own.init(main, init, made);
     }
     const NamedTensors local = options.remote_state ? load_remote(main, buffers) : state;
     step.bind(local).call(target, t.gradient, step_sizes[t.group], scale, hypers(t.group));

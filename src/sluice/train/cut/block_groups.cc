@@ -93,7 +93,7 @@ class Grouper {
   std::string gradient_structure(size_t b) const;
   std::optional<GroupInput> kind_of(size_t first, size_t input, size_t second) const;
   bool fits(const BlockGroup& group, size_t b) const;
-  bool place(const BlockGroup& group);
+  bool add_value_rows(const BlockGroup& group);
   bool place_chain(const BlockGroup& group, size_t input);
   bool place_sequence(const BlockGroup& group, size_t input);
   void place_next(const Tensor& t);
@@ -225,7 +225,7 @@ BlockGroup Grouper::group_from(size_t first) {
   while (fits(longer, first + static_cast<size_t>(longer.rows))) ++longer.rows;
   // The rows need places for their values. If there are no such places, the first block stands
   // alone, and the next block begins another group.
-  return longer.rows > 1 && place(longer) ? longer : group;
+  return longer.rows > 1 && add_value_rows(longer) ? longer : group;
 }
 
 void Grouper::find_values_of_several_stages() {
@@ -279,7 +279,7 @@ bool Grouper::place_sequence(const BlockGroup& group, size_t input) {
   return true;
 }
 
-bool Grouper::place(const BlockGroup& group) {
+bool Grouper::add_value_rows(const BlockGroup& group) {
   const auto value_rows = result_.value_rows;
   const auto used = used_;
   bool placed = true;

@@ -142,10 +142,10 @@ std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step) {
   return result;
 }
 
-Phases::Phases(const PhasedStep& step, const StepGraph& place)
+Phases::Phases(const PhasedStep& step, const StepGraph& scope)
     : step_(step),
-      place_(place),
-      main_(place.graph),
+      scope_(scope),
+      main_(scope.graph),
       ir_(main_.ir()),
       results_(written_results(step.network.results, step.training.losses,
                                step.training.predictions,
@@ -185,7 +185,7 @@ void Phases::run(const std::vector<OrderItem>& items) {
       next = after;
     }
     const int own = device(step_.blocks.grouping.groups[g].first);
-    const nn::NamedTensors& weights = place_.weights.at(own);
+    const nn::NamedTensors& weights = scope_.weights.at(own);
     const DeviceScope on(main_, own);
     switch (tasks.kind) {
       case TaskKind::kForward:
@@ -197,7 +197,7 @@ void Phases::run(const std::vector<OrderItem>& items) {
           step_.variables.update(key, step_.variables.kept(key), scale_);
         break;
       default:
-        groups_[g].backward_phases(main_, tasks.rows, tasks.updates, weights, place_.total_weight,
+        groups_[g].backward_phases(main_, tasks.rows, tasks.updates, weights, scope_.total_weight,
                                    tied_);
         for (const std::string& key : read_last_[g]) end_tied(key, tasks.updates);
     }
@@ -326,7 +326,7 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
     if (!once) continue;
     const std::string name = fmt::format("input.{}", *once);
     weights.merge(name, v.part);
-    graphs.inputs.merge(name, place_.inputs.at(device(b)).at(MicroBatch::value(v.whole)));
+    graphs.inputs.merge(name, scope_.inputs.at(device(b)).at(MicroBatch::value(v.whole)));
   }
   graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
   if (!step_.blocks.gradients[b]) return graphs;
@@ -402,9 +402,9 @@ void Phases::load_values(const BlockGroup& group, const Tensors& inputs,
     o.loads.emplace_back(input, *stream);
     if (readers_.at(whole.id()) < 2) continue;
     const RemoteBuffer own = ir_.remote_buffer(whole.spec(), step_.options.accumulate);
-    const nn::BatchHandle place{own, nn::RowOffset::first()};
-    o.store_buffers.emplace_back(input, place);
-    fields_.emplace(whole.id(), place);
+    const nn::BatchHandle handle_of_field{own, nn::RowOffset::first()};
+    o.store_buffers.emplace_back(input, handle_of_field);
+    fields_.emplace(whole.id(), handle_of_field);
   }
 }
 
@@ -425,8 +425,8 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
     kept.merge(name, result);
   };
   for (const BlockValue& v : outputs) {
-    if (place_.total_weight.valid() && v.whole == step_.network.total_weight)
-      update(v, "total_weight", place_.total_weight, ResultForm::kUpdateSum);
+    if (scope_.total_weight.valid() && v.whole == step_.network.total_weight)
+      update(v, "total_weight", scope_.total_weight, ResultForm::kUpdateSum);
     for (size_t i = 0; i < results_.size(); ++i) {
       const auto& [value, stream, form] = results_[i];
       if (value != v.whole) continue;
@@ -434,7 +434,7 @@ nn::NamedTensors Phases::store_results(const std::vector<BlockValue>& outputs,
         o.store_streams.emplace_back(v.part, stream);
         continue;
       }
-      update(v, fmt::format("result.{}", i), place_.kept.find(stream.name), form);
+      update(v, fmt::format("result.{}", i), scope_.kept.find(stream.name), form);
     }
   }
   return kept;

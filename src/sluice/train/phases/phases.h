@@ -45,7 +45,7 @@ class Phases {
  public:
   /// Makes the graphs of all phases. `place` has the entry graph of the step, its inputs, kept
   /// results and total weight.
-  Phases(const PhasedStep& step, const StepGraph& place);
+  Phases(const PhasedStep& step, const StepGraph& scope);
 
   /// Adds the tasks of an update to the entry graph.
   void run(const std::vector<OrderItem>& items);
@@ -86,7 +86,7 @@ class Phases {
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
   PhasedStep step_;
-  const StepGraph& place_;
+  const StepGraph& scope_;
   Graph& main_;
   Ir ir_;
   std::vector<WrittenResult> results_;

@@ -107,12 +107,12 @@ std::optional<LabelRule> label_rule(const Ir& ir) {
 // Returns the row of the dataset that is row `row` of the item that a loader returned last.
 int64_t row_of_dataset(const data::BatchLoader& loader, int64_t row) {
   const data::LoaderOptions& options = loader.options();
-  const int64_t place = (loader.position() - 1) * options.batch + row;
+  const int64_t index = (loader.position() - 1) * options.batch + row;
   const int64_t samples = loader.samples().value_or(data::kForever);
-  if (options.shuffle == data::Shuffle::kNo || samples == data::kForever) return place;
+  if (options.shuffle == data::Shuffle::kNo || samples == data::kForever) return index;
   std::vector<uint32_t> order(static_cast<size_t>(samples));
   data::shuffled_order(options.seed, loader.epoch(), order);
-  return order[static_cast<size_t>(place)];
+  return order[static_cast<size_t>(index)];
 }
 
 int64_t row_of_element(const HostTensor& array, size_t i) {

@@ -16,7 +16,7 @@ namespace sluice::train {
 struct PredictionLosses::Source {
   bool prediction = false;
   std::string name;
-  size_t place = 0;  ///< The place of a field in a tuple.
+  size_t index = 0;  ///< The place of a field in a tuple.
   H2dStream stream = {};
 };
 
@@ -32,7 +32,7 @@ const HostTensor* array_of(const data::Element& element, const Source& source) {
       return &element.arrays[i];
   }
   const bool tuple = !source.prediction && element.names.empty();
-  return tuple && source.place < element.arrays.size() ? &element.arrays[source.place] : nullptr;
+  return tuple && source.index < element.arrays.size() ? &element.arrays[source.index] : nullptr;
 }
 
 // Finds the tensors of a graph that follow from its predictions and fields by ops without effects.
@@ -46,12 +46,12 @@ class Dependence {
         sources_.emplace(p.value.id(), Source{true, p.name});
     }
     for (const auto& [name, t] : n.fields) {
-      size_t place = 0;
+      size_t index = 0;
       for (const Field& f : network.fields()) {
         if (f.name == name) break;
-        place += !f.once;
+        index += !f.once;
       }
-      sources_.emplace(t.id(), Source{false, name, place});
+      sources_.emplace(t.id(), Source{false, name, index});
     }
     std::erase_if(sources_, [&](const auto& source) {
       const TensorSpec& spec = graph_.spec(source.first);
@@ -162,17 +162,17 @@ PredictionLosses::PredictionLosses(const Network& network, const DeviceChoice& d
 PredictionLosses::~PredictionLosses() = default;
 
 PredictionLosses::Program* PredictionLosses::program(int64_t samples) {
-  const auto [place, is_new] = programs_.try_emplace(samples);
-  if (!is_new) return place->second.get();
+  const auto [found, is_new] = programs_.try_emplace(samples);
+  if (!is_new) return found->second.get();
   try {
     auto made = std::make_unique<Program>(network_, samples);
     if (made->results.empty()) return nullptr;
     made->session.emplace(made->ir, SessionOptions{.device = device_, .profile = ""});
-    place->second = std::move(made);
+    found->second = std::move(made);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kUsage) throw;  // A module may require the size of its micro-batch.
   }
-  return place->second.get();
+  return found->second.get();
 }
 
 void PredictionLosses::add(const data::Element& item, const data::Element& results, int64_t rows) {

@@ -336,10 +336,11 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
   update.there = nn::named_variable_buffers(ir, there, static_cast<int64_t>(own.rows.keys.size()));
   for (size_t r = 0; r < own.rows.keys.size(); ++r) {
     const std::string& row = own.rows.keys[r];
-    const nn::InitOptions place{.prefix = main_.info(training_.variables[row]).variable->path};
-    update.here.push_back(here.init(main_, place, made_));
+    const nn::InitOptions init_options{.prefix =
+                                           main_.info(training_.variables[row]).variable->path};
+    update.here.push_back(here.init(main_, init_options, made_));
     const nn::NamedTensors remote =
-        there.init_remote(main_, update.there, static_cast<int64_t>(r), place, made_);
+        there.init_remote(main_, update.there, static_cast<int64_t>(r), init_options, made_);
     for (const nn::NamedTensors* tree : {&std::as_const(update.here.back()), &remote}) {
       tree->for_each([&](const std::string& name, const Tensor& t) {
         training_.state.merge(row + "." + name, t);

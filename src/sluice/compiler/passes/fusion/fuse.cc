@@ -17,7 +17,7 @@ struct Group {
   std::vector<std::vector<ValueIndex>> reads;       // By stage and operand.
   std::vector<std::vector<TensorSpec>> read_specs;  // Specs of `reads`.
   std::vector<Tie> ties;                            // Here Tie::output is a stage.
-  int64_t place = 0;  // First sort key; initially the index of the node.
+  int64_t rank = 0;   // First sort key; initially the index of the node.
   int64_t born = 0;   // Second sort key; later joint groups are larger.
   bool open = false;  // May join another group and be joined.
   bool gone = false;
@@ -54,7 +54,7 @@ class Fuser {
   void add(Node node) {
     const auto g = static_cast<int32_t>(groups_.size());
     Group group;
-    group.place = g;
+    group.rank = g;
     group.open = node.is<Node::Kernel>() && node.outputs.size() == 1 &&
                  !node.as<Node::Kernel>()->prints && node.outputs[0] != kNone;
     for (const ValueIndex v : node.inputs) {
@@ -117,10 +117,10 @@ class Fuser {
     if (!h.open || !t.open) return "one of them is not a plain kernel";
     // The place is after the producers of the tail's inputs and after the readers of values that
     // the tail overwrites.
-    int64_t place = h.place;
+    int64_t rank = h.rank;
     for (const ValueIndex v : inputs_of(tail)) {
       const int32_t maker = maker_[static_cast<size_t>(v)];
-      if (maker >= 0 && maker != head) place = std::max(place, group(maker).place);
+      if (maker >= 0 && maker != head) rank = std::max(rank, group(maker).rank);
     }
     for (const Tie& tie : t.ties) {
       // The tail may overwrite an output of the head only if no other node reads it.
@@ -129,13 +129,13 @@ class Fuser {
         continue;
       }
       for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
-        if (r != head && r != tail) place = std::max(place, group(r).place);
+        if (r != head && r != tail) rank = std::max(rank, group(r).rank);
       }
     }
     // Before this place, other nodes must neither read the head's outputs nor overwrite its inputs
     // or outputs.
     const auto comes_later = [&](int32_t g) {
-      return g < 0 || g == head || g == tail || group(g).place > place;
+      return g < 0 || g == head || g == tail || group(g).rank > rank;
     };
     for (const ValueIndex v : h.made) {
       for (const int32_t r : readers_[static_cast<size_t>(v)]) {
@@ -147,7 +147,7 @@ class Fuser {
       if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
     }
     joint = join(h, t);
-    joint.place = place;
+    joint.rank = rank;
     if (!name_operands(joint, head, tail)) return "it reads the result in another shape";
     if (joint.node.outputs.empty()) return "nothing reads the results";
     if (!can_run(joint.node)) return "no kernel runs both";
@@ -342,7 +342,7 @@ class Fuser {
       if (!g.gone) order.push_back(&g);
     }
     std::stable_sort(order.begin(), order.end(), [](const Group* a, const Group* b) {
-      return std::pair(a->place, a->born) < std::pair(b->place, b->born);
+      return std::pair(a->rank, a->born) < std::pair(b->rank, b->born);
     });
     body_.nodes.clear();
     for (Group* g : order) body_.nodes.push_back(std::move(g->node));

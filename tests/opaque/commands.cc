@@ -101,7 +101,7 @@ bool CommandList::wait_for(const Command& command) const {
 
 bool CommandList::may_begin(const Command& command) const {
   const auto& asks = device_->family->options.may_begin;
-  return command.kind != Command::Kind::kWork || !asks ||
+  return command.kind != Command::Action::kWork || !asks ||
          asks(queue_, command.number, command.name);
 }
 
@@ -109,16 +109,16 @@ bool CommandList::can_run() const {
   const int64_t progress = progress_.load(std::memory_order_relaxed);
   if (progress == kFailed || progress == pushed()) return false;
   const Command& next = front();
-  if (next.kind != Command::Kind::kWait) return may_begin(next);
+  if (next.kind != Command::Action::kWait) return may_begin(next);
   const int64_t there = next.awaited->progress_.load(std::memory_order_acquire);
   return there == kFailed || there >= next.position;
 }
 
 void CommandList::perform(const Command& command) {
-  if (command.kind == Command::Kind::kWait && !wait_for(command))
+  if (command.kind == Command::Action::kWait && !wait_for(command))
     sluice::fail(ErrorKind::kPeerLost,
                  "opaque: a queue waits for a mark of a device that has failed");
-  if (command.kind != Command::Kind::kWork) return;
+  if (command.kind != Command::Action::kWork) return;
   begun_.store(command.number, std::memory_order_relaxed);
   const InsideCommand inside;
   const FlushToZero flush;
@@ -151,7 +151,7 @@ void CommandList::serve() {
   const auto longest = static_cast<uint64_t>(device_->family->options.delay.count());
   for (int64_t done = 0;; ++done) {
     while (pushed_.load(std::memory_order_acquire) == done) sleep_while(pushed_, done);
-    if (front().kind == Command::Kind::kStop) return;
+    if (front().kind == Command::Action::kStop) return;
     while (!may_begin(front()) && progress_.load(std::memory_order_relaxed) != kFailed)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (progress_.load(std::memory_order_relaxed) == kFailed) return;

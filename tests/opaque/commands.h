@@ -14,8 +14,8 @@ class CommandList;
 
 /// Something that a queue does in its order.
 struct Command {
-  enum class Kind : uint8_t { kWork, kMark, kWait, kStop };
-  Kind kind = Kind::kStop;
+  enum class Action : uint8_t { kWork, kMark, kWait, kStop };
+  Action kind = Action::kStop;
   // Launches and copies:
   int64_t number = 0;  ///< From 1.
   std::string name;
@@ -47,7 +47,7 @@ class CommandList {
   /// Waits until all commands have ended. Returns false if the device has failed.
   bool wait_for_all() const;
   /// Ends serve().
-  void stop() { push({.kind = Command::Kind::kStop}); }
+  void stop() { push({.kind = Command::Action::kStop}); }
   /// Leaves the device and the family, and discards commands that have not begun. Another queue may
   /// still hold the list to wait for its positions.
   void close();

@@ -184,7 +184,7 @@ class OpaqueQueue final : public runtime::Queue {
     const Call call(*this);
     call.body([&] {
       ++marks_;
-      push({.kind = Command::Kind::kMark});
+      push({.kind = Command::Action::kMark});
       family_.races.add_mark(index_, marks_, commands_->pushed());
       events_.set(marks_, commands_->pushed());
     });
@@ -200,7 +200,7 @@ class OpaqueQueue final : public runtime::Queue {
       check_family(queue->family_);
       const int64_t position = queue->events_.position(mark);
       family_.races.wait(index_, queue->index_, mark, position);
-      push({.kind = Command::Kind::kWait, .awaited = queue->commands_, .position = position});
+      push({.kind = Command::Action::kWait, .awaited = queue->commands_, .position = position});
     });
   }
 
@@ -302,7 +302,7 @@ class OpaqueQueue final : public runtime::Queue {
   void enqueue(std::string name, std::span<const Touch> touches, std::function<void()> run) {
     ++numbered_;
     family_.races.add(index_, numbered_, name, touches);
-    push({.kind = Command::Kind::kWork,
+    push({.kind = Command::Action::kWork,
           .number = numbered_,
           .name = std::move(name),
           .run = std::move(run)});

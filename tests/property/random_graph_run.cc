@@ -23,7 +23,7 @@ std::map<int32_t, int64_t> stream_counts(const Graph& graph) {
   const Ir ir = graph.ir();
   for (const Op& op : graph.ops()) {
     for (const Effect& e : op.effects) {
-      if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite)
+      if (e.kind == Effect::Action::kStreamRead || e.kind == Effect::Action::kStreamWrite)
         ++counts[e.id];
     }
     if (op.callees.empty()) continue;

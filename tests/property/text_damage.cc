@@ -11,8 +11,8 @@ namespace {
 
 /// A range of a line: a number, a word, or a string with its quotes.
 struct Token {
-  enum class Kind { kNumber, kWord, kString };
-  Kind kind = Kind::kWord;
+  enum class Type { kNumber, kWord, kString };
+  Type kind = Type::kWord;
   size_t begin = 0;
   size_t end = 0;
 };
@@ -29,10 +29,10 @@ std::vector<Token> tokens_of(const std::string& line) {
     const size_t begin = i;
     if (line[i] == '"') {
       for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
-      tokens.push_back({Token::Kind::kString, begin, std::min(++i, line.size())});
+      tokens.push_back({Token::Type::kString, begin, std::min(++i, line.size())});
     } else if (is_digit(line[i])) {
       while (i < line.size() && is_digit(line[i])) ++i;
-      tokens.push_back({Token::Kind::kNumber, begin, i});
+      tokens.push_back({Token::Type::kNumber, begin, i});
     } else if (is_word(line[i])) {
       while (i < line.size() && (is_word(line[i]) || is_digit(line[i]))) ++i;
       // A base and its index, as in "arena1", are two fields.
@@ -40,7 +40,7 @@ std::vector<Token> tokens_of(const std::string& line) {
       while (end > begin && is_digit(line[end - 1])) --end;
       const std::string word = line.substr(begin, end - begin);
       if (word != "arena" && word != "param" && word != "p") end = i;
-      tokens.push_back({Token::Kind::kWord, begin, end});
+      tokens.push_back({Token::Type::kWord, begin, end});
       i = end;
     } else {
       ++i;
@@ -53,7 +53,7 @@ std::vector<Token> tokens_of(const std::string& line) {
 std::string context_of(const std::string& line, const std::vector<Token>& tokens, size_t t) {
   const std::string before =
       t == 0 ? "" : line.substr(tokens[t - 1].begin, tokens[t - 1].end - tokens[t - 1].begin);
-  const bool named = t > 0 && tokens[t - 1].kind == Token::Kind::kWord;
+  const bool named = t > 0 && tokens[t - 1].kind == Token::Type::kWord;
   return fmt::format("{} {}", line.substr(0, line.find_first_not_of(' ')), named ? before : "");
 }
 
@@ -63,7 +63,7 @@ class Damager {
     for (const std::string& line : lines_) {
       const std::vector<Token> tokens = tokens_of(line);
       for (size_t t = 0; t < tokens.size(); ++t) {
-        if (tokens[t].kind != Token::Kind::kWord) continue;
+        if (tokens[t].kind != Token::Type::kWord) continue;
         std::set<std::string>& words = words_[context_of(line, tokens, t)];
         if (words.size() < 6)
           words.insert(line.substr(tokens[t].begin, tokens[t].end - tokens[t].begin));
@@ -90,7 +90,7 @@ class Damager {
       const std::string now = line.substr(token.begin, token.end - token.begin);
       std::set<std::string> others{""};
       switch (token.kind) {
-        case Token::Kind::kNumber: {
+        case Token::Type::kNumber: {
           const uint64_t n = now.size() < 19 ? std::stoull(now) : 7;
           for (const uint64_t other : {n + 1, n == 0 ? 2 : n - 1, uint64_t{0}, 2 * n, n + 64,
                                        uint64_t{1} << 31, uint64_t{1} << 62})
@@ -99,7 +99,7 @@ class Damager {
           others.insert(now + ".5");
           break;
         }
-        case Token::Kind::kWord: {
+        case Token::Type::kWord: {
           const std::set<std::string>& words = words_[context_of(line, tokens, t)];
           others.insert(words.begin(), words.end());
           others.insert(now + "x");
@@ -107,7 +107,7 @@ class Damager {
             if (now != "sync") others.insert(word);
           break;
         }
-        case Token::Kind::kString:
+        case Token::Type::kString:
           others.insert("\"\"");
           others.insert("\"x" + now.substr(1));
           break;

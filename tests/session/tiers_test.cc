@@ -295,14 +295,15 @@ TEST(Tiers, DamagedPlansAreRejected) {
     EXPECT_THAT(found, testing::HasSubstr(text));
   };
   EXPECT_TRUE(check::violations(compiled.executable).empty());
-  using Kind = exe::ArenaKind;
+  using exe::ArenaKind;
   rejected("'staging' must have a multiple of 4096 bytes of host memory, got 0 bytes of host",
-           [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 0; });
-  rejected("got 5000 bytes", [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
+           [&](exe::Executable& e) { arena(e, ArenaKind::kStaging).bytes = 0; });
+  rejected("got 5000 bytes",
+           [&](exe::Executable& e) { arena(e, ArenaKind::kStaging).bytes = 5000; });
   rejected("bytes of device memory",
-           [&](exe::Executable& e) { arena(e, Kind::kStaging).space = exe::Space::kDevice; });
+           [&](exe::Executable& e) { arena(e, ArenaKind::kStaging).space = exe::Space::kDevice; });
   rejected("'checksums' must have at least 320 bytes of host memory, got 319 bytes",
-           [&](exe::Executable& e) { arena(e, Kind::kChecksums).bytes -= 1; });
+           [&](exe::Executable& e) { arena(e, ArenaKind::kChecksums).bytes -= 1; });
   rejected("'remote2': direct transfers require an offset and a stride of whole pages",
            [&](exe::Executable& e) { e.remote_buffers[1].entry_stride = 64; });
 }

@@ -11,7 +11,7 @@
 namespace sluice::check {
 namespace {
 
-using Kind = exe::IndexExpr::Kind;
+using Opcode = exe::IndexExpr::Opcode;
 
 /// Returns the least common multiple of two periods. Period 0 stands for "the whole number"; joined
 /// with any period it remains 0. Multiples above 2^40 also become 0.
@@ -25,7 +25,7 @@ int64_t join(int64_t a, int64_t b) {
 /// Returns the modulus to which the leaf `kind` number `index` must be known, where `expr` must be
 /// known modulo `modulus`. A modulus of 0 means exactly; the result is 1 if the leaf does not
 /// occur.
-int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
+int64_t period(const exe::IndexExpr& expr, int64_t modulus, Opcode kind, int64_t index) {
   int64_t result = 1;
   const auto& nodes = expr.nodes();
   // Read backwards, postfix order lists a node, then its right operand, then its left operand.
@@ -34,27 +34,27 @@ int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t i
     const int64_t need = needs.back();
     needs.pop_back();
     switch (nodes[i].kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         break;
-      case Kind::kIteration:
-      case Kind::kReplica:
-      case Kind::kParam:
-        if (nodes[i].kind == kind && (kind != Kind::kParam || nodes[i].value == index))
+      case Opcode::kIteration:
+      case Opcode::kReplica:
+      case Opcode::kParam:
+        if (nodes[i].kind == kind && (kind != Opcode::kParam || nodes[i].value == index))
           result = join(result, need);
         break;
-      case Kind::kAdd:
-      case Kind::kSub:
-      case Kind::kMul:  // The residue of a result follows from the residues of its operands.
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kMul:  // The residue of a result follows from the residues of its operands.
         needs.push_back(need);
         needs.push_back(need);
         break;
-      case Kind::kDiv:
-      case Kind::kMod: {
+      case Opcode::kDiv:
+      case Opcode::kMod: {
         int64_t left = 0;
-        const bool constant = i > 0 && nodes[i - 1].kind == Kind::kConstant;
+        const bool constant = i > 0 && nodes[i - 1].kind == Opcode::kConstant;
         const int64_t divisor = constant ? nodes[i - 1].value : 0;
-        if (divisor > 0 && nodes[i].kind == Kind::kMod) left = divisor;
-        if (divisor > 0 && nodes[i].kind == Kind::kDiv && need != 0 &&
+        if (divisor > 0 && nodes[i].kind == Opcode::kMod) left = divisor;
+        if (divisor > 0 && nodes[i].kind == Opcode::kDiv && need != 0 &&
             (__builtin_mul_overflow(need, divisor, &left) || left > (int64_t{1} << 40))) {
           left = 0;
         }
@@ -73,21 +73,21 @@ enum class Form : uint8_t { kConstant, kAffine, kOther };
 Form form_of(const exe::IndexExpr& expr) {
   std::vector<Form> forms;
   for (const auto& node : expr.nodes()) {
-    if (node.kind == Kind::kConstant || node.kind == Kind::kReplica) {
+    if (node.kind == Opcode::kConstant || node.kind == Opcode::kReplica) {
       forms.push_back(Form::kConstant);
       continue;
     }
-    if (node.kind == Kind::kIteration || node.kind == Kind::kParam) {
+    if (node.kind == Opcode::kIteration || node.kind == Opcode::kParam) {
       forms.push_back(Form::kAffine);
       continue;
     }
     const Form right = forms.back();
     forms.pop_back();
     Form& left = forms.back();
-    const bool sum = node.kind == Kind::kAdd || node.kind == Kind::kSub;
+    const bool sum = node.kind == Opcode::kAdd || node.kind == Opcode::kSub;
     const bool constant = left == Form::kConstant && right == Form::kConstant;
     const bool scaled =
-        node.kind == Kind::kMul && (left == Form::kConstant || right == Form::kConstant);
+        node.kind == Opcode::kMul && (left == Form::kConstant || right == Form::kConstant);
     left = constant ? Form::kConstant : sum || scaled ? std::max(left, right) : Form::kOther;
   }
   return forms.back();
@@ -110,11 +110,11 @@ void for_each_number(const exe::Step& step, const std::vector<FunctionFacts>& fa
   if (const auto* c = std::get_if<exe::Collective>(&step.body)) f(c->sequence);
 }
 
-int64_t address_period(const exe::Address& a, Kind kind, int64_t index) {
+int64_t address_period(const exe::Address& a, Opcode kind, int64_t index) {
   return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
 }
 
-int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts, Kind kind,
+int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts, Opcode kind,
                     int64_t index) {
   int64_t result = address_period(c.frame, kind, index);
   for (const exe::Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
@@ -127,7 +127,7 @@ int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts,
   return result;
 }
 
-int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& facts, Kind kind,
+int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& facts, Opcode kind,
                     int64_t index) {
   int64_t result = 1;
   exe::for_each_call(
@@ -166,12 +166,12 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
     for_each_number(step, facts, [&](const exe::IndexExpr& x) {
       out.affine &= form_of(x) != Form::kOther;
       for (size_t p = 0; p < out.in_numbers.size(); ++p) {
-        if (period(x, 0, Kind::kParam, static_cast<int64_t>(p)) != 1) out.in_numbers[p] = true;
+        if (period(x, 0, Opcode::kParam, static_cast<int64_t>(p)) != 1) out.in_numbers[p] = true;
       }
     });
     for (size_t p = 0; p < out.index_period.size(); ++p) {
       out.index_period[p] = join(out.index_period[p],
-                                 step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
+                                 step_period(step, facts, Opcode::kParam, static_cast<int64_t>(p)));
     }
   }
   out.transfers = out.communicates || out.moved > 0;
@@ -203,12 +203,12 @@ int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& fac
   for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
     if (body.in_numbers[i] && form_of(loop.body.index_args[i]) == Form::kOther) return 0;
   }
-  return call_period(loop.body, facts, Kind::kIteration, 0);
+  return call_period(loop.body, facts, Opcode::kIteration, 0);
 }
 
 bool uses_replica(const exe::Executable& executable) {
   bool found = false;
-  const auto look = [&](const exe::IndexExpr& x) { found |= x.uses(Kind::kReplica); };
+  const auto look = [&](const exe::IndexExpr& x) { found |= x.uses(Opcode::kReplica); };
   const auto look_at = [&](const exe::Operand& o) { look(o.at.slot); };
   for (const exe::Function& f : executable.functions) {
     for (const exe::Step& step : f.steps) {

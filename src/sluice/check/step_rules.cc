@@ -176,7 +176,7 @@ class StepRules {
         bad("exit", "argument {}: must be read or updated by a loop with a condition, got write",
             i);
       } else if (arg.access == exe::Access::kUpdate &&
-                 arg.at.slot.uses(exe::IndexExpr::Kind::kIteration)) {
+                 arg.at.slot.uses(exe::IndexExpr::Opcode::kIteration)) {
         bad("exit", "argument {}: must have one address in all iterations, got slot {}", i,
             to_string(arg.at.slot));
       }

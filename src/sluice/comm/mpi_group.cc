@@ -141,8 +141,8 @@ class MpiMessages final : public runtime::Messages {
 struct Sign {
   // In the order in which a process sends them. After kStopped it receives no more data, and it
   // reports no error of its own that it has not sent in kFailed.
-  enum class Kind : int32_t { kAlive, kFailed, kStopped, kLeaving };
-  Kind kind = Kind::kAlive;
+  enum class State : int32_t { kAlive, kFailed, kStopped, kLeaving };
+  State kind = State::kAlive;
   ErrorKind error = ErrorKind::kInternal;
   std::array<char, 1000> text{};
 };
@@ -229,8 +229,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     MPI_Request out = MPI_REQUEST_NULL;
     Sign received;
     Sign sent;
-    int silent = 0;                        ///< Beats since its last sign.
-    Sign::Kind told = Sign::Kind::kAlive;  ///< Latest kind sent to it.
+    int silent = 0;                          ///< Beats since its last sign.
+    Sign::State told = Sign::State::kAlive;  ///< Latest kind sent to it.
     bool stopped = false;
     bool left = false;
     bool lost() const { return silent > kPatience && !left; }
@@ -270,17 +270,17 @@ class MpiGroup final : public runtime::ProcessGroup {
         if (p == rank_) continue;
         Peer& peer = peers_[static_cast<size_t>(p)];
         hear(p, beat);
-        if (own && peer.told < Sign::Kind::kFailed) {
+        if (own && peer.told < Sign::State::kFailed) {
           tell(p, failure(*own));
-        } else if (stopped && peer.told < Sign::Kind::kStopped) {
-          tell(p, Sign{.kind = Sign::Kind::kStopped});
+        } else if (stopped && peer.told < Sign::State::kStopped) {
+          tell(p, Sign{.kind = Sign::State::kStopped});
         } else if (leaving) {
-          tell(p, Sign{.kind = Sign::Kind::kLeaving});
+          tell(p, Sign{.kind = Sign::State::kLeaving});
         } else if (beat) {
           tell(p, Sign{});
         }
         all_stopped = all_stopped && (peer.stopped || peer.lost());
-        const bool left = peer.left && peer.told == Sign::Kind::kLeaving && is_sent(peer);
+        const bool left = peer.left && peer.told == Sign::State::kLeaving && is_sent(peer);
         all_left = all_left && left;
         others_left = others_left && (left || peer.lost());
       }
@@ -312,7 +312,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   }
 
   static Sign failure(const Error& error) {
-    Sign sign{.kind = Sign::Kind::kFailed, .error = error.kind()};
+    Sign sign{.kind = Sign::State::kFailed, .error = error.kind()};
     const std::string_view text(error.what());
     std::copy_n(text.begin(), std::min(text.size(), sign.text.size() - 1), sign.text.begin());
     return sign;
@@ -328,7 +328,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   // suspended process do not pile up.
   void tell(int p, const Sign& sign) {
     Peer& peer = peers_[static_cast<size_t>(p)];
-    if (peer.told == Sign::Kind::kLeaving || !is_sent(peer)) return;
+    if (peer.told == Sign::State::kLeaving || !is_sent(peer)) return;
     peer.sent = sign;
     peer.told = std::max(peer.told, sign.kind);
     MPI_Isend(&peer.sent, sizeof peer.sent, MPI_BYTE, p, 0, signs_, &peer.out);
@@ -343,9 +343,9 @@ class MpiGroup final : public runtime::ProcessGroup {
       if (heard == 0) break;
       peer.silent = 0;
       const Sign& sign = peer.received;
-      peer.stopped = peer.stopped || sign.kind >= Sign::Kind::kStopped;
-      peer.left = sign.kind == Sign::Kind::kLeaving;
-      if (sign.kind == Sign::Kind::kFailed) {
+      peer.stopped = peer.stopped || sign.kind >= Sign::State::kStopped;
+      peer.left = sign.kind == Sign::State::kLeaving;
+      if (sign.kind == Sign::State::kFailed) {
         set_trouble(others_, Error(sign.error, fmt::format("process {}: {}", p, sign.text.data())));
         lower_failed_ = lower_failed_ || p < rank_;
       }

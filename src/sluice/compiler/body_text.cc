@@ -492,7 +492,7 @@ class Parser {
   void transfer(Node& n) {
     n.def = op();
     Node::Transfer t;
-    t.effect.kind = in_.one_of<Effect::Kind>(kEffects, "kind of transfer");
+    t.effect.kind = in_.one_of<Effect::Action>(kEffects, "kind of transfer");
     t.effect.id = in_.integer32("a stream or remote buffer");
     t.effect.io = in_.one_of<IoMode>(kIoModes, "io mode");
     if (in_.eat("order")) t.effect.order = in_.integer("a number");

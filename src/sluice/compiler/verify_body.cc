@@ -95,7 +95,7 @@ class Verifier {
     check_callees(node);
     for_each_index(node, [&](const exe::IndexExpr& x) {
       for (const exe::IndexExpr::Node& n : x.nodes()) {
-        check_that(n.kind != exe::IndexExpr::Kind::kParam ||
+        check_that(n.kind != exe::IndexExpr::Opcode::kParam ||
                        static_cast<size_t>(n.value) < body_.index_params.size(),
                    "an index expression reads parameter {}, the body has {}", n.value,
                    body_.index_params.size());

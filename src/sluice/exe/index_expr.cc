@@ -10,25 +10,25 @@
 namespace sluice::exe {
 namespace {
 
-using Kind = IndexExpr::Kind;
+using Opcode = IndexExpr::Opcode;
 
 /// Returns the result of `a kind b`, or nothing if the divisor is 0 or the result overflows.
-std::optional<int64_t> apply(Kind kind, int64_t a, int64_t b) {
+std::optional<int64_t> apply(Opcode kind, int64_t a, int64_t b) {
   int64_t result = 0;
   switch (kind) {
-    case Kind::kAdd:
+    case Opcode::kAdd:
       if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
       return result;
-    case Kind::kSub:
+    case Opcode::kSub:
       if (__builtin_sub_overflow(a, b, &result)) return std::nullopt;
       return result;
-    case Kind::kMul:
+    case Opcode::kMul:
       if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
       return result;
-    case Kind::kDiv:
+    case Opcode::kDiv:
       if (b == 0 || (a == INT64_MIN && b == -1)) return std::nullopt;
       return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
-    case Kind::kMod:
+    case Opcode::kMod:
       if (b == 0) return std::nullopt;
       if (b == -1) return 0;
       result = a % b;
@@ -38,15 +38,15 @@ std::optional<int64_t> apply(Kind kind, int64_t a, int64_t b) {
   }
 }
 
-char symbol(Kind kind) {
+char symbol(Opcode kind) {
   switch (kind) {
-    case Kind::kAdd:
+    case Opcode::kAdd:
       return '+';
-    case Kind::kSub:
+    case Opcode::kSub:
       return '-';
-    case Kind::kMul:
+    case Opcode::kMul:
       return '*';
-    case Kind::kDiv:
+    case Opcode::kDiv:
       return '/';
     default:
       return '%';
@@ -122,7 +122,7 @@ class Parser {
 
 }  // namespace
 
-IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) {
+IndexExpr IndexExpr::combine(Opcode kind, const IndexExpr& a, const IndexExpr& b) {
   if (a.is_constant() && b.is_constant()) {
     // Keep an operation that has no result: evaluate() reports it.
     if (const auto v = apply(kind, a.constant(), b.constant())) return *v;
@@ -130,12 +130,12 @@ IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) 
   const auto is = [](const IndexExpr& e, int64_t v) {
     return e.is_constant() && e.constant() == v;
   };
-  if (kind == Kind::kAdd && is(a, 0)) return b;
-  if ((kind == Kind::kAdd || kind == Kind::kSub) && is(b, 0)) return a;
-  if (kind == Kind::kMul && is(a, 1)) return b;
-  if (kind == Kind::kMul && is(b, 1)) return a;
-  if (kind == Kind::kMul && (is(a, 0) || is(b, 0))) return 0;
-  if ((kind == Kind::kAdd || kind == Kind::kSub) && b.is_constant()) {
+  if (kind == Opcode::kAdd && is(a, 0)) return b;
+  if ((kind == Opcode::kAdd || kind == Opcode::kSub) && is(b, 0)) return a;
+  if (kind == Opcode::kMul && is(a, 1)) return b;
+  if (kind == Opcode::kMul && is(b, 1)) return a;
+  if (kind == Opcode::kMul && (is(a, 0) || is(b, 0))) return 0;
+  if ((kind == Opcode::kAdd || kind == Opcode::kSub) && b.is_constant()) {
     if (auto sum = a.plus(kind, b.constant())) return *std::move(sum);
   }
   IndexExpr result;
@@ -147,11 +147,11 @@ IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) 
   return result;
 }
 
-std::optional<IndexExpr> IndexExpr::plus(Kind kind, int64_t constant) const {
+std::optional<IndexExpr> IndexExpr::plus(Opcode kind, int64_t constant) const {
   const size_t n = nodes_.size();
-  if (n < 3 || nodes_[n - 2].kind != Kind::kConstant) return std::nullopt;
-  const Kind last = nodes_[n - 1].kind;
-  if (last != Kind::kAdd && last != Kind::kSub) return std::nullopt;
+  if (n < 3 || nodes_[n - 2].kind != Opcode::kConstant) return std::nullopt;
+  const Opcode last = nodes_[n - 1].kind;
+  if (last != Opcode::kAdd && last != Opcode::kSub) return std::nullopt;
   const auto own = apply(last, 0, nodes_[n - 2].value);
   const auto sum = own ? apply(kind, *own, constant) : std::nullopt;
   if (!sum) return std::nullopt;
@@ -160,7 +160,7 @@ std::optional<IndexExpr> IndexExpr::plus(Kind kind, int64_t constant) const {
   return *sum < 0 && *sum > INT64_MIN ? left - IndexExpr(-*sum) : left + IndexExpr(*sum);
 }
 
-bool IndexExpr::uses(Kind kind) const {
+bool IndexExpr::uses(Opcode kind) const {
   return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& n) { return n.kind == kind; });
 }
 
@@ -175,16 +175,16 @@ int64_t IndexExpr::evaluate(const IndexContext& context) const {
   size_t top = 0;
   for (const Node& node : nodes_) {
     switch (node.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         stack[top++] = node.value;
         break;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         stack[top++] = context.iteration;
         break;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         stack[top++] = context.replica;
         break;
-      case Kind::kParam:
+      case Opcode::kParam:
         if (node.value < 0 || static_cast<size_t>(node.value) >= context.params.size()) {
           fail(ErrorKind::kUsage, "index expression {}: index parameters must be below {}, got p{}",
                to_string(*this), context.params.size(), node.value);
@@ -208,16 +208,16 @@ std::string to_string(const IndexExpr& expr) {
   std::vector<std::string> stack;
   for (const IndexExpr::Node& node : expr.nodes()) {
     switch (node.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         stack.push_back(fmt::format("{}", node.value));
         break;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         stack.emplace_back("it");
         break;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         stack.emplace_back("rep");
         break;
-      case Kind::kParam:
+      case Opcode::kParam:
         stack.push_back(fmt::format("p{}", node.value));
         break;
       default: {
@@ -234,16 +234,16 @@ IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params) {
   std::vector<IndexExpr> stack;
   for (const IndexExpr::Node& node : expr.nodes()) {
     switch (node.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         stack.emplace_back(node.value);
         break;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         stack.push_back(IndexExpr::iteration());
         break;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         stack.push_back(IndexExpr::replica());
         break;
-      case Kind::kParam:
+      case Opcode::kParam:
         stack.push_back(params[static_cast<size_t>(node.value)]);
         break;
       default: {

@@ -20,7 +20,7 @@ struct IndexContext {
 /// (p0+3), ((it*4)+1), (it%2), (it/2).
 class IndexExpr {
  public:
-  enum class Kind : uint8_t {
+  enum class Opcode : uint8_t {
     kConstant,
     kIteration,
     kReplica,
@@ -32,36 +32,36 @@ class IndexExpr {
     kMod
   };
   struct Node {
-    Kind kind;
+    Opcode kind;
     int64_t value = 0;  ///< The constant, or the number of the parameter.
     bool operator==(const Node&) const = default;
   };
 
-  IndexExpr(int64_t constant = 0) : nodes_{{Kind::kConstant, constant}} {}  // NOLINT: implicit
-  static IndexExpr iteration() { return IndexExpr(Kind::kIteration, 0); }
-  static IndexExpr replica() { return IndexExpr(Kind::kReplica, 0); }
-  static IndexExpr param(int64_t i) { return IndexExpr(Kind::kParam, i); }
+  IndexExpr(int64_t constant = 0) : nodes_{{Opcode::kConstant, constant}} {}  // NOLINT: implicit
+  static IndexExpr iteration() { return IndexExpr(Opcode::kIteration, 0); }
+  static IndexExpr replica() { return IndexExpr(Opcode::kReplica, 0); }
+  static IndexExpr param(int64_t i) { return IndexExpr(Opcode::kParam, i); }
 
   /// The operators fold constants and simplify x+0, x*1, x*0 and (x+1)+2.
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
-    return combine(Kind::kAdd, a, b);
+    return combine(Opcode::kAdd, a, b);
   }
   friend IndexExpr operator-(const IndexExpr& a, const IndexExpr& b) {
-    return combine(Kind::kSub, a, b);
+    return combine(Opcode::kSub, a, b);
   }
   friend IndexExpr operator*(const IndexExpr& a, const IndexExpr& b) {
-    return combine(Kind::kMul, a, b);
+    return combine(Opcode::kMul, a, b);
   }
   friend IndexExpr operator/(const IndexExpr& a, const IndexExpr& b) {
-    return combine(Kind::kDiv, a, b);
+    return combine(Opcode::kDiv, a, b);
   }
   friend IndexExpr operator%(const IndexExpr& a, const IndexExpr& b) {
-    return combine(Kind::kMod, a, b);
+    return combine(Opcode::kMod, a, b);
   }
 
-  bool is_constant() const { return nodes_.size() == 1 && nodes_[0].kind == Kind::kConstant; }
+  bool is_constant() const { return nodes_.size() == 1 && nodes_[0].kind == Opcode::kConstant; }
   int64_t constant() const { return nodes_[0].value; }
-  bool uses(Kind kind) const;
+  bool uses(Opcode kind) const;
   /// Evaluates the expression. Division rounds toward minus infinity; the remainder has the sign of
   /// the divisor. Error{kUsage} if a divisor is 0, the result overflows, or the context does not
   /// have a parameter.
@@ -70,12 +70,12 @@ class IndexExpr {
   bool operator==(const IndexExpr&) const = default;
 
  private:
-  IndexExpr(Kind kind, int64_t value) : nodes_{{kind, value}} {}
+  IndexExpr(Opcode kind, int64_t value) : nodes_{{kind, value}} {}
   friend IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
-  static IndexExpr combine(Kind kind, const IndexExpr& a, const IndexExpr& b);
+  static IndexExpr combine(Opcode kind, const IndexExpr& a, const IndexExpr& b);
   /// If this expression is x ± c, returns x ± (c ± constant) as one addition. Returns nothing if it
   /// has another form, or if the sum of the constants overflows.
-  std::optional<IndexExpr> plus(Kind kind, int64_t constant) const;
+  std::optional<IndexExpr> plus(Opcode kind, int64_t constant) const;
   std::vector<Node> nodes_;
 };
 

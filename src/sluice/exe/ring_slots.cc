@@ -13,7 +13,7 @@
 namespace sluice::exe {
 namespace {
 
-using Kind = IndexExpr::Kind;
+using Opcode = IndexExpr::Opcode;
 
 /// All values of an expression are in [low, high].
 struct Bounds {
@@ -68,20 +68,20 @@ Bounds remainder(const Known& a, const Bounds& b) {
   return {0, b.high - 1};
 }
 
-Known combined(Kind kind, const Known& a, const Known& b) {
-  const bool divides = kind == Kind::kDiv || kind == Kind::kMod;
+Known combined(Opcode kind, const Known& a, const Known& b) {
+  const bool divides = kind == Opcode::kDiv || kind == Opcode::kMod;
   if (divides && (!b || b->low <= 0)) return std::nullopt;
-  if (kind == Kind::kMod) return remainder(a, *b);
+  if (kind == Opcode::kMod) return remainder(a, *b);
   if (!a || !b) return std::nullopt;
   switch (kind) {
-    case Kind::kAdd:
+    case Opcode::kAdd:
       return sum(*a, b->low, b->high);
-    case Kind::kSub:
+    case Opcode::kSub:
       if (b->low == INT64_MIN || b->high == INT64_MIN) return std::nullopt;
       return sum(*a, -b->high, -b->low);
-    case Kind::kMul:
+    case Opcode::kMul:
       return product(*a, *b);
-    case Kind::kDiv:
+    case Opcode::kDiv:
       return quotient(*a, *b);
     default:
       return std::nullopt;
@@ -93,16 +93,16 @@ Known bounds_of(const IndexExpr& x, const Scope& scope) {
   std::vector<Known> stack;
   for (const IndexExpr::Node& node : x.nodes()) {
     switch (node.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         stack.push_back(Bounds{node.value, node.value});
         break;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         stack.push_back(scope.iteration);
         break;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         stack.push_back(scope.replica);
         break;
-      case Kind::kParam:
+      case Opcode::kParam:
         stack.push_back(scope.params[static_cast<size_t>(node.value)]);
         break;
       default: {

@@ -203,9 +203,9 @@ class Validator {
 
   void expression(const IndexExpr& x) {
     for (const IndexExpr::Node& n : x.nodes()) {
-      if (n.kind == IndexExpr::Kind::kIteration && !in_loop_)
+      if (n.kind == IndexExpr::Opcode::kIteration && !in_loop_)
         bad("'it' must be used in loops only");
-      if (n.kind == IndexExpr::Kind::kParam) {
+      if (n.kind == IndexExpr::Opcode::kParam) {
         index(n.value, static_cast<size_t>(function_->index_params), "index parameter");
       }
     }

@@ -318,7 +318,7 @@ void Interpreter::run_stream(Frame& frame, const Op& op) {
   const std::string& name = ir_.stream(effect.id).name;
   const auto replica = static_cast<size_t>(frame.replica);
   const int64_t begin = frame.replica * spec.elements();
-  if (effect.kind == Effect::Kind::kStreamWrite) {
+  if (effect.kind == Effect::Action::kStreamWrite) {
     std::vector<size_t>& sent = sent_[effect.id];
     sent.resize(static_cast<size_t>(replicas_), 0);
     std::vector<HostTensor>& entries = collected_.entries_[effect.id];
@@ -356,7 +356,7 @@ void Interpreter::run_remote(Frame& frame, const Op& op) {
         to_working(HostTensor(ir_.remote_buffer_info(effect.id).spec), precision_));
   }
   HostTensor& local = *slot(frame, op.inputs[0].tensor);
-  if (effect.kind == Effect::Kind::kRemoteLoad) {
+  if (effect.kind == Effect::Action::kRemoteLoad) {
     copy_bytes(*remote, local);
   } else {
     copy_bytes(local, *remote);

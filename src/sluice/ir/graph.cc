@@ -231,7 +231,7 @@ void Graph::check_operand(const Tensor& t, std::string_view what) const {
           what, t.name(), name_);
 }
 
-int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
+int64_t Graph::next_order(Effect::Action kind, int32_t id) {
   int64_t order = 0;
   for (const Op& op : ops_) {
     for (const Effect& e : op.effects) order += e.kind == kind && e.id == id;

@@ -223,8 +223,8 @@ class Graph {
                                    const std::vector<Mode>& modes) const;
   /// Adds result i of an op that is not yet in the graph.
   TensorId add_result(const Op& op, size_t i, const TensorSpec& spec, const EmitOptions& options);
-  int64_t next_order(Effect::Kind kind, int32_t id);
-  Effect transfer(Effect::Kind kind, int32_t id, int64_t entry = -1);
+  int64_t next_order(Effect::Action kind, int32_t id);
+  Effect transfer(Effect::Action kind, int32_t id, int64_t entry = -1);
   /// Updates all mirrors after `op`.
   void settle_mirrors(const Op& op);
   /// Returns, for each storage, the smallest id among the storages that mirrors connect it to.

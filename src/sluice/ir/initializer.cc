@@ -31,7 +31,7 @@ Initializer Initializer::constant(double value) {
 
 Initializer Initializer::normal(double mean, double deviation) {
   Initializer i;
-  i.kind_ = Kind::kNormal;
+  i.kind_ = Rule::kNormal;
   i.a_ = mean;
   i.b_ = deviation;
   return i;
@@ -39,14 +39,14 @@ Initializer Initializer::normal(double mean, double deviation) {
 
 Initializer Initializer::truncated_normal(double mean, double deviation) {
   Initializer i = normal(mean, deviation);
-  i.kind_ = Kind::kTruncatedNormal;
+  i.kind_ = Rule::kTruncatedNormal;
   return i;
 }
 
 Initializer Initializer::uniform(double low, double high) {
   require(low <= high, "uniform: low {} is above high {}", low, high);
   Initializer i = normal(low, high);
-  i.kind_ = Kind::kUniform;
+  i.kind_ = Rule::kUniform;
   return i;
 }
 
@@ -56,7 +56,7 @@ Initializer Initializer::orthogonal(int64_t rows, int64_t columns, double gain) 
           "for larger ones",
           kMaxOrthogonal, rows, columns);
   Initializer i;
-  i.kind_ = Kind::kOrthogonal;
+  i.kind_ = Rule::kOrthogonal;
   i.a_ = gain;
   i.rows_ = rows;
   i.columns_ = columns;
@@ -65,7 +65,7 @@ Initializer Initializer::orthogonal(int64_t rows, int64_t columns, double gain) 
 
 Initializer Initializer::array(HostTensor value) {
   Initializer i;
-  i.kind_ = Kind::kArray;
+  i.kind_ = Rule::kArray;
   i.array_ = std::make_shared<const HostTensor>(std::move(value));
   return i;
 }
@@ -73,7 +73,7 @@ Initializer Initializer::array(HostTensor value) {
 Initializer Initializer::file(std::string path, int64_t offset) {
   require(offset >= 0, "initializer: file offset {} is negative", offset);
   Initializer i;
-  i.kind_ = Kind::kFile;
+  i.kind_ = Rule::kFile;
   i.path_ = std::move(path);
   i.offset_ = offset;
   return i;
@@ -125,19 +125,19 @@ HostTensor Initializer::evaluate(const TensorSpec& spec) const {
 
 std::string Initializer::text() const {
   switch (kind_) {
-    case Kind::kConstant:
+    case Rule::kConstant:
       return fmt::format("constant({})", a_);
-    case Kind::kNormal:
+    case Rule::kNormal:
       return fmt::format("normal({}, {})", a_, b_);
-    case Kind::kTruncatedNormal:
+    case Rule::kTruncatedNormal:
       return fmt::format("truncated_normal({}, {})", a_, b_);
-    case Kind::kUniform:
+    case Rule::kUniform:
       return fmt::format("uniform({}, {})", a_, b_);
-    case Kind::kOrthogonal:
+    case Rule::kOrthogonal:
       return fmt::format("orthogonal({}, {}, {})", rows_, columns_, a_);
-    case Kind::kArray:
+    case Rule::kArray:
       return "array";
-    case Kind::kFile:
+    case Rule::kFile:
       return fmt::format("file({}, {})", path_, offset_);
   }
   return "";
@@ -149,11 +149,11 @@ InitialValue::InitialValue(Initializer rule, TensorSpec spec)
   require(array == nullptr || (array->shape() == spec_.shape && array->dtype() == spec_.dtype),
           "initializer: the array must be {} like the variable, got {}", to_string(spec_),
           array == nullptr ? "" : to_string(array->spec()));
-  const Initializer::Kind kind = rule_.kind_;
-  require(kind != Initializer::Kind::kConstant || can_store(spec_.dtype, rule_.a_),
+  const Initializer::Rule kind = rule_.kind_;
+  require(kind != Initializer::Rule::kConstant || can_store(spec_.dtype, rule_.a_),
           "initializer: a constant must be {} to be {}, got {}", taken_by(spec_.dtype),
           name_of(spec_.dtype), rule_.a_);
-  require(kind != Initializer::Kind::kOrthogonal ||
+  require(kind != Initializer::Rule::kOrthogonal ||
               spec_.elements() % (rule_.rows_ * rule_.columns_) == 0,
           "initializer: the elements of a variable must be a multiple of those of its orthogonal "
           "matrices, {} x {}, got {}",
@@ -164,13 +164,13 @@ double InitialValue::at(int64_t index) {
   const auto i = static_cast<uint64_t>(index);
   const Initializer& r = rule_;
   switch (r.kind_) {
-    case Initializer::Kind::kNormal:
+    case Initializer::Rule::kNormal:
       return r.a_ + r.b_ * static_cast<double>(random_normal(r.key_, i));
-    case Initializer::Kind::kTruncatedNormal:
+    case Initializer::Rule::kTruncatedNormal:
       return r.a_ + r.b_ * static_cast<double>(truncated(r.key_, i));
-    case Initializer::Kind::kUniform:
+    case Initializer::Rule::kUniform:
       return r.a_ + (r.b_ - r.a_) * static_cast<double>(random_unit(r.key_, i));
-    case Initializer::Kind::kOrthogonal: {
+    case Initializer::Rule::kOrthogonal: {
       const int64_t size = r.rows_ * r.columns_;
       if (nth_ != index / size) {
         nth_ = index / size;
@@ -191,7 +191,7 @@ void InitialValue::fill(int64_t begin, int64_t count, std::span<std::byte> out) 
     if (count > 0) std::memcpy(out.data(), array->bytes().data() + begin * width, out.size());
     return;
   }
-  if (rule_.kind_ == Initializer::Kind::kFile) {
+  if (rule_.kind_ == Initializer::Rule::kFile) {
     const auto file = sys::open_for_read(rule_.path_);
     sys::read_exactly(file, rule_.path_, rule_.offset_ + begin * width, out);
     return;

@@ -15,7 +15,7 @@ namespace sluice {
 /// so a variable of any size can be planned without being allocated.
 class Initializer {
  public:
-  enum class Kind : uint8_t {
+  enum class Rule : uint8_t {
     kConstant,
     kNormal,
     kTruncatedNormal,
@@ -42,7 +42,7 @@ class Initializer {
   /// Elements of the dtype of the variable, in row-major order, from byte `offset` of a file on.
   static Initializer file(std::string path, int64_t offset);
 
-  Kind kind() const { return kind_; }
+  Rule kind() const { return kind_; }
   /// Returns a copy with the random key `key`. An initializer that is not random does not change.
   Initializer keyed(Seed key) const;
   /// Returns the array of kind kArray; null for other kinds.
@@ -57,7 +57,7 @@ class Initializer {
   friend class InitialValue;
   std::vector<double> orthogonal_matrix(int64_t nth) const;
 
-  Kind kind_ = Kind::kConstant;
+  Rule kind_ = Rule::kConstant;
   double a_ = 0;
   double b_ = 0;
   int64_t rows_ = 0;

@@ -37,8 +37,8 @@ enum class IoMode : uint8_t {
 
 /// Access of an op to something outside the tensors of the graph. Effects happen in program order.
 struct Effect {
-  enum class Kind : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kPrint };
-  Kind kind;
+  enum class Action : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kPrint };
+  Action kind;
   int32_t id = 0;  ///< Stream or remote buffer.
   /// Position among the effects of this graph of the same kind on the same object. For a stream, it
   /// is the number of the entry.

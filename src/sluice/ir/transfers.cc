@@ -37,8 +37,8 @@ Tensor unwritten(Graph& graph, const TensorSpec& spec, std::string name) {
 
 }  // namespace
 
-Effect Graph::transfer(Effect::Kind kind, int32_t id, int64_t entry) {
-  const bool stream = kind == Effect::Kind::kStreamRead || kind == Effect::Kind::kStreamWrite;
+Effect Graph::transfer(Effect::Action kind, int32_t id, int64_t entry) {
+  const bool stream = kind == Effect::Action::kStreamRead || kind == Effect::Action::kStreamWrite;
   // On an io queue, the wait for a feed would block the transfers behind it.
   const bool fed = stream && ir_->streams[static_cast<size_t>(id)].feed >= 0;
   return {kind, id, next_order(kind, id), entry, fed ? IoMode::kCompute : io_mode_};
@@ -50,7 +50,7 @@ Tensor Graph::host_load(const H2dStream& stream, std::string name) {
   const ProvenanceScope of(*this, {.variable = stream.name});
   const Tensor target = unwritten(*this, stream.spec, name + "_init");
   return emit(builtin::host_load(), {target}, {},
-              {.name = name, .effects = {transfer(Effect::Kind::kStreamRead, stream.id)}})[0];
+              {.name = name, .effects = {transfer(Effect::Action::kStreamRead, stream.id)}})[0];
 }
 
 void Graph::host_store(const D2hStream& stream, const Tensor& t) {
@@ -59,7 +59,7 @@ void Graph::host_store(const D2hStream& stream, const Tensor& t) {
           "host_store: tensor '{}' is {}, stream '{}' takes {}", t.name(), to_string(t.spec()),
           stream.name, to_string(stream.spec));
   emit(builtin::host_store(), {t}, {},
-       {.effects = {transfer(Effect::Kind::kStreamWrite, stream.id)}});
+       {.effects = {transfer(Effect::Action::kStreamWrite, stream.id)}});
 }
 
 D2hStream Graph::host_store(const Tensor& t, std::string name) {
@@ -78,7 +78,7 @@ Tensor Graph::remote_load(const RemoteBuffer& buffer, const RemoteEntry& entry, 
   const Tensor target = unwritten(*this, buffer.spec, name + "_remote_load");
   return emit(builtin::remote_load(), operands(target, entry), {},
               {.name = name + "_remote_loaded",
-               .effects = {transfer(Effect::Kind::kRemoteLoad, buffer.id, entry.constant())},
+               .effects = {transfer(Effect::Action::kRemoteLoad, buffer.id, entry.constant())},
                .outputs = {buffer.spec}})[0];
 }
 
@@ -86,14 +86,14 @@ Tensor Graph::remote_load_(const RemoteBuffer& buffer, const RemoteEntry& entry,
   check_buffer(ir(), buffer, entry);
   check_tensor(buffer, t);
   return emit(builtin::remote_load(), operands(t, entry), {},
-              {.effects = {transfer(Effect::Kind::kRemoteLoad, buffer.id, entry.constant())}})[0];
+              {.effects = {transfer(Effect::Action::kRemoteLoad, buffer.id, entry.constant())}})[0];
 }
 
 void Graph::remote_store(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t) {
   check_buffer(ir(), buffer, entry);
   check_tensor(buffer, t);
   emit(builtin::remote_store(), operands(t, entry), {},
-       {.effects = {transfer(Effect::Kind::kRemoteStore, buffer.id, entry.constant())}});
+       {.effects = {transfer(Effect::Action::kRemoteStore, buffer.id, entry.constant())}});
 }
 
 }  // namespace sluice

@@ -174,10 +174,10 @@ void reference_print(const KernelArgs& k) {
 }
 
 Tensor emit_print(const TensorArg& x, const PrintTensorOptions& options) {
-  Effect effect{Effect::Kind::kPrint, 0, 0, -1};
+  Effect effect{Effect::Action::kPrint, 0, 0, -1};
   for (const Op& op : x->graph().ops()) {
     effect.order += std::count_if(op.effects.begin(), op.effects.end(),
-                                  [](const Effect& e) { return e.kind == Effect::Kind::kPrint; });
+                                  [](const Effect& e) { return e.kind == Effect::Action::kPrint; });
   }
   return emit(print_tensor_def(), {x}, to_attrs(options), {.effects = {effect}})[0];
 }

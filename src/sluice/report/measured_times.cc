@@ -72,7 +72,7 @@ void add_times(const exe::Executable& e, MeasuredRun& run) {
   for (const Event& event : run.trace.events) {
     const auto device = static_cast<size_t>(event.device);
     const double seconds = event.end - event.begin;
-    if (event.kind == Event::Kind::kWait) {
+    if (event.kind == Event::Activity::kWait) {
       run.devices[device].waits += seconds / std::max(1, e.devices[device].workers);
       continue;
     }

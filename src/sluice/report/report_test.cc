@@ -95,7 +95,7 @@ TEST(Report, AMessageStartsItsReaderAndAFullChannelStopsItsSender) {
   EXPECT_NEAR(t.seconds, 5 * 2, 1e-9);
   double waits = 0;
   for (const Event& e : t.events) {
-    if (e.kind == Event::Kind::kWait && e.device == 0) waits += e.end - e.begin;
+    if (e.kind == Event::Activity::kWait && e.device == 0) waits += e.end - e.begin;
   }
   // Device 0 sends message 2 after message 1 has left its slot, and so on.
   EXPECT_NEAR(waits, 3 * 2, 1e-9);
@@ -210,7 +210,7 @@ TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
       if (!p.trace.complete) continue;  // Its loop has more turns than a trace has events.
       Sums traced;
       for (const Event& e : p.trace.events) {
-        if (e.kind != Event::Kind::kStep) continue;
+        if (e.kind != Event::Activity::kStep) continue;
         const StepReport& s =
             r.functions[static_cast<size_t>(e.function)].steps[static_cast<size_t>(e.step)];
         if (s.kind.rfind("stream_", 0) == 0 || s.kind.rfind("remote_", 0) == 0 ||
@@ -242,14 +242,15 @@ TEST(Report, HtmlHasNoMarkupFromNames) {
 std::vector<MeasuredRun> measured_in(const exe::Executable& e, double second) {
   MeasuredRun run;
   run.program = e.programs[0].name;
-  const auto add = [&](Event::Kind kind, int32_t step, double begin, double end, int32_t worker) {
+  const auto add = [&](Event::Activity kind, int32_t step, double begin, double end,
+                       int32_t worker) {
     const int32_t queue = step == 0 ? 1 : 0;  // The transfer is on the io queue.
     run.trace.events.push_back({kind, 0, queue, 0, step, begin * second, end * second, worker});
   };
-  add(Event::Kind::kStep, 0, 0, 3, 0);  // A transfer of which a second is hidden.
-  add(Event::Kind::kStep, 2, 2, 6, 0);
-  add(Event::Kind::kStep, 2, 2, 4, 1);
-  add(Event::Kind::kWait, 3, 4, 6, 1);
+  add(Event::Activity::kStep, 0, 0, 3, 0);  // A transfer of which a second is hidden.
+  add(Event::Activity::kStep, 2, 2, 6, 0);
+  add(Event::Activity::kStep, 2, 2, 4, 1);
+  add(Event::Activity::kWait, 3, 4, 6, 1);
   run.trace.seconds = 6 * second;
   add_times(e, run);
   return {run};

@@ -100,7 +100,7 @@ class Simulation {
     return true;
   }
 
-  void add(Event::Kind kind, const Walker& w, int32_t queue, double begin, double end) {
+  void add(Event::Activity kind, const Walker& w, int32_t queue, double begin, double end) {
     if (end <= begin) return;
     const Activation& at = w.stack.back();
     trace_.events.push_back(
@@ -108,12 +108,12 @@ class Simulation {
   }
 
   void await(Walker& w, double until) {
-    add(Event::Kind::kWait, w, 0, w.now, until);
+    add(Event::Activity::kWait, w, 0, w.now, until);
     w.now = std::max(w.now, until);
   }
 
   void work(Walker& w, double seconds) {
-    add(Event::Kind::kStep, w, 0, w.now, w.now + seconds);
+    add(Event::Activity::kStep, w, 0, w.now, w.now + seconds);
     w.now += seconds;
   }
 
@@ -125,8 +125,8 @@ class Simulation {
   void end_stretch(Walker& w) {
     const Stretch& s = w.stretch;
     if (s.part >= 0 && s.end > s.begin) {
-      trace_.events.push_back(
-          {Event::Kind::kPart, w.device, 0, s.function, s.micro_batch, s.begin, s.end, 0, s.part});
+      trace_.events.push_back({Event::Activity::kPart, w.device, 0, s.function, s.micro_batch,
+                               s.begin, s.end, 0, s.part});
     }
     w.stretch.part = -1;
   }
@@ -200,7 +200,7 @@ class Simulation {
     if (issue.queue == 0) await(w, begin);
     queue = begin + seconds;
     if (remote) remote_busy_ = queue;
-    add(Event::Kind::kStep, w, issue.queue, begin, queue);
+    add(Event::Activity::kStep, w, issue.queue, begin, queue);
     if (issue.queue == 0) {
       w.now = queue;
     } else {
@@ -233,7 +233,7 @@ std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& tr
   // The compute queue does one thing at a time, so these intervals ascend.
   std::vector<std::vector<std::pair<double, double>>> computes(executable.devices.size());
   for (const Event& e : trace.events) {
-    if (e.kind != Event::Kind::kStep) continue;
+    if (e.kind != Event::Activity::kStep) continue;
     if (std::holds_alternative<exe::Kernel>(step_of(e).body) ||
         std::holds_alternative<exe::Collective>(step_of(e).body))
       computes[static_cast<size_t>(e.device)].emplace_back(e.begin, e.end);
@@ -241,7 +241,7 @@ std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& tr
   std::map<std::tuple<int32_t, exe::TransferKind, int32_t>, Overlap> sums;
   for (const Event& e : trace.events) {
     const auto* issue =
-        e.kind == Event::Kind::kStep ? std::get_if<exe::Issue>(&step_of(e).body) : nullptr;
+        e.kind == Event::Activity::kStep ? std::get_if<exe::Issue>(&step_of(e).body) : nullptr;
     if (issue == nullptr) continue;
     const auto& busy = computes[static_cast<size_t>(e.device)];
     double hidden = 0;

@@ -16,8 +16,8 @@ struct Event {
   /// In a wait, the compute queue waits for a transfer, a message or a free slot of a channel. A
   /// part is the time in which a device runs one part of a block for one micro-batch: from its
   /// first kernel to its last one before a kernel of another part or micro-batch.
-  enum class Kind : uint8_t { kStep, kWait, kPart };
-  Kind kind = Kind::kStep;
+  enum class Activity : uint8_t { kStep, kWait, kPart };
+  Activity kind = Activity::kStep;
   int32_t device = 0;
   int32_t queue = 0;
   int32_t function = 0;  ///< Function of the step, or of the first kernel of the part.

@@ -22,9 +22,9 @@ struct TaskRange {
 inline constexpr int64_t kNotYet = -1;
 inline constexpr int64_t kEnded = -2;
 
-/// The walk over the steps of a program, for any kind of device. A `Kind` runs the steps for one
-/// worker of a device. Its calls are inlined, so a step costs no virtual call. No call may block.
-/// It has:
+/// The walk over the steps of a program, for any kind of device. A `StepRunner` runs the steps for
+/// one worker of a device. Its calls are inlined, so a step costs no virtual call. No call may
+/// block. It has:
 ///
 ///     using Address                          device memory; the walk only adds bytes to it
 ///     Kind(run, device, ...)
@@ -47,15 +47,15 @@ inline constexpr int64_t kEnded = -2;
 ///     bool park() const, bool waits_for_device() const, void settle(), bool drained()
 ///                                            see Strand
 ///     Counters counters
-template <typename Kind>
+template <typename StepRunner>
 class Walk final : public Strand {
  public:
-  using Address = typename Kind::Address;
+  using Address = typename StepRunner::Address;
 
   /// `args` are the last arguments of the constructor of Kind.
   template <typename... Args>
   Walk(RunState& run, int device, Args&&... args)
-      : run_(run), device_(device), kind_(run, device, std::forward<Args>(args)...) {
+      : run_(run), device_(device), runner_(run, device, std::forward<Args>(args)...) {
     const StackNeeds& needs = run.loaded->needs;
     stack_.resize(static_cast<size_t>(needs.depth) + 1);
     bases_.resize(needs.params + static_cast<size_t>(needs.depth) + 1);
@@ -73,12 +73,12 @@ class Walk final : public Strand {
   bool advance() override;
   bool finished() const override { return ended_; }
   const exe::Step* current() const override;
-  bool park() const override { return kind_.park(); }
-  void settle() override { kind_.settle(); }
-  bool drained() override { return kind_.drained(); }
+  bool park() const override { return runner_.park(); }
+  void settle() override { runner_.settle(); }
+  bool drained() override { return runner_.drained(); }
   int device() const override { return device_; }
-  bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
-  const Counters& counters() const override { return kind_.counters; }
+  bool waits_for_device() const override { return !ended_ && runner_.waits_for_device(); }
+  const Counters& counters() const override { return runner_.counters; }
   const std::vector<int64_t>& moves() const override { return moves_; }
   void record(EventRing* events) override { events_ = events; }
 
@@ -95,7 +95,7 @@ class Walk final : public Strand {
 
   std::vector<Address> fixed_arguments(const LoadedFunction& function) const;
   Address arena(int32_t index) const {
-    return Kind::address(run_.arenas[static_cast<size_t>(index)]);
+    return StepRunner::address(run_.arenas[static_cast<size_t>(index)]);
   }
   const Address* arguments_of(const LoadedKernel& kernel);
   /// Returns whether this worker has tasks of the kernel.
@@ -132,7 +132,7 @@ class Walk final : public Strand {
 
   RunState& run_;
   int device_;
-  Kind kind_;
+  StepRunner runner_;
   EventRing* events_ = nullptr;
   std::vector<std::vector<Address>> fixed_;  ///< By function.
   std::vector<Frame> stack_;
@@ -154,8 +154,9 @@ class Walk final : public Strand {
 
 /// Returns the addresses of a function's arguments, by argument. Empty unless the frame of the
 /// function is fixed. Null for an argument whose address varies.
-template <typename Kind>
-auto Walk<Kind>::fixed_arguments(const LoadedFunction& function) const -> std::vector<Address> {
+template <typename StepRunner>
+auto Walk<StepRunner>::fixed_arguments(const LoadedFunction& function) const
+    -> std::vector<Address> {
   std::vector<Address> addresses;
   if (function.entry_frame == nullptr || function.function->device != device_) return addresses;
   const Address frame = arena(function.entry_frame->index) + function.entry_frame->offset;
@@ -166,15 +167,15 @@ auto Walk<Kind>::fixed_arguments(const LoadedFunction& function) const -> std::v
   return addresses;
 }
 
-template <typename Kind>
-void Walk<Kind>::start(const exe::Program& program) {
+template <typename StepRunner>
+void Walk<StepRunner>::start(const exe::Program& program) {
   depth_ = 0;
   synced_ = false;
   tokens_.clear();
   std::fill(messages_.begin(), messages_.end(), 0);
   std::fill(collectives_.begin(), collectives_.end(), 0);
   std::fill(moves_.begin(), moves_.end(), 0);
-  kind_.start();
+  runner_.start();
   for (const exe::Start& start : program.starts) {
     if (start.device != device_) continue;
     stack_[0] = {};
@@ -187,16 +188,16 @@ void Walk<Kind>::start(const exe::Program& program) {
   ended_ = depth_ == 0;
 }
 
-template <typename Kind>
-const exe::Step* Walk<Kind>::current() const {
-  if (kind_.blamed() != nullptr) return kind_.blamed();
+template <typename StepRunner>
+const exe::Step* Walk<StepRunner>::current() const {
+  if (runner_.blamed() != nullptr) return runner_.blamed();
   if (depth_ == 0) return nullptr;
   const Frame& frame = stack_[depth_ - 1];
   return frame.pc < frame.function->steps.size() ? frame.function->steps[frame.pc].step : nullptr;
 }
 
-template <typename Kind>
-int64_t Walk<Kind>::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
+template <typename StepRunner>
+int64_t Walk<StepRunner>::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
   if (expr.is_constant()) return expr.constant();
   const Frame& frame = stack_[depth_ - 1];
   exe::IndexContext context;
@@ -207,8 +208,8 @@ int64_t Walk<Kind>::evaluate(const exe::IndexExpr& expr, int64_t iteration) cons
   return expr.evaluate(context);
 }
 
-template <typename Kind>
-auto Walk<Kind>::address(const exe::Address& at, int64_t iteration) const -> Address {
+template <typename StepRunner>
+auto Walk<StepRunner>::address(const exe::Address& at, int64_t iteration) const -> Address {
   const Frame& frame = stack_[depth_ - 1];
   Address base{};
   switch (at.base) {
@@ -225,8 +226,8 @@ auto Walk<Kind>::address(const exe::Address& at, int64_t iteration) const -> Add
   return slot_of_ring(base + at.offset, at, iteration);
 }
 
-template <typename Kind>
-auto Walk<Kind>::arguments_of(const LoadedKernel& kernel) -> const Address* {
+template <typename StepRunner>
+auto Walk<StepRunner>::arguments_of(const LoadedKernel& kernel) -> const Address* {
   const Frame& frame = stack_[depth_ - 1];
   if (kernel.fixed && frame.fixed != nullptr) return frame.fixed + kernel.first;
   const Argument* a = frame.function->arguments.data() + kernel.first;
@@ -239,18 +240,18 @@ auto Walk<Kind>::arguments_of(const LoadedKernel& kernel) -> const Address* {
   return operands_.data();
 }
 
-template <typename Kind>
-bool Walk<Kind>::run_kernel(const LoadedKernel& kernel) {
-  const TaskRange share = kind_.share_of(kernel);
+template <typename StepRunner>
+bool Walk<StepRunner>::run_kernel(const LoadedKernel& kernel) {
+  const TaskRange share = runner_.share_of(kernel);
   if (share.empty()) return false;
   for (size_t i = 0; i < kernel.scalars->size(); ++i)
     scalars_[i] = evaluate((*kernel.scalars)[i], 0);
-  kind_.run(kernel, arguments_of(kernel), scalars_.data(), share);
+  runner_.run(kernel, arguments_of(kernel), scalars_.data(), share);
   return true;
 }
 
-template <typename Kind>
-void Walk<Kind>::enter(const exe::Call& call, int64_t iteration) {
+template <typename StepRunner>
+void Walk<StepRunner>::enter(const exe::Call& call, int64_t iteration) {
   const Frame& caller = stack_[depth_ - 1];
   Frame callee;
   callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
@@ -266,13 +267,13 @@ void Walk<Kind>::enter(const exe::Call& call, int64_t iteration) {
   stack_[depth_++] = callee;
 }
 
-template <typename Kind>
-bool Walk<Kind>::issue(const exe::Issue& issue) {
-  if (!kind_.leads()) return true;
+template <typename StepRunner>
+bool Walk<StepRunner>::issue(const exe::Issue& issue) {
+  if (!runner_.leads()) return true;
   int64_t entry = evaluate(issue.entry, 0);
   if (issue.entry_from) {
     const std::optional<uint32_t> value =
-        kind_.read(address(issue.entry_from->at, 0), 4, current());
+        runner_.read(address(issue.entry_from->at, 0), 4, current());
     if (!value) return false;
     entry = issue.entry_from->spec.dtype == i32 ? int64_t{static_cast<int32_t>(*value)}
                                                 : int64_t{*value};
@@ -286,9 +287,9 @@ bool Walk<Kind>::issue(const exe::Issue& issue) {
             buffer.entries);
   }
   const int64_t number =
-      kind_.issue(issue, address(issue.memory.at, 0), entry, current(), is_awaited_next(issue));
+      runner_.issue(issue, address(issue.memory.at, 0), entry, current(), is_awaited_next(issue));
   if (number == kNotYet) return false;
-  kind_.counters.bytes += issue.memory.bytes;
+  runner_.counters.bytes += issue.memory.bytes;
   if (number == kEnded) return true;
   const auto old = token(issue.token);
   if (old != tokens_.end()) {
@@ -299,37 +300,37 @@ bool Walk<Kind>::issue(const exe::Issue& issue) {
   return true;
 }
 
-template <typename Kind>
-bool Walk<Kind>::is_awaited_next(const exe::Issue& issue) const {
+template <typename StepRunner>
+bool Walk<StepRunner>::is_awaited_next(const exe::Issue& issue) const {
   const Frame& frame = stack_[depth_ - 1];
   if (frame.pc + 1 >= frame.function->steps.size()) return false;
   const auto* next = std::get_if<exe::Wait>(&frame.function->steps[frame.pc + 1].step->body);
   return next != nullptr && next->queue == issue.queue && next->token == issue.token;
 }
 
-template <typename Kind>
-bool Walk<Kind>::wait(const exe::Wait& wait) {
-  if (!kind_.leads()) return true;
+template <typename StepRunner>
+bool Walk<StepRunner>::wait(const exe::Wait& wait) {
+  if (!runner_.leads()) return true;
   const auto entry = token(wait.token);
   SLUICE_CHECK(entry != tokens_.end());
-  if (!kind_.wait(wait.queue, entry->second)) return false;
+  if (!runner_.wait(wait.queue, entry->second)) return false;
   tokens_.erase(entry);
   return true;
 }
 
-template <typename Kind>
-bool Walk<Kind>::collective(const exe::Collective& collective, const BoundCollective& bound) {
+template <typename StepRunner>
+bool Walk<StepRunner>::collective(const exe::Collective& collective, const BoundCollective& bound) {
   int64_t& number = collectives_[static_cast<size_t>(collective.group)];
-  if (!kind_.collective(collective, bound, address(collective.operands.front().at, 0),
-                        address(collective.operands.back().at, 0), number, current()))
+  if (!runner_.collective(collective, bound, address(collective.operands.front().at, 0),
+                          address(collective.operands.back().at, 0), number, current()))
     return false;
   ++number;
   return true;
 }
 
-template <typename Kind>
-bool Walk<Kind>::branch(const exe::Branch& branch) {
-  const std::optional<uint32_t> taken = kind_.read(address(branch.condition.at, 0), 1, current());
+template <typename StepRunner>
+bool Walk<StepRunner>::branch(const exe::Branch& branch) {
+  const std::optional<uint32_t> taken = runner_.read(address(branch.condition.at, 0), 1, current());
   if (!taken) return false;
   synced_ = false;
   ++stack_[depth_ - 1].pc;
@@ -337,42 +338,42 @@ bool Walk<Kind>::branch(const exe::Branch& branch) {
   return true;
 }
 
-template <typename Kind>
-bool Walk<Kind>::communicate(const LoadedStep& loaded, const Frame& frame) {
+template <typename StepRunner>
+bool Walk<StepRunner>::communicate(const LoadedStep& loaded, const Frame& frame) {
   const exe::Step& step = *loaded.step;
   if (const auto* i = std::get_if<exe::Issue>(&step.body)) return issue(*i);
   if (const auto* w = std::get_if<exe::Wait>(&step.body)) return wait(*w);
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
     return collective(*c, frame.function->collectives[static_cast<size_t>(loaded.collective)]);
-  if (!kind_.leads()) return true;
+  if (!runner_.leads()) return true;
   const auto* s = std::get_if<exe::Send>(&step.body);
   const auto* r = std::get_if<exe::Receive>(&step.body);
   int64_t& number = messages_[static_cast<size_t>(s != nullptr ? s->channel : r->channel)];
-  const bool done = s != nullptr ? kind_.send(*s, address(s->operand.at, 0), number, &step)
-                                 : kind_.receive(*r, address(r->operand.at, 0), number, &step);
+  const bool done = s != nullptr ? runner_.send(*s, address(s->operand.at, 0), number, &step)
+                                 : runner_.receive(*r, address(r->operand.at, 0), number, &step);
   if (done) ++number;
   return done;
 }
 
-template <typename Kind>
-std::optional<bool> Walk<Kind>::goes_on(const exe::Loop& loop, const Frame& frame) {
+template <typename StepRunner>
+std::optional<bool> Walk<StepRunner>::goes_on(const exe::Loop& loop, const Frame& frame) {
   if (frame.iteration >= loop.trips) return false;
   if (loop.condition < 0) return true;
   const exe::Operand& condition = loop.body.args[static_cast<size_t>(loop.condition)];
   const std::optional<uint32_t> value =
-      kind_.read(address(condition.at, frame.iteration), 1, current());
+      runner_.read(address(condition.at, frame.iteration), 1, current());
   if (!value) return {};
   return *value != 0;
 }
 
-template <typename Kind>
-bool Walk<Kind>::advance() {
+template <typename StepRunner>
+bool Walk<StepRunner>::advance() {
   bool progress = false;
   if (events_ != nullptr) events_->resume();
   const auto waits = [&] {
     if (ends()) return true;
     if (events_ != nullptr) events_->block();
-    ++kind_.counters.waits;
+    ++runner_.counters.waits;
     return progress;
   };
   while (depth_ > 0) {
@@ -387,11 +388,11 @@ bool Walk<Kind>::advance() {
     const bool at_loop = frame.loop != nullptr && frame.loop->condition < 0;
     if (loaded.sync && !synced_ && !at_loop) {
       if (ends()) return true;
-      if (!kind_.barrier()) return waits();
+      if (!runner_.barrier()) return waits();
       synced_ = true;
       progress = true;
     }
-    if (!kind_.has_room()) return waits();
+    if (!runner_.has_room()) return waits();
     bool records = events_ != nullptr;
     if (loaded.kernel >= 0) {
       const auto kernel = static_cast<size_t>(loaded.kernel);
@@ -424,7 +425,7 @@ bool Walk<Kind>::advance() {
       continue;
     } else if (!communicate(loaded, frame)) {
       return waits();
-    } else if (loaded.moved >= 0 && kind_.leads()) {
+    } else if (loaded.moved >= 0 && runner_.leads()) {
       ++moves_[static_cast<size_t>(loaded.moved)];
     }
     if (records) events_->end(&step);
@@ -432,7 +433,7 @@ bool Walk<Kind>::advance() {
     ++frame.pc;
     progress = true;
   }
-  ended_ = ended_ || kind_.finish() || ends();
+  ended_ = ended_ || runner_.finish() || ends();
   return progress || ended_;
 }
 

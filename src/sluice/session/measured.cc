@@ -18,8 +18,8 @@ namespace {
 
 // A fact of a process, as other processes receive it.
 struct Fact {
-  enum class Kind : int32_t { kNone, kStep, kWait, kRuns, kLost };
-  Kind kind = Kind::kNone;
+  enum class Tag : int32_t { kNone, kStep, kWait, kRuns, kLost };
+  Tag kind = Tag::kNone;
   int32_t replica = 0;
   int32_t device = 0;
   int32_t queue = 0;
@@ -29,7 +29,7 @@ struct Fact {
   int64_t begin = 0;  // Nanoseconds; for kRuns and kLost the count.
   int64_t end = 0;
 
-  bool is_event() const { return kind == Kind::kStep || kind == Kind::kWait; }
+  bool is_event() const { return kind == Tag::kStep || kind == Tag::kWait; }
 };
 
 // Finds the place of a step in its executable.
@@ -56,14 +56,13 @@ std::vector<Fact> facts_here(const Session& session) {
   const StepIndex steps(session.executable());
   std::vector<Fact> facts;
   for (const runtime::StepRuns& m : session.moves()) {
-    facts.push_back({.kind = Fact::Kind::kRuns, .replica = m.replica, .begin = m.runs});
+    facts.push_back({.kind = Fact::Tag::kRuns, .replica = m.replica, .begin = m.runs});
     steps.describe(*m.step, facts.back());
   }
   for (const runtime::Lane& lane : session.lanes()) {
-    facts.push_back(
-        {.kind = Fact::Kind::kLost, .replica = lane.replica, .begin = lane.ring.lost()});
+    facts.push_back({.kind = Fact::Tag::kLost, .replica = lane.replica, .begin = lane.ring.lost()});
     for (const runtime::Event& e : lane.ring.events()) {
-      facts.push_back({.kind = e.waits ? Fact::Kind::kWait : Fact::Kind::kStep,
+      facts.push_back({.kind = e.waits ? Fact::Tag::kWait : Fact::Tag::kStep,
                        .replica = lane.replica,
                        .device = lane.device,
                        .queue = lane.queue,
@@ -111,16 +110,16 @@ std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts, const s
   }
   std::map<int, report::MeasuredRun> runs;
   for (const Fact& f : facts) {
-    if (f.kind == Fact::Kind::kNone) continue;
+    if (f.kind == Fact::Tag::kNone) continue;
     report::MeasuredRun& run = runs[f.replica];
-    if (f.kind == Fact::Kind::kRuns) run.moves.push_back({f.function, f.step, f.begin});
-    if (f.kind == Fact::Kind::kLost) run.lost += f.begin;
+    if (f.kind == Fact::Tag::kRuns) run.moves.push_back({f.function, f.step, f.begin});
+    if (f.kind == Fact::Tag::kLost) run.lost += f.begin;
     if (!f.is_event()) continue;
-    const bool waits = f.kind == Fact::Kind::kWait;
-    run.trace.events.push_back({waits ? report::Event::Kind::kWait : report::Event::Kind::kStep,
-                                f.device, f.queue, f.function, f.step,
-                                static_cast<double>(f.begin - first) / 1e9,
-                                static_cast<double>(f.end - first) / 1e9, f.worker});
+    const bool waits = f.kind == Fact::Tag::kWait;
+    run.trace.events.push_back(
+        {waits ? report::Event::Activity::kWait : report::Event::Activity::kStep, f.device, f.queue,
+         f.function, f.step, static_cast<double>(f.begin - first) / 1e9,
+         static_cast<double>(f.end - first) / 1e9, f.worker});
     run.trace.seconds = std::max(run.trace.seconds, run.trace.events.back().end);
   }
   std::vector<report::MeasuredRun> all;

@@ -49,9 +49,9 @@ void add_effects(const Graph& graph, std::set<std::pair<bool, int32_t>>& used,
   for (const Op& op : graph.ops()) {
     for (const Effect& e : op.effects) {
       const bool remote =
-          e.kind == Effect::Kind::kRemoteLoad || e.kind == Effect::Kind::kRemoteStore;
+          e.kind == Effect::Action::kRemoteLoad || e.kind == Effect::Action::kRemoteStore;
       const bool stream =
-          e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite;
+          e.kind == Effect::Action::kStreamRead || e.kind == Effect::Action::kStreamWrite;
       if (remote || stream) used.emplace(remote, e.id);
     }
     for (const GraphId callee : op.callees) add_effects(graph.ir().graph(callee), used, seen);

@@ -14,9 +14,9 @@ void check_repeatable(const Graph& graph, const Graph& forward, std::set<GraphId
   if (!seen.insert(graph.id()).second) return;
   for (const Op& op : graph.ops()) {
     for (const Effect& e : op.effects) {
-      const bool once = e.kind == Effect::Kind::kStreamRead ||
-                        e.kind == Effect::Kind::kStreamWrite ||
-                        e.kind == Effect::Kind::kRemoteStore;
+      const bool once = e.kind == Effect::Action::kStreamRead ||
+                        e.kind == Effect::Action::kStreamWrite ||
+                        e.kind == Effect::Action::kRemoteStore;
       require(!once, "recompute of graph {}: {} ({}) in graph {} must not run twice",
               forward.name(), op.label(), op.provenance->line, graph.name());
     }

@@ -8,13 +8,13 @@
 namespace sluice::property {
 namespace {
 
-struct Kind {
+struct MutationKind {
   std::string name;
   std::vector<std::string> rules;
   std::vector<Candidate> (*find)(const Executable&);
 };
 
-const Kind kKinds[] = {
+const MutationKind kKinds[] = {
     {"wait dropped", {"race", "wait"}, wait_dropped},
     {"wait moved", {"race", "wait"}, wait_moved},
     {"issue moved", {"value", "race", "sync", "stream", "final", "remote", "overlap"}, issue_moved},
@@ -122,7 +122,7 @@ const Kind kKinds[] = {
 
 std::vector<std::string> mutation_kinds() {
   std::vector<std::string> names;
-  for (const Kind& k : kKinds) names.push_back(k.name);
+  for (const MutationKind& k : kKinds) names.push_back(k.name);
   return names;
 }
 
@@ -145,7 +145,7 @@ std::vector<std::string> kinds_without(std::vector<std::string> kinds,
 std::vector<Damage> mutations(const Executable& right, uint64_t seed, int per_kind,
                               const std::vector<std::string>& wanted) {
   std::vector<Damage> out;
-  for (const Kind& kind : kKinds) {
+  for (const MutationKind& kind : kKinds) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end())
       continue;
     std::vector<Candidate> all = kind.find(right);

@@ -66,7 +66,7 @@ bool is_data(const Executable& e, const Function& f, int64_t param) {
   const auto uses = [&](const IndexExpr& x) {
     const auto& nodes = x.nodes();
     return std::any_of(nodes.begin(), nodes.end(), [&](const IndexExpr::Node& n) {
-      return n.kind == IndexExpr::Kind::kParam && n.value == param;
+      return n.kind == IndexExpr::Opcode::kParam && n.value == param;
     });
   };
   for (const Step& step : f.steps) {
@@ -93,7 +93,7 @@ std::vector<Candidate> row_off_by_one(const Executable& e) {
 /// Changes the coefficient of a counter, also to 0.
 std::vector<Candidate> row_counted_differently(const Executable& e) {
   const auto counts = [](const IndexExpr& x) {
-    return x.uses(IndexExpr::Kind::kIteration) || x.uses(IndexExpr::Kind::kParam);
+    return x.uses(IndexExpr::Opcode::kIteration) || x.uses(IndexExpr::Opcode::kParam);
   };
   return rows_changed(
       e, {[=](const IndexExpr& x) { return counts(x) ? x + x : x; },

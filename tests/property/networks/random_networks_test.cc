@@ -91,7 +91,7 @@ std::vector<train::Stage> drawn_stages(Dice& dice, TrainingWay& way, const Names
   return stages;
 }
 
-enum class Kind : uint8_t { kResident, kPhased, kSharded, kPipelined, kGrouped, kOrdered };
+enum class StrategyKind : uint8_t { kResident, kPhased, kSharded, kPipelined, kGrouped, kOrdered };
 
 // Phases in stages, in groups or in both.
 void draw_groups(Dice& dice, TrainingWay& way, const Names& blocks) {
@@ -125,27 +125,28 @@ void draw_order(Dice& dice, TrainingWay& way, const Names& blocks) {
 // Returns one way of each kind, and with several micro-batches a second one of most kinds. Stages
 // need several blocks.
 std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const Names& blocks) {
-  constexpr std::array kKinds{Kind::kResident,  Kind::kPhased,    Kind::kSharded,
-                              Kind::kPipelined, Kind::kOrdered,   Kind::kGrouped,
-                              Kind::kPhased,    Kind::kPipelined, Kind::kOrdered};
+  constexpr std::array kKinds{
+      StrategyKind::kResident,  StrategyKind::kPhased,    StrategyKind::kSharded,
+      StrategyKind::kPipelined, StrategyKind::kOrdered,   StrategyKind::kGrouped,
+      StrategyKind::kPhased,    StrategyKind::kPipelined, StrategyKind::kOrdered};
   const bool several = base.step.accumulate > 1;
   std::vector<TrainingWay> ways;
-  for (const Kind kind : std::span(kKinds).first(several ? kKinds.size() : 5)) {
-    if (kind >= Kind::kSharded && blocks.size() < 2) continue;
+  for (const StrategyKind kind : std::span(kKinds).first(several ? kKinds.size() : 5)) {
+    if (kind >= StrategyKind::kSharded && blocks.size() < 2) continue;
     TrainingWay way = base;
     if (!several || !ways.empty()) way.step = drawn_step(dice, base.step, blocks);
     way.threads = 1 + dice(3);
     way.io_queues = dice.one_in(3) ? 3 : 1;
     using train::Schedule;
-    if (kind == Kind::kResident) {
+    if (kind == StrategyKind::kResident) {
       way.step.strategy = train::resident();
-    } else if (kind == Kind::kPhased) {
+    } else if (kind == StrategyKind::kPhased) {
       way.step.strategy = train::phased();
-    } else if (kind == Kind::kSharded) {
+    } else if (kind == StrategyKind::kSharded) {
       way.step.strategy = train::ShardedExecution{drawn_stages(dice, way, blocks)};
-    } else if (kind == Kind::kGrouped) {
+    } else if (kind == StrategyKind::kGrouped) {
       draw_groups(dice, way, blocks);
-    } else if (kind == Kind::kOrdered) {
+    } else if (kind == StrategyKind::kOrdered) {
       draw_order(dice, way, blocks);
     } else {
       const auto schedule =

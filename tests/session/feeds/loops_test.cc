@@ -149,10 +149,10 @@ TEST(Loops, EightReplicasFillFieldsByName) {
 
 // Programs of a loop over a feed, as one loop or unrolled.
 enum class Form { kLoop, kUnrolled };
-enum class Kind { kSums, kNested, kSubgraph, kDevices, kRemote, kTraining };
+enum class LoopProgram { kSums, kNested, kSubgraph, kDevices, kRemote, kTraining };
 
 struct Program {
-  Program(Kind kind, Form form, int replicas) : form(form), ir(replicas) {
+  Program(LoopProgram kind, Form form, int replicas) : form(form), ir(replicas) {
     x = ir.infeed("x", {{"x", f32_of({3, 4})}, {"y", f32_of({3, 4})}});
     sums = ir.outfeed("sums", {{"sum", f32_of({3, 4})}});
     w = main.variable(f32_of({3, 4}), Initializer::constant(0.5), "w");
@@ -176,17 +176,17 @@ struct Program {
     return ir.replication() > 1 ? ops::replicated_all_reduce(v) * 0.5f : v;
   }
 
-  void build(Kind kind, const Tensor& v) {
+  void build(LoopProgram kind, const Tensor& v) {
     const auto one = [&](auto body) { main_result = loop(main, 7, body, {v}, x)[0]; };
     switch (kind) {
-      case Kind::kSums:
+      case LoopProgram::kSums:
         return one([&](Tensor t, Tensor a, Tensor b) {
           const Tensor sum = mixed(t * 0.75f + a * b);
           ops::add_(w, sum * w);
           main.enqueue(sums, Tensors{sum});
           return sum + w;
         });
-      case Kind::kNested:
+      case LoopProgram::kNested:
         return one([&](Tensor t, Tensor a, Tensor b) {
           const Tensor inner = loop(
               main, 3,
@@ -198,7 +198,7 @@ struct Program {
               {t + a}, x)[0];
           return inner * w;
         });
-      case Kind::kSubgraph: {
+      case LoopProgram::kSubgraph: {
         Graph& g = ir.create_graph(
             "g",
             [&](Graph& graph, Tensor total, Tensor t) {
@@ -214,7 +214,7 @@ struct Program {
           return ops::call(main, g, {w, t + a})[0] * b;
         });
       }
-      case Kind::kDevices:
+      case LoopProgram::kDevices:
         return one([&](Tensor t, Tensor a, Tensor b) {
           Tensor there;
           {
@@ -225,7 +225,7 @@ struct Program {
           main.enqueue(sums, Tensors{w});
           return there * b - w;
         });
-      case Kind::kRemote: {
+      case LoopProgram::kRemote: {
         const RemoteBuffer rows = ir.remote_buffer(f32_of({3, 4}), 8);
         for (int64_t i = 0; i < 8; ++i) main.remote_store(rows, i, w);
         const auto body = [&, rows](Tensor n, Tensor t, Tensor a, Tensor b) {
@@ -238,7 +238,7 @@ struct Program {
         main_result = loop(main, 7, body, {main.scalar(0, i32), v}, x)[1];
         return;
       }
-      case Kind::kTraining: {
+      case LoopProgram::kTraining: {
         Graph& loss = ir.create_graph(
             "loss",
             [](Graph&, Tensor weight, Tensor a, Tensor b) {
@@ -302,8 +302,9 @@ Arrays run_in_interpreter(const Program& p, int64_t elements) {
 }
 
 TEST(Loops, HaveTheBitsOfTheirIterationsAndOfTheInterpreter) {
-  for (const Kind kind : {Kind::kSums, Kind::kNested, Kind::kSubgraph, Kind::kDevices,
-                          Kind::kRemote, Kind::kTraining}) {
+  for (const LoopProgram kind :
+       {LoopProgram::kSums, LoopProgram::kNested, LoopProgram::kSubgraph, LoopProgram::kDevices,
+        LoopProgram::kRemote, LoopProgram::kTraining}) {
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(fmt::format("kind {}, {} replicas", static_cast<int>(kind), replicas));
       const Program looped(kind, Form::kLoop, replicas), flat(kind, Form::kUnrolled, replicas);
@@ -311,7 +312,9 @@ TEST(Loops, HaveTheBitsOfTheirIterationsAndOfTheInterpreter) {
       const int threads = 1 + (static_cast<int>(kind) + replicas) % 2;
       const Arrays expected = run_in_session(flat, 3 - threads, 3);
       EXPECT_EQ(run_in_session(looped, threads, 3), expected);
-      const int64_t elements = kind == Kind::kNested ? 28 : kind == Kind::kSubgraph ? 35 : 7;
+      const int64_t elements = kind == LoopProgram::kNested     ? 28
+                               : kind == LoopProgram::kSubgraph ? 35
+                                                                : 7;
       EXPECT_EQ(run_in_interpreter(looped, elements),
                 Arrays(expected.begin(), expected.begin() + 3));
     }

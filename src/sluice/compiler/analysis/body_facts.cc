@@ -33,7 +33,7 @@ void join(const BodyFacts& callee, BodyFacts& facts) {
 std::optional<Sequence> sequence_of(const Node& node) {
   if (const auto* t = node.as<Node::Transfer>()) {
     const auto kind = t->effect.kind;
-    if (kind == Effect::Kind::kStreamRead || kind == Effect::Kind::kStreamWrite)
+    if (kind == Effect::Action::kStreamRead || kind == Effect::Action::kStreamWrite)
       return Sequence{Sequence::Of::kStream, t->effect.id};
   }
   if (const auto* c = node.as<Node::Collective>()) return Sequence{Sequence::Of::kGroup, c->group};
@@ -66,8 +66,8 @@ BodyFacts FactTable::facts_of(const Program& program, const Body& body) const {
     if (const auto* kernel = node.as<Node::Kernel>()) facts.has_effects |= kernel->prints;
     if (const auto* t = node.as<Node::Transfer>()) {
       facts.has_effects = true;
-      if (t->effect.kind == Effect::Kind::kRemoteStore) facts.stores_to.insert(t->effect.id);
-      if (t->effect.kind == Effect::Kind::kRemoteLoad) facts.loads_from.insert(t->effect.id);
+      if (t->effect.kind == Effect::Action::kRemoteStore) facts.stores_to.insert(t->effect.id);
+      if (t->effect.kind == Effect::Action::kRemoteLoad) facts.loads_from.insert(t->effect.id);
     }
     for_each_callee(node, [&](BodyId callee) { join((*this)[callee], facts); });
     if (const auto* branch = node.as<Node::Branch>()) {

@@ -113,7 +113,7 @@ void Indices::find_facts(const Node& node) {
     fact(0) = of_kernel(node);
   } else if (const auto* index = node.as<Node::Index>()) {
     const auto& leaf = index->value.nodes();
-    if (leaf.size() != 1 || leaf[0].kind != IndexExpr::Kind::kParam) return;
+    if (leaf.size() != 1 || leaf[0].kind != IndexExpr::Opcode::kParam) return;
     const auto& range = index_params_[static_cast<size_t>(leaf[0].value)];
     if (range) fact(0) = checked(index->value, *range, node.out_specs[0].dtype);
   } else if (const auto* loop = node.as<Node::Loop>()) {
@@ -326,8 +326,8 @@ void IndexTable::find_wanted(const Body& body, Facts& facts) const {
 bool computes_entry(const Node& node) {
   const auto* t = node.as<Node::Transfer>();
   return t != nullptr && t->effect.entry < 0 && !t->entry &&
-         (t->effect.kind == Effect::Kind::kRemoteLoad ||
-          t->effect.kind == Effect::Kind::kRemoteStore);
+         (t->effect.kind == Effect::Action::kRemoteLoad ||
+          t->effect.kind == Effect::Action::kRemoteStore);
 }
 
 std::optional<IndexExpr> entry_of(const Node::Transfer& transfer) {
@@ -336,17 +336,17 @@ std::optional<IndexExpr> entry_of(const Node::Transfer& transfer) {
 }
 
 bool differ(const IndexExpr& a, const IndexExpr& b) {
-  using Kind = IndexExpr::Kind;
+  using Opcode = IndexExpr::Opcode;
   // Splits an expression into a prefix and an added constant. Returns the number of nodes of the
   // prefix, and the constant.
   const auto split = [](const IndexExpr& x) -> std::pair<size_t, int64_t> {
     const auto& nodes = x.nodes();
     if (x.is_constant()) return {0, x.constant()};
-    const Kind last = nodes.back().kind;
-    if ((last != Kind::kAdd && last != Kind::kSub) || nodes.end()[-2].kind != Kind::kConstant)
+    const Opcode last = nodes.back().kind;
+    if ((last != Opcode::kAdd && last != Opcode::kSub) || nodes.end()[-2].kind != Opcode::kConstant)
       return {nodes.size(), 0};
     const int64_t number = nodes.end()[-2].value;
-    return {nodes.size() - 2, last == Kind::kAdd ? number : -number};
+    return {nodes.size() - 2, last == Opcode::kAdd ? number : -number};
   };
   const auto [a_size, a_add] = split(a);
   const auto [b_size, b_add] = split(b);

@@ -99,9 +99,9 @@ class UniformValues {
 
   Cause cause_of(State& s, const Op& op) {
     for (const Effect& e : op.effects) {
-      if (e.kind == Effect::Kind::kStreamRead)
+      if (e.kind == Effect::Action::kStreamRead)
         return fmt::format("stream '{}'", ir_.stream(e.id).name);
-      if (e.kind == Effect::Kind::kRemoteLoad) return "a remote buffer";
+      if (e.kind == Effect::Action::kRemoteLoad) return "a remote buffer";
     }
     Cause cause = first_cause(operands(s, op));
     if (!op.def->has(Trait::kCollective)) return cause;

@@ -210,7 +210,7 @@ using Difference = std::optional<int64_t>;  // Empty: not constant.
 // differences of its parameters, which are 0 beyond the end of `params`, and of its counter.
 Difference difference(const exe::IndexExpr& expr, std::span<const Difference> params,
                       Difference counter) {
-  using Kind = exe::IndexExpr::Kind;
+  using Opcode = exe::IndexExpr::Opcode;
   struct Term {
     Difference by;
     std::optional<int64_t> constant;
@@ -218,16 +218,16 @@ Difference difference(const exe::IndexExpr& expr, std::span<const Difference> pa
   std::vector<Term> terms;
   for (const exe::IndexExpr::Node& node : expr.nodes()) {
     switch (node.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         terms.push_back({0, node.value});
         continue;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         terms.push_back({counter, {}});
         continue;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         terms.push_back({0, {}});
         continue;
-      case Kind::kParam:
+      case Opcode::kParam:
         terms.push_back(
             {static_cast<size_t>(node.value) < params.size() ? params[node.value] : 0, {}});
         continue;
@@ -241,15 +241,15 @@ Difference difference(const exe::IndexExpr& expr, std::span<const Difference> pa
     const int64_t divisor = right.constant.value_or(0);
     int64_t by = 0;
     bool known = a && b;
-    if (known && node.kind == Kind::kAdd) known = !__builtin_add_overflow(*a, *b, &by);
-    if (known && node.kind == Kind::kSub) known = !__builtin_sub_overflow(*a, *b, &by);
+    if (known && node.kind == Opcode::kAdd) known = !__builtin_add_overflow(*a, *b, &by);
+    if (known && node.kind == Opcode::kSub) known = !__builtin_sub_overflow(*a, *b, &by);
     if (known && !(*a == 0 && *b == 0)) {
-      if (node.kind == Kind::kMul) {
+      if (node.kind == Opcode::kMul) {
         const auto factor = right.constant ? right.constant : left.constant;
         known = factor && !__builtin_mul_overflow(*factor, right.constant ? *a : *b, &by);
-      } else if (node.kind == Kind::kDiv || node.kind == Kind::kMod) {
+      } else if (node.kind == Opcode::kDiv || node.kind == Opcode::kMod) {
         known = divisor > 0 && *a % divisor == 0;
-        if (known && node.kind == Kind::kDiv) by = *a / divisor;
+        if (known && node.kind == Opcode::kDiv) by = *a / divisor;
       }
     }
     left = {known ? Difference(by) : std::nullopt, {}};
@@ -355,8 +355,8 @@ class RemoteWalk {
     const auto join = [&](const exe::IndexExpr& x) {
       const auto& nodes = x.nodes();
       for (size_t i = 1; i < nodes.size() && moduli <= kMaxSteps; ++i) {
-        const bool constant = nodes[i - 1].kind == exe::IndexExpr::Kind::kConstant;
-        if (nodes[i].kind != exe::IndexExpr::Kind::kMod || !constant || nodes[i - 1].value <= 0)
+        const bool constant = nodes[i - 1].kind == exe::IndexExpr::Opcode::kConstant;
+        if (nodes[i].kind != exe::IndexExpr::Opcode::kMod || !constant || nodes[i - 1].value <= 0)
           continue;
         if (nodes[i - 1].value > kMaxSteps) return void(moduli = kMaxSteps + 1);
         moduli = std::lcm(moduli, nodes[i - 1].value);

@@ -474,8 +474,8 @@ class Emitter {
     exe::Issue issue;
     issue.queue = own.queue;
     issue.token = own.token;
-    using Kind = Effect::Kind;
-    const Kind kind = own.effect.kind;
+    using Action = Effect::Action;
+    const Action kind = own.effect.kind;
     if (const auto stream = sequence_of(node)) {
       issue.object = own.effect.id;
       issue.entry = next(*stream);
@@ -487,13 +487,13 @@ class Emitter {
         issue.entry_from = operand(node.inputs.back(), node.in_specs.back(), exe::Access::kRead);
       }
     }
-    if (kind == Kind::kStreamRead || kind == Kind::kRemoteLoad) {
-      issue.kind =
-          kind == Kind::kStreamRead ? exe::TransferKind::kStreamIn : exe::TransferKind::kRemoteLoad;
+    if (kind == Action::kStreamRead || kind == Action::kRemoteLoad) {
+      issue.kind = kind == Action::kStreamRead ? exe::TransferKind::kStreamIn
+                                               : exe::TransferKind::kRemoteLoad;
       issue.memory = operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite);
     } else {
-      issue.kind = kind == Kind::kStreamWrite ? exe::TransferKind::kStreamOut
-                                              : exe::TransferKind::kRemoteStore;
+      issue.kind = kind == Action::kStreamWrite ? exe::TransferKind::kStreamOut
+                                                : exe::TransferKind::kRemoteStore;
       issue.memory = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
     }
     if (!sequence_of(node)) stored_.track(issue);

@@ -33,20 +33,20 @@ struct Range {
 // positive constant.
 std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params,
                             const Range& iteration) {
-  using Kind = IndexExpr::Kind;
+  using Opcode = IndexExpr::Opcode;
   std::vector<Range> stack;
   for (const IndexExpr::Node& n : x.nodes()) {
     switch (n.kind) {
-      case Kind::kConstant:
+      case Opcode::kConstant:
         stack.push_back({n.value, n.value});
         continue;
-      case Kind::kIteration:
+      case Opcode::kIteration:
         stack.push_back(iteration);
         continue;
-      case Kind::kReplica:
+      case Opcode::kReplica:
         stack.push_back({});
         continue;
-      case Kind::kParam:
+      case Opcode::kParam:
         stack.push_back(params[static_cast<size_t>(n.value)]);
         continue;
       default:
@@ -55,9 +55,9 @@ std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params
     const Range b = stack.back();
     stack.pop_back();
     Range& a = stack.back();
-    const bool divides = n.kind == Kind::kDiv || n.kind == Kind::kMod;
+    const bool divides = n.kind == Opcode::kDiv || n.kind == Opcode::kMod;
     if (divides && (b.low != b.high || b.low <= 0)) return std::nullopt;
-    if (n.kind == Kind::kMod) {
+    if (n.kind == Opcode::kMod) {
       const auto quotient = [&](int64_t v) { return v / b.low - (v % b.low < 0); };
       const int64_t first = quotient(a.low);
       a = first == quotient(a.high) ? Range{a.low - first * b.low, a.high - first * b.low}
@@ -68,10 +68,10 @@ std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params
     for (const int64_t p : {a.low, a.high}) {
       for (const int64_t q : {b.low, b.high}) {
         int64_t v = 0;
-        const bool overflow = n.kind == Kind::kAdd   ? __builtin_add_overflow(p, q, &v)
-                              : n.kind == Kind::kSub ? __builtin_sub_overflow(p, q, &v)
-                              : n.kind == Kind::kMul ? __builtin_mul_overflow(p, q, &v)
-                                                     : (v = p / q - (p % q < 0), false);
+        const bool overflow = n.kind == Opcode::kAdd   ? __builtin_add_overflow(p, q, &v)
+                              : n.kind == Opcode::kSub ? __builtin_sub_overflow(p, q, &v)
+                              : n.kind == Opcode::kMul ? __builtin_mul_overflow(p, q, &v)
+                                                       : (v = p / q - (p % q < 0), false);
         if (overflow) return std::nullopt;
         result = {std::min(result.low, v), std::max(result.high, v)};
       }
@@ -133,7 +133,7 @@ class EntryWalk {
 
   static void add(const IndexExpr& x, Needs& needs) {
     for (const IndexExpr::Node& n : x.nodes()) {
-      if (n.kind == IndexExpr::Kind::kParam) needs.params[static_cast<size_t>(n.value)] = true;
+      if (n.kind == IndexExpr::Opcode::kParam) needs.params[static_cast<size_t>(n.value)] = true;
     }
   }
 
@@ -197,7 +197,7 @@ class EntryWalk {
   bool counts(const exe::Call& c) const {
     const Needs& callee = needs_[static_cast<size_t>(c.function)];
     for (size_t i = 0; i < c.index_args.size(); ++i) {
-      if (callee.params[i] && c.index_args[i].uses(IndexExpr::Kind::kIteration)) return true;
+      if (callee.params[i] && c.index_args[i].uses(IndexExpr::Opcode::kIteration)) return true;
     }
     return false;
   }

@@ -24,8 +24,8 @@ class TransferDevices {
       for_each_callee(node, [&](BodyId callee) { visit(callee); });
       const auto* t = node.as<Node::Transfer>();
       if (t == nullptr) continue;
-      const bool stream = t->effect.kind == Effect::Kind::kStreamRead ||
-                          t->effect.kind == Effect::Kind::kStreamWrite;
+      const bool stream = t->effect.kind == Effect::Action::kStreamRead ||
+                          t->effect.kind == Effect::Action::kStreamWrite;
       node.device = devices_.try_emplace({stream, t->effect.id}, node.device).first->second;
     }
   }

@@ -113,19 +113,19 @@ class TransferRunner {
   void move(const Node& node) {
     const Node::Transfer& t = *node.as<Node::Transfer>();
     switch (t.effect.kind) {
-      case Effect::Kind::kRemoteLoad:
+      case Effect::Action::kRemoteLoad:
         loaded_[t.token] = remote(t.effect.entry);
         break;
-      case Effect::Kind::kStreamRead:
+      case Effect::Action::kStreamRead:
         loaded_[t.token] = 2000 + in_++;
         break;
-      case Effect::Kind::kRemoteStore:
+      case Effect::Action::kRemoteStore:
         remote(t.effect.entry) = read(node.inputs[0]);
         break;
-      case Effect::Kind::kStreamWrite:
+      case Effect::Action::kStreamWrite:
         out_.push_back(read(node.inputs[0]));
         break;
-      case Effect::Kind::kPrint:
+      case Effect::Action::kPrint:
         ADD_FAILURE() << "a print is no transfer";
     }
     if (t.queue == 0 && !node.outputs.empty())

@@ -13,10 +13,12 @@ constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
 using Transfer = Node::Transfer;
 
 bool is_stream(const Transfer& t) {
-  return t.effect.kind == Effect::Kind::kStreamRead || t.effect.kind == Effect::Kind::kStreamWrite;
+  return t.effect.kind == Effect::Action::kStreamRead ||
+         t.effect.kind == Effect::Action::kStreamWrite;
 }
 bool is_load(const Transfer& t) {
-  return t.effect.kind == Effect::Kind::kStreamRead || t.effect.kind == Effect::Kind::kRemoteLoad;
+  return t.effect.kind == Effect::Action::kStreamRead ||
+         t.effect.kind == Effect::Action::kRemoteLoad;
 }
 // Whether no transfer may be under way at a node: its callees may run or not.
 bool may_skip(const Node& n) {

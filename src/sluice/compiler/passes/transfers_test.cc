@@ -26,8 +26,8 @@ class Transfers : public testing::Test {
     if (const auto* w = node.as<Node::Wait>()) return fmt::format("wait{}", w->token);
     const auto* t = node.as<Node::Transfer>();
     if (t == nullptr) return has_callees(node) ? "call" : name_of(node);
-    const bool load =
-        t->effect.kind == Effect::Kind::kRemoteLoad || t->effect.kind == Effect::Kind::kStreamRead;
+    const bool load = t->effect.kind == Effect::Action::kRemoteLoad ||
+                      t->effect.kind == Effect::Action::kStreamRead;
     return fmt::format("{}{}", load ? "load" : "store", t->token);
   }
   int32_t queue(size_t node) const {

@@ -34,29 +34,29 @@ Shape samples_of(const Shape& space) {
 
 }  // namespace
 
-bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind) {
+bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind) {
   const Shape& shape = op.operands[static_cast<size_t>(operand)].shape;
   if (shape == space) {
-    kind = Kind::kFull;
+    kind = SourceKind::kFull;
     return true;
   }
   if (shape.elements() == 1) {
-    kind = Kind::kScalar;
+    kind = SourceKind::kScalar;
     return true;
   }
   const int rank = shape.rank();
   if (rank == 0 || space.rank() == 0) return false;
   const int64_t cols = space[space.rank() - 1];
   if (shape[rank - 1] == cols && shape.elements() == cols) {
-    kind = Kind::kColumn;
+    kind = SourceKind::kColumn;
     return true;
   }
   if (shape[rank - 1] != 1) return false;
-  kind = Kind::kRow;
+  kind = SourceKind::kRow;
   bool rows = rank == space.rank();
   for (int a = 0; rows && a + 1 < rank; ++a) rows = shape[a] == space[a];
   if (rows) return true;
-  kind = Kind::kChannel;
+  kind = SourceKind::kChannel;
   return axis_of_channels(shape, space) >= 0;
 }
 
@@ -137,11 +137,11 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
         if (specs[i].shape != space) return false;
         continue;
       }
-      Kind kind;
+      SourceKind kind;
       if (!classify(op, space, from, kind)) return false;
-      if (kind == Kind::kFull && !has_layout(from)) return false;
-      last_axis = last_axis || kind == Kind::kColumn || kind == Kind::kRow;
-      if (kind == Kind::kChannel) {
+      if (kind == SourceKind::kFull && !has_layout(from)) return false;
+      last_axis = last_axis || kind == SourceKind::kColumn || kind == SourceKind::kRow;
+      if (kind == SourceKind::kChannel) {
         const int axis = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
         if (channels >= 0 && axis != channels) return false;
         channels = axis;
@@ -155,7 +155,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
 }
 
 Chain::Chain(const FusedOp& op, size_t first, size_t end)
-    : first_(first), kinds_(op.operands.size(), Kind::kScalar) {
+    : first_(first), kinds_(op.operands.size(), SourceKind::kScalar) {
   const bool headed = first > 0;
   const Shape& space = op.stages.front().spec.shape;
   std::vector<size_t> last_read(op.stages.size(), 0);
@@ -174,15 +174,16 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     if (s >= first) take_inputs(op, stage, own);
     for (int i = 0; i < own.input_count; ++i) {
       const Source& source = own.inputs[static_cast<size_t>(i)];
-      if (source.kind == Kind::kStage) continue;
+      if (source.kind == SourceKind::kStage) continue;
       const auto operand = static_cast<size_t>(source.index);
       // An operand that is read in two ways is not cut: every task may read all of it.
       const bool whole = known[operand] && kinds_[operand] != source.kind;
-      kinds_[operand] = whole ? Kind::kScalar : source.kind;
+      kinds_[operand] = whole ? SourceKind::kScalar : source.kind;
       known[operand] = true;
     }
     if (stage.output >= 0 && own.total < 0) {
-      kinds_[static_cast<size_t>(stage.output)] = own.samples ? Kind::kRow : Kind::kFull;
+      kinds_[static_cast<size_t>(stage.output)] =
+          own.samples ? SourceKind::kRow : SourceKind::kFull;
       if (!own.samples) set_layout(op.layouts[static_cast<size_t>(stage.output)]);
     }
     if (s < first) continue;
@@ -248,21 +249,23 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     const int32_t from = stage.inputs[static_cast<size_t>(i)];
     Source& source = own.inputs[static_cast<size_t>(i)];
     if (from < 0) {
-      source = {Kind::kStage, ~from};
+      source = {SourceKind::kStage, ~from};
       continue;
     }
     source.index = from;
     if (total) {
-      source.kind = Kind::kLabels;
+      source.kind = SourceKind::kLabels;
     } else if (row_op) {
-      static constexpr Kind kKinds[] = {Kind::kFull, Kind::kRow, Kind::kScalar, Kind::kLabels};
+      static constexpr SourceKind kKinds[] = {SourceKind::kFull, SourceKind::kRow,
+                                              SourceKind::kScalar, SourceKind::kLabels};
       source.kind = kKinds[static_cast<size_t>(row_op->inputs()[static_cast<size_t>(i)])];
     } else {
       classify(op, space, from, source.kind);
     }
-    if (source.kind == Kind::kFull) set_layout(op.layouts[static_cast<size_t>(from)]);
-    last_axis_ = last_axis_ || source.kind == Kind::kColumn || source.kind == Kind::kRow;
-    if (source.kind == Kind::kChannel)
+    if (source.kind == SourceKind::kFull) set_layout(op.layouts[static_cast<size_t>(from)]);
+    last_axis_ =
+        last_axis_ || source.kind == SourceKind::kColumn || source.kind == SourceKind::kRow;
+    if (source.kind == SourceKind::kChannel)
       channel_axis_ = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
     flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
@@ -282,7 +285,7 @@ void Chain::view_as(int64_t rows, int64_t cols) {
 
 void Chain::find_coinciding(const FusedOp& op) {
   for (int in = 0; in < op.inputs; ++in) {
-    if (kinds_[static_cast<size_t>(in)] != Kind::kFull) continue;
+    if (kinds_[static_cast<size_t>(in)] != SourceKind::kFull) continue;
     int last = -1;
     bool by_head = false;
     for (size_t s = 0; s < op.stages.size(); ++s) {
@@ -294,7 +297,7 @@ void Chain::find_coinciding(const FusedOp& op) {
     }
     for (size_t s = first_; s < stages_.size() && !by_head; ++s) {
       const int32_t output = op.stages[s].output;
-      if (output >= 0 && kinds_[static_cast<size_t>(output)] == Kind::kFull &&
+      if (output >= 0 && kinds_[static_cast<size_t>(output)] == SourceKind::kFull &&
           last <= static_cast<int>(s))
         may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
     }
@@ -314,7 +317,7 @@ void Chain::find_streamed(const FusedOp& op) {
   }
   const auto is_large = [&](int32_t operand) {
     const auto at = static_cast<size_t>(operand);
-    return kinds_[at] == Kind::kFull && is_streamed(op.operands[at].bytes(), flops);
+    return kinds_[at] == SourceKind::kFull && is_streamed(op.operands[at].bytes(), flops);
   };
   for (size_t s = first_; s < stages_.size(); ++s) {
     if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
@@ -331,18 +334,18 @@ int64_t Chain::scratch_bytes() const {
 }
 
 Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
-  const Kind kind = kinds_[operand];
-  if (kind == Kind::kColumn) return {cols * 4, 0};
-  if (kind != Kind::kFull) return {};
+  const SourceKind kind = kinds_[operand];
+  if (kind == SourceKind::kColumn) return {cols * 4, 0};
+  if (kind != SourceKind::kFull) return {};
   if (flat_) return {cols * 4, 0};
   if (panel_ > 0) return {cols * matrix_rows_ * 4, 0};
   return {cols * 4, cols_ * 4};
 }
 
 Chain::Cut Chain::cut_rows(size_t operand, int64_t rows) const {
-  const Kind kind = kinds_[operand];
-  if (kind == Kind::kRow) return {rows * 4, 0};
-  if (kind != Kind::kFull) return {};
+  const SourceKind kind = kinds_[operand];
+  if (kind == SourceKind::kRow) return {rows * 4, 0};
+  if (kind != SourceKind::kFull) return {};
   return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
 }
 
@@ -435,31 +438,31 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
   for (int i = 0; i < stage.input_count; ++i) {
     const Source& source = stage.inputs[static_cast<size_t>(i)];
     MapInput& in = inputs[i];
-    std::byte* const operand = source.kind == Kind::kStage ? nullptr : operands[source.index];
+    std::byte* const operand = source.kind == SourceKind::kStage ? nullptr : operands[source.index];
     switch (source.kind) {
-      case Kind::kFull:
-      case Kind::kStage: {
-        const StridedData strided = source.kind == Kind::kFull
+      case SourceKind::kFull:
+      case SourceKind::kStage: {
+        const StridedData strided = source.kind == SourceKind::kFull
                                         ? full(operand, block)
                                         : data_of(source.index, block, operands, scratch);
         in = {strided.data, 1, strided.step};
         together = together && strided.step == block.cols;
         break;
       }
-      case Kind::kColumn:
+      case SourceKind::kColumn:
         in = {reinterpret_cast<const float*>(operand) + block.col, 1, 0};
         together = false;
         break;
-      case Kind::kRow:
+      case SourceKind::kRow:
         in = {reinterpret_cast<const float*>(operand) + block.row, 0, 1};
         together = false;
         break;
-      case Kind::kChannel:
+      case SourceKind::kChannel:
         in = {reinterpret_cast<const float*>(operand) + block.row % channels_, 0, 1};
         together = false;
         break;
-      case Kind::kScalar:
-      case Kind::kLabels:  // Functors never read labels.
+      case SourceKind::kScalar:
+      case SourceKind::kLabels:  // Functors never read labels.
         in = {reinterpret_cast<const float*>(operand), 0, 0};
         break;
     }
@@ -508,13 +511,13 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
   for (int i = 0; i < stage.input_count; ++i) {
     const Source& source = stage.inputs[static_cast<size_t>(i)];
     StridedData strided;
-    if (source.kind == Kind::kStage) {
+    if (source.kind == SourceKind::kStage) {
       strided = data_of(source.index, block, operands, scratch);
-    } else if (source.kind == Kind::kFull) {
+    } else if (source.kind == SourceKind::kFull) {
       strided = full(operands[source.index], block);
-    } else if (source.kind == Kind::kRow) {
+    } else if (source.kind == SourceKind::kRow) {
       strided = {reinterpret_cast<float*>(operands[source.index]) + block.row, 1};
-    } else if (source.kind == Kind::kScalar) {
+    } else if (source.kind == SourceKind::kScalar) {
       strided = {reinterpret_cast<float*>(operands[source.index]), 0};
     }
     inputs[i] = {strided.data, strided.step};

@@ -88,7 +88,7 @@ class Chain {
   int64_t scratch_bytes() const;
   /// Whether every block reads or writes its own elements of an operand, which has the results'
   /// shape.
-  bool is_full(size_t operand) const { return kinds_[operand] == Kind::kFull; }
+  bool is_full(size_t operand) const { return kinds_[operand] == SourceKind::kFull; }
   Cut cut_columns(size_t operand, int64_t cols) const;
   Cut cut_rows(size_t operand, int64_t rows) const;
   /// (input, output) pairs of operands that may be the same bytes.
@@ -114,9 +114,9 @@ class Chain {
   void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
  private:
-  enum class Kind : uint8_t { kFull, kColumn, kRow, kChannel, kScalar, kStage, kLabels };
+  enum class SourceKind : uint8_t { kFull, kColumn, kRow, kChannel, kScalar, kStage, kLabels };
   struct Source {
-    Kind kind = Kind::kFull;
+    SourceKind kind = SourceKind::kFull;
     int32_t index = 0;  // Index of the operand or stage.
   };
   struct Stage {
@@ -134,7 +134,7 @@ class Chain {
     int64_t step = 0;
   };
 
-  static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
+  static bool classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind);
   static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                               const Shape& space);
   void set_layout(const Layout& layout);
@@ -167,7 +167,7 @@ class Chain {
   int32_t slots_ = 0;
   int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
-  std::vector<Kind> kinds_;  // Kind of each operand.
+  std::vector<SourceKind> kinds_;  // Kind of each operand.
   std::vector<Stage> stages_;
   std::vector<RowOp> row_ops_;
   std::vector<LossTotal> totals_;

@@ -178,13 +178,13 @@ bool Grouper::equal(size_t a, size_t b) const {
 std::optional<GroupInput> Grouper::kind_of(size_t first, size_t input, size_t second) const {
   const Tensor a = block(first).inputs[input].whole;
   const Tensor b = block(second).inputs[input].whole;
-  if (a == b) return GroupInput{GroupInput::Kind::kInvariant};
+  if (a == b) return GroupInput{GroupInput::Source::kInvariant};
   const auto& outputs = block(first).outputs;
   const auto made = std::find_if(outputs.begin(), outputs.end(),
                                  [&](const BlockValue& v) { return v.whole == b; });
-  if (made == outputs.end()) return GroupInput{GroupInput::Kind::kSequence};
+  if (made == outputs.end()) return GroupInput{GroupInput::Source::kSequence};
   if (a.spec() != b.spec()) return std::nullopt;
-  return GroupInput{GroupInput::Kind::kChain, static_cast<size_t>(made - outputs.begin())};
+  return GroupInput{GroupInput::Source::kChain, static_cast<size_t>(made - outputs.begin())};
 }
 
 // Whether block `b` can be the next row of the group.
@@ -193,13 +193,13 @@ bool Grouper::fits(const BlockGroup& group, size_t b) const {
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const Tensor& t = block(b).inputs[i].whole;
     switch (group.inputs[i].kind) {
-      case GroupInput::Kind::kInvariant:
+      case GroupInput::Source::kInvariant:
         if (t != block(group.first).inputs[i].whole) return false;
         break;
-      case GroupInput::Kind::kChain:
+      case GroupInput::Source::kChain:
         if (t != block(b - 1).outputs[group.inputs[i].output].whole) return false;
         break;
-      case GroupInput::Kind::kSequence:
+      case GroupInput::Source::kSequence:
         for (size_t row = group.first; row < b; ++row) {
           if (t == block(row).inputs[i].whole || block(row).output(t).valid()) return false;
         }
@@ -284,8 +284,8 @@ bool Grouper::add_value_rows(const BlockGroup& group) {
   const auto used = used_;
   bool placed = true;
   for (size_t i = 0; placed && i < group.inputs.size(); ++i) {
-    if (group.inputs[i].kind == GroupInput::Kind::kChain) placed = place_chain(group, i);
-    if (group.inputs[i].kind == GroupInput::Kind::kSequence) placed = place_sequence(group, i);
+    if (group.inputs[i].kind == GroupInput::Source::kChain) placed = place_chain(group, i);
+    if (group.inputs[i].kind == GroupInput::Source::kSequence) placed = place_sequence(group, i);
   }
   // Outputs that the next row does not read have consecutive places, too.
   for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {

@@ -10,12 +10,12 @@ namespace sluice::train {
 
 /// The source of an input of a group's blocks.
 struct GroupInput {
-  enum class Kind {
+  enum class Source {
     kChain,      ///< Row r reads an output of row r - 1. Row 0 reads a value of an earlier block.
     kInvariant,  ///< All rows read one value.
     kSequence,   ///< Row r reads the r-th of several values from outside, such as seeds.
   };
-  Kind kind = Kind::kInvariant;
+  Source kind = Source::kInvariant;
   size_t output = 0;  ///< kChain: the output, by its position in BlockGraph::outputs.
 };
 

@@ -135,7 +135,7 @@ void Cutter::name_blocks() {
 void Cutter::check_writes() const {
   for (size_t i = 0; i < block_.size(); ++i) {
     for (const Effect& e : op(i).effects) {
-      require(e.kind == Effect::Kind::kPrint,
+      require(e.kind == Effect::Action::kPrint,
               "cut of graph {}: {} uses a stream or a remote buffer; give the network a field",
               graph_.name(), text(op(i)));
     }

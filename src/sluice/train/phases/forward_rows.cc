@@ -30,8 +30,8 @@ bool is_loop(const Cut& cut, const BlockGroup& group, const Readers& readers,
   if (group.rows == 1 || !has_remote_rows(cut, group, variables)) return false;
   size_t chains = 0;
   for (const GroupInput& input : group.inputs) {
-    if (input.kind == GroupInput::Kind::kSequence) return false;
-    if (input.kind == GroupInput::Kind::kChain) ++chains;
+    if (input.kind == GroupInput::Source::kSequence) return false;
+    if (input.kind == GroupInput::Source::kChain) ++chains;
   }
   for (int64_t r = 0; r < group.rows; ++r) {
     const auto& outputs = row_of(cut, group, r).outputs;
@@ -79,7 +79,7 @@ void forward_rows(Graph& graph, const Cut& cut, const BlockGroup& group, StepVar
   }
   const auto key = [](size_t i) { return fmt::format("input.{}", i); };
   const auto is_carried = [&](size_t i) {
-    return group.inputs[i].kind == GroupInput::Kind::kChain;
+    return group.inputs[i].kind == GroupInput::Source::kChain;
   };
   for (size_t i = 0; i < group.inputs.size(); ++i)
     (is_carried(i) ? chain : fixed).merge(key(i), batch[first.inputs[i].whole]);

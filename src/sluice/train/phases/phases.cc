@@ -265,7 +265,7 @@ nn::BatchHandle Phases::fixed_handle(Content content, const Tensor& whole) {
 
 nn::BatchHandle Phases::input_handle(Content content, const BlockGroup& group, size_t input) {
   const Tensor& whole = block(group.first).inputs[input].whole;
-  return group.rows > 1 && group.inputs[input].kind == GroupInput::Kind::kInvariant
+  return group.rows > 1 && group.inputs[input].kind == GroupInput::Source::kInvariant
              ? fixed_handle(content, whole)
              : handle(content, whole);
 }

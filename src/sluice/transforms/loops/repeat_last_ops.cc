@@ -106,7 +106,7 @@ class LoopBuilder {
   std::set<int32_t> written_;  // Storages of the graph.
   std::map<TensorId, Tensor> here_;
   TensorMap captured_;
-  std::map<std::pair<Effect::Kind, int32_t>, int64_t> effects_;
+  std::map<std::pair<Effect::Action, int32_t>, int64_t> effects_;
 };
 
 }  // namespace

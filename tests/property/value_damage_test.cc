@@ -20,11 +20,11 @@ namespace sluice::property {
 namespace {
 
 /// The op of a kernel, or of one stage of a fused kernel.
-struct Part {
+struct KernelOp {
   std::string& op;
   Attrs& attrs;
 };
-Part part(exe::Kernel& k, size_t stage) {
+KernelOp part(exe::Kernel& k, size_t stage) {
   if (k.stages.empty()) return {k.op, k.attrs};
   return {k.stages[stage].op, k.stages[stage].attrs};
 }
@@ -47,7 +47,7 @@ bool swap_inputs(exe::Kernel& k, size_t stage, size_t i) {
   return spec_of(inputs[i]) == spec_of(inputs[i + 1]) && inputs[i] != inputs[i + 1];
 }
 
-bool is_symmetric(const Part& p) {
+bool is_symmetric(const KernelOp& p) {
   // The factors of a scaled addition may be equal.
   const auto& attrs = p.attrs.items;
   return p.op == "Add" || p.op == "Mul" ||
@@ -57,7 +57,7 @@ bool is_symmetric(const Part& p) {
 /// Returns the possible changes of one op of a kernel. Each returns whether it changed something.
 std::vector<std::function<bool(exe::Kernel&)>> changes(exe::Kernel& kernel, size_t stage) {
   std::vector<std::function<bool(exe::Kernel&)>> list;
-  const Part right = part(kernel, stage);
+  const KernelOp right = part(kernel, stage);
   const std::pair<const char*, const char*> others[] = {
       {"Add", "Sub"}, {"Exp", "Neg"}, {"Neg", "Abs"}, {"Tanh", "Sigmoid"}, {"Sigmoid", "Tanh"}};
   for (const auto& [from, to] : others) {

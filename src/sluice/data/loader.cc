@@ -93,7 +93,8 @@ class BatchLoader::Ring {
     part_ = threads == 0 ? options_.batch
                          : std::clamp<int64_t>(options_.batch / (2 * threads), 1, kMaxPart);
     if (options_.shuffle == Shuffle::kYes) order_.resize(static_cast<size_t>(*size_));
-    for (int i = 0; i < std::max(threads, 1); ++i) parts_.push_back(std::make_unique<Part>(*this));
+    for (int i = 0; i < std::max(threads, 1); ++i)
+      parts_.push_back(std::make_unique<ItemPart>(*this));
     planned_threads_ = threads;
     restart(0, 0);
   }
@@ -180,8 +181,8 @@ class BatchLoader::Ring {
   };
 
   /// A part of an item that one thread makes: samples `first` to first + count - 1.
-  struct Part {
-    explicit Part(const Ring& ring) {
+  struct ItemPart {
+    explicit ItemPart(const Ring& ring) {
       for (const TensorSpec& spec : ring.sample_.arrays) {
         views.emplace_back(spec, nullptr);
         bytes.push_back(static_cast<size_t>(spec.bytes()));
@@ -228,7 +229,7 @@ class BatchLoader::Ring {
     if (static_cast<int>(threads_.size()) == planned_threads_) return;
     try {
       while (static_cast<int>(threads_.size()) < planned_threads_) {
-        Part& part = *parts_[threads_.size()];
+        ItemPart& part = *parts_[threads_.size()];
         threads_.emplace_back([this, &part] { work(part); });
       }
     } catch (const std::system_error& e) {
@@ -237,7 +238,7 @@ class BatchLoader::Ring {
     }
   }
 
-  void work(Part& part) {
+  void work(ItemPart& part) {
     std::unique_lock lock(mutex_);
     while (!quits_) {
       if (!step(lock, part)) has_work_.wait(lock);
@@ -245,7 +246,7 @@ class BatchLoader::Ring {
   }
 
   /// Does the next piece of work. Returns false if there is none now.
-  bool step(std::unique_lock<std::mutex>& lock, Part& part) {
+  bool step(std::unique_lock<std::mutex>& lock, ItemPart& part) {
     if (halted_ || quits_ || is_exclusive_ || !has_room()) return false;
     if (!is_indexed_) return read_item(lock, part);
     if (needs_order_) return make_order(lock);
@@ -322,7 +323,7 @@ class BatchLoader::Ring {
   }
 
   /// Writes the samples of a part of an item of an indexed dataset.
-  void make_samples(Part& part) {
+  void make_samples(ItemPart& part) {
     int64_t row = part.first;
     try {
       for (const int64_t number : part.numbers) {
@@ -337,7 +338,7 @@ class BatchLoader::Ring {
   }
 
   /// Reads an item of a dataset that is not indexed; or the end of its pass.
-  bool read_item(std::unique_lock<std::mutex>& lock, Part& part) {
+  bool read_item(std::unique_lock<std::mutex>& lock, ItemPart& part) {
     Slot& slot = slot_of(begun_);
     begin(slot, options_.batch);
     part.slot = &slot;
@@ -368,7 +369,7 @@ class BatchLoader::Ring {
   }
 
   /// Returns the number of samples of the item: 0 at the end of the pass.
-  int64_t read_samples(Part& part) {
+  int64_t read_samples(ItemPart& part) {
     if (!pass_) {
       pass_.emplace(dataset_.iterate(static_cast<uint64_t>(part.epoch)));
       const int64_t skipped = part.item * options_.batch;
@@ -388,7 +389,7 @@ class BatchLoader::Ring {
     return keeps() ? rows : 0;
   }
 
-  internal::ElementView view(Part& part, int64_t row) const {
+  internal::ElementView view(ItemPart& part, int64_t row) const {
     for (size_t i = 0; i < part.views.size(); ++i) {
       part.views[i].data =
           part.slot->item.arrays[i].bytes().data() + static_cast<size_t>(row) * part.bytes[i];
@@ -403,7 +404,7 @@ class BatchLoader::Ring {
 
   /// Stores the current exception as the error of sample `row` of an item. Later items are not
   /// begun.
-  void keep_error(const Part& part, int64_t row) {
+  void keep_error(const ItemPart& part, int64_t row) {
     std::exception_ptr error;
     try {
       throw;
@@ -448,8 +449,9 @@ class BatchLoader::Ring {
   // The consumer alone uses these members.
   int64_t epoch_ = 0;
   int64_t position_ = 0;
-  Element smaller_;                           ///< The last item of an epoch, if it is smaller.
-  std::vector<std::unique_ptr<Part>> parts_;  ///< By worker; that of the consumer without workers.
+  Element smaller_;  ///< The last item of an epoch, if it is smaller.
+  std::vector<std::unique_ptr<ItemPart>>
+      parts_;  ///< By worker; that of the consumer without workers.
 
   // The thread that has the turn, or a claim under the lock, uses these members.
   std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty without shuffling.

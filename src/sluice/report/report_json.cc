@@ -324,7 +324,7 @@ void add_chrome_events(const Report& report, const Trace& trace, const std::stri
   const auto tid = [&](const Event& e) {
     const auto queues =
         static_cast<int64_t>(report.devices[static_cast<size_t>(e.device)].queues.size());
-    if (e.kind == Event::Activity::kPart) return queues;
+    if (e.kind == Event::Activity::kBlockPass) return queues;
     return e.worker == 0 ? int64_t{e.queue} : queues + e.worker;
   };
   const auto meta = [&](const char* name, int32_t device, int64_t thread, const std::string& text) {
@@ -352,7 +352,7 @@ void add_chrome_events(const Report& report, const Trace& trace, const std::stri
                {"tid", tid(e)},
                {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
                {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
-    if (e.kind == Event::Activity::kPart) {
+    if (e.kind == Event::Activity::kBlockPass) {
       event["name"] = report.parts[static_cast<size_t>(e.part)];
       event["args"] = {{"turn", e.step}};
     } else {

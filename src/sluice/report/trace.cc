@@ -125,7 +125,7 @@ class Simulation {
   void end_stretch(Walker& w) {
     const Stretch& s = w.stretch;
     if (s.part >= 0 && s.end > s.begin) {
-      trace_.events.push_back({Event::Activity::kPart, w.device, 0, s.function, s.micro_batch,
+      trace_.events.push_back({Event::Activity::kBlockPass, w.device, 0, s.function, s.micro_batch,
                                s.begin, s.end, 0, s.part});
     }
     w.stretch.part = -1;

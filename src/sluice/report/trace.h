@@ -16,7 +16,7 @@ struct Event {
   /// In a wait, the compute queue waits for a transfer, a message or a free slot of a channel. A
   /// part is the time in which a device runs one part of a block for one micro-batch: from its
   /// first kernel to its last one before a kernel of another part or micro-batch.
-  enum class Activity : uint8_t { kStep, kWait, kPart };
+  enum class Activity : uint8_t { kStep, kWait, kBlockPass };
   Activity kind = Activity::kStep;
   int32_t device = 0;
   int32_t queue = 0;

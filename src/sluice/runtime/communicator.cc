@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 
 ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollective& collective,
-                     const Meeting::Part& part) {
+                     const Meeting::ProcessMembers& part) {
   const void* const state = collective.state.get();
   return {range(state, part.first).begin, range(state, part.first + part.count - 1).end};
 }
@@ -19,7 +19,7 @@ ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollec
 // Returns the most bytes that the shares of `part` read of one other member, over all collectives
 // of a group on a device.
 int64_t max_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
-                 int32_t group, const Meeting::Part& part) {
+                 int32_t group, const Meeting::ProcessMembers& part) {
   int64_t max = 0;
   for (size_t f = 0; f < loaded.functions.size(); ++f) {
     if (executable.functions[f].device != device) continue;
@@ -45,7 +45,7 @@ int32_t member_of_group(const exe::ReplicaGroup& shape, int32_t replica) {
 
 }  // namespace
 
-Meeting::Meeting(std::vector<Part> parts, size_t own, int64_t workers)
+Meeting::Meeting(std::vector<ProcessMembers> parts, size_t own, int64_t workers)
     : parts_(std::move(parts)), own_(own), strands_(parts_[own].count * workers) {
   const int64_t members = parts_.back().first + parts_.back().count;
   inputs.resize(static_cast<size_t>(members));
@@ -107,7 +107,7 @@ void Meeting::exchange_inputs() {
   const ByteRange needed = of_members(collective->reads, *collective, own());
   const int64_t bytes = needed.end - needed.begin;
   DeviceAddress room = room_;
-  for (const Part& other : parts_) {
+  for (const ProcessMembers& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange wanted = of_members(collective->reads, *collective, other);
     for (int64_t m = own().first; m < own().first + own().count; ++m) {
@@ -129,7 +129,7 @@ void Meeting::exchange_outputs() {
     return bytes_of(own().first, outputs[static_cast<size_t>(own().first)], range);
   };
   const ByteRange made = of_members(collective->writes, *collective, own());
-  for (const Part& other : parts_) {
+  for (const ProcessMembers& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange theirs = of_members(collective->writes, *collective, other);
     if (made.end > made.begin) messages_->send(other.process, whole(made));
@@ -140,7 +140,7 @@ void Meeting::exchange_outputs() {
 // Outputs are received for the first member of this process. Copy them to its other members.
 void Meeting::copy_outputs() {
   const int64_t first = own().first;
-  for (const Part& other : parts_) {
+  for (const ProcessMembers& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange range = of_members(collective->writes, *collective, other);
     const auto received = bytes_of(first, outputs[static_cast<size_t>(first)], range);
@@ -179,7 +179,7 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
   const exe::ReplicaRange& here = placement_.here();
   const int rank = group_ == nullptr ? 0 : group_->rank();
   // By number of the group: its members, by process, and the devices of those in this process.
-  std::map<int32_t, std::vector<Meeting::Part>> parts_of;
+  std::map<int32_t, std::vector<Meeting::ProcessMembers>> parts_of;
   std::map<int32_t, std::vector<OpenDevice*>> devices_of;
   for (int32_t r = 0; r < executable.replicas; ++r) {
     const int32_t number = number_of_group(shape, r);

@@ -21,14 +21,14 @@ namespace sluice::runtime {
 class Meeting {
  public:
   /// Members [first, first + count) of the group run in process `process`.
-  struct Part {
+  struct ProcessMembers {
     int process = 0;
     int64_t first = 0;
     int64_t count = 0;
   };
   /// `parts` lists all members in ascending order, by process. `own` is the index of this process's
   /// part; each of its members has `workers` workers.
-  Meeting(std::vector<Part> parts, size_t own, int64_t workers);
+  Meeting(std::vector<ProcessMembers> parts, size_t own, int64_t workers);
 
   /// By member: address of its input. A member of this process sets it before its arrival.
   std::vector<DeviceAddress> inputs;
@@ -70,7 +70,7 @@ class Meeting {
  private:
   enum class Stage : uint8_t { kGathering, kInputs, kShares, kOutputs };
 
-  const Part& own() const { return parts_[own_]; }
+  const ProcessMembers& own() const { return parts_[own_]; }
   bool here_came(int64_t number) const { return arrivals() >= (2 * number + 1) * strands_; }
   bool here_done(int64_t number) const { return arrivals() >= (2 * number + 2) * strands_; }
   int64_t arrivals() const { return arrived_.load(std::memory_order_acquire); }
@@ -80,7 +80,7 @@ class Meeting {
   void exchange_outputs();
   void copy_outputs();
 
-  std::vector<Part> parts_;
+  std::vector<ProcessMembers> parts_;
   size_t own_;
   int64_t strands_;  ///< Workers of all members of this process.
   alignas(64) std::atomic<int64_t> arrived_{0};

@@ -72,17 +72,17 @@ void Variables::read_copy(size_t variable, int replica, int64_t first,
 
 void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) const {
   const int64_t width = size_of(plans()[variable].spec.dtype);
-  struct Part {
+  struct ElementRange {
     int64_t first;  // First element in the tensor of a replica.
     int64_t count;
     std::vector<int> replicas;  // All replicas that hold this part.
   };
-  std::map<int64_t, Part> parts;  // By position in the chunk.
-  for_each_part(
-      variable, begin, static_cast<int64_t>(out.size()) / width,
-      [&](int replica, int64_t first, int64_t at, int64_t count) {
-        parts.try_emplace(at, Part{first, count, {}}).first->second.replicas.push_back(replica);
-      });
+  std::map<int64_t, ElementRange> parts;  // By position in the chunk.
+  for_each_part(variable, begin, static_cast<int64_t>(out.size()) / width,
+                [&](int replica, int64_t first, int64_t at, int64_t count) {
+                  parts.try_emplace(at, ElementRange{first, count, {}})
+                      .first->second.replicas.push_back(replica);
+                });
   for (const auto& [at, p] : parts) {
     const auto part =
         out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(p.count * width));

@@ -5,7 +5,7 @@
 namespace sluice::cpu {
 namespace {
 
-void run_layer_norm(const void* options, const RowOp::Part& p) {
+void run_layer_norm(const void* options, const RowOp::RowBlock& p) {
   const auto& o = *static_cast<const ops::LayerNormOptions*>(options);
   layer_norm_rows({p.rows, p.cols, p.inputs[0].step}, p.in(0, 0), p.inputs[1].data,
                   p.inputs[2].data, o.epsilon, p.out(0), p.result.step);

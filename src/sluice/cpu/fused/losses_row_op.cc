@@ -10,8 +10,8 @@ namespace {
 using Operand = RowOp::Operand;
 
 template <typename Options>
-RowOp::Kernel kernel_of(std::vector<Operand> inputs, void (*run)(const void*, const RowOp::Part&),
-                        const Options& o) {
+RowOp::Kernel kernel_of(std::vector<Operand> inputs,
+                        void (*run)(const void*, const RowOp::RowBlock&), const Options& o) {
   return {.inputs = std::move(inputs),
           .run = run,
           .options = std::make_shared<const Options>(o),
@@ -19,14 +19,14 @@ RowOp::Kernel kernel_of(std::vector<Operand> inputs, void (*run)(const void*, co
           .ignore_index = o.ignore_index};
 }
 
-void run_loss_row(const void* options, const RowOp::Part& p) {
+void run_loss_row(const void* options, const RowOp::RowBlock& p) {
   const bool log_prob = static_cast<const ops::NllLossOptions*>(options)->log_prob;
   for (int64_t r = 0; r < p.rows; ++r)
     *p.out(r) = ops::sample_loss(*p.labels, p.first + r, p.in(0, r), log_prob);
 }
 
 template <bool kHasProbs>
-void run_grad(const void* options, const RowOp::Part& p) {
+void run_grad(const void* options, const RowOp::RowBlock& p) {
   const auto reduction = static_cast<const ops::NllGradOptions*>(options)->reduction;
   for (int64_t r = 0; r < p.rows; ++r) {
     ops::nll_grad_row(*p.labels, p.first + r, reduction, *p.in(0, r),
@@ -34,7 +34,7 @@ void run_grad(const void* options, const RowOp::Part& p) {
   }
 }
 
-void run_softmax_grad(const void* options, const RowOp::Part& p) {
+void run_softmax_grad(const void* options, const RowOp::RowBlock& p) {
   const auto& o = *static_cast<const ops::NllSoftmaxGradOptions*>(options);
   const auto scale = ops::softmax_grad_scale<float>(*p.labels, o);
   const auto multiply = [&](const float* from, const float& by, float* to) {

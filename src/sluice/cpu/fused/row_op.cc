@@ -30,7 +30,7 @@ std::optional<RowOp> RowOp::of(const OpView& op) {
   return own;
 }
 
-void RowOp::run(Part part) const {
+void RowOp::run(RowBlock part) const {
   part.at_once = part.rows;
   for (size_t i = 0; i < kernel_.inputs.size(); ++i) {
     if (kernel_.inputs[i] == Operand::kRows && part.inputs[i].step != part.cols) part.at_once = 1;

@@ -32,7 +32,7 @@ class RowOp {
   };
 
   /// The part of an op that one call computes: rows [first, first + rows) of `cols` elements.
-  struct Part {
+  struct RowBlock {
     const ops::Labels* labels = nullptr;  ///< The labels of all rows; null if the op has none.
     /// kMaxInputs entries, which point to row `first`, except that of the labels. Entries without
     /// an operand have null data.
@@ -53,7 +53,7 @@ class RowOp {
   struct Kernel {
     std::vector<Operand> inputs;  ///< At most kMaxInputs, at most one of them kLabels.
     /// Computes a part with the bits of the op's reference kernel. It must not allocate memory.
-    void (*run)(const void* options, const Part& part) = nullptr;
+    void (*run)(const void* options, const RowBlock& part) = nullptr;
     std::shared_ptr<const void> options = nullptr;  ///< Passed to `run`.
     bool reduces_rows = false;                      ///< The result has one value for each row.
     /// Options of the labels, if the op has labels.
@@ -76,7 +76,7 @@ class RowOp {
   }
 
   /// Computes a part; sets its `at_once`.
-  void run(Part part) const;
+  void run(RowBlock part) const;
 
  private:
   Kernel kernel_;

@@ -11,14 +11,14 @@ using Rows2 = void (*)(const float* grad, const float* y, int64_t rows, int64_t 
                        Isa isa);
 
 template <Rows1 kRows>
-void run1(const void*, const RowOp::Part& p) {
+void run1(const void*, const RowOp::RowBlock& p) {
   const Isa isa = current_isa();
   for (int64_t r = 0; r < p.rows; r += p.at_once)
     kRows(p.in(0, r), p.at_once, p.cols, p.out(r), isa);
 }
 
 template <Rows2 kRows>
-void run2(const void*, const RowOp::Part& p) {
+void run2(const void*, const RowOp::RowBlock& p) {
   const Isa isa = current_isa();
   for (int64_t r = 0; r < p.rows; r += p.at_once)
     kRows(p.in(0, r), p.in(1, r), p.at_once, p.cols, p.out(r), isa);

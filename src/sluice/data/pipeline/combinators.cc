@@ -116,7 +116,7 @@ class Range final : public Combinator {
       : Combinator(input), skipped_(skipped), taken_(taken) {}
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
-    return std::make_unique<Part>(input().open(pass), skipped_, taken_);
+    return std::make_unique<RangeStream>(input().open(pass), skipped_, taken_);
   }
   std::optional<int64_t> size() const override { return part_of(input().size()); }
   std::optional<int64_t> indexed() const override {
@@ -137,9 +137,9 @@ class Range final : public Combinator {
     return std::min(std::max<int64_t>(*all - skipped_, 0), taken_);
   }
 
-  class Part final : public Stream {
+  class RangeStream final : public Stream {
    public:
-    Part(std::unique_ptr<Stream> input, int64_t skipped, int64_t taken)
+    RangeStream(std::unique_ptr<Stream> input, int64_t skipped, int64_t taken)
         : input_(std::move(input)), skipped_(skipped), left_(taken) {}
 
     std::optional<Element> next() override {

@@ -170,7 +170,7 @@ void StackSearch::split(size_t begin, size_t end) {
     parts_.back().end = k + 1;
   }
   std::stable_sort(parts_.begin() + static_cast<std::ptrdiff_t>(level.first_part), parts_.end(),
-                   [](const Part& a, const Part& b) { return a.size() < b.size(); });
+                   [](const Subproblem& a, const Subproblem& b) { return a.size() < b.size(); });
 }
 
 // The loop uses levels_ as its stack: with many items, recursion could overflow the thread's stack.
@@ -193,7 +193,7 @@ Outcome StackSearch::solve_all() {
 
 // Starts to solve a part. Returns kFound if it has a plan, or if its first item was placed and the
 // parts of the rest are next.
-Outcome StackSearch::enter(Part part) {
+Outcome StackSearch::enter(Subproblem part) {
   if (part.size() == 1) {
     const int32_t item = list_[part.begin];
     offsets_[item] = states_[item].base;
@@ -211,7 +211,7 @@ Outcome StackSearch::enter(Part part) {
 // Places the next item of the last level's part, or ends that level.
 Outcome StackSearch::try_next() {
   Level& level = levels_.back();
-  const Part part = level.part;
+  const Subproblem part = level.part;
   for (int32_t item = next(part); item >= 0; item = next(part)) {
     if (left_ <= 0) return finish(Outcome::kGaveUp);
     level.item = item;
@@ -251,7 +251,7 @@ Outcome StackSearch::finish(Outcome outcome) {
 }
 
 // Returns the item to try next, or -1 if the part has no plan.
-int32_t StackSearch::next(Part part) {
+int32_t StackSearch::next(Subproblem part) {
   left_ -= static_cast<int64_t>(part.size());
   int64_t lowest_end = kNever;
   int32_t last = 0;
@@ -293,7 +293,7 @@ bool StackSearch::fits(int32_t first, int32_t last) {
   return true;
 }
 
-uint64_t StackSearch::hash(Part part) const {
+uint64_t StackSearch::hash(Subproblem part) const {
   uint64_t sum = 0;
   for (size_t k = part.begin; k < part.end; ++k) {
     const int32_t item = list_[k];

@@ -55,7 +55,7 @@ class StackSearch {
   };
 
   // Items list_[begin], …, list_[end - 1] in order of birth: all waiting items of their sections.
-  struct Part {
+  struct Subproblem {
     size_t begin = 0;
     size_t end = 0;
     size_t size() const { return end - begin; }
@@ -64,7 +64,7 @@ class StackSearch {
   // A part that is being solved, and the item placed in it. The rest of the part is split into
   // parts_[first_part] and its successors.
   struct Level {
-    Part part;
+    Subproblem part;
     uint64_t key = 0;
     size_t changes = 0;      // Size of changes_ before the part was entered.
     int32_t item = -1;       // The placed item; -1 at the root.
@@ -97,13 +97,13 @@ class StackSearch {
   void raise(int32_t item);
   void split(size_t begin, size_t end);
   Outcome solve_all();
-  Outcome enter(Part part);
+  Outcome enter(Subproblem part);
   Outcome try_next();
   Outcome leave(Outcome outcome);
   Outcome finish(Outcome outcome);
-  int32_t next(Part part);
+  int32_t next(Subproblem part);
   bool fits(int32_t first, int32_t last);
-  uint64_t hash(Part part) const;
+  uint64_t hash(Subproblem part) const;
 
   const Instance& instance_;
   const Conflicts& conflicts_;
@@ -123,7 +123,7 @@ class StackSearch {
   std::vector<int64_t> waiting_;  // Sum of the waiting sizes of a section.
   std::vector<int32_t> witness_;  // Item that last passed fits(), by section.
   std::vector<int32_t> list_;     // A stack: the items of the part of each level.
-  std::vector<Part> parts_;
+  std::vector<Subproblem> parts_;
   std::vector<Level> levels_;
   std::vector<Change> changes_;
 };

@@ -6,7 +6,7 @@
 namespace sluice::cpu {
 namespace {
 
-void run_roll(const void* options, const RowOp::Part& p) {
+void run_roll(const void* options, const RowOp::RowBlock& p) {
   const int64_t shift = static_cast<const ops::RollOptions*>(options)->shift % p.cols;
   const int64_t first = (p.cols - shift) % p.cols;  // The element that moves to the front.
   for (int64_t r = 0; r < p.rows; ++r) {

@@ -89,7 +89,7 @@ OUTPUTS = ["all", "final", "sum", "every:3"]
 DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
 
 
-class Row(NamedTuple):
+class MatrixRow(NamedTuple):
     """A run. The values up to `output` decide its digest. The first value of each other dimension
     is that of the run that others are compared with."""
     model: str
@@ -113,7 +113,7 @@ class Row(NamedTuple):
     launcher: str = ""
 
     def first(self):
-        return Row(*self[:Row._fields.index("strategy")])
+        return MatrixRow(*self[:MatrixRow._fields.index("strategy")])
 
     def flags(self):
         flags = [
@@ -190,7 +190,7 @@ def drawn(dimensions, noise, fixed=()):
     values = [noise.choice(values) for values in dimensions]
     for axis, value in fixed:
         values[axis] = value
-    return valid(Row(*values))
+    return valid(MatrixRow(*values))
 
 
 def covering(dimensions):
@@ -273,7 +273,7 @@ def dimensions_of(options, launchers=()):
     if not reductions:
         sys.exit(f"--reduction: no name has '{options.reduction}'; there are: "
                  f"{', '.join(REDUCTIONS)}")
-    return Row(models, [1, 2, 4], reductions, [False, True], OUTPUTS, list(STRATEGIES),
+    return MatrixRow(models, [1, 2, 4], reductions, [False, True], OUTPUTS, list(STRATEGIES),
                [1, 2, 3, 4, "blocks"], [False, True], list(OFFLOADED),
                ["io", "compute", "io_overlapped"], [1, 3], ["host", "file"], [1, 3], [1, 2, 3],
                ["inf", 0, 512], [2, 100], list(COMPILED),
@@ -287,7 +287,7 @@ def chosen_rows(options, launchers=()):
     noise = random.Random(options.seed)
     rows += [drawn(dimensions, noise) for _ in range(options.random)]
     if not rows:
-        rows = dict.fromkeys(valid(Row(*values)) for values in itertools.product(*dimensions))
+        rows = dict.fromkeys(valid(MatrixRow(*values)) for values in itertools.product(*dimensions))
     return list(dict.fromkeys([*(row.first() for row in rows), *rows]))
 
 

@@ -46,9 +46,9 @@ std::string threshold_text(int64_t threshold) {
   return threshold == nn::kNeverShard ? "inf" : std::to_string(threshold);
 }
 
-class Row {
+class RtsRow {
  public:
-  Row(const Way& way, int64_t bandwidth)
+  RtsRow(const Way& way, int64_t bandwidth)
       : way_(way),
         training_(train::build_training(
             ir_, model_.build(kSizes), nn::Optimizer::adam_f16(),
@@ -94,7 +94,7 @@ class Row {
 };
 
 // Whether each row is at least as fast as the previous one, like in the document.
-bool in_order(const std::vector<std::unique_ptr<Row>>& rows) {
+bool in_order(const std::vector<std::unique_ptr<RtsRow>>& rows) {
   for (size_t i = 1; i < rows.size(); ++i) {
     if (rows[i]->seconds() > rows[i - 1]->seconds() * (1 + kTie)) return false;
   }
@@ -117,8 +117,8 @@ int64_t parse_mebibytes(std::span<char*> arguments) {
 
 void run(std::span<char*> arguments) {
   const int64_t bandwidth = arguments.empty() ? int64_t{256} << 20 : parse_mebibytes(arguments);
-  std::vector<std::unique_ptr<Row>> rows;
-  for (const Way& way : kWays) rows.push_back(std::make_unique<Row>(way, bandwidth));
+  std::vector<std::unique_ptr<RtsRow>> rows;
+  for (const Way& way : kWays) rows.push_back(std::make_unique<RtsRow>(way, bandwidth));
   for (int r = 0; r < kRounds; ++r) {
     for (const auto& row : rows) row->measure();
   }

@@ -41,7 +41,7 @@ std::optional<double> median_if_any(std::vector<double> values) {
 
 using Pythons = std::vector<std::unique_ptr<PyTorch>>;
 
-Row measure(const Case& c, int rounds, const Pythons& pythons) {
+TableRow measure(const Case& c, int rounds, const Pythons& pythons) {
   const std::function<Round()> round = c.start();
   std::vector<double> amounts, limits, parts;
   std::vector<std::vector<double>> theirs(pythons.size()), ratios(pythons.size());
@@ -59,24 +59,24 @@ Row measure(const Case& c, int rounds, const Pythons& pythons) {
       ratios[p].push_back(*seconds / own.amount);
     }
   }
-  Row row{.of = &c,
-          .amount = median(amounts),
-          .min = *std::min_element(amounts.begin(), amounts.end()),
-          .limit = median_if_any(limits),
-          .part = median_if_any(parts)};
+  TableRow row{.of = &c,
+               .amount = median(amounts),
+               .min = *std::min_element(amounts.begin(), amounts.end()),
+               .limit = median_if_any(limits),
+               .part = median_if_any(parts)};
   for (size_t p = 0; p < pythons.size(); ++p)
     row.pytorch.push_back({median_if_any(theirs[p]), median_if_any(ratios[p])});
   return row;
 }
 
-void print_end(const std::vector<PythonInfo>& pythons, const std::vector<Row>& rows) {
+void print_end(const std::vector<PythonInfo>& pythons, const std::vector<TableRow>& rows) {
   for (size_t i = 0; i < pythons.size(); ++i) {
     const PythonInfo& p = pythons[i];
     fmt::print("{} {}: {}{}\n", i == 0 ? "PyTorch" : fmt::format("no. {}", i + 1), p.version,
                p.python, p.trouble.empty() ? "" : " (" + p.trouble + ")");
   }
   int64_t met = 0, known = 0;
-  for (const Row& row : rows) {
+  for (const TableRow& row : rows) {
     const auto good = row.met();
     known += good.has_value() ? 1 : 0;
     met += good.value_or(false) ? 1 : 0;
@@ -107,10 +107,10 @@ void run_suite(const SuiteOptions& options) {
     if (asked) pythons.push_back(std::make_unique<PyTorch>(python));
   }
   if (!options.json) fmt::print("{}\n", heading(pythons.size()));
-  std::vector<Row> rows;
+  std::vector<TableRow> rows;
   std::map<std::string, double> with_one_thread;  // Speed by title.
   for (const Case& c : cases) {
-    Row row = measure(c, options.rounds, pythons);
+    TableRow row = measure(c, options.rounds, pythons);
     const double speed = (c.work > 0 ? c.work : 1) / row.amount;
     if (c.threads == 1) {
       with_one_thread[c.title()] = speed;

@@ -57,7 +57,7 @@ std::string_view word_for(const std::optional<bool>& met) {
 
 }  // namespace
 
-std::optional<double> Row::value(const Goal& goal) const {
+std::optional<double> TableRow::value(const Goal& goal) const {
   switch (goal.of) {
     case Goal::Of::kPart:
       return part;
@@ -71,7 +71,7 @@ std::optional<double> Row::value(const Goal& goal) const {
   return {};
 }
 
-std::optional<bool> Row::met() const {
+std::optional<bool> TableRow::met() const {
   bool unknown = of->goals.empty();
   for (const Goal& goal : of->goals) {
     const auto value = this->value(goal);
@@ -89,12 +89,12 @@ std::string heading(size_t pythons) {
   return text + fmt::format("  {:<4}{}", "met", "goal");
 }
 
-std::string line(const Row& row) {
+std::string line(const TableRow& row) {
   const Case& c = *row.of;
   std::string text = fmt::format("{:<50}{:>4}{:>10} {:<5}{:>10}{:>7}{:>7}", c.title(), c.threads,
                                  shown(c, row.amount), to_string(c.unit), shown(c, row.limit),
                                  number(row.part, 2), number(row.of_one, 2));
-  for (const Row::Other& other : row.pytorch)
+  for (const TableRow::Other& other : row.pytorch)
     text += fmt::format("{:>10}{:>7}", shown(c, other.amount), number(other.ratio, 2));
   std::string goals;
   for (const Goal& goal : c.goals) goals += (goals.empty() ? "" : ", ") + text_of(c, goal);
@@ -103,7 +103,7 @@ std::string line(const Row& row) {
 }
 
 std::string json(const std::string& isa, const std::vector<PythonInfo>& pythons,
-                 const std::vector<Row>& rows) {
+                 const std::vector<TableRow>& rows) {
   using Json = nlohmann::ordered_json;
   const auto optional = [](const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); };
   const auto amount = [](const Case& c, const std::optional<double>& v) {
@@ -113,7 +113,7 @@ std::string json(const std::string& isa, const std::vector<PythonInfo>& pythons,
   for (const PythonInfo& p : pythons)
     result["pytorch"].push_back(
         {{"python", p.python}, {"version", p.version}, {"trouble", p.trouble}});
-  for (const Row& row : rows) {
+  for (const TableRow& row : rows) {
     const Case& c = *row.of;
     Json entry{{"group", c.group},
                {"case", c.name},
@@ -126,7 +126,7 @@ std::string json(const std::string& isa, const std::vector<PythonInfo>& pythons,
                {"of_one_thread", optional(row.of_one)},
                {"pytorch", Json::array()},
                {"goals", Json::array()}};
-    for (const Row::Other& other : row.pytorch)
+    for (const TableRow::Other& other : row.pytorch)
       entry["pytorch"].push_back(
           {{"measured", amount(c, other.amount)}, {"ratio", optional(other.ratio)}});
     for (const Goal& goal : c.goals) {

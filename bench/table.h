@@ -8,7 +8,7 @@
 namespace sluice::bench {
 
 /// Medians over the rounds of a case.
-struct Row {
+struct TableRow {
   const Case* of = nullptr;
   double amount = 0;
   double min = 0;
@@ -34,9 +34,9 @@ struct PythonInfo {
 
 /// Return the table's heading, and a row of it, as lines.
 std::string heading(size_t pythons);
-std::string line(const Row& row);
+std::string line(const TableRow& row);
 /// Returns all results as one JSON object.
 std::string json(const std::string& isa, const std::vector<PythonInfo>& pythons,
-                 const std::vector<Row>& rows);
+                 const std::vector<TableRow>& rows);
 
 }  // namespace sluice::bench

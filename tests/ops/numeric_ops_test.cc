@@ -77,11 +77,11 @@ TEST(Operators, NumbersTakeTheTensorsDtype) {
 
 TEST(Operators, TakeNumbersWhereverAnOperandMayBeOne) {
   using Floats = std::vector<float>;
-  struct Row {
+  struct NumberCase {
     std::function<Tensor(const Tensor&)> body;
     Floats want;
   };
-  const Row rows[] = {
+  const NumberCase rows[] = {
       {[](const Tensor& x) { return ops::add(x, 1); }, {0, 2, 4}},
       {[](const Tensor& x) { return ops::add(1, x); }, {0, 2, 4}},
       {[](const Tensor& x) { return ops::sub(x, 1); }, {-2, 0, 2}},
@@ -139,7 +139,7 @@ TEST(Operators, CompareWithNumbers) {
 }
 
 TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
-  struct Row {
+  struct NumberCase {
     DType dtype;
     double value;
     std::string message;  // Empty if the number is accepted.
@@ -147,7 +147,7 @@ TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
   const std::string u8_range = "a whole number in [0, 255]";
   const std::string i32_range = "a whole number in [-2147483648, 2147483647]";
   const std::string u32_range = "a whole number in [0, 4294967295]";
-  const std::vector<Row> rows{
+  const std::vector<NumberCase> rows{
       {u8, 255, ""},
       {u8, -0.0, ""},
       {u8, -3, u8_range + ", got -3"},
@@ -173,7 +173,7 @@ TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
       {f32, 16777217, ""},
       {f32, 1e39, "float32's range"},
   };
-  for (const Row& row : rows) {
+  for (const NumberCase& row : rows) {
     Ir ir;
     const Tensor x = ir.create_empty_graph("test").input({Shape{2}, row.dtype, {}}, "x");
     const std::string text = error_of([&] { ops::scalar_like(x, row.value); });

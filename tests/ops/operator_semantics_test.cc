@@ -136,29 +136,29 @@ TEST_F(Operators, SliceFollowsNumpy) {
 // The expected elements are those of Python's list(range(7))[start:stop:step].
 TEST_F(Operators, SlicesTakeAnyStep) {
   const Tensor x = constant(count({7}));
-  struct Row {
+  struct SliceCase {
     std::optional<int64_t> start, stop, step;
     Doubles want;
   };
   const int64_t max = std::numeric_limits<int64_t>::max();
-  const Row rows[] = {{{}, {}, 2, {0, 2, 4, 6}},
-                      {{}, {}, 3, {0, 3, 6}},
-                      {1, {}, 2, {1, 3, 5}},
-                      {1, 6, 2, {1, 3, 5}},
-                      {{}, {}, -2, {6, 4, 2, 0}},
-                      {5, {}, -2, {5, 3, 1}},
-                      {5, 0, -2, {5, 3, 1}},
-                      {{}, 1, -3, {6, 3}},
-                      {-1, -8, -3, {6, 3, 0}},
-                      {-100, 100, 5, {0, 5}},
-                      {100, -100, -4, {6, 2}},
-                      {6, 6, 2, {}},
-                      {2, 1, 3, {}},
-                      {3, {}, 100, {3}},
-                      {3, {}, -100, {3}},
-                      {{}, {}, max, {0}},
-                      {{}, {}, -max - 1, {6}}};
-  for (const Row& r : rows) {
+  const SliceCase rows[] = {{{}, {}, 2, {0, 2, 4, 6}},
+                            {{}, {}, 3, {0, 3, 6}},
+                            {1, {}, 2, {1, 3, 5}},
+                            {1, 6, 2, {1, 3, 5}},
+                            {{}, {}, -2, {6, 4, 2, 0}},
+                            {5, {}, -2, {5, 3, 1}},
+                            {5, 0, -2, {5, 3, 1}},
+                            {{}, 1, -3, {6, 3}},
+                            {-1, -8, -3, {6, 3, 0}},
+                            {-100, 100, 5, {0, 5}},
+                            {100, -100, -4, {6, 2}},
+                            {6, 6, 2, {}},
+                            {2, 1, 3, {}},
+                            {3, {}, 100, {3}},
+                            {3, {}, -100, {3}},
+                            {{}, {}, max, {0}},
+                            {{}, {}, -max - 1, {6}}};
+  for (const SliceCase& r : rows) {
     EXPECT_EQ(values(ops::slice(x, {r.start}, {r.stop}, {r.step})), r.want)
         << r.start.value_or(-99) << ":" << r.stop.value_or(-99) << ":" << *r.step;
   }

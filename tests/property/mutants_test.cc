@@ -19,20 +19,20 @@ using exe::plans::plan;
 using train::Location;
 
 /// A plan and the damages to it.
-struct Row {
+struct DamagedPlan {
   exe::Executable right;
   uint64_t seed = 1;
   int per_kind = 40;
   std::vector<std::string> kinds = {};  ///< Empty for all.
 };
 
-Tally judge(const Row& row) {
+Tally judge(const DamagedPlan& row) {
   return judge({.right = row.right, .dry_runs = dry_runs(row.right)},
                mutations(row.right, row.seed, row.per_kind, row.kinds));
 }
 
 /// Judges the damages to all plans and prints the counts.
-Tally judge(const std::vector<Row>& rows) {
+Tally judge(const std::vector<DamagedPlan>& rows) {
   Tally tally;
   for (size_t i = 0; i < rows.size(); ++i) {
     SCOPED_TRACE(i);
@@ -42,7 +42,7 @@ Tally judge(const std::vector<Row>& rows) {
   return tally;
 }
 
-std::vector<Row> hand_written() {
+std::vector<DamagedPlan> hand_written() {
   using namespace exe::plans;  // NOLINT: the names of plans
   return {{plan(train_step())},
           {plan(two_devices())},
@@ -80,7 +80,7 @@ const std::vector<std::string> kSkipKinds{
 
 TEST(Mutants, OfCompiledNetworksAreRefused) {
   models::Sizes sizes = models::find_model("mnist").test_sizes;
-  std::vector<Row> rows{
+  std::vector<DamagedPlan> rows{
       {compiled_mlp(sizes, nn::Optimizer::sgd()), 1, 20},
       {compiled_mlp(sizes, nn::Optimizer::sgd({.momentum = 0.9}), {"aliasing", "inline"}), 3, 20}};
   sizes.dropout = 0.5;
@@ -130,20 +130,20 @@ TEST(Mutants, OfSmallProgramsAreRefused) {
   expect(judge({{compiled(two_device_loop_program(), 2).executable},
                 {compiled(three_device_program(), 3).executable}}),
          message_kinds());
-  expect(judge(Row{compiled(overlapped_program(), 1).executable}),
+  expect(judge(DamagedPlan{compiled(overlapped_program(), 1).executable}),
          {"wait dropped", "wait moved", "issue moved", "queue changed", "double buffer made single",
           "remote entry beyond"});
-  expect(judge(Row{compiled(data_parallel_program(4), 1).executable, 1, 20}),
+  expect(judge(DamagedPlan{compiled(data_parallel_program(4), 1).executable, 1, 20}),
          {"collective dropped", "collectives swapped", "collective at one replica",
           "collective of another group", "trips off by one"});
   const std::vector<std::string> rows{"locations exchanged", "row of another replica",
                                       "collectives exchanged", "load before the store"};
-  expect(judge(Row{compiled_training({.strategy = train::phased(),
-                                      .accumulate = 2,
-                                      .locations = all_remote(),
-                                      .io_mode = IoMode::kIoOverlapped},
-                                     2),
-                   1, 4, rows}),
+  expect(judge(DamagedPlan{compiled_training({.strategy = train::phased(),
+                                              .accumulate = 2,
+                                              .locations = all_remote(),
+                                              .io_mode = IoMode::kIoOverlapped},
+                                             2),
+                           1, 4, rows}),
          rows);
   expect_defects(tally, kinds_without(mutation_kinds(), kSkipKinds));
 }
@@ -201,7 +201,7 @@ TEST(Mutants, OfSkipsAndTiedWeightsAreRefused) {
        .locations = everything,
        .io_mode = IoMode::kIoOverlapped},
       {.strategy = train::phased(), .accumulate = 2, .max_grad_norm = 0.5}};
-  std::vector<Row> rows;
+  std::vector<DamagedPlan> rows;
   for (const train::Options& step : steps)
     rows.push_back({compiled_skips(step), rows.size(), 24, kSkipKinds});
   rows.push_back(

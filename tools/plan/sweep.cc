@@ -38,7 +38,7 @@ constexpr Column kFigureColumns[] = {{"device_bytes", &SweepFigures::device_byte
                                      {"state_bytes", &SweepFigures::state_bytes}};
 
 /// A combination of values with its plan, or with the reason why it does not have a plan.
-struct Row {
+struct SweepRow {
   std::vector<size_t> choices;  ///< By sweep: the place of its value.
   std::optional<SweepFigures> figures;
   std::string refusal;
@@ -114,11 +114,11 @@ std::vector<std::string> words_of_all(const std::vector<std::string>& words) {
 }
 
 /// All combinations; the last sweep changes first.
-std::vector<Row> combinations(const std::vector<Sweep>& sweeps) {
-  std::vector<Row> rows{{}};
+std::vector<SweepRow> combinations(const std::vector<Sweep>& sweeps) {
+  std::vector<SweepRow> rows{{}};
   for (const Sweep& sweep : sweeps) {
-    std::vector<Row> longer;
-    for (const Row& row : rows) {
+    std::vector<SweepRow> longer;
+    for (const SweepRow& row : rows) {
       for (size_t i = 0; i < sweep.values.size(); ++i) {
         longer.push_back(row);
         longer.back().choices.push_back(i);
@@ -129,44 +129,46 @@ std::vector<Row> combinations(const std::vector<Sweep>& sweeps) {
   return rows;
 }
 
-void mark_front(std::vector<Row>& rows) {
+void mark_front(std::vector<SweepRow>& rows) {
   const auto beats = [](const SweepFigures& a, const SweepFigures& b) {
     return a.device_bytes <= b.device_bytes && a.seconds <= b.seconds &&
            (a.device_bytes < b.device_bytes || a.seconds < b.seconds);
   };
-  for (Row& row : rows) {
-    row.in_front = row.figures && std::none_of(rows.begin(), rows.end(), [&](const Row& other) {
-                     return other.figures && beats(*other.figures, *row.figures);
-                   });
+  for (SweepRow& row : rows) {
+    row.in_front =
+        row.figures && std::none_of(rows.begin(), rows.end(), [&](const SweepRow& other) {
+          return other.figures && beats(*other.figures, *row.figures);
+        });
   }
 }
 
 /// Rows without a plan come last. Equal ones keep their order.
-void sort_rows(const std::string& by, const std::vector<Sweep>& sweeps, std::vector<Row>& rows) {
-  std::function<double(const Row&)> key;
+void sort_rows(const std::string& by, const std::vector<Sweep>& sweeps,
+               std::vector<SweepRow>& rows) {
+  std::function<double(const SweepRow&)> key;
   std::vector<std::string> names;
   for (const Column& c : kFigureColumns) {
     names.emplace_back(c.name);
     if (by == c.name)
-      key = [&c](const Row& r) { return static_cast<double>((*r.figures).*c.figure); };
+      key = [&c](const SweepRow& r) { return static_cast<double>((*r.figures).*c.figure); };
   }
   names.emplace_back("seconds");
-  if (by == "seconds") key = [](const Row& r) { return r.figures->seconds; };
+  if (by == "seconds") key = [](const SweepRow& r) { return r.figures->seconds; };
   for (size_t s = 0; s < sweeps.size(); ++s) {
     names.push_back(sweeps[s].flag.substr(2));
     if (by == names.back() || by == sweeps[s].flag)
-      key = [s](const Row& r) { return static_cast<double>(r.choices[s]); };
+      key = [s](const SweepRow& r) { return static_cast<double>(r.choices[s]); };
   }
   if (!key) require_one_of("--sort", by, names);
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+  std::stable_sort(rows.begin(), rows.end(), [&](const SweepRow& a, const SweepRow& b) {
     if (!a.figures || !b.figures) return a.figures && !b.figures;
     return key(a) < key(b);
   });
 }
 
-void print_json(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows) {
+void print_json(const std::vector<Sweep>& sweeps, const std::vector<SweepRow>& rows) {
   std::vector<JsonRecord> records;
-  for (const Row& row : rows) {
+  for (const SweepRow& row : rows) {
     JsonRecord& record = records.emplace_back();
     for (size_t s = 0; s < sweeps.size(); ++s)
       record.add(sweeps[s].flag.substr(2), sweeps[s].values[row.choices[s]]);
@@ -183,7 +185,7 @@ void print_json(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows) 
   fmt::print("{}\n", all.text());
 }
 
-void print_table(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows) {
+void print_table(const std::vector<Sweep>& sweeps, const std::vector<SweepRow>& rows) {
   std::vector<size_t> widths;
   for (const Sweep& sweep : sweeps) {
     widths.push_back(sweep.flag.size() - 2);
@@ -192,7 +194,7 @@ void print_table(const std::vector<Sweep>& sweeps, const std::vector<Row>& rows)
   }
   for (const Column& c : kFigureColumns) fmt::print("{:>18}", c.name);
   fmt::print("{:>14}\n", "seconds");
-  for (const Row& row : rows) {
+  for (const SweepRow& row : rows) {
     for (size_t s = 0; s < sweeps.size(); ++s)
       fmt::print("{:<{}}  ", sweeps[s].values[row.choices[s]], widths[s]);
     if (!row.figures) {
@@ -213,9 +215,9 @@ int run_sweep(const CLI::App& command, const ToolOptions& o, const std::vector<s
     require(option->count() == 0 || in_sweep(option->get_name()) != InSweep::kRefused,
             "{} cannot be combined with --sweep", option->get_name());
   const std::vector<Sweep> sweeps = parse_sweeps(command, o.plan.sweeps);
-  std::vector<Row> rows = combinations(sweeps);
+  std::vector<SweepRow> rows = combinations(sweeps);
   if (!o.plan.sort.empty()) sort_rows(o.plan.sort, sweeps, rows);  // Refuses unknown columns first.
-  for (Row& row : rows) {
+  for (SweepRow& row : rows) {
     std::vector<std::string> all = words_of_all(words);
     for (size_t s = 0; s < sweeps.size(); ++s) {
       const std::string& value = sweeps[s].values[row.choices[s]];
@@ -238,9 +240,9 @@ int run_sweep(const CLI::App& command, const ToolOptions& o, const std::vector<s
   if (!o.plan.sort.empty()) sort_rows(o.plan.sort, sweeps, rows);
   o.output.json ? print_json(sweeps, rows) : print_table(sweeps, rows);
   const bool planned =
-      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.figures; });
+      std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return row.figures; });
   int code = 0;  // The code of kDoesNotFit is larger than that of kUsage.
-  for (const Row& row : rows) code = std::max(code, row.exit_code);
+  for (const SweepRow& row : rows) code = std::max(code, row.exit_code);
   return planned ? 0 : code;
 }
 

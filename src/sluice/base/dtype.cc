@@ -11,14 +11,14 @@
 namespace sluice {
 namespace {
 
-struct Row {
+struct DTypeInfo {
   DType dtype;
   int64_t size;
   std::string_view name;
   std::string_view short_name;
 };
 
-constexpr std::array<Row, 9> kRows{{
+constexpr std::array<DTypeInfo, 9> kRows{{
     {DType::kF32, 4, "float32", "f32"},
     {DType::kF16, 2, "float16", "f16"},
     {DType::kBF16, 2, "bfloat16", "bf16"},
@@ -30,7 +30,7 @@ constexpr std::array<Row, 9> kRows{{
     {DType::kI64, 8, "int64", "i64"},
 }};
 
-const Row& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
+const DTypeInfo& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ int64_t size_of(DType dtype) { return row(dtype).size; }
 std::string_view name_of(DType dtype) { return row(dtype).name; }
 
 DType dtype_from_name(std::string_view name) {
-  for (const Row& r : kRows) {
+  for (const DTypeInfo& r : kRows) {
     if (name == r.name || name == r.short_name) return r.dtype;
   }
   fail(ErrorKind::kUsage,

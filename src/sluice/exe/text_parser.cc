@@ -55,8 +55,8 @@ class TextParser {
 
   /// Reads the row number at the beginning of a table's line and adds the row. Rows are numbered
   /// from 0.
-  template <typename Row>
-  Row& row(Section section, std::vector<Row>& rows) {
+  template <typename ListItem>
+  ListItem& row(Section section, std::vector<ListItem>& rows) {
     const int64_t n = in_.integer("a number");
     if (n != static_cast<int64_t>(rows.size()))
       in_.bad("number {} expected, found {}", rows.size(), n);

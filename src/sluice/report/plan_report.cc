@@ -127,10 +127,10 @@ class Reporter {
   const PlanNames& plan_names_;
 };
 
-template <typename Row>
-void sort_by_bytes(std::vector<Row>& rows) {
+template <typename Entry>
+void sort_by_bytes(std::vector<Entry>& rows) {
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.bytes > b.bytes; });
+                   [](const Entry& a, const Entry& b) { return a.bytes > b.bytes; });
 }
 
 MemoryShares shares_of(const exe::MemoryNeeds& memory) {

@@ -120,25 +120,25 @@ TEST(Report, TransfersOnIoQueuesAreBesideKernels) {
 TEST(Report, ATransferIsHiddenWhileItsDeviceComputes) {
   // The body loads an entry beside its kernel, and stores one after it. All of main is exposed.
   const Report r = report_of(overlapped_loop());
-  using Row = std::tuple<std::string, exe::TransferKind, int64_t, double, double>;
-  std::vector<Row> rows;
+  using ReportRow = std::tuple<std::string, exe::TransferKind, int64_t, double, double>;
+  std::vector<ReportRow> rows;
   for (const Overlap& o : r.programs[0].overlaps)
     rows.emplace_back(r.remote_buffers[static_cast<size_t>(o.object)], o.kind, o.transfers,
                       o.hidden, o.exposed);
-  EXPECT_EQ(rows, (std::vector<Row>{{"acts", exe::TransferKind::kRemoteLoad, 6, 5, 1},
-                                    {"out", exe::TransferKind::kRemoteLoad, 1, 0, 1},
-                                    {"out", exe::TransferKind::kRemoteStore, 6, 0, 6}}));
+  EXPECT_EQ(rows, (std::vector<ReportRow>{{"acts", exe::TransferKind::kRemoteLoad, 6, 5, 1},
+                                          {"out", exe::TransferKind::kRemoteLoad, 1, 0, 1},
+                                          {"out", exe::TransferKind::kRemoteStore, 6, 0, 6}}));
 }
 
 TEST(Report, EntriesHaveTheStepsThatAccessThem) {
   const Report r = report_of(overlapped_loop());
   const RemoteAccesses& a = r.programs[0].accesses;
   EXPECT_TRUE(a.complete);
-  using Row = std::tuple<int32_t, int64_t, int32_t, int32_t, int64_t, int64_t, int64_t>;
-  std::vector<Row> rows;
+  using ReportRow = std::tuple<int32_t, int64_t, int32_t, int32_t, int64_t, int64_t, int64_t>;
+  std::vector<ReportRow> rows;
   for (const RemoteAccess& x : a.rows)
     rows.emplace_back(x.buffer, x.entry, x.function, x.step, x.iteration, x.trips, x.count);
-  std::vector<Row> expected{{0, 0, 1, 0, 0, 1, 1}};
+  std::vector<ReportRow> expected{{0, 0, 1, 0, 0, 1, 1}};
   for (int i = 0; i < 5; ++i) {
     expected.push_back({0, i + 1, 0, 0, i, 5, 1});
     expected.push_back({1, i, 0, 2, i, 5, 1});

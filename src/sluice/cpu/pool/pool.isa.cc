@@ -18,10 +18,10 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct Largest {
   using Result = float;
   static constexpr float kPadding = -kInfinity;
-  struct Row {
-    Row(const PoolPlan&, int64_t, int64_t, const PoolRows&) {}
+  struct RowState {
+    RowState(const PoolPlan&, int64_t, int64_t, const PoolRows&) {}
   };
-  Largest(const Row&, const float*, int64_t) {}
+  Largest(const RowState&, const float*, int64_t) {}
 
   void add(V v, float) {
     has_nan = has_nan | is_nan(v);
@@ -44,13 +44,13 @@ struct Largest {
 struct Taps {
   using Result = uint8_t;
   static constexpr float kPadding = -kInfinity;
-  struct Row {
-    Row(const PoolPlan&, int64_t, int64_t, const PoolRows& rows)
+  struct RowState {
+    RowState(const PoolPlan&, int64_t, int64_t, const PoolRows& rows)
         : first(rows.count > 0 ? rows.number[0] : -1.0f) {}
     float first;  // Tap that the first row begins with; -1 without rows.
   };
   // A window of -inf has its first tap inside x. `edge` has that tap's number in its row, or -1.
-  Taps(const Row& row, const float* edge, int64_t) {
+  Taps(const RowState& row, const float* edge, int64_t) {
     const V in_row = V::load(edge);
     tap = row.first < 0 ? V(0.0f) : select(in_row < V(0.0f), V(0.0f), in_row + V(row.first));
   }
@@ -86,14 +86,14 @@ struct Taps {
 struct Average {
   using Result = float;
   static constexpr float kPadding = 0;
-  struct Row {
-    Row(const PoolPlan& plan, int64_t depth, int64_t height, const PoolRows&)
+  struct RowState {
+    RowState(const PoolPlan& plan, int64_t depth, int64_t height, const PoolRows&)
         : plan(plan),
           rows(static_cast<float>(plan.shape.count(0, depth) * plan.shape.count(1, height))) {}
     const PoolPlan& plan;
     V rows;
   };
-  Average(const Row& row, const float* edge, int64_t n)
+  Average(const RowState& row, const float* edge, int64_t n)
       : divisor(divisors(row.plan, row.rows, edge, n)) {}
 
   void add(V v, float) { sum = sum + v; }
@@ -189,7 +189,7 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
 
 /// Pools a row of windows that are kWidth wide, or as wide as the plan says if kWidth is 0.
 template <typename Pool, int kWidth>
-void pool_row(const PoolPlan& plan, const typename Pool::Row& row, const PoolRows& rows,
+void pool_row(const PoolPlan& plan, const typename Pool::RowState& row, const PoolRows& rows,
               const float* edge, typename Pool::Result* y) {
   const int64_t n = plan.axes[2].y;
   const int64_t width = kWidth > 0 ? kWidth : plan.axes[2].kernel;
@@ -249,7 +249,7 @@ void pool_depth(const PoolPlan& plan, const float* x, int64_t depth, typename Po
           rows.number[rows.count++] = static_cast<float>((i * height.kernel + j) * width.kernel);
         }
       }
-      pool_row<Pool, kWidth>(plan, typename Pool::Row(plan, depth, o, rows), rows, edge,
+      pool_row<Pool, kWidth>(plan, typename Pool::RowState(plan, depth, o, rows), rows, edge,
                              y + o * width.y);
     }
   }

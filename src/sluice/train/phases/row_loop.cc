@@ -100,12 +100,12 @@ class Rows {
   }
 
   // A row, and its number relative to that of the loop whose body has it (Provenance::at).
-  struct Row {
+  struct RemoteRow {
     RemoteEntry entry;
     int64_t offset = 0;
   };
 
-  NamedTensors load(Graph& g, const Row& row) const {
+  NamedTensors load(Graph& g, const RemoteRow& row) const {
     NamedTensors loaded;
     for (const RowTensor& t : loop_.tensors) {
       const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
@@ -113,18 +113,18 @@ class Rows {
     }
     return loaded;
   }
-  void reload(Graph& g, const Row& row, const NamedTensors& over) const {
+  void reload(Graph& g, const RemoteRow& row, const NamedTensors& over) const {
     for (const RowTensor& t : loop_.tensors) {
       const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
       g.remote_load_(t.buffer, row.entry, over[t.key]);
     }
   }
-  NamedTensors run(Graph& g, const Row& row, const NamedTensors& loaded, const NamedTensors& values,
-                   const NamedTensors& invariants) const {
+  NamedTensors run(Graph& g, const RemoteRow& row, const NamedTensors& loaded,
+                   const NamedTensors& values, const NamedTensors& invariants) const {
     const Graph::ProvenanceScope of(g, {.at = {.row = row.offset}});
     return loop_.run(g, row.entry, loaded, values, invariants);
   }
-  void store(Graph& g, const Row& row, const NamedTensors& loaded) const {
+  void store(Graph& g, const RemoteRow& row, const NamedTensors& loaded) const {
     for (const RowTensor& t : loop_.tensors) {
       const Graph::ProvenanceScope of(g, {.variable = t.variable, .at = {.row = row.offset}});
       if (t.stored) g.remote_store(t.buffer, row.entry, loaded[t.key]);
@@ -149,19 +149,19 @@ class Rows {
   int64_t direction() const { return descends() ? -1 : 1; }
 
   // A row by its number in the order in which they run.
-  Row row(int64_t number) const {
+  RemoteRow row(int64_t number) const {
     const int64_t row = first_row() + direction() * number;
     return {row, row};
   }
   // The row that is `ahead` rows after the first row of an iteration, which has `rows` rows.
-  Row row(const Inside& in, int64_t ahead, int64_t rows = 1) const {
+  RemoteRow row(const Inside& in, int64_t ahead, int64_t rows = 1) const {
     const Tensor first = rows == 1 ? in.iteration : in.iteration * static_cast<double>(rows);
     const int64_t offset = first_row() + direction() * ahead;
     if (descends()) return {in.graph.scalar(static_cast<double>(offset), i32) - first, -ahead};
     return {offset == 0 ? first : first + static_cast<double>(offset), ahead};
   }
 
-  NamedTensors one_by_one(Graph& g, const Row& row, const NamedTensors& values,
+  NamedTensors one_by_one(Graph& g, const RemoteRow& row, const NamedTensors& values,
                           const NamedTensors& invariants) const {
     const NamedTensors own = load(g, row);
     NamedTensors next = run(g, row, own, values, invariants);

@@ -26,19 +26,19 @@ std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
 // takes twice as long. The reference has bubbles of interleaved with b = 2f (33.3 % in the first
 // row), but it assumes devices in lock step.
 TEST(PipelineTimes, HasTheBubblesOfTheReference) {
-  struct Row {
+  struct Expected {
     int stages;
     int64_t micro_batches;
     std::string bubble, sequential;
   };
-  for (const Row& row : std::vector<Row>{{2, 4, "20.0", "50.0"},
-                                         {2, 16, "5.9", "50.0"},
-                                         {4, 8, "27.3", "75.0"},
-                                         {4, 16, "15.8", "75.0"},
-                                         {4, 32, "8.6", "75.0"},
-                                         {4, 64, "4.5", "75.0"},
-                                         {8, 32, "17.9", "87.5"},
-                                         {8, 128, "5.2", "87.5"}}) {
+  for (const Expected& row : std::vector<Expected>{{2, 4, "20.0", "50.0"},
+                                                   {2, 16, "5.9", "50.0"},
+                                                   {4, 8, "27.3", "75.0"},
+                                                   {4, 16, "15.8", "75.0"},
+                                                   {4, 32, "8.6", "75.0"},
+                                                   {4, 64, "4.5", "75.0"},
+                                                   {8, 32, "17.9", "87.5"},
+                                                   {8, 128, "5.2", "87.5"}}) {
     for (const double backward : {1.0, 2.0}) {
       const auto times = equal_stages(row.stages, 1, backward);
       const auto bubble = [&](const PipelineOrder& order) {
@@ -87,15 +87,15 @@ TEST(PipelineTimes, StagesOfOtherTimes) {
 TEST(PipelineTimes, DepthsHideMessages) {
   const std::vector<std::vector<int>> depths = {
       {4, 3, 2, 1}, {5, 4, 3, 1}, {6, 5, 3, 1}, {7, 5, 3, 1}};
-  struct Row {
+  struct Expected {
     double message;
     std::vector<std::string> totals;
   };
-  for (const Row& row : std::vector<Row>{{0, {"393.0", "393.0", "393.0", "393.0"}},
-                                         {0.1, {"412.6", "408.2", "401.8", "393.6"}},
-                                         {0.25, {"442.0", "434.0", "421.0", "394.5"}},
-                                         {0.5, {"491.0", "477.0", "453.0", "396.0"}},
-                                         {1, {"589.0", "564.0", "519.0", "399.0"}}}) {
+  for (const Expected& row : std::vector<Expected>{{0, {"393.0", "393.0", "393.0", "393.0"}},
+                                                   {0.1, {"412.6", "408.2", "401.8", "393.6"}},
+                                                   {0.25, {"442.0", "434.0", "421.0", "394.5"}},
+                                                   {0.5, {"491.0", "477.0", "453.0", "396.0"}},
+                                                   {1, {"589.0", "564.0", "519.0", "399.0"}}}) {
     const auto times = equal_stages(4, 1, 2, row.message);
     std::vector<std::string> totals;
     for (const std::vector<int>& d : depths)

@@ -87,7 +87,7 @@ struct ProfileOptions {
 
 /// Options of `sluice plan` alone. At most one form is printed.
 struct PlanOptions {
-  enum class Form {
+  enum class View {
     kSummary,
     kFull,
     kPasses,
@@ -97,7 +97,7 @@ struct PlanOptions {
     kScheduleTable,
     kDot
   };
-  Form form = Form::kSummary;
+  View form = View::kSummary;
   std::vector<std::string> sweeps;  ///< "micro-batch=8;16": a row for each combination.
   std::string sort;                 ///< Column by which the rows ascend; empty: none.
   std::string problem;              ///< A planner's problem instead of a model; empty: none.

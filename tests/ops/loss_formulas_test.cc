@@ -28,7 +28,7 @@ struct Labels {
 };
 
 /// The ops with which a program computes cross entropy and its gradient with respect to the logits.
-enum class Form { kCrossEntropy, kWithGrad, kOfProbabilities };
+enum class LossFormula { kCrossEntropy, kWithGrad, kOfProbabilities };
 
 struct Result {
   Doubles loss;
@@ -69,7 +69,8 @@ Result formula(const Doubles& logits, const Labels& labels, LossReduction reduct
 /// A program that reads streams "logits" and "labels", and writes "loss" and "gradient".
 class Program {
  public:
-  Program(Form form, DType dtype, size_t classes, const Labels& labels, LossReduction reduction)
+  Program(LossFormula form, DType dtype, size_t classes, const Labels& labels,
+          LossReduction reduction)
       : logits_(ir_.h2d_stream({{kRows, static_cast<int64_t>(classes)}, dtype, {}}, "logits")),
         labels_(ir_.h2d_stream({{kRows}, labels.dtype, {}}, "labels")) {
     Graph& main = ir_.main_graph();
@@ -77,7 +78,7 @@ class Program {
     const Tensor at = main.host_load(labels_);
     const bool ignores = labels.ignored.has_value();
     const int64_t ignored = labels.ignored.value_or(0);
-    if (form == Form::kWithGrad) {
+    if (form == LossFormula::kWithGrad) {
       const auto [loss, gradient] = ops::cross_entropy_with_grad(x, at,
                                                                  {.reduction = reduction,
                                                                   .has_ignore_index = ignores,
@@ -91,7 +92,8 @@ class Program {
         [&](Graph&, Tensor logits, Tensor labels) {
           const ops::NllLossOptions options{
               .reduction = reduction, .has_ignore_index = ignores, .ignore_index = ignored};
-          if (form == Form::kCrossEntropy) return ops::cross_entropy(logits, labels, options);
+          if (form == LossFormula::kCrossEntropy)
+            return ops::cross_entropy(logits, labels, options);
           return ops::nll_loss(ops::softmax(logits), labels, options);
         },
         x, at);
@@ -142,7 +144,7 @@ void expect_near(const Doubles& got, const Doubles& want, double tolerance, cons
 }
 
 /// Checks one loss in every way. The logits must be exact in `dtype`.
-void check(Form form, DType dtype, const Doubles& logits, const Labels& labels,
+void check(LossFormula form, DType dtype, const Doubles& logits, const Labels& labels,
            LossReduction reduction) {
   SCOPED_TRACE(fmt::format("form {}, {}, {} classes, reduction {}, {} labels from {}, ignored {}",
                            static_cast<int>(form), name_of(dtype), logits.size() / kRows,
@@ -166,7 +168,8 @@ void check(Form form, DType dtype, const Doubles& logits, const Labels& labels,
 }
 
 void check_every_form(const Doubles& logits, const Labels& labels) {
-  for (const Form form : {Form::kCrossEntropy, Form::kWithGrad, Form::kOfProbabilities}) {
+  for (const LossFormula form :
+       {LossFormula::kCrossEntropy, LossFormula::kWithGrad, LossFormula::kOfProbabilities}) {
     for (const auto reduction : {LossReduction::kMean, LossReduction::kSum, LossReduction::kNone}) {
       for (const DType dtype : {f32, bf16}) check(form, dtype, logits, labels, reduction);
     }
@@ -224,7 +227,7 @@ TEST(LossFormulas, OfLabelsThatAreImpossible) {
   logits[3] = -kInf;
   logits[7] = -300;
   for (const auto reduction : {LossReduction::kSum, LossReduction::kNone})
-    check(Form::kCrossEntropy, f32, logits, {i32, {3, 2, 1, 0}, {}}, reduction);
+    check(LossFormula::kCrossEntropy, f32, logits, {i32, {3, 2, 1, 0}, {}}, reduction);
 }
 
 }  // namespace

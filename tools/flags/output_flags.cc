@@ -49,7 +49,7 @@ void add_run(FlagTable& table) {
 
 // The flags that choose what `sluice plan` prints.
 void add_forms(FlagTable& table) {
-  using Form = PlanOptions::Form;
+  using View = PlanOptions::View;
   add_json(table, kPlan);
   Section s(table, kPlan, "Output", Common::kYes);
   const auto add = [&](const char* name, Form form, const char* help) -> auto& {

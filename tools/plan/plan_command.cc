@@ -262,7 +262,7 @@ Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
   try {
     return Plan(build_programs(o), o, machine.rates);
   } catch (const RefusedPrograms& e) {
-    const bool shows = o.plan.form == PlanOptions::Form::kSummary && !o.output.json;
+    const bool shows = o.plan.form == PlanOptions::View::kSummary && !o.output.json;
     if (shows) print_refused(*e.programs(), o, machine);
     throw;
   }
@@ -306,31 +306,31 @@ int run_plan(const ToolOptions& o) {
     fmt::print("{}\n", json_of(plan, o, suggestions_for(plan, o)));
     return 0;
   }
-  using Form = PlanOptions::Form;
+  using View = PlanOptions::View;
   switch (o.plan.form) {
-    case Form::kSummary:
+    case View::kSummary:
       print_plan(plan, o, machine.text);
       break;
-    case Form::kFull:
+    case View::kFull:
       fmt::print("{}", exe::to_text(plan.compiled.executable));
       break;
-    case Form::kPasses:
+    case View::kPasses:
       fmt::print("{}", passes_text(plan.compiled));
       break;
-    case Form::kFusions:
+    case View::kFusions:
       fmt::print("{}", fusions_text(plan.compiled));
       break;
-    case Form::kMemoryMap:
+    case View::kMemoryMap:
       fmt::print("{}\n", report::memory_map(plan.report));
       break;
-    case Form::kTransfers:
+    case View::kTransfers:
       fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine.text,
                  report::summary(plan.forecasts));
       break;
-    case Form::kScheduleTable:
+    case View::kScheduleTable:
       fmt::print("{}", schedule_text(plan.programs.training));
       break;
-    case Form::kDot:
+    case View::kDot:
       fmt::print("{}", to_dot(plan.programs.ir));
       break;
   }

@@ -68,29 +68,31 @@ int64_t period(const exe::IndexExpr& expr, int64_t modulus, Opcode kind, int64_t
 }
 
 /// How an expression depends on parameters and counters. The replica is a constant of a run.
-enum class Form : uint8_t { kConstant, kAffine, kOther };
+enum class Dependence : uint8_t { kConstant, kAffine, kOther };
 
-Form form_of(const exe::IndexExpr& expr) {
-  std::vector<Form> forms;
+Dependence dependence_of(const exe::IndexExpr& expr) {
+  std::vector<Dependence> dependences;
   for (const auto& node : expr.nodes()) {
     if (node.kind == Opcode::kConstant || node.kind == Opcode::kReplica) {
-      forms.push_back(Form::kConstant);
+      dependences.push_back(Dependence::kConstant);
       continue;
     }
     if (node.kind == Opcode::kIteration || node.kind == Opcode::kParam) {
-      forms.push_back(Form::kAffine);
+      dependences.push_back(Dependence::kAffine);
       continue;
     }
-    const Form right = forms.back();
-    forms.pop_back();
-    Form& left = forms.back();
+    const Dependence right = dependences.back();
+    dependences.pop_back();
+    Dependence& left = dependences.back();
     const bool sum = node.kind == Opcode::kAdd || node.kind == Opcode::kSub;
-    const bool constant = left == Form::kConstant && right == Form::kConstant;
-    const bool scaled =
-        node.kind == Opcode::kMul && (left == Form::kConstant || right == Form::kConstant);
-    left = constant ? Form::kConstant : sum || scaled ? std::max(left, right) : Form::kOther;
+    const bool constant = left == Dependence::kConstant && right == Dependence::kConstant;
+    const bool scaled = node.kind == Opcode::kMul &&
+                        (left == Dependence::kConstant || right == Dependence::kConstant);
+    left = constant        ? Dependence::kConstant
+           : sum || scaled ? std::max(left, right)
+                           : Dependence::kOther;
   }
-  return forms.back();
+  return dependences.back();
 }
 
 /// Calls f(expression) for the numbers of a step: those of messages, stream entries, collectives,
@@ -164,7 +166,7 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
     });
     if (const auto* l = std::get_if<exe::Loop>(&step.body)) out.exits |= l->condition >= 0;
     for_each_number(step, facts, [&](const exe::IndexExpr& x) {
-      out.affine &= form_of(x) != Form::kOther;
+      out.affine &= dependence_of(x) != Dependence::kOther;
       for (size_t p = 0; p < out.in_numbers.size(); ++p) {
         if (period(x, 0, Opcode::kParam, static_cast<int64_t>(p)) != 1) out.in_numbers[p] = true;
       }
@@ -201,7 +203,8 @@ int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& fac
   const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
   if ((body.moved > 0 && !is_long(loop, facts)) || body.exits || !body.affine) return 0;
   for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
-    if (body.in_numbers[i] && form_of(loop.body.index_args[i]) == Form::kOther) return 0;
+    if (body.in_numbers[i] && dependence_of(loop.body.index_args[i]) == Dependence::kOther)
+      return 0;
   }
   return call_period(loop.body, facts, Opcode::kIteration, 0);
 }

@@ -114,7 +114,7 @@ TEST(TrainingModel, SumsOfUpdatesAreAllReturned) {
   struct Summed : ModelNet {
     Results build(nn::Builder& b, const Inputs& in) const {
       Results all = ModelNet::build(b, in);
-      for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
+      for (Loss& loss : all.losses) loss.writing.form = Writing::Reduction::kSum;
       return all;
     }
   };

@@ -105,7 +105,7 @@ void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::Run
           "network: prediction '{}' must be float32 with a row of scores for each of its labels "
           "'{}' {}, got {}",
           p.name, p.labels, to_string(field->spec), to_string(scores));
-  require(p.writing.form == Writing::Form::kEach,
+  require(p.writing.form == Writing::Reduction::kEach,
           "network: prediction '{}' has labels, so its value of each micro-batch must be written",
           p.name);
 }

@@ -73,12 +73,12 @@ class Inputs {
 
 /// The values of a result that a program writes.
 struct Writing {
-  enum class Form {
+  enum class Reduction {
     kEach,  ///< That of each micro-batch.
     kSum,   ///< The sum over the micro-batches of an update, or of a run without an optimizer.
     kNone,  ///< Nothing. Requires an optimizer.
   };
-  Form form = Form::kEach;
+  Reduction form = Reduction::kEach;
   /// Dtype of the sum. Each value is rounded to it before it is added. Absent: that of the value.
   std::optional<DType> dtype = {};
 };

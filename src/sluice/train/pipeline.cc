@@ -76,10 +76,10 @@ class Functions {
 
   Writing writing_of(const std::string& name, const TensorSpec& spec, nn::RunMode mode) const {
     if (trains_ && mode == nn::RunMode::kEvaluate) return {};  // The program has no micro-batches.
-    if (has(hidden_, name)) return {.form = Writing::Form::kNone};
+    if (has(hidden_, name)) return {.form = Writing::Reduction::kNone};
     if (!sums_ || (!sums_->outputs.empty() && !has(sums_->outputs, name))) return {};
     const bool own = std::holds_alternative<std::monostate>(sums_->dtype);
-    return {.form = Writing::Form::kSum,
+    return {.form = Writing::Reduction::kSum,
             .dtype = own ? spec.dtype : dtype_of(sums_->dtype, name, spec, "accumulate_outputs")};
   }
 

@@ -57,7 +57,7 @@ void add_results(Ir& ir, const Results& results, const Options& options,
   std::vector<FeedField> fields;
   std::vector<int64_t> entries;
   const auto add = [&](const auto& result) {
-    if (result.writing.form == Writing::Form::kNone) return false;
+    if (result.writing.form == Writing::Reduction::kNone) return false;
     fields.push_back({result.name, spec_of_result(result.value.spec(), result.writing, output)});
     entries.push_back(entries_of_run(result_form(result.writing, output), options.accumulate,
                                      options.device_iterations));
@@ -272,7 +272,7 @@ Training build_inference(Ir ir, const Network& network, const Options& given) {
   for (const auto& [name, input] : eval.inputs)
     t.inputs.push_back(ir.h2d_stream(input.spec(), name));
   for (const Prediction& p : eval.results.predictions)
-    require(p.writing.form != Writing::Form::kNone,
+    require(p.writing.form != Writing::Reduction::kNone,
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
   add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions,
               t.eval_labelled, t);

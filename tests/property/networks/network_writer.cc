@@ -93,7 +93,7 @@ void NetworkWriter::visit(size_t v) {
 
 // Builds a submodule that opens the block. Returns whether the block stays open.
 bool NetworkWriter::open_marked(size_t v, Dice& dice) {
-  if (outline_.forms[v] == NetworkOutline::Form::kScope) return false;
+  if (outline_.forms[v] == NetworkOutline::BlockSyntax::kScope) return false;
   const size_t own = marks_++;
   const Tensor x = [&] {
     const Tensors all = readable(block_);
@@ -105,7 +105,7 @@ bool NetworkWriter::open_marked(size_t v, Dice& dice) {
   }();
   keep(marked_[own](b_, x));
   note_reads();
-  return outline_.forms[v] == NetworkOutline::Form::kBegin;
+  return outline_.forms[v] == NetworkOutline::BlockSyntax::kBegin;
 }
 
 void NetworkWriter::decision(Dice& dice, uint64_t key) {

@@ -24,13 +24,13 @@ Seed network_key(uint64_t seed, std::string_view what, uint64_t index = 0);
 
 /// The properties of a network that do not depend on its ops.
 struct NetworkOutline {
-  enum class Form : uint8_t { kScope, kProperty, kBegin };
+  enum class BlockSyntax : uint8_t { kScope, kProperty, kBegin };
 
   explicit NetworkOutline(uint64_t seed);
 
   bool named = true;                ///< Whether blocks have names of their own.
   std::vector<std::string> blocks;  ///< The block of each visit.
-  std::vector<Form> forms;
+  std::vector<BlockSyntax> forms;
   std::vector<bool> stacks;  ///< Whether a visit is rows of equal blocks.
 };
 

@@ -26,12 +26,12 @@ class Module : public nn::Module {
   Module(NetworkRecipe recipe, std::shared_ptr<NetworkRecord> record)
       : recipe_(std::move(recipe)), outline_(recipe_.seed), record_(std::move(record)) {
     for (size_t v = 0; v < outline_.blocks.size(); ++v) {
-      if (outline_.forms[v] == NetworkOutline::Form::kScope) continue;
+      if (outline_.forms[v] == NetworkOutline::BlockSyntax::kScope) continue;
       // A skipped visit or one of rows has no mark.
       if (outline_.stacks[v] || recipe_.skipped.contains(v * kBlockStride)) continue;
       marked_.add(3 + static_cast<int64_t>(v % 3), nn::Bias::kAdd, nn::WeightInit::kHe);
       auto& item = marked_[marked_.size() - 1];
-      if (outline_.forms[v] == NetworkOutline::Form::kBegin) {
+      if (outline_.forms[v] == NetworkOutline::BlockSyntax::kBegin) {
         nn::begin_block(item, outline_.blocks[v]);
       } else {
         item.in_block(outline_.blocks[v]);
@@ -68,7 +68,9 @@ NetworkOutline::NetworkOutline(uint64_t seed) {
     const bool again = v > 0 && dice.one_in(5);
     blocks.push_back(again ? blocks[static_cast<size_t>(dice(v))] : fmt::format("B{}", v));
     const int form = dice(4);
-    forms.push_back(!named || form < 2 ? Form::kScope : form == 2 ? Form::kProperty : Form::kBegin);
+    forms.push_back(!named || form < 2 ? BlockSyntax::kScope
+                    : form == 2        ? BlockSyntax::kProperty
+                                       : BlockSyntax::kBegin);
     stacks.push_back(dice.one_in(4));
   }
 }

@@ -148,11 +148,11 @@ TEST(Loops, EightReplicasFillFieldsByName) {
 }
 
 // Programs of a loop over a feed, as one loop or unrolled.
-enum class Form { kLoop, kUnrolled };
+enum class LoopForm { kLoop, kUnrolled };
 enum class LoopProgram { kSums, kNested, kSubgraph, kDevices, kRemote, kTraining };
 
 struct Program {
-  Program(LoopProgram kind, Form form, int replicas) : form(form), ir(replicas) {
+  Program(LoopProgram kind, LoopForm form, int replicas) : form(form), ir(replicas) {
     x = ir.infeed("x", {{"x", f32_of({3, 4})}, {"y", f32_of({3, 4})}});
     sums = ir.outfeed("sums", {{"sum", f32_of({3, 4})}});
     w = main.variable(f32_of({3, 4}), Initializer::constant(0.5), "w");
@@ -163,7 +163,7 @@ struct Program {
 
   Tensors loop(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inputs,
                const std::optional<Infeed>& feed) const {
-    if (form == Form::kLoop) return ops::repeat(graph, n, body, inputs, feed);
+    if (form == LoopForm::kLoop) return ops::repeat(graph, n, body, inputs, feed);
     Tensors values = inputs;
     for (int64_t i = 0; i < n; ++i) {
       const Tensors fields = feed ? graph.dequeue(*feed) : Tensors{};
@@ -256,7 +256,7 @@ struct Program {
     }
   }
 
-  Form form;
+  LoopForm form;
   Ir ir;
   Graph& main = ir.main_graph();
   Infeed x;
@@ -307,7 +307,8 @@ TEST(Loops, HaveTheBitsOfTheirIterationsAndOfTheInterpreter) {
         LoopProgram::kRemote, LoopProgram::kTraining}) {
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(fmt::format("kind {}, {} replicas", static_cast<int>(kind), replicas));
-      const Program looped(kind, Form::kLoop, replicas), flat(kind, Form::kUnrolled, replicas);
+      const Program looped(kind, LoopForm::kLoop, replicas),
+          flat(kind, LoopForm::kUnrolled, replicas);
       EXPECT_LT(looped.ir.graph(0).ops().size(), flat.ir.graph(0).ops().size());
       const int threads = 1 + (static_cast<int>(kind) + replicas) % 2;
       const Arrays expected = run_in_session(flat, 3 - threads, 3);

@@ -39,8 +39,8 @@ RemoteLedger::Activation RemoteLedger::callee(Activation caller, int64_t call, i
   return mix(mix(caller, static_cast<uint64_t>(call)), static_cast<uint64_t>(iteration));
 }
 
-RemoteLedger::Content RemoteLedger::at(int32_t buffer, const Buffer& contents,
-                                       int64_t entry) const {
+RemoteLedger::EntryState RemoteLedger::at(int32_t buffer, const Buffer& contents,
+                                          int64_t entry) const {
   const auto named = contents.entries.find(entry);
   if (named != contents.entries.end()) return named->second;
   const uint64_t unset = first(buffer, entry);
@@ -48,7 +48,7 @@ RemoteLedger::Content RemoteLedger::at(int32_t buffer, const Buffer& contents,
 }
 
 /// Returns the digest of a content for a load that runs now.
-uint64_t RemoteLedger::seen(const Content& content) const {
+uint64_t RemoteLedger::seen(const EntryState& content) const {
   if (content.depth == 0) return content.digest;
   const auto& running = progress_.loops.at(content.device);
   // Contents from before an exiting loop may belong to a loop of another device that has ended.
@@ -57,7 +57,7 @@ uint64_t RemoteLedger::seen(const Content& content) const {
   return mix(content.digest, static_cast<uint64_t>(now - content.iteration));
 }
 
-RemoteLedger::Content RemoteLedger::set_now(uint64_t digest, int32_t device) const {
+RemoteLedger::EntryState RemoteLedger::set_now(uint64_t digest, int32_t device) const {
   const auto running = progress_.loops.find(device);
   if (running == progress_.loops.end() || running->second.empty()) return {digest, device};
   return {digest, device, static_cast<int32_t>(running->second.size()),
@@ -119,7 +119,7 @@ void RemoteLedger::end_long_loop(int32_t device) {
   std::vector<Progress::LongLoop>& running = progress_.loops.at(device);
   const auto depth = static_cast<int32_t>(running.size());
   // Read the contents while the loop runs. Then they count as set by what runs around it.
-  std::vector<std::pair<Content*, uint64_t>> set;
+  std::vector<std::pair<EntryState*, uint64_t>> set;
   for (auto& [number, buffer] : contents_) {
     for (auto& [entry, content] : buffer.entries) {
       if (content.device == device && content.depth == depth)
@@ -141,7 +141,7 @@ void RemoteLedger::join(const Contents& then, int32_t device) {
 }
 
 void RemoteLedger::join(const Contents& before, const std::set<int32_t>& buffers, int32_t device) {
-  const auto either = [&](const Content& a, const Content& b) {
+  const auto either = [&](const EntryState& a, const EntryState& b) {
     return a == b ? a : set_now(mix(seen(a), seen(b)), device);
   };
   for (const int32_t number : buffers) {
@@ -161,7 +161,7 @@ void RemoteLedger::join(const Contents& before, const std::set<int32_t>& buffers
 void RemoteLedger::serialise(std::vector<int64_t>& out) const {
   for (const auto& [number, buffer] : contents_) {
     out.insert(out.end(), {number, static_cast<int64_t>(buffer.others)});
-    std::vector<std::pair<int64_t, const Content*>> sorted;
+    std::vector<std::pair<int64_t, const EntryState*>> sorted;
     for (const auto& [entry, content] : buffer.entries) sorted.emplace_back(entry, &content);
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [entry, content] : sorted) {

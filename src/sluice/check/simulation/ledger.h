@@ -37,17 +37,17 @@ class RemoteLedger {
   void end_long_loop(int32_t device);
 
   /// Content of an entry.
-  struct Content {
+  struct EntryState {
     uint64_t digest = 0;
     int32_t device = 0;  ///< Device that has set it.
     /// Number of long loops around it that run, and the iteration of the innermost one.
     int32_t depth = 0;
     int64_t iteration = 0;
-    bool operator==(const Content&) const = default;
+    bool operator==(const EntryState&) const = default;
   };
   /// Contents of the entries of a buffer.
   struct Buffer {
-    std::unordered_map<int64_t, Content> entries;  ///< Entries that a store has named.
+    std::unordered_map<int64_t, EntryState> entries;  ///< Entries that a store has named.
     uint64_t others = 0;  ///< Digest of all stores that did not name an entry.
   };
   using Contents = std::map<int32_t, Buffer>;
@@ -96,9 +96,9 @@ class RemoteLedger {
 
  private:
   uint64_t first(int32_t buffer, int64_t entry) const;
-  Content at(int32_t buffer, const Buffer& contents, int64_t entry) const;
-  uint64_t seen(const Content& content) const;
-  Content set_now(uint64_t digest, int32_t device) const;
+  EntryState at(int32_t buffer, const Buffer& contents, int64_t entry) const;
+  uint64_t seen(const EntryState& content) const;
+  EntryState set_now(uint64_t digest, int32_t device) const;
   uint64_t all(int32_t buffer, const Buffer& contents) const;
   void add(int32_t device, int32_t buffer, uint64_t found);
 

@@ -26,7 +26,7 @@ bool ByteMap::holds(const Range& r, const Instance& i) const {
   if (r.end - r.begin != i.bytes) return false;
   int64_t at = r.begin;
   const bool same = arenas_[static_cast<size_t>(r.arena)].visit(
-      r.begin, r.end, [&](int64_t begin, int64_t end, const Content& c) {
+      r.begin, r.end, [&](int64_t begin, int64_t end, const ByteOrigin& c) {
         if (begin != at || c.id != i.id || c.origin != r.begin) return false;
         at = end;
         return true;

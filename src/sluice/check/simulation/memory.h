@@ -29,17 +29,17 @@ struct Range {
 };
 
 /// Content of a byte: byte (address - origin) of instance `id`.
-struct Content {
+struct ByteOrigin {
   int64_t id = -1;
   int64_t origin = 0;
   exe::ValueId name = exe::kNoValue;
-  bool operator==(const Content& o) const { return id == o.id && origin == o.origin; }
+  bool operator==(const ByteOrigin& o) const { return id == o.id && origin == o.origin; }
 };
 
 /// Map from bytes to values for all arenas. Changes can be rolled back.
 class ByteMap {
  public:
-  using Pieces = std::vector<IntervalMap<Content>::Piece>;
+  using Pieces = std::vector<IntervalMap<ByteOrigin>::Piece>;
 
   explicit ByteMap(size_t arenas) : arenas_(arenas) {}
 
@@ -49,7 +49,7 @@ class ByteMap {
   bool holds(const Range& r, const Instance& i) const;
   /// Describes the contents of the range, for messages.
   std::string describe(const Range& r, const exe::Executable& executable) const;
-  const IntervalMap<Content>& arena(size_t a) const { return arenas_[a]; }
+  const IntervalMap<ByteOrigin>& arena(size_t a) const { return arenas_[a]; }
 
   /// Begins to record changes, for `changed` and `roll_back`. Each mark must be released; marks
   /// nest.
@@ -75,7 +75,7 @@ class ByteMap {
   };
   void note(const Range& r);
 
-  std::vector<IntervalMap<Content>> arenas_;
+  std::vector<IntervalMap<ByteOrigin>> arenas_;
   int marks_ = 0;
   std::vector<Change> changes_;
 };

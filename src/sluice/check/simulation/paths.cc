@@ -150,7 +150,7 @@ std::vector<int64_t> Simulation::state_of(const DeviceRun& d, const LoopRun& run
   for (size_t a = 0; a < e_.arenas.size(); ++a) {
     if (e_.arenas[a].device != d.device) continue;
     out.push_back(static_cast<int64_t>(a));
-    bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const Content& c) {
+    bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const ByteOrigin& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});
     });
   }

@@ -180,7 +180,7 @@ std::vector<int64_t> Simulation::joint_state() const {
   feed_state(out);
   remote_.serialise(out);
   for (size_t a = 0; a < e_.arenas.size(); ++a) {
-    bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const Content& c) {
+    bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const ByteOrigin& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});
     });
     out.push_back(-1);

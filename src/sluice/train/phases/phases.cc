@@ -237,25 +237,25 @@ void Phases::end_tied(const std::string& key, bool updates) {
   variables.keep(main_, 0, {key}, kept);
 }
 
-const RemoteBuffer& Phases::buffer(Content content, const ValueRow& value_row) {
+const RemoteBuffer& Phases::buffer(BufferRole role, const ValueRow& value_row) {
   for (const StageBuffer& b : buffers_) {
-    if (b.content == content && b.stage == value_row.stage && b.buffer.spec == value_row.spec)
+    if (b.role == role && b.stage == value_row.stage && b.buffer.spec == value_row.spec)
       return b.buffer;
   }
   const RemoteBuffer made = ir_.remote_buffer(value_row.spec, step_.options.accumulate);
-  return buffers_.emplace_back(StageBuffer{content, value_row.stage, made}).buffer;
+  return buffers_.emplace_back(StageBuffer{role, value_row.stage, made}).buffer;
 }
 
 // The row of a value for row 0 of a group; the rows of the group follow it.
-nn::BatchHandle Phases::handle(Content content, const Tensor& whole) {
+nn::BatchHandle Phases::handle(BufferRole role, const Tensor& whole) {
   const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
-  return {buffer(content, value_row), value_row.row};
+  return {buffer(role, value_row), value_row.row};
 }
 
 // A fixed row, for every row of a group.
-nn::BatchHandle Phases::fixed_handle(Content content, const Tensor& whole) {
+nn::BatchHandle Phases::fixed_handle(BufferRole role, const Tensor& whole) {
   const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
-  const RemoteBuffer& b = buffer(content, value_row);
+  const RemoteBuffer& b = buffer(role, value_row);
   ir_.grow(b, (value_row.row + 1) * step_.options.accumulate);
   if (value_row.row == 0) return {b, nn::RowOffset::first()};
   return {b, nn::RowOffset([row = value_row.row](const Tensor& t) {
@@ -263,11 +263,11 @@ nn::BatchHandle Phases::fixed_handle(Content content, const Tensor& whole) {
           })};
 }
 
-nn::BatchHandle Phases::input_handle(Content content, const BlockGroup& group, size_t input) {
+nn::BatchHandle Phases::input_handle(BufferRole role, const BlockGroup& group, size_t input) {
   const Tensor& whole = block(group.first).inputs[input].whole;
   return group.rows > 1 && group.inputs[input].kind == GroupInput::Source::kInvariant
-             ? fixed_handle(content, whole)
-             : handle(content, whole);
+             ? fixed_handle(role, whole)
+             : handle(role, whole);
 }
 
 // A row of a buffer holds the seeds of one block.
@@ -275,7 +275,7 @@ nn::BoundGraph Phases::serialise_seeds() {
   nn::BatchSerialiseOptions o = serial_options();
   o.loads.emplace_back(step_.blocks.cut.seeds->inputs[0].part, *step_.training.seed);
   for (const BlockValue& v : step_.blocks.cut.seeds->outputs)
-    o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
+    o.store_buffers.emplace_back(v.part, handle(BufferRole::kValue, v.whole));
   const nn::NamedTensors kept = store_results(step_.blocks.cut.seeds->outputs, o);
   nn::BatchSerialResult phase = nn::batch_serialise(step_.blocks.cut.seeds->graph, o);
   if (step_.training.note.empty()) step_.training.note = phase.note;
@@ -390,7 +390,7 @@ void Phases::load_values(const BlockGroup& group, const Tensors& inputs,
     const Tensor& input = inputs[next++];
     const auto stream = field_stream(whole);
     if (!stream) {
-      o.loads.emplace_back(input, input_handle(Content::kValue, group, i));
+      o.loads.emplace_back(input, input_handle(BufferRole::kValue, group, i));
       continue;
     }
     // The first block that reads a field loads it from its stream and stores it for the others.
@@ -480,7 +480,7 @@ void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
   graphs.results = store_results(own.outputs, o);
   for (const BlockValue& v : own.outputs) {
     if (readers_.contains(v.whole.id()))
-      o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
+      o.store_buffers.emplace_back(v.part, handle(BufferRole::kValue, v.whole));
   }
   if (!graphs.backward) return;
   store_gradients(group, graphs.backward->graph().outputs(), o);
@@ -490,7 +490,7 @@ void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
     o.loads.emplace_back(gradient_inputs[k], taken_gradient(group, taken[k]));
   for (const TakenGradient& t : taken) {
     if (t.loss.valid() && !readers_.contains(t.loss.id()))
-      o.store_buffers.emplace_back(own.output(t.loss), handle(Content::kValue, t.loss));
+      o.store_buffers.emplace_back(own.output(t.loss), handle(BufferRole::kValue, t.loss));
   }
 }
 
@@ -525,13 +525,13 @@ nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& w
   }
   const auto& inputs = block(group.first).inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].whole == whole) return input_handle(Content::kGradient, group, i);
+    if (inputs[i].whole == whole) return input_handle(BufferRole::kGradient, group, i);
   }
-  return handle(Content::kGradient, whole);
+  return handle(BufferRole::kGradient, whole);
 }
 
 nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradient& taken) {
-  if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
+  if (taken.loss.valid()) return handle(BufferRole::kValue, taken.loss);
   // The next block that computes a gradient of the value.
   for (size_t b = group.first + 1; b < step_.blocks.gradients.size(); ++b) {
     const auto& gradient = step_.blocks.gradients[b];

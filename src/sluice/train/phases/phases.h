@@ -52,7 +52,7 @@ class Phases {
 
  private:
   // The buffer of all values, or of all gradients, of one stage and spec.
-  enum class Content { kValue, kGradient };
+  enum class BufferRole { kValue, kGradient };
 
   const BlockGraph& block(size_t b) const { return step_.blocks.cut.blocks[b]; }
   nn::BatchSerialiseOptions serial_options() const;
@@ -62,10 +62,10 @@ class Phases {
   void end_tied(const std::string& key, bool updates);
 
   int device(size_t b) const { return step_.blocks.stages[step_.blocks.stage_of[b]].device; }
-  const RemoteBuffer& buffer(Content content, const ValueRow& value_row);
-  nn::BatchHandle handle(Content content, const Tensor& whole);
-  nn::BatchHandle fixed_handle(Content content, const Tensor& whole);
-  nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input);
+  const RemoteBuffer& buffer(BufferRole role, const ValueRow& value_row);
+  nn::BatchHandle handle(BufferRole role, const Tensor& whole);
+  nn::BatchHandle fixed_handle(BufferRole role, const Tensor& whole);
+  nn::BatchHandle input_handle(BufferRole role, const BlockGroup& group, size_t input);
   nn::BatchHandle taken_gradient(const BlockGroup& group, const TakenGradient& taken);
   nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, size_t source);
 
@@ -98,7 +98,7 @@ class Phases {
   std::map<TensorId, int> readers_;                       ///< Number of blocks that read a value.
   std::map<TensorId, nn::BatchHandle> fields_;            ///< Fields that several blocks read.
   struct StageBuffer {
-    Content content;
+    BufferRole role;
     size_t stage;
     RemoteBuffer buffer;
   };

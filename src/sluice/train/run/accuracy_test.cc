@@ -149,7 +149,7 @@ TEST(Accuracy, RefusesLabelsThatAreNotThoseOfTheScores) {
                [](const Tensor& x) { return ops::cast(x, f16); }),
        refused("labels", "at most one prediction must have labels, got 'p' and 'scores'", same)});
   const Network summed = with([](const Inputs& in) {
-    return Prediction{"p", in["input"] * 1.0, "labels", {.form = Writing::Form::kSum}};
+    return Prediction{"p", in["input"] * 1.0, "labels", {.form = Writing::Reduction::kSum}};
   });
   expect_refused({{"a sum", [&] { summed.build(Ir(), nn::RunMode::kTrain); },
                    "its value of each micro-batch must be written"}});

@@ -70,13 +70,13 @@ Options on_three_devices(Options options) {
   return options;
 }
 
-struct Form {
+struct NamedOptions {
   const char* name;
   Options options;
 };
 
 // Every strategy, schedule and io mode. Three updates of N micro-batches a call.
-std::vector<Form> forms(int64_t accumulate, int replicas) {
+std::vector<NamedOptions> forms(int64_t accumulate, int replicas) {
   const Stage last("dropout", "middle", "out");
   const auto form = [&](Strategy strategy, const TensorLocations& locations = {},
                         IoMode mode = IoMode::kIo) {
@@ -88,13 +88,14 @@ std::vector<Form> forms(int64_t accumulate, int replicas) {
                              .io_mode = mode});
   };
   const TensorLocations remote = TensorLocations::phased();
-  std::vector<Form> all{{"resident", form(resident())},
-                        {"resident, remote", form(resident(), remote, IoMode::kIoOverlapped)},
-                        {"sharded", form(sharded("hidden", last))},
-                        {"phased", form(phased())},
-                        {"phased, compute", form(phased(), remote, IoMode::kCompute)},
-                        {"phased, io", form(phased(), remote, IoMode::kIo)},
-                        {"phased, overlapped", form(phased(), remote, IoMode::kIoOverlapped)}};
+  std::vector<NamedOptions> all{
+      {"resident", form(resident())},
+      {"resident, remote", form(resident(), remote, IoMode::kIoOverlapped)},
+      {"sharded", form(sharded("hidden", last))},
+      {"phased", form(phased())},
+      {"phased, compute", form(phased(), remote, IoMode::kCompute)},
+      {"phased, io", form(phased(), remote, IoMode::kIo)},
+      {"phased, overlapped", form(phased(), remote, IoMode::kIoOverlapped)}};
   const std::pair<const char*, Schedule> schedules[] = {{"grouped", Schedule::kGrouped},
                                                         {"interleaved", Schedule::kInterleaved},
                                                         {"sequential", Schedule::kSequential},
@@ -357,7 +358,7 @@ TEST(TrainingFeeds, Refusals) {
   struct Summed : FeedNet {
     Results build(nn::Builder& b, const Inputs& in) const {
       Results all = FeedNet::build(b, in);
-      for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
+      for (Loss& loss : all.losses) loss.writing.form = Writing::Reduction::kSum;
       return all;
     }
   };

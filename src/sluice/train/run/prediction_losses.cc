@@ -42,7 +42,7 @@ class Dependence {
   Dependence(const NetworkGraph& n, const Network& network, int64_t samples)
       : graph_(n.graph.graph()), known_(static_cast<size_t>(graph_.tensor_count())) {
     for (const Prediction& p : n.results.predictions) {
-      if (p.writing.form == Writing::Form::kEach)
+      if (p.writing.form == Writing::Reduction::kEach)
         sources_.emplace(p.value.id(), Source{true, p.name});
     }
     for (const auto& [name, t] : n.fields) {

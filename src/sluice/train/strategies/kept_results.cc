@@ -12,7 +12,7 @@
 namespace sluice::train {
 
 ResultForm result_form(const Writing& writing, const Output& output) {
-  if (writing.form == Writing::Form::kSum) return ResultForm::kUpdateSum;
+  if (writing.form == Writing::Reduction::kSum) return ResultForm::kUpdateSum;
   switch (output.mode) {
     case Output::Mode::kSum:
       return ResultForm::kRunSum;
@@ -46,7 +46,7 @@ std::vector<WrittenResult> written_results(const Results& results,
   const auto add = [&](const auto& list, const std::vector<D2hStream>& streams) {
     auto stream = streams.begin();
     for (const auto& result : list) {
-      if (result.writing.form != Writing::Form::kNone)
+      if (result.writing.form != Writing::Reduction::kNone)
         written.push_back({result.value, *stream++, result_form(result.writing, output)});
     }
   };

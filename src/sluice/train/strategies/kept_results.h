@@ -22,7 +22,7 @@ enum class ResultForm : uint8_t {
 inline constexpr std::initializer_list<ResultForm> kRunForms = {ResultForm::kRunSum,
                                                                 ResultForm::kRunLast};
 
-/// Returns the form of a result that is written (not Writing::Form::kNone).
+/// Returns the form of a result that is written (not Writing::Reduction::kNone).
 ResultForm result_form(const Writing& writing, const Output& output);
 
 /// Returns the entries of its stream in a run.

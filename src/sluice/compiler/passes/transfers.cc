@@ -66,7 +66,7 @@ class Scheduler {
 
   int64_t run() {
     find_roots();
-    find_phases();
+    find_segments();
     for (size_t n = 0; n < nodes_; ++n) {
       position_.push_back(n);
       auto* t = body_.nodes[n].as<Transfer>();
@@ -101,7 +101,7 @@ class Scheduler {
     const bool load = is_load(transfer(n));
     if (io_queues_ == 1 || (load && is_stream(transfer(n)))) return kLoadQueue;
     if (!load) return kStoreQueue;
-    return phase_[position_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
+    return segment_[position_[n]] < segment_[n] ? kPrefetchQueue : kLoadQueue;
   }
 
   // A view may share the bytes of its source. Accesses to either count as accesses to the root.
@@ -137,18 +137,18 @@ class Scheduler {
     return !n.is<Node::View>() && !n.is<Node::Index>() && !n.is<Transfer>();
   }
 
-  // Divides the body into phases, each with loads, computation and stores in this order.
-  void find_phases() {
+  // Divides the body into segments, each with loads, computation and stores in this order.
+  void find_segments() {
     bool computed = false;
     bool stored = false;
     for (size_t n = 0; n < nodes_; ++n) {
       const bool load = is_overlapped(node(n)) && is_load(transfer(n));
       const bool begins = (load && (computed || stored)) || (computes(node(n)) && stored);
       if (begins) computed = stored = false;
-      if (begins || phase_begin_.empty()) phase_begin_.push_back(n);
+      if (begins || segment_begin_.empty()) segment_begin_.push_back(n);
       computed |= computes(node(n));
       stored |= is_overlapped(node(n)) && !load;
-      phase_.push_back(phase_begin_.size() - 1);
+      segment_.push_back(segment_begin_.size() - 1);
     }
   }
 
@@ -157,9 +157,9 @@ class Scheduler {
   size_t earliest_issue(size_t n) const {
     const Transfer& load = transfer(n);
     if (!is_load(load)) return n;
-    const size_t phase = phase_[n];
+    const size_t segment = segment_[n];
     size_t at = n;
-    while (at > phase_begin_[phase == 0 ? 0 : phase - 1]) {
+    while (at > segment_begin_[segment == 0 ? 0 : segment - 1]) {
       const Node& other = node(at - 1);
       if (may_skip(other) || must_precede(other, node(n))) break;
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
@@ -168,7 +168,7 @@ class Scheduler {
     // A queue runs transfers in the order of issue, so the load can follow a conflicting transfer
     // without a wait. Across queues a wait would be needed. Then the load stays, so that this wait
     // does not come earlier.
-    for (size_t k = phase_begin_[phase < 2 ? 0 : phase - 2]; k < n; ++k) {
+    for (size_t k = segment_begin_[segment < 2 ? 0 : segment - 2]; k < n; ++k) {
       if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
       if (io_queues_ > 1 && !is_load(transfer(k))) return n;
       at = std::max(at, position_[k]);
@@ -197,12 +197,12 @@ class Scheduler {
         root_[static_cast<size_t>(load ? node(n).outputs[0] : node(n).inputs[0])];
     size_t at = nodes_;
     for (size_t k = n + 1; k < nodes_; ++k) {
-      // Loads are issued no earlier than the phase before their own, so no later node can lower
+      // Loads are issued no earlier than the segment before their own, so no later node can lower
       // `at`.
-      if (at <= phase_begin_[phase_[k] == 0 ? 0 : phase_[k] - 1]) break;
+      if (at <= segment_begin_[segment_[k] == 0 ? 0 : segment_[k] - 1]) break;
       const Node& other = node(k);
       const bool touches = overwrites(other, root) || (load && reads(other, root));
-      const bool late = !load && phase_[k] > phase_[n] + 1;
+      const bool late = !load && segment_[k] > segment_[n] + 1;
       const bool orderly = is_overlapped(other) && queue(k) == own.queue;
       const bool conflict = !orderly && conflicts(own, other, facts_);
       if (touches || (conflict && is_overlapped(other))) at = std::min(at, position_[k]);
@@ -241,9 +241,9 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
-  std::vector<size_t> position_;     // By node: the node before which the pass inserts it.
-  std::vector<size_t> phase_;        // Phase of each node.
-  std::vector<size_t> phase_begin_;  // First node of each phase.
+  std::vector<size_t> position_;       // By node: the node before which the pass inserts it.
+  std::vector<size_t> segment_;        // Segment of each node.
+  std::vector<size_t> segment_begin_;  // First node of each segment.
   int64_t moved_ = 0;
 };
 

@@ -59,9 +59,9 @@ TEST_F(Transfers, IoWaitsRightBehindTheIssue) {
   EXPECT_EQ(moved_, 1);
 }
 
-// Two phases: the loads of the second are issued at the start of the first, and its store ends
+// Two segments: the loads of the second are issued at the start of the first, and its store ends
 // after the second.
-constexpr const char* kPhases = R"(
+constexpr const char* kSegments = R"(
     transfer - remote_load 1 io_overlapped at 0 token 0 out %0 f32(4)
     kernel Neg in %0 out %1 f32(4)
     transfer - remote_store 1 io_overlapped at 0 token 1 in %1
@@ -72,13 +72,13 @@ constexpr const char* kPhases = R"(
     kernel Abs in %4 out %5 f32(4)
     results %5)";
 
-TEST_F(Transfers, OverlappedTransfersRunBesideThePhaseBeforeAndAfter) {
-  EXPECT_EQ(run(kPhases), (Order{"load0", "load2", "wait0", "Neg", "store1", "load4", "wait2",
-                                 "Relu", "store3", "wait1", "wait4", "Abs", "wait3"}));
+TEST_F(Transfers, OverlappedTransfersRunDuringNeighbouringSegments) {
+  EXPECT_EQ(run(kSegments), (Order{"load0", "load2", "wait0", "Neg", "store1", "load4", "wait2",
+                                   "Relu", "store3", "wait1", "wait4", "Abs", "wait3"}));
 }
 
 TEST_F(Transfers, WithThreeQueuesLoadsStoresAndPrefetchesHaveOneEach) {
-  run(kPhases, 3);
+  run(kSegments, 3);
   std::map<int32_t, int32_t> queues;  // By token.
   for (const Node& node : program_->body().nodes) {
     if (const auto* t = node.as<Node::Transfer>()) queues[t->token] = t->queue;

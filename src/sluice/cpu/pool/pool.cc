@@ -47,7 +47,7 @@ bool can_pack(const PoolPlan& p) {
 /// Chooses the band. `rows(band)` is the number of rows that must be packed for it in each depth.
 template <typename Rows>
 bool choose_band(PoolPlan& p, int64_t max, Rows rows) {
-  const int64_t row = p.phases * p.phase_floats * p.packed_depths;
+  const int64_t row = p.residues * p.residue_floats * p.packed_depths;
   while (p.band < max && rows(p.band + 1) * row <= kPackedFloats) ++p.band;
   p.packed_rows = rows(p.band);
   p.workspace_floats = p.edge_floats + p.packed_rows * row;
@@ -130,26 +130,26 @@ std::optional<PoolPlan> PoolPlan::forward(const ops::PoolShape& shape) {
   if (!can_pack(p)) return std::nullopt;
   const auto& [depth, height, width] = p.axes;
   const int64_t row = round_up(width.y, kLanes);
-  int32_t phase_index[kMaxTaps] = {}, index_of[kMaxTaps];
+  int32_t residue_index[kMaxTaps] = {}, index_of[kMaxTaps];
   std::fill(std::begin(index_of), std::end(index_of), -1);
   int64_t right = 0;
   p.left = ceil_div(width.padding, width.stride);
   for (int64_t k = 0; k < width.kernel; ++k) {
     const int64_t at = k * width.dilation - width.padding;  // Element of x for the first result.
     const int64_t step = floor_div(at, width.stride);
-    const int64_t phase = at - step * width.stride;
-    if (index_of[phase] < 0) {
-      index_of[phase] = static_cast<int32_t>(p.phases);
-      p.phase_of[p.phases++] = static_cast<int32_t>(phase);
+    const int64_t residue = at - step * width.stride;
+    if (index_of[residue] < 0) {
+      index_of[residue] = static_cast<int32_t>(p.residues);
+      p.residue_of[p.residues++] = static_cast<int32_t>(residue);
     }
     right = std::max(right, step);
-    phase_index[k] = index_of[phase];
+    residue_index[k] = index_of[residue];
     p.offset[k] = static_cast<int32_t>(p.left + step);
   }
-  p.phase_floats =
+  p.residue_floats =
       p.left + std::max(row + right, round_up(ceil_div(width.x, width.stride), kLanes)) + kLanes;
   for (int64_t k = 0; k < width.kernel; ++k)
-    p.offset[k] += static_cast<int32_t>(phase_index[k] * p.phase_floats);
+    p.offset[k] += static_cast<int32_t>(residue_index[k] * p.residue_floats);
   p.edge_floats = row;
   p.packed_depths = depth.kernel;
   const auto rows = [&h = height](int64_t band) {
@@ -163,11 +163,11 @@ std::optional<PoolPlan> PoolPlan::average_gradient(const ops::PoolShape& shape) 
   if (p.is_quads) return p;
   if (!can_pack(p)) return std::nullopt;
   const auto& [depth, height, width] = p.axes;
-  // Element j of phase r of a row of x is element j·stride + r. Tap k of window j + step has it if
-  // (j + step)·stride - padding + k·dilation is this element.
+  // Element j of residue r of a row of x is element j·stride + r. Tap k of window j + step has it
+  // if (j + step)·stride - padding + k·dilation is this element.
   int64_t first = 0, last = 0, count = 0;
   for (int64_t r = 0; r < width.stride; ++r) {
-    p.first_of_phase[r] = static_cast<int32_t>(count);
+    p.first_of_residue[r] = static_cast<int32_t>(count);
     for (int64_t k = width.kernel - 1; k >= 0; --k) {
       const int64_t ahead = r + width.padding - k * width.dilation;
       if (ahead % width.stride != 0) continue;
@@ -177,13 +177,13 @@ std::optional<PoolPlan> PoolPlan::average_gradient(const ops::PoolShape& shape) 
       p.offset[count++] = static_cast<int32_t>(step);
     }
   }
-  p.first_of_phase[width.stride] = static_cast<int32_t>(count);
+  p.first_of_residue[width.stride] = static_cast<int32_t>(count);
   p.left = -first;
   for (int64_t i = 0; i < count; ++i) p.offset[i] += static_cast<int32_t>(p.left);
-  p.phase_step = round_up(ceil_div(width.x, width.stride), kLanes);
-  p.phases = 1;
-  p.phase_floats = p.left + std::max(p.phase_step + last, round_up(width.y, kLanes)) + kLanes;
-  p.edge_floats = p.phase_step * width.stride + round_up(width.y, kLanes);
+  p.residue_step = round_up(ceil_div(width.x, width.stride), kLanes);
+  p.residues = 1;
+  p.residue_floats = p.left + std::max(p.residue_step + last, round_up(width.y, kLanes)) + kLanes;
+  p.edge_floats = p.residue_step * width.stride + round_up(width.y, kLanes);
   const auto windows = [](const ops::PoolAxis& a, int64_t band) {
     return std::min(a.y, (band - 1 + (a.kernel - 1) * a.dilation) / a.stride + 1);
   };

@@ -8,11 +8,11 @@
 /// Pools of f32 for every instruction set, with the bits of the reference kernels (ops/pooling.cc).
 ///
 /// Lanes are results side by side in a row. Rows are packed first: a packed row has the elements of
-/// an operand with the padding around them, split into phases if the width has a stride. The phase
-/// of element i is i mod stride. So each tap of a row of windows is one contiguous vector. A band
-/// of rows of the result is computed from one packing. Windows of 2 x 2 elements without overlap,
-/// and maxima of whole planes, are not packed. The gradient of other maxima is scattered, because
-/// each window gives it to one element.
+/// an operand with the padding around them, split into residues if the width has a stride. The
+/// residue of element i is i mod stride. So each tap of a row of windows is one contiguous vector.
+/// A band of rows of the result is computed from one packing. Windows of 2 x 2 elements without
+/// overlap, and maxima of whole planes, are not packed. The gradient of other maxima is scattered,
+/// because each window gives it to one element.
 namespace sluice::cpu {
 
 /// How to compute a pool, or the gradient of one, on planes of one shape.
@@ -33,24 +33,24 @@ struct PoolPlan {
   bool is_quads = false;  ///< Windows are 2 x 2 elements of a plane, side by side, none partial.
   bool is_whole = false;  ///< One window has all elements of a plane.
 
-  int64_t left = 0;           ///< Elements of padding before a phase.
-  int64_t phases = 0;         ///< Phases in a packed row.
-  int64_t phase_floats = 0;   ///< Floats of a phase in a packed row.
-  int64_t band = 1;           ///< Rows of the result that are computed from one packing.
-  int64_t packed_rows = 1;    ///< Rows of each depth that are packed for a band.
-  int64_t packed_depths = 1;  ///< Depths that are packed.
-  int64_t phase_step = 0;     ///< Gradient: floats of a phase of a row of the result.
-  int64_t edge_floats = 0;    ///< Workspace before the packed rows: one float for each window of a
-                              ///< row; before them in a gradient, the phases of a row.
+  int64_t left = 0;            ///< Elements of padding before a residue.
+  int64_t residues = 0;        ///< Residues in a packed row.
+  int64_t residue_floats = 0;  ///< Floats of a residue in a packed row.
+  int64_t band = 1;            ///< Rows of the result that are computed from one packing.
+  int64_t packed_rows = 1;     ///< Rows of each depth that are packed for a band.
+  int64_t packed_depths = 1;   ///< Depths that are packed.
+  int64_t residue_step = 0;    ///< Gradient: floats of a residue of a row of the result.
+  int64_t edge_floats = 0;     ///< Workspace before the packed rows: one float for each window of a
+                               ///< row; before them in a gradient, the residues of a row.
   int64_t workspace_floats = 0;
 
-  /// Forward: phase i of a packed row has elements phase_of[i], phase_of[i] + stride, ….
-  int32_t phase_of[kMaxTaps] = {};
+  /// Forward: residue i of a packed row has elements residue_of[i], residue_of[i] + stride, ….
+  int32_t residue_of[kMaxTaps] = {};
   /// Forward: for each tap, the offset in a packed row of its element for the first result.
-  /// Gradient: the same for the taps of phase 0 of the result, those of phase 1, …; the taps of a
-  /// phase descend.
+  /// Gradient: the same for the taps of residue 0 of the result, those of residue 1, …; the taps of
+  /// a residue descend.
   int32_t offset[kMaxTaps] = {};
-  int32_t first_of_phase[kMaxTaps + 1] = {};  ///< Gradient: where the taps of a phase begin.
+  int32_t first_of_residue[kMaxTaps + 1] = {};  ///< Gradient: where the taps of a residue begin.
 };
 
 /// Compute `planes` planes. The arrays begin at the first plane; none overlap. `workspace` has

@@ -158,7 +158,7 @@ void pool_quads(const PoolPlan& plan, const float* x, int64_t planes, typename P
   (n >= kLanes ? v : select(Mask::first(n), v, padding)).store(to);
 }
 
-/// Packs a row of x. The padding around the elements of each phase is in `packed` already.
+/// Packs a row of x. The padding around the elements of each residue is in `packed` already.
 void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
   const int64_t n = plan.axes[2].x;
   const int64_t stride = plan.axes[2].stride;
@@ -167,11 +167,11 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
     for (int64_t j = 0; j < n; j += kLanes)
       store_padded(load_some<V>(x + j, n - j), padding, n - j, first + j);
   } else if (stride == 2) {
-    // The phase of the even elements comes first or second, or is missing.
-    const bool has_both = plan.phases == 2;
-    const bool odd_first = plan.phase_of[0] == 1;
-    float* const even_at = odd_first ? first + plan.phase_floats : first;
-    float* const odd_at = odd_first ? first : first + plan.phase_floats;
+    // The residue of the even elements comes first or second, or is missing.
+    const bool has_both = plan.residues == 2;
+    const bool odd_first = plan.residue_of[0] == 1;
+    float* const even_at = odd_first ? first + plan.residue_floats : first;
+    float* const odd_at = odd_first ? first : first + plan.residue_floats;
     for (int64_t j = 0; 2 * j < n; j += kLanes) {
       V even, odd;
       load_pairs(x + 2 * j, n - 2 * j, even, odd);
@@ -179,10 +179,10 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
       if (has_both || odd_first) store_padded(odd, padding, n / 2 - j, odd_at + j);
     }
   } else {
-    for (int64_t i = 0; i < plan.phases; ++i) {
-      float* const to = first + i * plan.phase_floats;
-      const float* const from = x + plan.phase_of[i];
-      for (int64_t j = 0; plan.phase_of[i] + j * stride < n; ++j) to[j] = from[j * stride];
+    for (int64_t i = 0; i < plan.residues; ++i) {
+      float* const to = first + i * plan.residue_floats;
+      const float* const from = x + plan.residue_of[i];
+      for (int64_t j = 0; plan.residue_of[i] + j * stride < n; ++j) to[j] = from[j * stride];
     }
   }
 }
@@ -224,7 +224,7 @@ void pool_depth(const PoolPlan& plan, const float* x, int64_t depth, typename Po
   const ops::PoolAxis& deep = plan.axes[0];
   const ops::PoolAxis& height = plan.axes[1];
   const ops::PoolAxis& width = plan.axes[2];
-  const int64_t row_floats = plan.phases * plan.phase_floats;
+  const int64_t row_floats = plan.residues * plan.residue_floats;
   const int64_t depth_floats = plan.packed_rows * row_floats;
   const int64_t first_deep = deep.first_tap(depth), end_deep = deep.taps_below(depth, deep.x);
   const float* const nearest = x + (depth * deep.stride - deep.padding) * height.x * width.x;

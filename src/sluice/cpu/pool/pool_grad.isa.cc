@@ -93,13 +93,13 @@ bool has_tap(const ops::PoolAxis& a, int64_t i, int64_t o) {
   return a.dilation == 1 || (i + a.padding - o * a.stride) % a.dilation == 0;
 }
 
-/// Computes n elements of phase r of a row of dx from the packed rows of windows that have them.
-/// The phase has kTaps taps, or as many as the plan says if kTaps is 0. If `kIsPart`, nothing is
+/// Computes n elements of residue r of a row of dx from the packed rows of windows that have them.
+/// The residue has kTaps taps, or as many as the plan says if kTaps is 0. If `kIsPart`, nothing is
 /// written behind the n elements.
 template <int kTaps, bool kIsPart>
-void grad_phase(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n, float* dx) {
-  const int32_t* const offset = plan.offset + plan.first_of_phase[r];
-  const int64_t taps = kTaps > 0 ? kTaps : plan.first_of_phase[r + 1] - plan.first_of_phase[r];
+void grad_residue(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n, float* dx) {
+  const int32_t* const offset = plan.offset + plan.first_of_residue[r];
+  const int64_t taps = kTaps > 0 ? kTaps : plan.first_of_residue[r + 1] - plan.first_of_residue[r];
   for (int64_t j = 0; j < n; j += kLanes) {
     V sum(0.0f);
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -114,35 +114,35 @@ void grad_phase(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n
 }
 
 template <bool kIsPart>
-void grad_phase(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n, float* dx) {
-  switch (plan.first_of_phase[r + 1] - plan.first_of_phase[r]) {
+void grad_residue(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n, float* dx) {
+  switch (plan.first_of_residue[r + 1] - plan.first_of_residue[r]) {
     case 1:
-      return grad_phase<1, kIsPart>(plan, rows, r, n, dx);
+      return grad_residue<1, kIsPart>(plan, rows, r, n, dx);
     case 2:
-      return grad_phase<2, kIsPart>(plan, rows, r, n, dx);
+      return grad_residue<2, kIsPart>(plan, rows, r, n, dx);
     case 3:
-      return grad_phase<3, kIsPart>(plan, rows, r, n, dx);
+      return grad_residue<3, kIsPart>(plan, rows, r, n, dx);
     default:
-      return grad_phase<0, kIsPart>(plan, rows, r, n, dx);
+      return grad_residue<0, kIsPart>(plan, rows, r, n, dx);
   }
 }
 
 /// Computes a row of dx from the rows of windows that have its elements.
-void grad_row(const PoolPlan& plan, const PoolRows& rows, float* phases, float* dx) {
+void grad_row(const PoolPlan& plan, const PoolRows& rows, float* residues, float* dx) {
   const int64_t n = plan.axes[2].x;
   const int64_t stride = plan.axes[2].stride;
-  const int64_t step = plan.phase_step;
-  if (stride == 1) return grad_phase<true>(plan, rows, 0, n, dx);
+  const int64_t step = plan.residue_step;
+  if (stride == 1) return grad_residue<true>(plan, rows, 0, n, dx);
   for (int64_t r = 0; r < stride && r < n; ++r) {
     const int64_t count = (n - r + stride - 1) / stride;
-    grad_phase<false>(plan, rows, r, count, phases + r * step);
+    grad_residue<false>(plan, rows, r, count, residues + r * step);
   }
   if (stride == 2) {
     for (int64_t j = 0; j < step; j += kLanes)
-      store_pairs(V::load(phases + j), V::load(phases + step + j), dx + 2 * j, n - 2 * j);
+      store_pairs(V::load(residues + j), V::load(residues + step + j), dx + 2 * j, n - 2 * j);
   } else {
     for (int64_t r = 0; r < stride && r < n; ++r) {
-      for (int64_t j = 0; r + j * stride < n; ++j) dx[r + j * stride] = phases[r * step + j];
+      for (int64_t j = 0; r + j * stride < n; ++j) dx[r + j * stride] = residues[r * step + j];
     }
   }
 }
@@ -156,12 +156,12 @@ void pack_shares(const PoolPlan& plan, const float* grad, V rows, const float* c
   }
 }
 
-/// Computes depth `depth` of a plane of dx. `phases` is workspace for a row, `packed` for a band.
+/// Computes depth `depth` of a plane of dx. `residues` is workspace for a row, `packed` for a band.
 void grad_depth(const PoolPlan& plan, const float* grad, int64_t depth, const float* counts,
-                float* phases, float* packed, float* dx) {
+                float* residues, float* packed, float* dx) {
   const ops::PoolAxis& deep = plan.axes[0];
   const ops::PoolAxis& height = plan.axes[1];
-  const int64_t row_floats = plan.phase_floats;
+  const int64_t row_floats = plan.residue_floats;
   const int64_t depth_floats = plan.packed_rows * row_floats;
   const Windows around(deep, depth, depth + 1);
   for (int64_t first = 0; first < height.x; first += plan.band) {
@@ -186,7 +186,7 @@ void grad_depth(const PoolPlan& plan, const float* grad, int64_t depth, const fl
             rows.row[rows.count++] = origin + d * depth_floats + o * row_floats;
         }
       }
-      grad_row(plan, rows, phases, dx);
+      grad_row(plan, rows, residues, dx);
     }
   }
 }
@@ -208,8 +208,8 @@ void Kernels::average_grad(const PoolPlan& plan, const float* grad, int64_t plan
     const V divisor(static_cast<float>(plan.shape.divisor > 0 ? plan.shape.divisor : 4));
     return grad_quads(plan, AverageQuads{grad, divisor}, planes, dx);
   }
-  // The counts follow the phases of a row, the packed rows follow both.
-  float* const counts = workspace + plan.axes[2].stride * plan.phase_step;
+  // The counts follow the residues of a row, the packed rows follow both.
+  float* const counts = workspace + plan.axes[2].stride * plan.residue_step;
   float* const packed = workspace + plan.edge_floats;
   write_counts<V>(plan, counts);
   fill(packed, plan.workspace_floats - plan.edge_floats, V(0.0f));

@@ -28,7 +28,7 @@ constexpr std::pair<const char*, int64_t> kTensors[] = {
 
 using Weights = std::vector<double>;
 using Path = std::map<std::pair<std::string, int>, Weights>;  // Weights by tensor and step.
-using Paths = std::map<std::string, Path>;                    // By optimizer.
+using Paths = std::map<std::string, Path>;                    // Keyed by optimizer.
 
 Paths read_paths(std::istream& in) {
   Paths paths;

@@ -66,7 +66,7 @@ class Memory {
   };
 
   mutable std::shared_mutex mutex_;
-  std::map<uint64_t, Block> blocks_;  // By address.
+  std::map<uint64_t, Block> blocks_;  // Keyed by address.
   std::vector<Range> pinned_;
 };
 

@@ -87,7 +87,7 @@ class RaceCheck {
   std::mutex mutex_;
   std::vector<Queue> queues_;
   Clock host_;
-  Segments segments_;  // By begin.
+  Segments segments_;  // Sorted by begin.
   std::set<std::string, std::less<>> names_;
 };
 

@@ -562,7 +562,7 @@ std::string difference(const DryRun& right, const DryRun& got) {
 }  // namespace
 
 Comparison dry_runs(const Executable& right) {
-  using Runs = std::map<std::string, std::map<uint64_t, DryRun>>;  // By program and seed.
+  using Runs = std::map<std::string, std::map<uint64_t, DryRun>>;  // Indexed by program and seed.
   const auto runs = std::make_shared<Runs>();
   for (const Program& p : right.programs) {
     run_all_orders(right, p.name, [&](uint64_t seed, DryRun run) {

@@ -119,7 +119,7 @@ class Damager {
   }
 
   const std::vector<std::string>& lines_;
-  std::map<std::string, std::set<std::string>> words_;  ///< By context.
+  std::map<std::string, std::set<std::string>> words_;  ///< Keyed by context.
   std::vector<TextDamage> out_;
 };
 

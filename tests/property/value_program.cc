@@ -26,7 +26,7 @@ struct Activation {
   std::vector<int64_t> numbers = {};     ///< Index arguments.
   std::map<ValueId, Array> values = {};  ///< Values that it was given or has made.
   int64_t iteration = 0;                 ///< Iteration of the running loop step.
-  /// By queue and token: the value of a load, visible after its wait.
+  /// For each queue and token: the value of a load, visible after its wait.
   std::map<std::pair<int32_t, int32_t>, std::pair<ValueId, Array>> in_flight = {};
 };
 
@@ -345,9 +345,9 @@ class ValueRun {
   const Program& program_;
   const StreamEntries& inputs_;
   std::map<ValueId, Array> constants_;
-  /// By stream, entry and replica.
+  /// Indexed by stream, entry and replica.
   std::map<std::tuple<int32_t, int64_t, int32_t>, Array> sent_;
-  /// By replica: values that its entry functions have made.
+  /// For each replica: values that its entry functions have made.
   std::map<int32_t, std::map<ValueId, Array>> ends_;
   Messages messages_;
 };

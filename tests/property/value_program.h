@@ -50,8 +50,9 @@ class ValueProgram {
   HostTensor& stored_variable(int32_t variable, int32_t replica);
 
   exe::Executable executable_;
-  std::map<std::pair<int32_t, int32_t>, HostTensor> variables_;  ///< By variable and replica.
-  /// By buffer, entry and replica.
+  /// Indexed by variable and replica.
+  std::map<std::pair<int32_t, int32_t>, HostTensor> variables_;
+  /// Indexed by buffer, entry and replica.
   std::map<std::tuple<int32_t, int64_t, int32_t>, HostTensor> remote_;
 };
 

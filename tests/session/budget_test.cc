@@ -65,7 +65,7 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
 TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
   const MlpProgram p;
   const Session session(p.ir, with_memory(-1));
-  std::map<std::string, std::string> kinds;  // By name.
+  std::map<std::string, std::string> kinds;  // Keyed by name.
   const report::PlanReport summarised = report::plan_report(session.executable(), 1000);
   for (const report::PeakObjectGroup& h : summarised.shares[0].peak_objects)
     kinds[h.model_name] = h.kind;

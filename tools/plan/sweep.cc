@@ -39,7 +39,7 @@ constexpr Column kFigureColumns[] = {{"device_bytes", &SweepFigures::device_byte
 
 /// A combination of values with its plan, or with the reason why it does not have a plan.
 struct SweepRow {
-  std::vector<size_t> choices;  ///< By sweep: the place of its value.
+  std::vector<size_t> choices;  ///< For each sweep: the index of its value.
   std::optional<SweepFigures> figures;
   std::string refusal;
   int exit_code = 0;

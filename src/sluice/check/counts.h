@@ -35,7 +35,7 @@ class Counts {
     /// Smallest length of a walk: a loop that is left early counts as one step.
     int64_t steps = 0;
     std::map<int32_t, int64_t> streams;
-    std::map<std::pair<int32_t, int32_t>, int64_t> collectives;  ///< By device and group.
+    std::map<std::pair<int32_t, int32_t>, int64_t> collectives;  ///< Indexed by device and group.
     std::map<int32_t, Moved> remote;
   };
 

@@ -15,13 +15,14 @@ struct FunctionFacts {
   /// included. Saturates at INT64_MAX.
   int64_t moved = 0;
   bool exits = false;  ///< Has a loop with a condition, itself or in a callee.
-  /// By index parameter p: addresses and remote entries of the function depend on p mod m only
-  /// (m > 0), or on p itself (0). Scalars of kernels do not count.
+  /// For each index parameter p: addresses and remote entries of the function depend on p mod m
+  /// only (m > 0), or on p itself (0). Scalars of kernels do not count.
   std::vector<int64_t> index_period;
   /// The numbers of messages, stream entries and collectives are affine in the index parameters and
   /// the counters of loops, in callees too.
   bool affine = true;
-  std::vector<bool> in_numbers;  ///< By index parameter: whether such a number depends on it.
+  /// For each index parameter: whether a message or collective index depends on it.
+  std::vector<bool> in_numbers;
 };
 
 /// Computes the facts of all functions. Calls must not form a cycle (see exe::validate).

@@ -290,7 +290,7 @@ class TableRules {
   /// slots for all its transfers, and a word. Other devices have none.
   void pinned_staging() {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
-      std::vector<const exe::Arena*> staging;  // By queue.
+      std::vector<const exe::Arena*> staging;  // Indexed by queue.
       for (const exe::Arena& a : e_.arenas) {
         if (is_pinned_staging(a) && a.device == static_cast<int32_t>(d)) staging.push_back(&a);
       }

@@ -373,7 +373,8 @@ class MpiGroup final : public runtime::ProcessGroup {
   int cores_ = 1;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm signs_ = MPI_COMM_NULL;
-  std::vector<Peer> peers_;  ///< By rank; only the watching thread uses them after construction.
+  /// Indexed by rank; after construction only the watching thread uses them.
+  std::vector<Peer> peers_;
   mutable std::mutex lock_;
   std::condition_variable wake_;
   bool leaving_ = false;

@@ -18,7 +18,8 @@ bool operator==(const Node::What& a, const Node::What& b) {
 
 std::vector<Rotation> rotations_of(const Node::Loop& loop) {
   const auto count = static_cast<size_t>(loop.carried);
-  std::vector<int32_t> older(count, -1);  // By carried value: the one that takes its value.
+  // For each carried value: the one that receives its value.
+  std::vector<int32_t> older(count, -1);
   for (size_t k = 0; k < loop.rotates.size(); ++k) {
     if (loop.rotates[k] >= 0) older[static_cast<size_t>(loop.rotates[k])] = static_cast<int32_t>(k);
   }

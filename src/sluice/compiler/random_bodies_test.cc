@@ -65,7 +65,7 @@ std::string random_nodes(unsigned seed, bool params, bool devices) {
   return leaves + nodes + result;
 }
 
-using Meaning = std::vector<uint64_t>;  // By value: hash of its op and inputs.
+using Meaning = std::vector<uint64_t>;  // For each value: hash of its op and inputs.
 
 uint64_t meaning_of(const OpDef& op, const Meaning& inputs) {
   std::string text = op.type;

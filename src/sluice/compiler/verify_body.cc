@@ -231,7 +231,7 @@ class Verifier {
 
   const Program& program_;
   const Body& body_;
-  std::vector<size_t> made_;  // By value: number of nodes that run before it is available.
+  std::vector<size_t> made_;  // For each value: number of nodes that run before it is available.
   size_t now_ = 0;
 };
 

@@ -51,7 +51,7 @@ class InfeedQueue : public FeedSource {
   std::vector<FeedField> fields_;
   std::mutex lock_;  ///< Held while an element is made.
   std::optional<Iterator> pass_;
-  std::vector<size_t> indices_;  ///< By field of the feed: its array in an element.
+  std::vector<size_t> indices_;  ///< For each field of the feed: its array in an element.
   std::atomic<int64_t> position_{0};
   std::mutex use_;  ///< Guards the members below.
   bool is_used_ = false;
@@ -99,8 +99,9 @@ class OutfeedQueue : public FeedSink {
   int64_t groups_ = 0;   ///< Whole groups in `bytes_`.
   int64_t replica_ = 0;  ///< Replica of the next element.
   std::vector<std::vector<std::byte>>
-      bytes_;                                 ///< By field, with the elements of a part of a group.
-  std::vector<std::vector<std::byte>> last_;  ///< By field: the newest group, in mode kLast.
+      /// Indexed by field, with the elements of a part of a group.
+      bytes_;
+  std::vector<std::vector<std::byte>> last_;  ///< For each field: the newest group, in mode kLast.
 };
 
 }  // namespace sluice::data

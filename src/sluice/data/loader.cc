@@ -196,7 +196,7 @@ class BatchLoader::Ring {
     int64_t count = 0;
     std::vector<int64_t> numbers;  ///< The samples' numbers in an indexed dataset.
     std::vector<ArrayView> views;  ///< Memory of one sample.
-    std::vector<size_t> bytes;     ///< By array.
+    std::vector<size_t> bytes;     ///< Indexed by array.
   };
 
   bool keeps() const { return options_.remainder == Remainder::kKeep; }
@@ -451,7 +451,7 @@ class BatchLoader::Ring {
   int64_t position_ = 0;
   Element smaller_;  ///< The last item of an epoch, if it is smaller.
   std::vector<std::unique_ptr<ItemPart>>
-      parts_;  ///< By worker; that of the consumer without workers.
+      parts_;  ///< Indexed by worker. Without workers, the consumer uses entry 0.
 
   // The thread that has the turn, or a claim under the lock, uses these members.
   std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty without shuffling.

@@ -336,7 +336,7 @@ struct Feed {
   std::string name;
   bool input = true;
   int64_t depth = 1;  ///< Slots of a field that does not lag behind (lead over) another one.
-  std::vector<FeedRing> rings;  ///< By field, in ascending order of streams.
+  std::vector<FeedRing> rings;  ///< Indexed by field, in ascending order of streams.
   bool operator==(const Feed&) const = default;
 };
 
@@ -499,13 +499,14 @@ struct Origins {
     bool operator==(const Variable&) const = default;
   };
   std::vector<Provenance> rows;
-  /// By value: index in `rows`; -1: unknown. Copies, conversions and transfers have that of their
-  /// value.
+  /// For each value: index in `rows`; -1: unknown. Copies, conversions and transfers have that of
+  /// their value.
   std::vector<int32_t> values;
-  /// By function and buffer: the first value that it holds; kNoValue: a frame of a callee.
+  /// For each function and buffer: the first value that it holds; kNoValue: a frame of a callee.
   std::vector<std::vector<ValueId>> buffers;
   std::vector<Variable> variables;
-  /// By block (Provenance::block): names of the rows of equal blocks that share its functions.
+  /// Indexed by block (Provenance::block): names of the rows of equal blocks that share its
+  /// functions.
   std::map<std::string, std::vector<std::string>> rows_of_blocks;
   bool operator==(const Origins&) const = default;
 

@@ -37,7 +37,7 @@ class ProcessMap {
  private:
   int devices_;
   std::vector<int> listed_;
-  std::vector<ReplicaRange> replicas_of_;  ///< By process.
+  std::vector<ReplicaRange> replicas_of_;  ///< Indexed by process.
 };
 
 }  // namespace sluice::exe

@@ -182,8 +182,9 @@ class Finder {
   }
 
   const Executable& e_;
-  std::vector<std::vector<Known>> params_;  ///< By function.
-  std::vector<bool> runs_;                  ///< By function: a program or a call runs it.
+  std::vector<std::vector<Known>> params_;  ///< Indexed by function.
+  /// For each function: whether a program or a call runs it.
+  std::vector<bool> runs_;
   std::vector<Problem> problems_;
 };
 

@@ -117,8 +117,9 @@ class Interpreter {
   Ir ir_;
   Precision precision_;
   int replicas_;
-  std::map<std::shared_ptr<VariableInfo>, Buffers> variables_;  ///< By replica.
-  std::map<std::tuple<int32_t, int64_t, int>, Buffer> remote_;  ///< By buffer, entry, replica.
+  std::map<std::shared_ptr<VariableInfo>, Buffers> variables_;  ///< Indexed by replica.
+  /// Keyed by buffer, entry and replica.
+  std::map<std::tuple<int32_t, int64_t, int>, Buffer> remote_;
   std::map<int32_t, StreamState> streams_;
   Collected collected_;
   std::map<int32_t, std::vector<size_t>> sent_;  ///< Entries sent to each stream, by replica.

@@ -63,7 +63,7 @@ struct Infeed {
   int32_t id = -1;
   std::string name = {};
   std::vector<FeedField> fields = {};
-  std::vector<H2dStream> streams = {};  ///< By field.
+  std::vector<H2dStream> streams = {};  ///< Keyed by field.
 };
 
 /// A handle to an outfeed of an Ir: a sequence of elements for the host.
@@ -72,7 +72,7 @@ struct Outfeed {
   int32_t id = -1;
   std::string name = {};
   std::vector<FeedField> fields = {};
-  std::vector<D2hStream> streams = {};  ///< By field.
+  std::vector<D2hStream> streams = {};  ///< Keyed by field.
 };
 
 struct InfeedOptions {

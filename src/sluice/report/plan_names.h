@@ -62,7 +62,7 @@ class PlanNames {
 
   const exe::Executable& e_;
   const exe::MemoryContents contents_;
-  std::vector<Facts> facts_;  ///< By function.
+  std::vector<Facts> facts_;  ///< Indexed by function.
 };
 
 }  // namespace sluice::report

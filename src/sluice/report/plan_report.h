@@ -63,14 +63,14 @@ struct MemoryShares {
 
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
-  std::vector<MemoryShares> shares;  ///< By memory.
+  std::vector<MemoryShares> shares;  ///< Indexed by memory.
   std::vector<FunctionReport> functions;
   std::vector<ProgramBlocks> blocks;  ///< Programs that train.
   /// Whether the program runs a block at a time. plan_report() knows it where loops do so.
   bool phased = false;
   /// "images in: x 3, y 66 slots" for each feed.
   std::vector<std::string> feeds;
-  /// By program, memory and queue; empty without transfers.
+  /// Indexed by program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };

@@ -89,7 +89,7 @@ class Follower {
   }
 
   const exe::Executable& e_;
-  std::vector<bool> reaches_;  // By function: whether it or a callee accesses remote memory.
+  std::vector<bool> reaches_;  // For each function: whether it or a callee accesses remote memory.
   std::map<std::tuple<int32_t, int64_t, int32_t, size_t>, size_t> rows_;
   int64_t steps_seen_ = 0;
   RemoteAccesses found_;

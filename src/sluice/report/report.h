@@ -130,7 +130,7 @@ struct ProgramReport {
   std::vector<Overlap> overlaps;  ///< Transfers of `trace`.
   Trace trace;
   std::vector<KernelTime> kernels;   ///< The slowest first.
-  std::vector<DeviceTimes> devices;  ///< By device.
+  std::vector<DeviceTimes> devices;  ///< Indexed by device.
   int64_t measured_runs = 0;         ///< Runs that were measured.
   double measured_seconds = -1;      ///< The shortest of them; -1: none, or events were lost.
 };
@@ -222,7 +222,7 @@ struct Report {
   std::string refusal;             ///< The error of a plan that does not fit; else empty.
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
-  std::vector<MeasuredRun> measured;  ///< By replica, or empty; add_measured() sets it.
+  std::vector<MeasuredRun> measured;  ///< Indexed by replica; empty until add_measured() sets it.
   int64_t event_bytes = 0;            ///< Host memory that holds measured events.
   std::vector<FeedReport> feeds;      ///< Session::feed_statistics(), or empty.
 
@@ -235,8 +235,8 @@ struct Report {
   std::vector<std::string> parts;  ///< Parts of blocks that steps run: "fc.1 fwd", "fc.1 bwd".
   std::vector<FunctionTimeline> functions;
   std::vector<ProgramReport> programs;
-  std::vector<std::string> streams;         ///< By Traffic::object of stream transfers.
-  std::vector<std::string> remote_buffers;  ///< By Traffic::object of other transfers.
+  std::vector<std::string> streams;         ///< Indexed by Traffic::object of stream transfers.
+  std::vector<std::string> remote_buffers;  ///< Indexed by Traffic::object of other transfers.
   std::vector<int64_t> remote_entries;      ///< Number of entries of each remote buffer.
 };
 

@@ -69,9 +69,9 @@ class TrafficCounter {
   explicit TrafficCounter(const exe::Executable& executable);
 
   std::vector<Traffic> of(const exe::Program& program) const;
-  /// By pairs of devices, ascending.
+  /// Sorted by pair of devices, ascending.
   std::vector<Messages> messages_of(const exe::Program& program) const;
-  /// By op, group and device.
+  /// Indexed by op, group and device.
   std::vector<CollectiveBytes> collectives_of(const exe::Program& program) const;
   Work work_of(const exe::Program& program) const { return count(program).work; }
 

@@ -17,8 +17,8 @@ class QueuedDevice;
 struct QueuedEnd {
   QueuedDevice* device = nullptr;
   Commands* commands = nullptr;  ///< Its compute queue.
-  /// By slot: the mark behind the copy of its last message. The count that this end publishes next
-  /// publishes the mark too. The other end reads it before it publishes its own count.
+  /// For each slot: the mark after the copy of its last message. The count that this end publishes
+  /// next publishes the mark too. The other end reads it before it publishes its own count.
   std::vector<int64_t> marks;
 };
 

@@ -178,7 +178,8 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
   const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
   const exe::ReplicaRange& here = placement_.here();
   const int rank = group_ == nullptr ? 0 : group_->rank();
-  // By number of the group: its members, by process, and the devices of those in this process.
+  // For each number of the group: its members, by process, and the devices of those in this
+  // process.
   std::map<int32_t, std::vector<Meeting::ProcessMembers>> parts_of;
   std::map<int32_t, std::vector<OpenDevice*>> devices_of;
   for (int32_t r = 0; r < executable.replicas; ++r) {

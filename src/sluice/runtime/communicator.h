@@ -30,10 +30,10 @@ class Meeting {
   /// part; each of its members has `workers` workers.
   Meeting(std::vector<ProcessMembers> parts, size_t own, int64_t workers);
 
-  /// By member: address of its input. A member of this process sets it before its arrival.
+  /// For each member: address of its input. A member of this process sets it before its arrival.
   std::vector<DeviceAddress> inputs;
-  /// By member: address of its output, equal to the input in an update. Null for members of other
-  /// processes.
+  /// For each member: address of its output, equal to the input in an update. Null for members of
+  /// other processes.
   std::vector<DeviceAddress> outputs;
   /// The current collective; the first member of this process sets it.
   const BoundCollective* collective = nullptr;
@@ -86,7 +86,7 @@ class Meeting {
   alignas(64) std::atomic<int64_t> arrived_{0};
 
   std::unique_ptr<Messages> messages_;  ///< Null if all members are in this process.
-  std::vector<OpenDevice*> devices_;    ///< By member of this process.
+  std::vector<OpenDevice*> devices_;    ///< Indexed by member of this process.
   DeviceAddress room_;
   int64_t room_bytes_ = 0;
   Stage stage_ = Stage::kGathering;          ///< Stage of collective number finished_.
@@ -162,7 +162,7 @@ class Communicator {
   std::vector<GroupMeeting> group_meetings_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;
   std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.
-  std::vector<Membership> memberships_;  ///< By device, group, replica of this process.
+  std::vector<Membership> memberships_;  ///< Indexed by device, group and replica of this process.
 };
 
 }  // namespace sluice::runtime

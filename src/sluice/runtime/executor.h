@@ -117,7 +117,7 @@ class Executor {
     std::vector<int64_t> allocated;                    ///< Bytes by arena.
     std::vector<ChannelState> channels;
     RunState state;
-    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< By worker of its team.
+    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< Indexed by worker of its team.
     std::vector<std::unique_ptr<Strand>> queued;                ///< Strands of devices with queues.
   };
 
@@ -199,7 +199,7 @@ class Executor {
   std::vector<std::shared_ptr<Device>> devices_;
   ExecutorOptions options_;
   Placement placement_;
-  /// By stream: the process of each replica's array, for outputs in a group of processes.
+  /// For each stream: the process of each replica's array, for outputs in a group of processes.
   std::vector<std::vector<int>> stream_owners_;
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
@@ -207,10 +207,10 @@ class Executor {
   std::deque<Lane> lanes_;  ///< Strands and io queues add to them, so they end later.
   std::vector<std::unique_ptr<Replica>> replicas_;
   Feeds feeds_;  ///< Its threads use memory of the replicas.
-  /// By worker of the pool. Each strand of a device with queues has a worker of its own behind the
-  /// others, which its files and full queues may hold up.
+  /// Indexed by worker of the pool. Each strand of a device with queues has a worker of its own
+  /// behind the others, which its files and full queues may hold up.
   std::deque<Work> work_;
-  std::vector<std::vector<uint32_t>> seen_beats_;  ///< By worker: beats of all works.
+  std::vector<std::vector<uint32_t>> seen_beats_;  ///< For each worker: beats of all works.
   std::atomic<bool> over_{true};                   ///< No run is in progress.
   std::atomic<int64_t> moved_{0};                  ///< See Counters::moved.
   std::vector<IoQueue*> queues_;
@@ -221,7 +221,7 @@ class Executor {
   bool requested_ = false;     ///< stop() was called in this run.
   std::exception_ptr error_;   ///< First error of this run.
   std::optional<Error> lost_;  ///< Error of a missed deadline; only the thread that runs uses it.
-  std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< By queue number - 1.
+  std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< Indexed by queue number - 1.
   std::atomic<bool> io_quit_{false};
 };
 

@@ -48,8 +48,8 @@ class Placement {
   exe::ProcessMap map_;
   int rank_;
   exe::ReplicaRange here_;
-  std::vector<int32_t> stream_devices_;  ///< By stream.
-  std::vector<int32_t> buffer_devices_;  ///< By remote buffer.
+  std::vector<int32_t> stream_devices_;  ///< Indexed by stream.
+  std::vector<int32_t> buffer_devices_;  ///< Indexed by remote buffer.
 };
 
 }  // namespace sluice::runtime

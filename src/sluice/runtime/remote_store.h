@@ -65,12 +65,12 @@ class RemoteStore {
   const std::vector<std::byte*>& arenas_;
   const std::string name_;  ///< Name of the files in messages.
   Throttle& throttle_;
-  std::vector<sys::File> files_;  ///< By arena; not open outside the file tier.
-  std::vector<int64_t> offsets_;  ///< By buffer: its position in its arena.
+  std::vector<sys::File> files_;  ///< Indexed by arena; open only in the file tier.
+  std::vector<int64_t> offsets_;  ///< For each buffer: its position in its arena.
   std::span<std::byte> staging_;  ///< Empty: file transfers use the page cache.
   std::mutex staging_lock_;
   uint64_t* checksums_ = nullptr;         ///< Null without checksums. 0: piece never written.
-  std::vector<int64_t> first_checksums_;  ///< By buffer: index of its first checksum.
+  std::vector<int64_t> first_checksums_;  ///< For each buffer: index of its first checksum.
 };
 
 }  // namespace sluice::runtime

@@ -41,14 +41,15 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
-  std::vector<FeedPort*> feed_ports;    ///< By stream, null without feed; empty without feeds.
+  /// Indexed by stream; null without feed. Empty without feeds.
+  std::vector<FeedPort*> feed_ports;
   std::vector<DeviceAddress> arenas;    ///< Begin of each arena in device memory; others null.
   std::vector<std::byte*> host_arenas;  ///< Begin of each arena in host memory; others null.
   std::unique_ptr<RemoteStore> remote;
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
-  /// By queue number - 1: changes when a transfer is issued.
+  /// For each I/O queue (number - 1): changes when a transfer is issued.
   std::vector<std::atomic<uint32_t>*> io_issued;
   bool has_io_threads = false;  ///< Io threads wait for changes of io_issued.
   Communicator* communicator = nullptr;

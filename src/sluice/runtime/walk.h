@@ -134,7 +134,7 @@ class Walk final : public Strand {
   int device_;
   StepRunner runner_;
   EventRing* events_ = nullptr;
-  std::vector<std::vector<Address>> fixed_;  ///< By function.
+  std::vector<std::vector<Address>> fixed_;  ///< Indexed by function.
   std::vector<Frame> stack_;
   size_t depth_ = 0;
   std::vector<Address> bases_;
@@ -147,7 +147,7 @@ class Walk final : public Strand {
   /// because a loop that exits takes the numbers of its other iterations with it.
   std::vector<int64_t> messages_;
   std::vector<int64_t> collectives_;
-  std::vector<int64_t> moves_;  ///< By step of LoadedProgram::moves: its runs in this run.
+  std::vector<int64_t> moves_;  ///< Indexed by step of LoadedProgram::moves: its runs in this run.
   bool synced_ = false;
   bool ended_ = true;
 };

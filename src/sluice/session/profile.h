@@ -67,7 +67,7 @@ class SessionReport {
   std::string program_;                   ///< Program of the last run; empty before the first one.
   bool whole_ = false;                    ///< Whether that run has ended without an error.
   std::map<std::string, int64_t> ended_;  ///< Runs by program, without the last run of all.
-  std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< By program.
+  std::map<std::string, std::vector<report::MeasuredRun>> measured_;  ///< Indexed by program.
   std::vector<report::Pipeline> pipeline_;
 };
 

@@ -241,7 +241,7 @@ class Session {
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
   std::unique_ptr<SessionReport> report_;   ///< Null unless the session writes one.
-  std::vector<int64_t> measured_;           ///< By device.
+  std::vector<int64_t> measured_;           ///< Indexed by device.
   std::unique_ptr<CallQueue> calls_;        ///< The call in progress holds it.
   std::atomic<bool> busy_{false};           ///< A run of run_async() is in progress.
   std::atomic<uint64_t> changes_{0};        ///< See variable_changes().

@@ -77,7 +77,7 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
     int64_t count;
     std::vector<int> replicas;  // All replicas that hold this part.
   };
-  std::map<int64_t, ElementRange> parts;  // By position in the chunk.
+  std::map<int64_t, ElementRange> parts;  // Indexed by position in the chunk.
   for_each_part(variable, begin, static_cast<int64_t>(out.size()) / width,
                 [&](int replica, int64_t first, int64_t at, int64_t count) {
                   parts.try_emplace(at, ElementRange{first, count, {}})

@@ -250,7 +250,7 @@ class Emitter {
       if (task.runs_backward() && accumulated_.insert(key_of(task)).second)
         made.emplace(key_of(task), blocks_of(task, stages_));
     }
-    std::map<std::string, int> devices;  // By use.
+    std::map<std::string, int> devices;  // Keyed by use.
     for (const auto& [key, blocks] : made) {
       const DeviceScope on(main_, stages_[static_cast<size_t>(key.first)].device);
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kAccumulation});

@@ -169,9 +169,9 @@ class ModelState {
   std::map<int, int64_t> inference_bytes_;
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
-  std::vector<double> rates_;  ///< By update of a call.
+  std::vector<double> rates_;  ///< Indexed by update of a call.
   int64_t updates_ = 0;
-  std::map<std::string, std::string> log_folders_;  ///< By the folder that was asked for.
+  std::map<std::string, std::string> log_folders_;  ///< Keyed by the requested folder.
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;
   std::optional<ModelCalls> infer_;

@@ -144,8 +144,8 @@ struct AccumulationOptions {
   Counter counter = Counter::kAdvance;  ///< With kRunningMean only.
   /// Dtype of each accumulator, in the order of the tensors. Empty: the tensors' dtypes.
   std::vector<DType> dtypes = {};
-  /// By name: groups of replicas whose accumulators hold the same value. Absent: all replicas are
-  /// one group.
+  /// For each name: groups of replicas whose accumulators hold the same value. Absent: all replicas
+  /// are one group.
   std::map<std::string, ReplicaGrouping> replica_groupings = {};
 };
 

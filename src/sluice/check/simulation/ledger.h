@@ -69,10 +69,11 @@ class RemoteLedger {
     };
     struct LongLoop {
       int64_t iteration = 0;
-      std::map<int32_t, Sum> sums;  ///< By buffer.
+      std::map<int32_t, Sum> sums;  ///< Indexed by buffer.
     };
-    std::map<int32_t, exe::RemoteTrace> moved;       ///< `found` is the sum outside of long loops.
-    std::map<int32_t, std::vector<LongLoop>> loops;  ///< By device, from the outermost loop.
+    std::map<int32_t, exe::RemoteTrace> moved;  ///< `found` is the sum outside of long loops.
+    /// Indexed by device, from the outermost loop.
+    std::map<int32_t, std::vector<LongLoop>> loops;
   };
   const Progress& progress() const { return progress_; }
   /// A long loop that has run some iterations more.
@@ -104,7 +105,7 @@ class RemoteLedger {
 
   Contents contents_;
   Progress progress_;
-  /// By buffer and entry: digest of the variable whose home it is.
+  /// Digest of the variable that an entry holds before a run, keyed by buffer and entry.
   std::map<std::pair<int32_t, int64_t>, uint64_t> initial_;
 };
 

@@ -68,7 +68,7 @@ struct ChannelState {
   int64_t sent = 0;
   int64_t received = 0;
   std::map<int64_t, Message> slots;  ///< Messages in full slots, by slot.
-  /// By slot: clock of the receiver when it freed the slot.
+  /// For each slot: clock of the receiver when it freed the slot.
   std::map<int64_t, std::vector<int64_t>> freed;
 };
 

@@ -60,7 +60,7 @@ class Simulation {
     exe::ValueId found = exe::kNoValue;  ///< Condition before the loop.
     exe::ValueId made = exe::kNoValue;   ///< Condition after it.
     std::map<int32_t, std::pair<int64_t, int64_t>> sent, received;
-    std::map<int32_t, int64_t> entries;  ///< By stream, those that are not 0.
+    std::map<int32_t, int64_t> entries;  ///< Indexed by stream, those that are not 0.
   };
 
   /// State at the begin of a loop with a condition: its state if no iteration begins.
@@ -80,8 +80,9 @@ class Simulation {
     int64_t iteration = 0;
     bool joint = false;     ///< Transfers: left early together with other devices (repeats.cc).
     size_t long_depth = 0;  ///< See RemoteLedger::begin_long_loop; 0: the loop is not long.
-    std::vector<Instance> found;    ///< By argument: the value that the next iteration must find.
-    std::vector<Instance> made;     ///< By argument: the value that the last iteration made.
+    /// For each argument: the value that the next iteration must find.
+    std::vector<Instance> found;
+    std::vector<Instance> made;     ///< For each argument: the value that the last iteration made.
     int64_t period = 0;             ///< See loop_period; 0: run every iteration.
     int64_t first_id = 0;           ///< Instances that the loop made have at least this id.
     std::unique_ptr<ExitRun> exit;  ///< Null without a condition.
@@ -262,12 +263,12 @@ class Simulation {
   TierUses tiers_;
   std::vector<ChannelState> channels_;
   std::vector<StreamState> streams_;
-  std::vector<int32_t> feed_of_;  ///< By stream: its feed, or -1.
-  std::vector<int32_t> user_of_;  ///< By stream: the device that uses it, or -1.
+  std::vector<int32_t> feed_of_;  ///< For each stream: its feed, or -1.
+  std::vector<int32_t> user_of_;  ///< For each stream: the device that uses it, or -1.
   /// Number of collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
   RemoteLedger remote_;
-  /// By number of the exit and device: the uses of its loops, in the order of their ends.
+  /// For each exit number and device: the uses of its loops, in the order of their ends.
   std::map<int32_t, std::map<int32_t, std::vector<ExitUse>>> exits_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<exe::ValueId, Instance> constants_;
@@ -275,7 +276,7 @@ class Simulation {
   /// Values of the entry functions at their ends.
   std::unordered_map<exe::ValueId, Instance> ends_;
   const std::string row_ = "row";
-  std::vector<Look> looks_;  ///< By number of the enclosing loops that are left together.
+  std::vector<Look> looks_;  ///< Indexed by the number of enclosing loops that exit together.
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
   int64_t last_step_;

@@ -49,7 +49,7 @@ class IndexTable {
   const Facts& facts(BodyId body) const { return facts_[static_cast<size_t>(body)]; }
 
   const Program& program_;
-  std::vector<Facts> facts_;  // By BodyId.
+  std::vector<Facts> facts_;  // Indexed by BodyId.
 };
 
 /// The index facts of the values of one body.

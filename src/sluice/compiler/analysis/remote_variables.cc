@@ -44,7 +44,7 @@ void check_remote_variables(const Program& program) {
   for (const EntryBodies& entry : program.entries) {
     for (const BodyId id : entry.bodies) check_readers(program, program.body(id));
   }
-  std::map<std::pair<int32_t, int64_t>, std::string> names;  // By buffer and entry.
+  std::map<std::pair<int32_t, int64_t>, std::string> names;  // Indexed by buffer and entry.
   for (const Variable& variable : program.variables) {
     check_location(program, variable);
     const VariableLocation& location = variable.info->location;

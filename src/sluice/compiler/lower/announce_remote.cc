@@ -479,9 +479,12 @@ class RemoteWalk {
 
   const exe::Executable& e_;
   std::vector<std::vector<const exe::Step*>> order_;  // Its steps, by function.
-  std::vector<bool> moves_;                           // By function: it or a callee has transfers.
-  std::vector<int64_t> counts_;                       // By function: steps of a walk, at least.
-  std::vector<int64_t> transfers_;                    // By function: transfers of an activation.
+  // For each function: whether it or a callee has transfers.
+  std::vector<bool> moves_;
+  // For each function: minimum number of steps of a traversal.
+  std::vector<int64_t> counts_;
+  // For each function: number of transfers of an activation.
+  std::vector<int64_t> transfers_;
   std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;
 };

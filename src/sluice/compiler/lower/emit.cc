@@ -60,7 +60,7 @@ class Emitter {
     return std::move(function_);
   }
 
-  // By buffer of the function, `count` of them: the first value that it holds, if a step has it.
+  // The first value that each of the `count` buffers of the function holds, if a step has it.
   std::vector<exe::ValueId> values_of_buffers(size_t count) const {
     std::vector<exe::ValueId> values;
     for (const ValueIndex v : held_)
@@ -516,9 +516,10 @@ class Emitter {
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
   std::vector<int64_t> frames_;
-  std::vector<int32_t> provenances_;  ///< By value: row of its maker's.
-  std::vector<ValueIndex> held_;      ///< By buffer: the first value that it holds.
-  std::vector<int64_t> steps_;  ///< Number of steps before each node; last element: all steps.
+  /// For each value: provenance row of the op that computes it.
+  std::vector<int32_t> provenances_;
+  std::vector<ValueIndex> held_;  ///< For each buffer: the first value that it holds.
+  std::vector<int64_t> steps_;    ///< Number of steps before each node; last element: all steps.
   std::vector<int32_t> result_param_;
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;

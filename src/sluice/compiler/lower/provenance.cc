@@ -74,7 +74,7 @@ class Carrier {
   }
 
   void give(exe::Function& f) {
-    std::map<int32_t, int32_t> transfers;  // By token.
+    std::map<int32_t, int32_t> transfers;  // Keyed by token.
     for (exe::Step& step : f.steps) {
       if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
         const auto issued = transfers.find(wait->token);
@@ -93,8 +93,8 @@ class Carrier {
   }
 
   exe::Executable& e_;
-  std::vector<exe::ValueId> sources_;     // By value.
-  std::map<int32_t, exe::ValueId> sent_;  // By number of the message.
+  std::vector<exe::ValueId> sources_;     // Indexed by value.
+  std::map<int32_t, exe::ValueId> sent_;  // Indexed by number of the message.
 };
 
 }  // namespace

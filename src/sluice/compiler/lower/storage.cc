@@ -354,7 +354,7 @@ class Reuser {
 
 // The most bytes of the frame that are in use at a node.
 int64_t max_bytes(const Storage& storage) {
-  std::map<int32_t, int64_t> changes;  // By node.
+  std::map<int32_t, int64_t> changes;  // Indexed by node.
   for (const Block& b : storage.blocks) {
     if (b.location != Block::Location::kFrame || b.tenants.empty()) continue;
     int32_t begin = kNever, end = 0;

@@ -67,7 +67,7 @@ class Tables {
   const Context& context_;
   exe::Executable& exe_;
   std::vector<DeviceArenas> arenas_;
-  std::map<std::pair<int32_t, int32_t>, int32_t> constants_;  // By constant and device.
+  std::map<std::pair<int32_t, int32_t>, int32_t> constants_;  // Indexed by constant and device.
   std::unordered_map<std::string, int32_t> provenances_;      // Row by the bytes of all fields.
 };
 

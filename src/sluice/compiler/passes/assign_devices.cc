@@ -32,7 +32,8 @@ class TransferDevices {
 
   Program& program_;
   std::vector<bool> seen_;
-  std::map<std::pair<bool, int32_t>, int32_t> devices_;  // By (is a stream, number).
+  // Keyed by (whether it is a stream, index).
+  std::map<std::pair<bool, int32_t>, int32_t> devices_;
 };
 
 }  // namespace

@@ -13,10 +13,11 @@ namespace {
 
 // Properties of the calls for which a body is specialised.
 struct Key {
-  std::vector<std::optional<IndexRange>> indexed;  // By parameter: range of an index argument.
-  std::optional<IndexRange> iteration;             // Range of a loop's counter.
-  std::vector<bool> read;                          // Results that callers read; empty: all.
-  size_t carried = 0;                              // Number of carried values of a loop.
+  // For each parameter: range of an index argument.
+  std::vector<std::optional<IndexRange>> indexed;
+  std::optional<IndexRange> iteration;  // Range of a loop's counter.
+  std::vector<bool> read;               // Results that callers read; empty: all.
+  size_t carried = 0;                   // Number of carried values of a loop.
   bool operator==(const Key&) const = default;
 };
 
@@ -78,7 +79,7 @@ class Folder {
     return entries_;
   }
 
-  /// By node: key for its callee.
+  /// For each node: key for its callee.
   std::vector<Key>& keys() { return keys_; }
 
  private:
@@ -121,7 +122,7 @@ class Folder {
     key.carried = static_cast<size_t>(node.carried());
     std::vector<ValueIndex> inputs;
     std::vector<TensorSpec> specs;
-    std::vector<int32_t> moved;  // By input: its new index.
+    std::vector<int32_t> moved;  // For each input: its new index.
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       moved.push_back(static_cast<int32_t>(inputs.size()));
       if (arguments[i]) {
@@ -170,7 +171,7 @@ class Folder {
   Indices indices_;
   std::vector<Node> out_;
   std::vector<Node> counters_;
-  std::vector<Key> keys_;  // By node of out_.
+  std::vector<Key> keys_;  // Indexed by node of out_.
   int64_t entries_ = 0;
 };
 

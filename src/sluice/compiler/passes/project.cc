@@ -17,10 +17,12 @@ constexpr int32_t kAnywhere = -1;  // Every device has the value or computes it.
 
 // A body that is divided into parts, one for each device.
 struct DividedBody {
-  std::map<int32_t, BodyId> parts;     // By device.
-  std::vector<int32_t> param_device;   // By parameter of the whole body: the device that gets it.
-  std::vector<int32_t> result_device;  // By result of the whole body: the device that returns it.
-  std::set<int32_t> channels;          // Channels that the parts use, callees included.
+  std::map<int32_t, BodyId> parts;  // Indexed by device.
+  // For each parameter of the whole body: the device that gets it.
+  std::vector<int32_t> param_device;
+  // For each result of the whole body: the device that returns it.
+  std::vector<int32_t> result_device;
+  std::set<int32_t> channels;  // Channels that the parts use, callees included.
 };
 
 // Sort key in the node list of a device. `node`: index in the whole body.
@@ -76,10 +78,10 @@ struct Shared {
   }
 
   Program& program;
-  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By sender and receiver.
+  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // Keyed by sender and receiver.
   std::vector<int32_t> variable_device;                     // Device by variable.
   std::map<BodyId, size_t> carried;                         // Carried values by loop body.
-  std::map<BodyId, DividedBody> cuts;                       // By whole body.
+  std::map<BodyId, DividedBody> cuts;                       // Keyed by undivided body.
   // Number of each value that is sent, by body and value; of a variable, by -1 and its index.
   std::map<std::pair<BodyId, int32_t>, int32_t> messages;
   int64_t sends = 0;  // Number of messages.
@@ -543,15 +545,16 @@ class Projector {
   Shared& shared_;
   const BodyId id_;
   const Body& body_;
-  std::vector<int32_t> device_;  // By value: the device that makes it.
+  std::vector<int32_t> device_;  // For each value: the device that makes it.
   std::vector<int32_t>
-      storage_device_;          // By value in a parameter or a variable: the device of its bytes.
-  std::vector<int32_t> index_;  // By value: the Index node that makes it, or -1.
-  std::vector<Position> made_at_;  // By value.
+      // For each value in a parameter or a variable: the device of its bytes.
+      storage_device_;
+  std::vector<int32_t> index_;     // For each value: the Index node that makes it, or -1.
+  std::vector<Position> made_at_;  // Indexed by value.
   size_t now_ = 0;
   int32_t number_ = 0;
-  std::map<int32_t, std::vector<std::pair<Position, Node>>> lists_;  // By device.
-  std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // By value and device.
+  std::map<int32_t, std::vector<std::pair<Position, Node>>> lists_;  // Indexed by device.
+  std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // Indexed by value and device.
   std::vector<BodyValue> added_;  // New values, with indices after those of the body.
   std::vector<Message> messages_;
   std::set<std::pair<int32_t, size_t>> barriers_;  // (channel, node): the node's call uses it.

@@ -155,9 +155,9 @@ class TransferRunner {
   const Body& body_;
   Engine dice_;
   std::vector<std::optional<uint64_t>> values_;
-  std::map<int32_t, std::deque<const Node*>> flights_;  // By queue.
-  std::map<int32_t, uint64_t> loaded_;                  // By token.
-  std::map<int64_t, uint64_t> remote_;                  // By entry.
+  std::map<int32_t, std::deque<const Node*>> flights_;  // Indexed by queue.
+  std::map<int32_t, uint64_t> loaded_;                  // Keyed by token.
+  std::map<int64_t, uint64_t> remote_;                  // Indexed by entry.
   std::vector<uint64_t> out_;
   uint64_t in_ = 0;
 };

@@ -241,7 +241,7 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
-  std::vector<size_t> position_;       // By node: the node before which the pass inserts it.
+  std::vector<size_t> position_;       // For each node: the node before which the pass inserts it.
   std::vector<size_t> segment_;        // Segment of each node.
   std::vector<size_t> segment_begin_;  // First node of each segment.
   int64_t moved_ = 0;

@@ -79,7 +79,7 @@ TEST_F(Transfers, OverlappedTransfersRunDuringNeighbouringSegments) {
 
 TEST_F(Transfers, WithThreeQueuesLoadsStoresAndPrefetchesHaveOneEach) {
   run(kSegments, 3);
-  std::map<int32_t, int32_t> queues;  // By token.
+  std::map<int32_t, int32_t> queues;  // Keyed by token.
   for (const Node& node : program_->body().nodes) {
     if (const auto* t = node.as<Node::Transfer>()) queues[t->token] = t->queue;
   }

@@ -29,7 +29,8 @@ struct PackedSource {
   int64_t above = 0;   ///< The first packed row is row `above` of the region for row 0 of the grid.
   int64_t more = 0;    ///< Rows that are packed in addition to those that a single tap reads.
   int64_t regions = 0;
-  /// By region: its depth for depth 0 of the grid, and the first row and column of its elements.
+  /// For each region: its depth for depth 0 of the grid, and the first row and column of its
+  /// elements.
   std::array<Extent, kMax> region;
   std::array<Tap, kMax> tap;
 

@@ -98,10 +98,10 @@ void copy_rows_apart(const RowCopy& copy, int64_t step) {
 struct Block {
   const float* source;       ///< Packed source of the first position, for offset 0.
   const float* weight;       ///< That of the row's first step.
-  const int64_t* source_at;  ///< By step, floats from `source`.
+  const int64_t* source_at;  ///< For each step: offset in floats from `source`.
   const int64_t* weight_at;
   int64_t steps;
-  const float* lanes;  ///< By vector: the lanes that are positions.
+  const float* lanes;  ///< For each vector: the lanes that are positions.
   float *to, *end;     ///< The results that the block may write.
 };
 
@@ -262,11 +262,11 @@ class Depthwise {
   const DepthwisePlan plan_;
   float *const sources_, *const lanes_;  ///< Parts of the workspace.
   Band band_;
-  std::array<Inside, PackedSource::kMax> inside_;  ///< By region.
+  std::array<Inside, PackedSource::kMax> inside_;  ///< Indexed by region.
   int64_t first_ = 0, end_ = 0;                    ///< Positions of the band.
   int64_t begin_ = 0;    ///< Element of the packed sources for the first position.
   int64_t vectors_ = 0;  ///< Vectors of results.
-  /// By step: floats from the packed sources, and from the weight of a row.
+  /// For each step: offsets in floats from the packed sources and from the weight of a row.
   std::array<int64_t, kConvDepth> source_at_, weight_at_;
 };
 
@@ -275,8 +275,8 @@ struct Products {
   const float *source, *y;
   int64_t rows, columns;       ///< Positions.
   int64_t row_step, col_step;  ///< Floats of the source from one row or column to the next.
-  const int64_t* offset;       ///< By tap, in the source.
-  float* chains;               ///< By tap.
+  const int64_t* offset;       ///< Offset of each tap in the source.
+  float* chains;               ///< Indexed by tap.
 };
 
 template <int kTaps>
@@ -442,7 +442,7 @@ class DepthwiseWeights {
   int64_t group_ = 0, groups_ = 0;  ///< The current groups.
   int64_t channel_ = 0;
   int64_t first_tap_ = 0, taps_ = 0;                ///< The current taps.
-  std::array<int64_t, PackedSource::kMax> offset_;  ///< By tap, in the packed sources.
+  std::array<int64_t, PackedSource::kMax> offset_;  ///< Offset of each tap in the packed sources.
 };
 
 }  // namespace

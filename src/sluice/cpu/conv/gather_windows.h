@@ -308,12 +308,14 @@ class WindowGather {
   const bool linear_;  ///< Also across rows.
   const bool inside_;  ///< No window reaches outside the source.
   int64_t pieces_ = 0, vectors_ = 0;
-  std::array<int64_t, kConvGathered + 1> first_piece_;  ///< By vector.
-  /// By piece: floats from a plane's first element for offset 0 to that of lane 0.
+  std::array<int64_t, kConvGathered + 1> first_piece_;  ///< Indexed by vector.
+  /// For each piece: floats from a plane's first element for offset 0 to that of lane 0.
   std::array<int64_t, kConvGathered> from_;
   std::array<Piece, kConvGathered> piece_;
-  std::array<int64_t, kConvGathered> tap_;  ///< By slot: floats from the element for offset 0.
-  std::array<Lanes, kConvGathered> lanes_;  ///< By slot and piece; one slot if all are inside.
+  /// For each slot: offset in floats from the element for offset 0.
+  std::array<int64_t, kConvGathered> tap_;
+  /// Indexed by slot and piece; one slot if all are inside.
+  std::array<Lanes, kConvGathered> lanes_;
 };
 
 }  // namespace sluice::cpu::internal

@@ -36,7 +36,7 @@ class Histogram {
   template <typename Value>
   void add_all(size_t count, const Value& value);
 
-  std::vector<int64_t> counts_;  ///< By limit, ascending.
+  std::vector<int64_t> counts_;  ///< Sorted by limit, ascending.
   int64_t count_ = 0;
   int64_t non_finite_ = 0;
   double min_ = 0;

@@ -63,8 +63,8 @@ class MemoryContents {
   const Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
 
   const Executable& e_;
-  std::vector<std::vector<Provenance>> calls_;              ///< By function.
-  std::vector<Remote> remotes_;                             ///< By remote buffer.
+  std::vector<std::vector<Provenance>> calls_;              ///< Indexed by function.
+  std::vector<Remote> remotes_;                             ///< Indexed by remote buffer.
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;  ///< Variables by buffer and entry.
 };
 

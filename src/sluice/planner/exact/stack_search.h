@@ -119,7 +119,7 @@ class StackSearch {
   int64_t left_ = 0;  // Nodes left.
   Offsets offsets_;
   std::vector<char> waits_;       // Whether an item has no place yet.
-  std::vector<State> states_;     // By item; only for waiting items.
+  std::vector<State> states_;     // Indexed by item; only for waiting items.
   std::vector<int64_t> waiting_;  // Sum of the waiting sizes of a section.
   std::vector<int32_t> witness_;  // Item that last passed fits(), by section.
   std::vector<int32_t> list_;     // A stack: the items of the part of each level.

@@ -155,7 +155,7 @@ class Forecaster {
 
   const exe::Executable& e_;
   const StepTimes times_;
-  /// By function: times that one call adds, if queues are idle before and after.
+  /// For each function: times that one call adds, if queues are idle before and after.
   std::vector<std::optional<State>> idle_iterations_;
 };
 

@@ -22,7 +22,8 @@ struct TransferForecast {
 struct ProgramForecast {
   std::string program;
   double seconds = 0;
-  std::vector<TransferForecast> transfers;  ///< By memory; memories without transfers are left out.
+  /// Indexed by memory; memories without transfers are left out.
+  std::vector<TransferForecast> transfers;
 };
 
 /// Forecasts the time of each program. Walks its steps with a clock for computing, a clock for each

@@ -36,7 +36,7 @@ class StepTimes {
 
   const exe::Executable& e_;
   const Rates& rates_;
-  std::vector<std::vector<double>> seconds_;  ///< By function and step.
+  std::vector<std::vector<double>> seconds_;  ///< Indexed by function and step.
 };
 
 /// Bytes that a kernel or a collective reads and writes. An operand that is updated counts twice.

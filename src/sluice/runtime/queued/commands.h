@@ -103,7 +103,7 @@ class Commands {
   int64_t batch_ = 0;        ///< Mark behind the last batch of has_room(); 0: none.
   int64_t batch_begin_ = 0;  ///< Commands before that mark.
   int64_t last_ = 0;         ///< Mark of drained(); 0: none.
-  std::array<const exe::Step*, 4096> steps_{};  ///< By number of the command, modulo the size.
+  std::array<const exe::Step*, 4096> steps_{};  ///< Indexed by command number modulo the size.
   const exe::Step* blamed_ = nullptr;
 };
 

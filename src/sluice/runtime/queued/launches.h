@@ -48,7 +48,7 @@ class Launches {
   Commands& commands_;
   DeviceAddress workspace_;
   Batch gathered_;
-  std::unordered_multimap<uint64_t, Recorded> recorded_;  ///< By hash of the batch.
+  std::unordered_multimap<uint64_t, Recorded> recorded_;  ///< Keyed by hash of the batch.
   std::vector<DeviceAddress> operands_;                   ///< Arguments of one launch.
   std::vector<int64_t> scalars_;
 };

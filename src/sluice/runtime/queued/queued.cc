@@ -179,7 +179,7 @@ class Queued {
   Launches launches_;  ///< Outlives the queue, which may hold launches of its recordings.
   Commands commands_;  ///< The compute queue.
   Staging staging_;
-  std::vector<std::unique_ptr<QueuedIo>> io_;  ///< By queue number - 1.
+  std::vector<std::unique_ptr<QueuedIo>> io_;  ///< Indexed by queue number - 1.
   QueuedIo* failed_io_ = nullptr;              ///< Io queue whose error await() throws.
   QueuedMessages messages_;
   QueuedCollective collective_;

@@ -154,11 +154,11 @@ class Feed {
   const int replicas_;
   const bool exits_;  ///< Whether a program may use fewer elements than planned.
   Shared& shared_;
-  std::vector<std::unique_ptr<FeedPort>> ports_;  ///< By replica and field; null elsewhere.
+  std::vector<std::unique_ptr<FeedPort>> ports_;  ///< Indexed by replica and field; null elsewhere.
   std::vector<FeedPort*> own_;                    ///< The ports that are not null.
-  std::vector<std::vector<std::byte>> scratch_;   ///< By field.
-  std::vector<ArrayView> in_;                     ///< By field, for next().
-  std::vector<ConstArrayView> out_;               ///< By field, for take().
+  std::vector<std::vector<std::byte>> scratch_;   ///< Keyed by field.
+  std::vector<ArrayView> in_;                     ///< Indexed by field, for next().
+  std::vector<ConstArrayView> out_;               ///< Indexed by field, for take().
   std::shared_ptr<FeedSource> source_;
   std::shared_ptr<FeedSink> sink_;
   std::thread thread_;
@@ -220,7 +220,7 @@ class Feeds {
  private:
   const exe::Executable& executable_;
   const Placement& placement_;
-  std::vector<int32_t> of_stream_;  ///< By stream: its feed, or -1.
+  std::vector<int32_t> of_stream_;  ///< For each stream: its feed, or -1.
   Feed::Shared shared_;
   std::vector<std::unique_ptr<Feed>> feeds_;
 };

@@ -114,7 +114,7 @@ class Grouper {
   std::set<TensorId> fields_;
   std::set<TensorId> results_;  ///< Losses, predictions and the total weight.
   std::set<std::string> tied_;
-  std::vector<size_t> stages_;  ///< By block.
+  std::vector<size_t> stages_;  ///< Indexed by block.
   std::map<TensorId, size_t> makers_;
   std::set<TensorId> crossing_;  ///< Values that blocks of several stages make and read.
   std::vector<std::string> structures_;

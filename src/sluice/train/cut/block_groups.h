@@ -43,7 +43,8 @@ struct ValueRow {
 
 struct Grouping {
   std::vector<BlockGroup> groups;
-  std::map<TensorId, ValueRow> value_rows;  ///< By network tensor: all outputs of blocks and seeds.
+  /// Rows of all outputs of blocks and of seeds, keyed by network tensor.
+  std::map<TensorId, ValueRow> value_rows;
 };
 
 /// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a

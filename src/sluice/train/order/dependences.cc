@@ -294,7 +294,7 @@ class Check {
   void check_updates() const {
     std::vector<Run> last;
     runs_at(step_.counts.micro_batches - 1, last);
-    std::map<size_t, const Run*> updated;  // By weight.
+    std::map<size_t, const Run*> updated;  // Keyed by weight.
     for (const Run& run : updates_) {
       if (run.task->kind == TaskKind::kNorm) {
         for (const Run& reader : last)

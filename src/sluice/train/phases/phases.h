@@ -92,7 +92,7 @@ class Phases {
   std::vector<WrittenResult> results_;
   std::optional<nn::BoundGraph> seeds_;
   std::vector<PhasedGroup> groups_;
-  std::map<std::string, TiedWeight> tied_;                ///< By key.
+  std::map<std::string, TiedWeight> tied_;                ///< Keyed by key.
   std::map<size_t, std::vector<std::string>> read_last_;  ///< Trained tied weights by group.
   Tensors scale_;                                         ///< Factor of all gradients.
   std::map<TensorId, int> readers_;                       ///< Number of blocks that read a value.

@@ -107,8 +107,8 @@ class Model {
 
   const PipelineCosts& costs_;
   int64_t micro_batches_;
-  std::vector<int> steps_;  // By stage.
-  Depths min_;              // By step.
+  std::vector<int> steps_;  // Indexed by stage.
+  Depths min_;              // Indexed by step.
   std::vector<int> devices_;
 };
 

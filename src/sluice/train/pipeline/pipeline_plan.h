@@ -12,7 +12,7 @@ struct StagePlan {
   std::vector<std::string> blocks;
   int device = 0;
   int64_t in_flight = 1;         ///< Most micro-batches between their forward and backward tasks.
-  StageTimes times;              ///< By Options::rates.
+  StageTimes times;              ///< According to Options::rates.
   int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
   int64_t parameters = 0;        ///< Elements of its weights. A tied weight counts where its first
                                  ///< use is.
@@ -31,7 +31,7 @@ struct PipelinePlan {
   Schedule schedule = Schedule::kGrouped;  ///< As asked for; sharded stages are sequential.
   std::vector<StagePlan> stages;
   PipelineOrder order;
-  std::vector<MessageBytes> messages;  ///< By pairs of devices, ascending.
+  std::vector<MessageBytes> messages;  ///< Sorted by pair of devices, ascending.
   DeviceRates rates;                   ///< Options::rates, from which the times follow.
   PipelineTimes times;                 ///< Forecast for the micro-batches of a step.
 };

@@ -72,7 +72,7 @@ double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
                          const std::vector<StageTimes>& stages, const std::vector<int>& devices,
                          int64_t& tasks) {
   Links links = make_links(order, stages, devices);
-  std::map<int, double> free;  // By device.
+  std::map<int, double> free;  // Indexed by device.
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
     ++tasks;
     const auto s = static_cast<size_t>(task.stage);

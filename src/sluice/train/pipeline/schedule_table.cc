@@ -33,7 +33,7 @@ std::string schedule_table(const PipelineOrder& order, int64_t micro_batches,
                            const std::vector<int>& devices) {
   const std::vector<int> device_of_stage = devices_of(devices, order.stages);
   const auto slots = static_cast<size_t>(order.slots(micro_batches));
-  std::map<int, std::vector<std::string>> cells;  // By device, without the first column.
+  std::map<int, std::vector<std::string>> cells;  // Indexed by device, without the first column.
   for (const int device : device_of_stage) cells[device].resize(slots);
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t micro_batch) {
     const auto slot = static_cast<size_t>(task.slot + micro_batch * order.period);

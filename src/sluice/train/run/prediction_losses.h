@@ -38,7 +38,8 @@ class PredictionLosses {
   const Network& network_;
   DeviceChoice device_;
   int64_t samples_;
-  std::map<int64_t, std::unique_ptr<Program>> programs_;   ///< By the samples of a micro-batch.
+  /// Keyed by the number of samples of a micro-batch.
+  std::map<int64_t, std::unique_ptr<Program>> programs_;
   std::map<std::string, std::pair<double, double>> sums_;  ///< Sum and weight of each loss.
 };
 

@@ -90,7 +90,7 @@ class FlowingValues {
   std::map<TaskKey, std::vector<const Flow*>> made_by_;
   std::map<const OrderLoop*, std::vector<Slot>> slots_;
   std::map<Waiting, Buffer> buffers_;
-  std::map<std::pair<TaskKey, FlowingValue>, Waiting> loads_;  ///< By reader and value.
+  std::map<std::pair<TaskKey, FlowingValue>, Waiting> loads_;  ///< Keyed by reader and value.
   /// Tensors by micro-batch, for the graph of each loop that was entered. The number of the
   /// micro-batch is the one of the first iteration.
   std::vector<std::map<int64_t, ByReader>> values_{1};

@@ -66,7 +66,8 @@ class Flows {
   int64_t position_ = 0;  ///< Number of the task.
   MicroBatchTask task_;
   std::map<FlowingValue, Maker> made_;
-  std::map<std::tuple<FlowingValue, int, int64_t>, Flow> flows_;  ///< By the maker's position.
+  /// Sorted by the position of the block that computes the value.
+  std::map<std::tuple<FlowingValue, int, int64_t>, Flow> flows_;
 };
 
 }  // namespace

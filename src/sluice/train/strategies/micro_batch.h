@@ -14,8 +14,9 @@ class RemoteActivations {
  public:
   /// When a value is stored.
   enum class Stores {
-    kAtLastUse,  ///< By the last block that reads or makes it. Its gradients run later.
-    kAtOnce,     ///< By the block that makes or loads it. Gradients may run before other blocks.
+    kAtLastUse,  ///< The last block that reads or computes it loads it. Its gradients run later.
+    /// The block that computes or loads it stores it. Gradients may run before other blocks.
+    kAtOnce,
   };
   /// Selects the values that gradient graphs read. Values that the last block stores are not
   /// selected, as its gradient may follow at once, nor are values with fewer than `min_elements`

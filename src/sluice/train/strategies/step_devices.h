@@ -33,11 +33,11 @@ class StepDevices {
 
  private:
   const std::vector<AssignedStage>& stages_;
-  std::map<TensorId, size_t> loaders_;             ///< By field.
-  std::map<TensorId, size_t> makers_;              ///< By value.
-  std::map<size_t, size_t> stage_;                 ///< By block.
-  std::map<std::string, int> variables_;           ///< By key.
-  std::map<std::string, size_t> updating_blocks_;  ///< By weight.
+  std::map<TensorId, size_t> loaders_;             ///< Keyed by field.
+  std::map<TensorId, size_t> makers_;              ///< Indexed by value.
+  std::map<size_t, size_t> stage_;                 ///< Indexed by block.
+  std::map<std::string, int> variables_;           ///< Keyed by key.
+  std::map<std::string, size_t> updating_blocks_;  ///< Keyed by weight.
 };
 
 }  // namespace sluice::train

@@ -13,11 +13,11 @@ namespace sluice::train {
 /// A graph that runs tasks, and its tensors that all micro-batches share.
 struct StepGraph {
   Graph& graph;
-  std::map<int, nn::NamedTensors> weights = {};  ///< By device; running variables, too.
+  std::map<int, nn::NamedTensors> weights = {};  ///< Indexed by device; includes running variables.
   /// NetworkGraph::inputs, by device.
   std::map<int, std::map<MicroBatch::Value, Tensor>> inputs = {};
   MicroBatch::ByUse accumulators = {};
-  std::map<TaskBlocks, Tensor> counters = {};  ///< By backward task.
+  std::map<TaskBlocks, Tensor> counters = {};  ///< Keyed by backward task.
   KeptResults kept = {};
   Tensors iterations = {};   ///< Numbers of the trips of the loops around the graph.
   Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
@@ -67,7 +67,7 @@ class LoopVariables {
   int device_;
   const StepVariables& variables_;
   const Accumulators& accumulators_;
-  std::map<std::string, Tensor> running_;  ///< By key.
+  std::map<std::string, Tensor> running_;  ///< Keyed by key.
   MicroBatch::ByUse sums_;
 };
 

@@ -34,7 +34,7 @@ class StepSizes {
   const nn::Optimizer& optimizer_;
   const Training& training_;
   Tensor rate_;                     ///< Invalid before it is loaded, and if the rate is a constant.
-  std::map<size_t, Tensor> sizes_;  ///< By parameter group.
+  std::map<size_t, Tensor> sizes_;  ///< Indexed by parameter group.
 };
 
 /// A variable of equal blocks. Each block is a row. In remote memory the rows share a buffer, in
@@ -201,10 +201,10 @@ class StepVariables {
   const Options& options_;
   Training& training_;
   std::map<std::string, int> devices_;
-  std::map<std::string, VariableRow> variable_rows_;  ///< By key.
+  std::map<std::string, VariableRow> variable_rows_;  ///< Keyed by key.
   mutable nn::GraphCache cache_;                      ///< Graphs of the norm.
   std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
-  std::map<std::string, StackedSquares> stacked_;  ///< By the first key.
+  std::map<std::string, StackedSquares> stacked_;  ///< Keyed by the first key.
   StepSizes step_sizes_;
   Tensor divisor_;                          ///< Divisor of gradients; empty without a total weight.
   mutable std::map<int, Tensor> divisors_;  ///< Copies of it, by device.

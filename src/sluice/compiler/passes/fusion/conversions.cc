@@ -218,7 +218,8 @@ class Converter {
   const Program& program_;
   const Target& target_;
   std::vector<Node> out_;
-  std::vector<std::vector<const Node*>> readers_;  // By value; valid until the reader is visited.
+  // Indexed by value; valid until the reader is visited.
+  std::vector<std::vector<const Node*>> readers_;
   std::vector<bool> needs_rows_;
   std::map<std::pair<ValueIndex, Layout>, ValueIndex> converted_;
   int64_t conversions_ = 0;

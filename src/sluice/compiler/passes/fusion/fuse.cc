@@ -13,8 +13,8 @@ constexpr const char* kOverwritten = "an operand is overwritten before the fused
 // A node to which ops are joined, and the values that each stage reads and computes.
 struct Group {
   Node node;
-  std::vector<ValueIndex> made;                     // By stage.
-  std::vector<std::vector<ValueIndex>> reads;       // By stage and operand.
+  std::vector<ValueIndex> made;                     // Indexed by stage.
+  std::vector<std::vector<ValueIndex>> reads;       // Indexed by stage and operand.
   std::vector<std::vector<TensorSpec>> read_specs;  // Specs of `reads`.
   std::vector<Tie> ties;                            // Here Tie::output is a stage.
   int64_t rank = 0;   // First sort key; initially the index of the node.
@@ -354,7 +354,7 @@ class Fuser {
   std::vector<Group> groups_;
   std::vector<int32_t> maker_;
   std::vector<int32_t> overwriter_;
-  std::vector<bool> kept_;  // By value: needed after the end.
+  std::vector<bool> kept_;  // For each value: whether a node after the group reads it.
   std::vector<std::vector<int32_t>> readers_;
   int64_t time_ = 0;
 };

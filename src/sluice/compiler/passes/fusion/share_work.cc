@@ -127,7 +127,7 @@ class WorkSharer {
   const Target& target_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> kept_;         // Needed after the body has ended, or overwritten in it.
-  std::vector<ValueIndex> slope_;  // By node: derivative for a gradient.
+  std::vector<ValueIndex> slope_;  // For each node: derivative for a gradient.
 };
 
 }  // namespace

@@ -162,7 +162,7 @@ class Splitter {
 
   Body& body_;
   const Target& target_;
-  std::vector<int32_t> maker_;  // By value: index of its node.
+  std::vector<int32_t> maker_;  // For each value: index of its node.
 };
 
 }  // namespace

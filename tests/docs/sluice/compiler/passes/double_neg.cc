@@ -14,7 +14,7 @@ bool is_neg(const Node& node) {
 
 int64_t remove_double_neg(Body& body) {
   std::vector<const Node*> neg(body.values.size(), nullptr);  // The node that makes a value.
-  std::vector<bool> overwritten(body.values.size(), false);   // By a node before this one.
+  std::vector<bool> overwritten(body.values.size(), false);   // A node before this one computes it.
   int64_t views = 0;
   for (Node& node : body.nodes) {
     if (is_neg(node)) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that every way to train a model computes the same bits. Trains it in combinations of
-strategy, cut, recomputation, offload, io mode, io queues, tier, updates of a call, replicas,
+strategy, cut, recomputation, offload, io mode, I/O queues, tier, updates of a call, replicas,
 threads, thresholds, compiler passes, instruction sets, kinds of devices and launchers, each in its
 own process. Compares the digests of losses, weights and optimizer state: for each model, number of
 replicas, reduction of gradients, clipping and output, all runs must have one digest.
@@ -12,7 +12,7 @@ replicas, reduction of gradients, clipping and output, all runs must have one di
 Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
 `--sample` runs enough combinations to have every possible pair of values of two dimensions.
 `--random` adds combinations that are drawn. `--opaque` adds runs on opaque test devices, alone and
-beside CPUs, for a program with this option. Without `--sample` and `--random`, every combination
+next to CPUs, for a program with this option. Without `--sample` and `--random`, every combination
 runs, which takes weeks. `--model` keeps the models whose name has this text, and `--reduction` does
 so for reductions.
 """

@@ -1,4 +1,4 @@
-"""Tests equality_matrix.py: the rows that it chooses, and what it says of wrong digests."""
+"""Tests equality_matrix.py: the rows that it chooses, and its errors for wrong digests."""
 
 import argparse
 import collections

@@ -96,7 +96,7 @@ SHOWN = 5  # Changed plans whose differences are printed.
 
 
 def spread(rows, count):
-    """Returns `count` rows, each the one with the most values that no earlier row has."""
+    """Returns `count` rows, each with the maximum number of values that no earlier row has."""
     chosen, seen = [], set()
     for _ in range(min(count, len(rows))):
         chosen.append(max((row for row in rows if row not in chosen),
@@ -245,7 +245,7 @@ class Oracle:
 
 
 def source_of(program):
-    """Returns the commit of the folder of a program and what the program says of itself."""
+    """Returns the commit of the folder of a program and what the program prints about itself."""
     commit = subprocess.run(["git", "-C", str(Path(program).resolve().parent), "describe",
                              "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from plan_text import STRING, canonical
 
 PROGRAM = sys.argv.pop(1)
 
-# A plan with every kind of line. Its names, places and numbers are not those of one program.
+# A plan with every kind of line. Its names, locations and numbers are not those of one program.
 PLAN = """sluice executable 1
 computes 0123456789abcdef
 replicas 2
@@ -85,7 +85,7 @@ end
 
 
 def disguised(text, seed):
-    """Returns the text with other names, places, numbers and provenances.
+    """Returns the text with other names, source locations, numbers and provenances.
 
     Its functions are in another order.
     """

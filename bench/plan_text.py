@@ -20,7 +20,7 @@ NAMES = {"constant": 2, "function": 2, "channel": 2, "param": 2, "buffer": 1}
 
 
 def without_provenance(line):
-    """Returns a line without its comment, place in the sources and name."""
+    """Returns a line without its comment, source location and name."""
     words = list(WORD.finditer(line))
     for at, word in enumerate(words):
         if word[0] == "#":

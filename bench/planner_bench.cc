@@ -95,7 +95,7 @@ const char* to_string(planner::Outcome outcome) {
   return "";
 }
 
-// Validates the places that the exact search found.
+// Validates the offsets that the exact search found.
 planner::Verdict check_offsets(Problem problem, const planner::Instance& instance,
                                const planner::Offsets& offsets, int64_t capacity) {
   planner::Solution solution{.bound = planner::live_set_bound(problem)};

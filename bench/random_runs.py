@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs random programs on opaque devices whose queues have threads with random delays, and on
-opaque devices beside a CPU. Each result must have the interpreter's bits.
+opaque devices next to a CPU. Each result must have the interpreter's bits.
 
     bench/random_runs.py build/tests/opaque/random_graphs_opaque_test [--programs 10000] [--jobs 2]
                          [--part 250] [--patience 900]

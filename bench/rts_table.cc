@@ -67,8 +67,8 @@ class RtsRow {
     }
   }
 
-  /// Measures one round. Only the least time counts: other load on the machine would hide the order
-  /// of the rows.
+  /// Measures one round. Only the minimum time counts: other load on the machine would hide the
+  /// order of the rows.
   void measure() {
     seconds_ = std::min(seconds_, time_steps(session_, binding_, kSteps).min_seconds);
   }

@@ -22,7 +22,7 @@ set(SLUICE_LAYERS "" CACHE INTERNAL "")
 
 # sluice_layer(NAME [COLD] SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir]
 #              [LIBRARIES fmt::fmt] [TEST_LIBRARIES …] [TEST_SHARDS n])
-# adds the library sluice_NAME, and the test program NAME_test of the tests beside the code.
+# adds the library sluice_NAME, and the test program NAME_test of the tests in its folder.
 function(sluice_layer name)
   cmake_parse_arguments(ARG "COLD" "TEST_SHARDS" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES"
                         ${ARGN})

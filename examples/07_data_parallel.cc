@@ -28,7 +28,7 @@ int main() {
       backward.call_with_info(error * 0.25, backward.grad_graph_info().inputs_dict(call));
   auto grads = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
 
-  // All replicas take part in each collective, in the order of the program.
+  // All replicas participate in each collective, in the order of the program.
   vars.for_each([&](const std::string&, const Tensor& v) {
     ops::scaled_add_(v, ops::replicated_all_reduce(grads.at(v), ops::CollectiveOp::kMean), 1, -0.1);
   });

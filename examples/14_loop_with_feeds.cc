@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kWidth = 800;
 constexpr int64_t kIterations = 10;
 
-// The least and the greatest number of an array.
+// The minimum and the maximum of an array.
 std::pair<float, float> range(const HostTensor& t) {
   const auto values = t.as<float>();
   const auto [min, max] = std::ranges::minmax_element(values);

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int64_t kBatch = 32;
 constexpr int64_t kIterations = 100;
-constexpr int64_t kWaiting = 8;   // Most losses that wait for this thread; then the device waits.
+// Maximum number of losses that wait for this thread; then the device blocks.
+constexpr int64_t kWaiting = 8;
 constexpr double kPatience = 60;  // Seconds.
 
 // The loss of a classifier with two layers.

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kBatch = 10;
 constexpr int64_t kFeatures = 20;
 constexpr int kThreads = 8;
-constexpr int kRequests = 25;  // Each thread makes so many.
+constexpr int kRequests = 25;  // Number of calls of each thread.
 
 class Net : public nn::Module {
  public:

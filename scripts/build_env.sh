@@ -2,7 +2,7 @@
 #   packages     Debian packages that the build requires
 #   launcher     CMake argument that runs the compiler through ccache, if ccache is installed
 #   jobs         number of parallel compilations: one for each core and 1.5 GB of memory
-#   SLUICE_DATA  (exported) folder of the digits beside the project, if it exists and neither
+#   SLUICE_DATA  (exported) folder of the digits next to the project, if it exists and neither
 #                SLUICE_DATA nor data/mnist is there
 
 packages="g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev nlohmann-json3-dev libcli11-dev"

@@ -127,7 +127,7 @@ def find_cycle(edges):
 
 
 def path_of(root, name, match):
-    """Returns the project's file for an include: below src/, or, in quotes, beside the including
+    """Returns the project's file for an include: below src/, or, in quotes, next to the including
     file or below the root. None for a vendor header, "" if the file does not exist."""
     header = match[1] or match[2]
     if header.startswith("sluice/"):

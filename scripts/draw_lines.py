@@ -4,7 +4,7 @@
 usage: draw_lines.py SEED [N]
 
 Prints N lines (default 60) as "file:line: text". The text is the whole comment, or, of a comment
-with more than 60 words, the sentences that the drawn line has a part of. A comment behind code
+with more than 60 words, the sentences that the drawn line has a part of. A trailing comment
 follows its code in brackets. Help lines are the options in docs/cli.md. Equal seeds draw equal
 lines from equal trees.
 """

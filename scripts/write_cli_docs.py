@@ -130,7 +130,7 @@ def zsh_completion(commands, models):
                        "PROGRAM": ":program:_files"}
             action = actions.get(kind, f":value:({c.choices(option)})" if kind else "")
             entry = wrapped(f"        '{option}[{quoted(text)}]{action}' \\", 0)
-            # A quoted string goes on behind a backslash and the line's end.
+            # A quoted string continues after a backslash and the line's end.
             lines.append(entry.replace("\n", " '\\\n'"))
         arguments = {"inspect": "'*:file:_files'", "doctor": "'--help[Print the common options]'"}
         argument = arguments.get(c.name, f"'*:model:({' '.join(models)})'")

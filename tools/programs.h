@@ -77,7 +77,7 @@ std::string passes_text(const Compiled& compiled);
 /// A line for each kind of fused kernel, and for each reason why operators do not share one.
 std::string fusions_text(const Compiled& compiled);
 
-/// Samples that all replicas take in a step of "train".
+/// Samples of all replicas in a step of "train".
 int64_t samples_of_step(const ToolOptions& options);
 
 }  // namespace sluice::tool

@@ -33,7 +33,7 @@ struct Zeros : FeedSource {
   std::atomic<int64_t> made{0};
 };
 
-// How a program runs its turns. A turn is one small kernel.
+// How a program runs its iterations. An iteration is one small kernel.
 enum class LoopForm { kUnrolled, kLoop, kFed };
 
 class IterationsProgram {
@@ -78,7 +78,7 @@ class IterationsProgram {
   }
 
  private:
-  // Without fusion: turns that follow each other would become one kernel.
+  // Without fusion: consecutive iterations would become one kernel.
   void open(int threads) {
     session_ = std::make_unique<Session>(
         ir_, SessionOptions{.device = cpu_device({.threads = threads}), .disable = {"fuse"}});
@@ -106,7 +106,7 @@ Case host_call(int threads) {
           }};
 }
 
-// The time of a turn in one form beyond that in another one.
+// The additional time of an iteration in one form over that in another form.
 Case iteration_case(std::string name, double max, LoopForm form, LoopForm less, int threads) {
   return {.group = "loop",
           .name = std::move(name),

@@ -13,9 +13,10 @@ namespace {
 constexpr int64_t kMessageIterations = 200;
 constexpr int64_t kMessageRuns = 5;
 constexpr double kMessageSeconds = 1e-2;
-constexpr double kFixedSeconds = 2e-6;  // Most seconds of a message without its bytes.
+constexpr double kFixedSeconds = 2e-6;  // Maximum seconds of a message without its bytes.
 
-// A tensor that goes to the last device and back in each turn. With one device, it stays.
+// A tensor that is sent to the last device and back in each iteration. With one device, there is no
+// message.
 class MessageLoop {
  public:
   MessageLoop(int64_t bytes, int devices, int threads) {

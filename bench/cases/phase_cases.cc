@@ -92,8 +92,8 @@ Case phase_case(const Way& way) {
 
 }  // namespace
 
-// Steps of 24 layers with Adam and four micro-batches. One thread moves weights and state beside
-// the compute threads. The limit is the step with all variables on the device.
+// Steps of 24 layers with Adam and four micro-batches. One thread transfers weights and state
+// concurrently with the compute threads. The limit is the step with all variables on the device.
 std::vector<Case> phase_cases() {
   std::vector<Case> cases;
   for (const Way& way :

@@ -345,7 +345,7 @@ class Bits(CliTest):
             "adam-f16": 12 * parameters,
             "adamax": 16 * parameters
         }
-        # Scalars stay on the device, unless the threshold says otherwise.
+        # Scalars stay on the device, unless the threshold states otherwise.
         scalars = {"adam": 8 * variables, "adamax": 8 * variables}
         for optimizer, expected in moved.items():
             for ways in ([], ["--strategy", "phased", "--accumulate", 2],

@@ -47,7 +47,7 @@ class Dataset(FolderTest):
         self.assertIn("2700 samples to train on, 300 to test on, 3 classes", result.stderr)
         record = self.record("train", *run)
         self.assertGreaterEqual(record["accuracy"], 95)
-        # Other columns and stages give the same samples and bits.
+        # Other columns and stages produce the same samples and bits.
         first = self.folder / "first.csv"
         write_csv(first, rows(), header=False, label_first=True)
         staged = [*run, "--strategy", "pipelined", "--stages", 2]

@@ -113,7 +113,7 @@ class Log(LogCase):
         for row, (step, rate) in zip(rows, events.numbers["samples_per_second"]):
             self.assertEqual(step, int(row["step"]))
             self.assertGreater(rate, 0)
-            # metrics.csv has one digit behind the point.
+            # metrics.csv has one digit after the point.
             self.assertAlmostEqual(rate, float(row["samples_per_second"]), delta=0.06 + 1e-6 * rate)
         rates = [float(r["learning_rate"]) for r in rows]
         self.assertEqual(rates, sorted(rates, reverse=True))

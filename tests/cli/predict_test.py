@@ -169,7 +169,7 @@ class Predict(FolderTest):
                 found = self.predict(model=model, data=f"idx:{file}")
                 self.assertEqual(read_npz(self.folder / "p.npz")["logits"][0], (9, 10))
                 self.assertEqual(self.predict(model=model, data=f"idx:{self.folder}"), found)
-                # A table of normalised pixels gives the same numbers.
+                # A table of normalised pixels produces the same numbers.
                 logits = read_npz(self.folder / "p.npz")["logits"][1]
                 self.csv.write_text("".join(
                     ",".join(repr((p / 255 - 0.1307) / 0.3081) for p in image) + "\n"

@@ -85,7 +85,7 @@ class Report:
         return arena["space"] == space or (space, arena["space"]) == ("host", "pinned")
 
     def peak(self, number):
-        """Most live bytes of a function, from its buffers."""
+        """Maximum number of live bytes of a function, from its buffers."""
         if number not in self.peaks:
             f, most = self.functions[number], 0
             for s, step in enumerate(f["steps"]):

@@ -81,7 +81,7 @@ class Reports(ReportCase):
                     self.expect_run(report, json.loads(result.stdout))
 
     def expect_run(self, report, bench):
-        """Expects that a benchmark did the work that the report of its plan says."""
+        """Expects that a benchmark did the work in the report of its plan."""
         step, replicas = report.program("train"), report.data["replicas"]
         self.assertEqual([m["replica"] for m in report.data["measured"]], list(range(replicas)))
         planned = report.planned_moves("train")
@@ -187,7 +187,7 @@ class Reports(ReportCase):
             steps = [e for e in trace["events"] if e["kind"] == "step"]
             shares.append(share_of_several(steps))
             seconds.append(trace["seconds"])
-        # A sharded stage still computes its weight's gradient while the stage before it goes on.
+        # A sharded stage still computes its weight's gradient while the stage before it continues.
         self.assertLess(shares[0], 0.3)
         self.assertGreater(shares[1], 1.5 * shares[0])
         self.assertGreater(seconds[0], 1.2 * seconds[1])

@@ -1,5 +1,5 @@
-// Tests that the pipelines of docs/howto/fast_dataset.md do what the page says. The page shows the
-// code between the marks; times differ from machine to machine, so the tests count calls.
+// Tests that the pipelines of docs/howto/fast_dataset.md do what the page describes. The page shows
+// the code between the marks; times differ from machine to machine, so the tests count calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tests that the operator of docs/howto/add_an_op.md does what the page says.
+// Tests that the operator of docs/howto/add_an_op.md does what the page describes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Tests that the networks and errors of docs/howto/split_a_model.md do what the page says. The page
-// shows these classes.
+// Tests that the networks and errors of docs/howto/split_a_model.md do what the page describes. The
+// page shows these classes.
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"

@@ -35,7 +35,8 @@ std::string lines_from(const std::string& text, const std::string& word, int cou
   return text.substr(begin, end - 1 - begin);
 }
 
-// Returns the plan's text, changed to write the result of the first `op` 32 bytes after its place.
+// Returns the plan's text, changed to write the result of the first `op` 32 bytes after its
+// address.
 std::string with_result_moved(std::string text, const std::string& op) {
   const size_t step = text.find(" " + op + " ");
   const size_t begin = text.find(" at frame+", text.find("write ", step)) + 10;

@@ -38,7 +38,7 @@ struct Line {
   std::string text;
   uint64_t number = 0;
   std::string op;
-  int64_t samples = 0;  // Samples of the database that this line stands for.
+  int64_t samples = 0;  // Samples of the database that this line represents.
   std::vector<std::pair<std::string, Shape>> inputs;
   Attrs options;
   std::vector<int32_t> labels;

@@ -63,7 +63,7 @@ def add_losses(tensors, metadata):
         factors = None if weights is None else torch.tensor(weights)
         loss = nn.CrossEntropyLoss(weight=factors, ignore_index=ignored, reduction=reduction,
                                    label_smoothing=smoothing)(logits, target)
-        # The losses count differently, so that none of their gradients can take another's place.
+        # The losses count differently, so that exchanged gradients are detected.
         scale = torch.arange(1, loss.numel() + 1, dtype=torch.float32).reshape(loss.shape)
         (loss * scale).sum().backward()
         tensors[f"loss.{i}.logits"] = logits

@@ -13,8 +13,8 @@
 namespace sluice::opaque {
 namespace {
 
-// std::atomic's own wait() and notify_all() would order the two threads behind each other: they
-// share counters of waiters. These functions order nothing.
+// std::atomic's own wait() and notify_all() would order the two threads: they share counters of
+// waiters. These functions order nothing.
 const uint32_t* low_half(const std::atomic<int64_t>& value) {
   return reinterpret_cast<const uint32_t*>(&value) + (std::endian::native == std::endian::big);
 }

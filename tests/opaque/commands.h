@@ -27,10 +27,10 @@ struct Command {
 
 /// The commands of a queue, in their order. One thread pushes commands and one thread runs them; in
 /// lazy mode any thread runs them under the lock of the family. The two threads share no lock. Only
-/// passed() and wait_for_all() order the host behind the commands. So the thread sanitizer sees
+/// passed() and wait_for_all() order the host after the commands. So the thread sanitizer sees
 /// where such a call is missing.
 ///
-/// Position n lies behind the first n commands.
+/// Position n is after the first n commands.
 class CommandList {
  public:
   /// Enters the device and the family, which know the list until close().

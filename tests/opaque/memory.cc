@@ -23,7 +23,7 @@ void Memory::Free::operator()(std::byte* bytes) const { ::operator delete[](byte
 Memory::~Memory() = default;
 
 runtime::DeviceAddress Memory::allocate(int64_t bytes) {
-  // The pages also hold an odd multiple of the alignment in front, and a gap behind.
+  // The pages also hold an odd multiple of the alignment in front, and a gap after.
   const auto mapped = static_cast<size_t>(round_up(bytes, kPage) + 2 * kPage);
   void* const pages = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   Block block{bytes, nullptr, {nullptr, Pages{mapped}}};

@@ -28,11 +28,11 @@ struct Options {
   int events = 4;
   /// Commands, marks and waits that a queue holds. A call that would add another one waits.
   int ring = 16;
-  /// Most calls of a queue that still return after a command has failed.
+  /// Maximum number of calls of a queue that still return after a command has failed.
   int error_lag = 4;
   /// Threads: longest sleep before a command. Three of four commands have none.
   std::chrono::microseconds delay{50};
-  /// Lazy: most commands that a call runs if nothing forces it to run more.
+  /// Lazy: maximum number of commands that a call runs if nothing forces it to run more.
   int eagerness = 3;
   /// Whether two commands without order that touch the same bytes are an error. Off if the thread
   /// sanitizer watches the threads: it sees these bytes itself, and the check's lock would hide

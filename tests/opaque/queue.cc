@@ -25,7 +25,7 @@ class Events {
   void set(int64_t mark, int64_t position) {
     event(mark).store(position, std::memory_order_relaxed);
   }
-  /// Any thread may ask. Nothing orders it behind set(): the caller must do that.
+  /// Any thread may ask. Nothing orders it after set(): the caller must do that.
   int64_t position(int64_t mark) { return event(mark).load(std::memory_order_relaxed); }
 
  private:

@@ -34,8 +34,8 @@ class RaceCheck {
   /// `enabled` tells whether the functions do anything.
   explicit RaceCheck(bool enabled) : enabled_(enabled) {}
 
-  /// Adds a command of a queue behind its earlier ones. Error{kInternal} naming two commands if
-  /// they race.
+  /// Adds a command of a queue after its earlier ones. Error{kInternal} naming two commands if they
+  /// race.
   void add(int queue, int64_t number, std::string_view name, std::span<const Touch> touches);
   /// Adds a mark of a queue at a position, which grows.
   void add_mark(int queue, int64_t mark, int64_t position);

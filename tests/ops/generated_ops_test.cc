@@ -73,7 +73,7 @@ class TestGradContext final : public GradContext {
   }
 
   /// Returns the gradient of input `wanted` for the given inputs and output gradients. Returns an
-  /// empty value if the rule gives no gradient.
+  /// empty value if the rule does not return a gradient.
   std::optional<HostTensor> run(const std::vector<HostTensor>& inputs,
                                 const std::map<int, HostTensor>& seeds) {
     const Tensors result = def_.grad(*this);

@@ -28,7 +28,7 @@ constexpr int64_t kMaxSteps = 200'000;
 struct DryRunOptions {
   /// Seed of the data of variables and streams, and of memory before it is written.
   uint64_t seed = 1;
-  bool late_transfers = false;  ///< Transfers on io queues run at their wait, not at their issue.
+  bool late_transfers = false;  ///< Transfers on I/O queues run at their wait, not at their issue.
   /// True: until the next barrier, worker 0 runs after the other workers. False: before them.
   bool worker0_last = false;
 };
@@ -386,7 +386,7 @@ class DryRunner {
 
   /// Only one replica runs. Its output of a collective is a hash of its input, the group, the kind
   /// of collective and the sequence number. The inputs of other replicas have other bytes at the
-  /// same places, so they would show nothing more.
+  /// same addresses, so they would show nothing more.
   void collective(const Op& op) {
     const auto& c = std::get<Collective>(op.step->body);
     const ReplicaGroup& group = e_.groups[static_cast<size_t>(c.group)];

@@ -8,8 +8,9 @@
 
 namespace sluice::property {
 
-/// The recipe of a random program: equal recipes give equal programs. Each decision (an op, a call
-/// with its callee, …) draws numbers from its own key, so that leaving it out changes little else.
+/// The recipe of a random program: equal recipes produce equal programs. Each decision (an op, a
+/// call with its callee, …) draws numbers from its own key, so that leaving it out changes little
+/// else.
 struct Recipe {
   uint64_t seed = 0;
   std::set<uint64_t> skipped;  ///< Keys of decisions to leave out.
@@ -21,7 +22,7 @@ struct Recipe {
 struct Census {
   int ops = 0;  ///< Ops of all graphs.
   int calls = 0, by_reference = 0, repeats = 0, conditionals = 0, gradients = 0, updates = 0;
-  int rotations = 0;  ///< Carried values that only take another one's value.
+  int rotations = 0;  ///< Carried values that only rotate.
   int streams = 0, remote = 0, random_ops = 0, entry_graphs = 0;
   Census& operator+=(const Census& other);
 };

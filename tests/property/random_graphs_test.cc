@@ -159,7 +159,7 @@ Totals judge_all(const std::vector<Recipe>& recipes) {
   return all;
 }
 
-// The seeds are divided into equal parts, which CTest runs beside each other.
+// The seeds are divided into equal parts, which CTest runs in parallel.
 constexpr uint64_t kParts = 4;
 
 class RandomGraphParts : public testing::TestWithParam<uint64_t> {};
@@ -288,7 +288,7 @@ TEST(RandomGraphs, HaveMuchToSend) {
   EXPECT_GT(in_functions, 20);
 }
 
-// Carried values of plans take each other's place in rings, also of more than two slots.
+// Carried values of plans rotate in rings, also of more than two slots.
 TEST(RandomGraphs, HaveMuchToRotate) {
   constexpr uint64_t kSome = 100;
   int rotations = 0, slots = 0;

@@ -9,8 +9,8 @@
 namespace sluice::property {
 namespace {
 
-/// All kinds but "trips off by one": a wrong number of trips changes values, not places. A plan of
-/// a random program need not name a value that only the right number makes.
+/// All kinds but "trips off by one": a wrong trip count changes values, not addresses. A plan of a
+/// random program need not name a value that only the right number makes.
 std::vector<std::string> kinds_of_random_programs() {
   return kinds_without(mutation_kinds(), {"trips off by one"});
 }

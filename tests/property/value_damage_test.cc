@@ -1,5 +1,5 @@
 // Damages plans so that they compute something else than the graph. The value program must show it,
-// whatever the checker says about their memory.
+// whatever the checker reports about their memory.
 
 #include <gtest/gtest.h>
 

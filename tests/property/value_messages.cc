@@ -36,7 +36,7 @@ Array Messages::receive(int32_t channel, int64_t message) {
   const Key key(channel, message);
   awaited_.insert(key);
   changed_.notify_all();
-  // Waiting releases the turn of this device and takes it again afterwards.
+  // Waiting releases the lock of this device and acquires it again afterwards.
   std::unique_lock lock(mutex_, std::adopt_lock);
   changed_.wait(lock, [&] { return sent_.contains(key) || stuck(); });
   lock.release();

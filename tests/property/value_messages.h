@@ -16,8 +16,8 @@ namespace sluice::property {
 
 using Array = std::shared_ptr<const HostTensor>;
 
-/// Runs devices in turns: each is a thread, and one of them runs until it waits for a message or
-/// ends. Data that the devices share therefore needs no other lock.
+/// Runs one device at a time: each is a thread, and one of them runs until it blocks on a message
+/// or ends. Data that the devices share therefore needs no other lock.
 class Messages {
  public:
   /// Runs all devices to their end. Throws the first error of a device.

@@ -1,4 +1,4 @@
-// Compiled collectives give the bits of the interpreter, for every grouping, op, dtype and size.
+// Compiled collectives compute the bits of the interpreter, for every grouping, op, dtype and size.
 #include <functional>
 
 #include "../support/thread_sanitizer.h"

@@ -64,7 +64,8 @@ using Outputs = std::vector<std::pair<std::string, D2hStream>>;
 /// Whether replicas of one process run with one, two and three threads and interleaved, or once.
 enum class Orders : uint8_t { kAll, kOne };
 
-/// Checks that compiled runs give the bits of the interpreter, in groups of processes and in one.
+/// Checks that compiled runs compute the bits of the interpreter, in groups of processes and in
+/// one.
 inline void expect_the_interpreters_bits(const Ir& ir,
                                          const std::vector<std::pair<H2dStream, HostTensor>>& in,
                                          const Outputs& outputs, Orders orders) {

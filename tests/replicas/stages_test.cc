@@ -132,7 +132,7 @@ TEST(Stages, OfSeveralProcessesHaveTheBitsOfOne) {
     const std::string want = digest_of(c, nullptr);
     for_each_group(c.replicas * c.devices, [&](const auto& group) {
       const int way = (number + group->size() / 2) % 3;
-      if (kThreadSanitizer && way != 0) return;  // Most time is that of the compiler.
+      if (kThreadSanitizer && way != 0) return;  // The compiler dominates the time.
       std::vector<int> map;
       if (way == 2) map = exe::ProcessMap::devices_first(c.replicas, c.devices, group->size());
       EXPECT_EQ(digest_of(c, group, map, way == 0 ? 2 : 1), want);

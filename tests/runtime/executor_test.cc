@@ -39,7 +39,7 @@ TEST(Interleavings, OfAnMlpGiveTheSameBits) {
   }
 }
 
-// Threads without a core hold up no run: the thread that calls goes on with their strands. Their
+// Threads without a core hold up no run: the thread that calls continues with their strands. Their
 // start is delayed here. That a run has not waited for them shows in a count.
 TEST(LateWorkers, TheCallerGoesOnWithTheirStrands) {
   const MlpProgram p({.layers = 2, .width = 160, .style = Layers::kOutlined});

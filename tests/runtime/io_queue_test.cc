@@ -1,4 +1,4 @@
-// Transfers on an io queue. The compiler does not put stream transfers on io queues, so the tests
+// Transfers on an I/O queue. The compiler does not put stream transfers on I/O queues, so the tests
 // rewrite the plans of sessions.
 
 #include <gtest/gtest.h>

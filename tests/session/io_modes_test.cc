@@ -1,5 +1,5 @@
-// Transfers on io queues give the same bits. They overlap with the work of another phase and then
-// need the memory of two phases.
+// Transfers on I/O queues compute the same bits. They overlap with the work of another phase and
+// then need the memory of two phases.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Tests loops whose carried values only take each other's place: any number of them, after any
-// number of iterations, with threads and devices. Results are compared with the interpreter.
+// Tests loops whose carried values only rotate: any number of them, after any number of iterations,
+// with threads and devices. Results are compared with the interpreter.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,8 @@ void expect_bits(const Ir& ir, const std::vector<Way>& ways) {
             "");
 }
 
-// The ways take turns, so that each meets every body, number of values and number of iterations.
+// The ways alternate, so that each is combined with every body, number of values and number of
+// iterations.
 TEST(Rotations, RunAsTheInterpreterDoes) {
   for (const Body kind : kBodies) {
     for (int count = 1; count <= 5; ++count) {

@@ -24,7 +24,7 @@ constexpr int64_t kLong = 1'000'000;         // Iterations that take seconds.
 constexpr int64_t kSize = 300;
 
 // Each iteration computes t = tanh(t + x) and adds t, summed over the replicas, to a variable. If
-// there are two devices, they take turns. Each entry graph has its own number of iterations.
+// there are two devices, they alternate. Each entry graph has its own number of iterations.
 struct Loops {
   explicit Loops(int devices = 1, int replicas = 1) : ir(replicas), replicas(replicas) {
     Graph& body = ir.create_empty_graph("turn");

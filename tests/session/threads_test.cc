@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kCallers = 8;
-constexpr int kCallsOfEach = kThreadSanitizer ? 10 : 100;  // Each thread makes so many.
+constexpr int kCallsOfEach = kThreadSanitizer ? 10 : 100;  // Number of calls of each thread.
 constexpr int64_t kElements = 64;
 
 // Returns 2 x + 1 and adds 1 to each element of a variable.

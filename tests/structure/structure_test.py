@@ -162,7 +162,7 @@ class Includes(unittest.TestCase):
                              [f"{above}/a:1: folders include each other: {cycle}"])
             del trees[f"{above}/b/w.h"]
             self.assertEqual(faults(check_includes.check, trees), [])
-        # A test beside the code cannot be part of a cycle, because no file includes it.
+        # A test in the folder of the code cannot be part of a cycle, because no file includes it.
         trees = {"src/sluice/interp/i.h": '#include "sluice/ops/op.h"\n', "src/sluice/ops/op.h": "",
                  "src/sluice/ops/a_test.cc": '#include "sluice/interp/i.h"\n'}
         self.assertEqual(faults(check_includes.check, trees), [])
@@ -228,7 +228,7 @@ class Closures(unittest.TestCase):
 
     def test_public_headers_stay_slim(self):
         # Lines of the project that a source compiles for a header, where they exceed the usual
-        # limit. A commit that raises a limit says why.
+        # limit. A commit that raises a limit explains why.
         usual = 3200
         limits = {"sluice/sluice.h": 7900, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
                   "sluice/train/pipeline.h": 5450, "sluice/train/training_step.h": 5250,

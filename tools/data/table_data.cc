@@ -97,7 +97,7 @@ void load_known_inputs(const data::Table& table, const DataChoice& choice, int64
   data.test = data::encode(table, *data.schema, rows);
 }
 
-// The inputs of a table for weights that have no schema: columns of numbers, by their places.
+// The inputs of a table for weights that have no schema: columns of numbers, by their indices.
 void load_placed_inputs(const data::Table& table, const DataChoice& choice, int64_t elements,
                         UserData& data) {
   require(choice.table.missing.value_or(data::MissingCells::kRefuse) == data::MissingCells::kRefuse,

@@ -36,7 +36,7 @@ DataSource parse_source(const std::string& text, std::string_view kinds) {
   return {kind, text.substr(colon + 1)};
 }
 
-// A place with inputs and targets of their own.
+// A source with separate inputs and targets.
 DataSource labelled_source(const std::string& text) {
   DataSource source = parse_source(text, kDatasetForms);
   require(source.kind != "text",

@@ -63,7 +63,7 @@ std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
 /// Loads the inputs of all samples as UserData::test, f32 (n, …), in the order of the file, without
 /// their targets. The samples must have `elements` elements. Columns of a CSV file are matched by
 /// the names of `choice.schema`. Without it, `choice.target` are the columns that are no inputs, or
-/// the last column if the file has one more than a sample has elements. An idx place is a file of
+/// the last column if the file has one more than a sample has elements. An idx source is a file of
 /// images, or a folder, whose training images are read.
 std::shared_ptr<const UserData> load_inputs(const DataChoice& choice, int64_t elements);
 

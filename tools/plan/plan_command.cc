@@ -246,8 +246,8 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
   fmt::print("{}", report::summary(plan.report, outlook));
 }
 
-// Prints a plan beside the budgets that it exceeds. The caller throws the refusal, which no error
-// may replace.
+// Prints a plan with the budgets that it exceeds. The caller throws the refusal, which no error may
+// replace.
 void print_refused(const Programs& programs, const ToolOptions& o,
                    const MachineRates& machine) noexcept {
   try {

@@ -4,7 +4,7 @@
 
 namespace sluice::tool {
 
-/// Adds everything that the text of a plan shows: "fits", "memories" with kinds and holders,
+/// Adds everything that the text of a plan shows: "fits", "memories" with kinds and objects,
 /// "function_list", "transfer_list", "forecasts" and "suggestions".
 void add_plan(const report::PlanReport& report, const report::Outlook& outlook, JsonRecord& record);
 

@@ -95,7 +95,7 @@ Programs programs_of(const ToolOptions& o, const Error& refusal) {
   return build_programs(quiet);
 }
 
-// Writes the report of a plan that does not fit, beside the budgets that it exceeds and the options
+// Writes the report of a plan that does not fit, with the budgets that it exceeds and the options
 // that would make it fit. Warns if it cannot: the caller throws the refusal.
 void write_refused(const ToolOptions& o, const Error& refusal) noexcept {
   try {

@@ -14,7 +14,7 @@ namespace sluice::tool {
 
 /// Figures of a plan, for all replicas. Bytes moved are those of a training step.
 struct SweepFigures {
-  int64_t device_bytes = 0;      ///< The most that a device needs.
+  int64_t device_bytes = 0;      ///< Maximum bytes that a device needs.
   int64_t tier_bytes = 0;        ///< Bytes in all tiers.
   int64_t remote_bytes = 0;      ///< Bytes to and from remote memory.
   int64_t collective_bytes = 0;  ///< Bytes of the results of collectives.

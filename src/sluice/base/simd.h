@@ -8,7 +8,7 @@
 
 #include "sluice/base/dtype.h"
 
-/// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
+/// Vectors of f32 lanes. Code written as a template over the vector type `V` computes the same bits
 /// with one lane (`F1`, below), with 8 (AVX2) and with 16 (AVX-512). Every operation works lane by
 /// lane and rounds once as IEEE requires. Every vector type has a NaN in the same lanes; its sign
 /// and payload may differ. All this is true when the thread keeps denormals and when it flushes

@@ -34,7 +34,7 @@ std::vector<Violation> violations(const exe::Executable& executable, const Optio
   const int64_t replicas = uses_replica(executable) ? executable.replicas : 1;
   const Counts counts(executable, facts);
   for (const exe::Program& program : executable.programs) {
-    // A program with wrong counts or too many steps is not walked to its end.
+    // A program with wrong counts or too many steps is not simulated to its end.
     const bool whole = counts.agree(program, options, replicas, findings);
     Options rest = options;  // The replicas of a program share one limit of steps.
     for (int64_t r = 0; r < (whole ? replicas : 1) && !findings.full(); ++r) {

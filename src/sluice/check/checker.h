@@ -28,7 +28,7 @@ namespace sluice::check {
 ///              function.
 ///   stream     Entries are not used in order, once each, in the announced number, or differ in
 ///              spec or direction. Fields of a feed are not used equally often, are out of order,
-///              or use an io queue, where the wait for a feed would block other transfers.
+///              or use an I/O queue, where the wait for a feed would block other transfers.
 ///   remote     An entry is outside its buffer or does not hold the named value. Loads find other
 ///              stores than announced. Counts, specs or addresses differ from those of the buffer.
 ///   channel    A message is out of order, has the wrong value or spec, is too large, is never
@@ -48,7 +48,7 @@ struct Violation {
 };
 
 struct Options {
-  /// Largest number of steps that the walk of one program takes, over all replicas ("limit").
+  /// Maximum number of steps that are simulated for one program, over all replicas ("limit").
   int64_t max_steps = 50'000'000;
   int32_t max_depth = 500;      ///< Largest depth of nested calls ("limit").
   int32_t max_violations = 16;  ///< The checker reports at most this many violations.
@@ -58,12 +58,12 @@ struct Options {
 /// checker shares nothing with the code that made the plan.
 ///
 /// Checks tables and steps one by one. Counts the transfers and collectives of each program without
-/// walking its loops. Then runs each program without data:
+/// iterating over its loops. Then runs each program without data:
 ///   - A map from bytes to values shows that every read finds exactly the value that it names. It
 ///     must be the value of this activation and iteration, with all its bytes, in its layout.
 ///   - Functions bind their parameters to values of their callers. A frame is undefined when its
 ///     function begins and after it ends.
-///   - Transfers on an io queue run one after another in the order of issue. Each runs at any time
+///   - Transfers on an I/O queue run one after another in the order of issue. Each runs at any time
 ///     between its issue and its wait.
 ///   - Devices run in one interleaving. Programs wait only for data, so all interleavings have the
 ///     same result. Vector clocks over (device, queue) find the uses that nothing orders.
@@ -74,7 +74,7 @@ struct Options {
 ///     period is a multiple of their depths. A loop that moves remote entries must be long
 ///     (exe/remote_trace.h). docs/design/0023-proof-of-loops.md has the argument.
 ///   - Both arms of a branch run from the same state. Afterwards a byte is known if both arms left
-///     the same value, or left values to which both gave the same name.
+///     the same value, or left values with the same name in both arms.
 ///
 /// Replicas have separate memory and run one program. Data do not change the order of its steps: a
 /// branch's arms do not communicate, and trip counts are constants. So all members of a group run
@@ -82,13 +82,13 @@ struct Options {
 /// which all replicas take each step together therefore never waits. A collective ends for all
 /// members at once, so no later step touches its operands while a peer reads or writes them.
 ///
-/// The same holds for feeds. A feed gives and takes elements for all replicas together, and in that
-/// run they have used equally many.
+/// The same holds for feeds. A feed supplies and consumes elements for all replicas together, and
+/// in that run they have used equally many.
 ///
 /// The checker assumes three things. In kernels with equal numbers of tasks, one worker runs task t
-/// of each. Kernels touch only the bytes of their operands. Each feed keeps giving and taking: an
-/// infeed makes the next element once all rings have a free slot, and an outfeed takes an element
-/// once all its fields have been stored. `sluice plan` prints this assumption.
+/// of each. Kernels touch only the bytes of their operands. Each feed makes progress: an infeed
+/// makes the next element once all rings have a free slot, and an outfeed consumes an element once
+/// all its fields have been stored. `sluice plan` prints this assumption.
 ///
 /// The checker knows the content of a tier's entry where a load names the value that it finds. In
 /// addition, a program announces which stores its loads find (Program::remote). It must do so for

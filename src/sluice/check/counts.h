@@ -12,16 +12,16 @@
 namespace sluice::check {
 
 /// Compares the transfers and collectives of each program with the announced counts, and its steps
-/// with the limit of the options. Multiplies by trip counts instead of walking loops, so the cost
-/// does not depend on them.
+/// with the limit of the options. Multiplies by trip counts instead of iterating over loops, so the
+/// cost does not depend on them.
 class Counts {
  public:
   /// All arguments must outlive the object.
   Counts(const exe::Executable& executable, const std::vector<FunctionFacts>& facts);
 
-  /// Returns whether all counts of a program are as announced and its walks stay within the limit
-  /// of steps. `walks` is the number of replicas that are walked. Adds a violation for each wrong
-  /// count.
+  /// Returns whether all counts of a program are as announced and its simulation stays within the
+  /// limit of steps. `walks` is the number of replicas that are simulated. Adds a violation for
+  /// each wrong count.
   bool agree(const exe::Program& program, const Options& options, int64_t walks,
              Findings& findings) const;
 
@@ -32,7 +32,7 @@ class Counts {
   };
   /// Counts of one activation of a function, its callees included. Sums saturate at INT64_MAX.
   struct Total {
-    /// Smallest length of a walk: a loop that is left early counts as one step.
+    /// Minimum number of simulated steps: a loop that is left early counts as one step.
     int64_t steps = 0;
     std::map<int32_t, int64_t> streams;
     std::map<std::pair<int32_t, int32_t>, int64_t> collectives;  ///< Indexed by device and group.

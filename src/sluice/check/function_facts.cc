@@ -13,7 +13,7 @@ namespace {
 
 using Opcode = exe::IndexExpr::Opcode;
 
-/// Returns the least common multiple of two periods. Period 0 stands for "the whole number"; joined
+/// Returns the least common multiple of two periods. Period 0 represents "the whole number"; joined
 /// with any period it remains 0. Multiples above 2^40 also become 0.
 int64_t join(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;

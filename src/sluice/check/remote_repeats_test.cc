@@ -99,7 +99,7 @@ TEST(RemoteRepeats, AreNotWalked) {
   EXPECT_EQ(all_of(violations(announced(kLong, "0", "0", "0", "0"), {.max_steps = 100})), "");
 }
 
-// The trace of a loop that is not long names each iteration, so the loop is walked.
+// The trace of a loop that is not long names each iteration, so the loop is simulated.
 TEST(RemoteRepeats, ShortLoopsAreWalked) {
   const exe::Executable e = announced(kLong - 1, kLoad, kStore, kLoad, kStore);
   EXPECT_EQ(all_of(violations(e)), "");

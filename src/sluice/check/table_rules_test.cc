@@ -12,7 +12,7 @@ using exe::plans::replaced;
 using exe::plans::train_step;
 
 TEST(TableRules, VariablesLieInPersistentArenas) {
-  // The spare variable needs bytes behind the frame that no other object uses.
+  // The spare variable needs bytes after the frame that no other object uses.
   const std::string text = replaced(train_step(), "device 0 bytes 192", "device 0 bytes 256");
   const std::string spare =
       "variable 1 \"spare\" float32(16) arena 0 offset 128 bytes 64 row value %- shard 0 group -1 "
@@ -135,7 +135,7 @@ exe::Executable long_loop(const std::string& trips, const std::string& entries,
       entries + "\nend\n");
 }
 
-// Without a limit of steps, a walk of these loops would take too long.
+// Without a limit of steps, the simulation of these loops would take too long.
 TEST(Counts, AreComparedWithoutAWalk) {
   const Options endless{.max_steps = INT64_MAX};
   const auto expect = [&](const exe::Executable& e, const std::string& rule,
@@ -148,7 +148,7 @@ TEST(Counts, AreComparedWithoutAWalk) {
   expect(long_loop("2147483648", "3"), "stream",
          "program 'run': stream 'x': must use 3 entries, got 2147483648");
   expect(long_loop("3", "2147483648"), "stream", "stream 'x': must use 2147483648 entries, got 3");
-  // The counts are right. The walk stops soon after the first wrong entry.
+  // The counts are right. The simulation stops soon after the first wrong entry.
   expect(long_loop("2147483648", "2147483648", "(p0%3)"), "stream",
          "'main' step 0 iteration 3, 'body' step 0");
 }

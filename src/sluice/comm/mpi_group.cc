@@ -27,7 +27,7 @@ constexpr size_t kPiece = size_t{1} << 30;  // Bytes per MPI message: MPI counts
 constexpr auto kBeat = std::chrono::milliseconds(250);  // Interval between signs of life.
 constexpr auto kHurry = std::chrono::milliseconds(2);   // Interval while this process ends.
 constexpr int kPatience = 20;                           // Silent beats until a process is lost.
-constexpr int kGrace = 8;  // Beats to wait until the others leave after a failure.
+constexpr int kGrace = 8;  // Heartbeats to wait until the peers leave after a failure.
 
 void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -103,7 +103,8 @@ class MpiMessages final : public runtime::Messages {
     return true;
   }
 
-  /// Cancels the receives that have not begun. The others continue until received() is true.
+  /// Cancels the receives that have not begun. Receives that have begun continue until received()
+  /// is true.
   void cancel_receives() {
     for (MPI_Request& r : receives_) {
       if (r != MPI_REQUEST_NULL) MPI_Cancel(&r);
@@ -137,7 +138,7 @@ class MpiMessages final : public runtime::Messages {
   std::vector<MPI_Request> receives_;
 };
 
-// A sign of life: the message that a process sends to each other process at every beat.
+// A heartbeat: the message that a process sends to each peer at every beat.
 struct Sign {
   // In the order in which a process sends them. After kStopped it receives no more data, and it
   // reports no error of its own that it has not sent in kFailed.
@@ -257,7 +258,7 @@ class MpiGroup final : public runtime::ProcessGroup {
         own = own_;
         ends = own_ || others_;
       }
-      // A long pause counts as one beat. If this process was suspended, the others may have been
+      // A long pause counts as one beat. If this process was suspended, the peers may have been
       // too.
       const auto now = std::chrono::steady_clock::now();
       const bool beat = now - last_beat >= kBeat;
@@ -290,8 +291,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     }
   }
 
-  // Stops all messages of this process. Returns whether the others may drop what they send to it:
-  // every receive has ended or is cancelled, or a process is lost.
+  // Stops all messages of this process. Returns whether peers may drop their messages to it: every
+  // receive has ended or is cancelled, or a process is lost.
   bool stop_traffic() {
     const std::lock_guard lock(traffic_.lock);
     if (std::ranges::any_of(peers_, [](const Peer& p) { return p.lost(); })) traffic_.broken = true;
@@ -380,7 +381,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   bool leaving_ = false;
   std::optional<Error> own_;     ///< Error of this process, unless another one failed before it.
   std::optional<Error> others_;  ///< First error received from another process.
-  std::optional<Error> lost_;    ///< First process that gave no sign of life for too long.
+  std::optional<Error> lost_;    ///< First peer whose heartbeat timed out.
   std::atomic<bool> lower_failed_{false};  ///< A process of lower rank has failed.
   bool quiet_ = false;             ///< No process accesses the bytes of any message any more.
   std::condition_variable heard_;  ///< Notified when `quiet_` becomes true.

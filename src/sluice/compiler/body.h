@@ -88,12 +88,12 @@ struct NodeKinds {
     int64_t trips = 0;
     int32_t carried = 0;
     /// Updated inputs, scalar bools of equal value: an iteration begins only while they are true.
-    /// Every device of the loop has one of its own. Empty: all trips run.
+    /// Every device of the loop has one of its own. Empty: all iterations run.
     std::vector<int32_t> conditions;
     int32_t exit = -1;  ///< Number of a loop with a condition, equal in its parts.
-    /// For each carried value, the carried parameter whose last version it takes in the next
-    /// iteration; the callee does not return it. Or -1: it takes the callee's result. Empty: all
-    /// take results.
+    /// For each carried value, the carried parameter whose last version it becomes in the next
+    /// iteration; the callee does not return it. -1: it becomes the callee's result. Empty: all
+    /// become results.
     std::vector<int32_t> rotates;
     bool returns_result(int32_t k) const {
       return k >= static_cast<int32_t>(rotates.size()) || rotates[static_cast<size_t>(k)] < 0;
@@ -108,7 +108,7 @@ struct NodeKinds {
     int32_t transfers_before = 0;  ///< See Call.
     bool operator==(const Branch&) const = default;
   };
-  /// Moves a tensor between device memory and a stream or a remote buffer, as `effect` says.
+  /// Moves a tensor between device memory and a stream or a remote buffer, according to `effect`.
   struct Transfer {
     Effect effect{};
     /// Entry of a remote buffer. Empty for streams, also if `effect` contains the entry or the last
@@ -281,12 +281,13 @@ struct Rotation {
     return static_cast<int32_t>((first + trips) % slots);
   }
 };
-/// Divides the carried values of a loop into rotations: first those that take a result, in its
-/// order, then the others. A value that takes a result and is taken by none has one of its own.
+/// Divides the carried values of a loop into rotations: first those that become a result, in the
+/// order of results, then the others. A value that becomes a result and is not rotated has a
+/// rotation of its own.
 std::vector<Rotation> rotations_of(const Node::Loop& loop);
 
 /// Adds a value named after `from` plus `suffix`, and returns a node that copies `from` into it.
-/// The node has the origin, place and device of `at`. The caller inserts it.
+/// The node has the origin, source location and device of `at`. The caller inserts it.
 Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Node& at);
 /// Describes a kernel node as a FusedOp: its stages, or its op as a single stage. Requires
 /// has_fused_form(node).

@@ -13,7 +13,7 @@ namespace sluice {
 /// Time and effect of one pass.
 struct PassRecord {
   std::string name;
-  std::string reason;  ///< Why the pass exists, and why it runs at its place.
+  std::string reason;  ///< Why the pass exists, and why it runs at its position.
   double seconds = 0;
   int64_t changes = 0;  ///< Changes as the pass counts them: nodes removed, calls inlined, ….
   bool enabled = true;
@@ -24,7 +24,7 @@ struct Compiled {
   std::vector<PassRecord> passes;
   FusionReport fusions;
   double seconds = 0;
-  /// Bytes needed in each memory, with their budgets and the largest holders.
+  /// Bytes needed in each memory, with their budgets and the largest objects.
   std::vector<exe::MemoryNeeds> memories;
   /// Index in executable.variables of each variable.
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
@@ -37,7 +37,7 @@ struct Compiled {
 /// - no kernel of a target supports an op,
 /// - a pass name is unknown,
 /// - `options.io_queues` is not 0, 1 or 3, or
-/// - an io mode is used without io queues.
+/// - an io mode is used without I/O queues.
 Compiled compile(const Ir& ir, const CompileOptions& options);
 
 /// Name and reason of a pass. Optional passes may be disabled.

@@ -166,7 +166,7 @@ class Verifier {
     }
   }
 
-  // Checks that each carried value is taken once at most, by one of its kind.
+  // Checks that each carried value rotates into at most one other, of equal spec.
   void check_conditions(const Node::Loop& loop, const Body& callee) const {
     check_that(loop.conditions.empty() || loop.results == 0,
                "it has a condition and {} results; it must update arguments in place",

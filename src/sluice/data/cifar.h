@@ -25,9 +25,10 @@ inline float normalised_color(uint8_t value, int channel) {
 
 /// Finds the folder with the six files of CIFAR-10's binary version. If `explicit_folder` is not
 /// empty, only that folder is searched. Otherwise the function searches $SLUICE_DATA, then
-/// data/cifar10 in the working directory, and returns nothing if both fail. In each place it tries
-/// the folder, then its subfolder cifar-10-batches-bin. Error{kIo}, which names the files, if one
-/// of them is not in `explicit_folder`. Error{kBadFile} if `explicit_folder` is not a folder.
+/// data/cifar10 in the working directory, and returns nothing if both fail. In each of these
+/// folders it tries the folder, then its subfolder cifar-10-batches-bin. Error{kIo}, which names
+/// the files, if one of them is not in `explicit_folder`. Error{kBadFile} if `explicit_folder` is
+/// not a folder.
 std::optional<std::string> find_cifar(const std::string& explicit_folder = "");
 
 /// Loads the images in `folder`, a result of find_cifar(): (n, 3, 32, 32) f32, normalised, and

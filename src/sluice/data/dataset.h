@@ -40,7 +40,7 @@ struct Element {
     (arrays.push_back(std::forward<More>(more)), ...);
   }
 
-  /// Returns an array by its place. Error{kUsage} if it is not in [0, number of arrays).
+  /// Returns an array by its index. Error{kUsage} if it is not in [0, number of arrays).
   HostTensor& operator[](size_t index);
   const HostTensor& operator[](size_t index) const;
   /// Returns an array by the name of its field. Error{kUsage} listing the fields if it has none.
@@ -278,7 +278,7 @@ struct NamedTexts {
 };
 
 /// Writes arrays, then `texts`, to the file at `path` as numpy.savez does, with sys::replace_file:
-/// a reader finds the whole old file or the whole new one. Equal arrays give equal bytes.
+/// a reader finds the whole old file or the whole new one. Equal arrays produce equal bytes.
 /// Error{kUsage} if a name is empty or appears twice. Error{kUsage} if NumPy does not have a dtype
 /// (bf16), or if the file would have 4 GiB or more. Error{kIo} if the file cannot be written.
 void write_npz(const std::string& path, std::span<const NamedArray> arrays,

@@ -17,7 +17,7 @@ struct InfeedQueueOptions {
   int prefetch_depth = 3;
 };
 
-/// A source that gives a feed the elements of pass 0 of a dataset; repeat() the dataset for more.
+/// A source that feeds the elements of pass 0 of a dataset; repeat() the dataset for more.
 ///   const auto queue = std::make_shared<data::InfeedQueue>(digits.batch(8).repeat());
 ///   const Infeed in = ir.infeed("digits", queue->fields(), {.prefetch_depth = queue->depth()});
 ///   session.bind_feed(in, queue);
@@ -33,7 +33,8 @@ class InfeedQueue : public FeedSource {
   /// are "0", "1", ….
   const std::vector<FeedField>& fields() const { return fields_; }
   int depth() const { return options_.prefetch_depth; }
-  /// Number of elements that the queue gave since it was bound, elements made in advance included.
+  /// Number of elements that the queue supplied since it was bound, elements made in advance
+  /// included.
   int64_t position() const { return position_.load(); }
 
   /// Begins at element 0. Error{kUsage} if another feed uses the queue, or if the feed's fields
@@ -61,7 +62,8 @@ class InfeedQueue : public FeedSource {
 struct OutfeedQueueOptions {
   /// Whether dequeue() returns all elements since the last call (kAll) or only the newest (kLast).
   enum class Mode : uint8_t { kAll, kLast } mode = Mode::kAll;
-  /// Most groups that the queue holds in mode kAll; the device waits while it is full. 0: no limit.
+  /// Capacity of the queue in groups, in mode kAll; the device blocks while it is full. 0: no
+  /// limit.
   int64_t depth = 0;
 };
 

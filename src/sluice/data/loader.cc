@@ -72,8 +72,8 @@ void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order) {
   }
 }
 
-/// Items that are made ahead, in slots that are allocated once. Item n since restart() is in slot
-/// n mod slots. The end of an epoch takes the place of an item.
+/// Items that are made ahead, in slots that are allocated once. Item n since restart() is in slot n
+/// mod slots. The end of an epoch occupies the slot of an item.
 class BatchLoader::Ring {
  public:
   Ring(const Dataset& dataset, LoaderOptions options)
@@ -453,7 +453,7 @@ class BatchLoader::Ring {
   std::vector<std::unique_ptr<ItemPart>>
       parts_;  ///< Indexed by worker. Without workers, the consumer uses entry 0.
 
-  // The thread that has the turn, or a claim under the lock, uses these members.
+  // Guarded: only the exclusive thread, or a thread that holds the lock, uses these members.
   std::vector<uint32_t> order_;   ///< Order of the epoch that is filled; empty without shuffling.
   std::optional<Iterator> pass_;  ///< The pass of a dataset that is not indexed.
 
@@ -467,7 +467,7 @@ class BatchLoader::Ring {
   bool at_end_ = false;
   bool failed_ = false;
   int64_t fills_epoch_ = 0;  ///< The epoch of the item that is made next,
-  int64_t fills_item_ = 0;   ///< its place in the epoch,
+  int64_t fills_item_ = 0;   ///< its index in the epoch,
   int64_t fills_row_ = 0;    ///< and its first sample that no thread makes.
   bool needs_order_ = true;
   bool is_exclusive_ = false;  ///< One thread reads the dataset in order, or makes an order.

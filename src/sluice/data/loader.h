@@ -38,8 +38,8 @@ struct LoaderOptions {
 /// A dataset is *indexed* if each element can be made without those before it. All sources except
 /// from_generator() are indexed. So are map, parallel_map, zip, take, skip, batch, repeat and
 /// prefetch of indexed datasets, and cache of any dataset. Workers make samples of an indexed
-/// dataset at once and call its functions from several threads. They take the place of the threads
-/// of parallel_map() and prefetch(). Other datasets are read in order by one thread.
+/// dataset at once and call its functions from several threads. They replace the threads of
+/// parallel_map() and prefetch(). Other datasets are read in order by one thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
 /// memory, as cache() does. A dataset of unknown size is refused. Call cache() on it to hold all

@@ -13,11 +13,11 @@ inline constexpr int64_t kMnistSide = 28;  ///< Pixels of a row and of a column.
 inline constexpr int64_t kMnistClasses = 10;
 
 /// Finds the folder with MNIST's four files, plain IDX or gzip (`.gz`), with the names of the
-/// download or `train-images.idx3-ubyte`. If `explicit_folder` is not
-/// empty, only that folder is searched. Otherwise the function searches $SLUICE_DATA, then
-/// data/mnist in the working directory, and returns nothing if both fail. In each place it tries
-/// the folder, then its subfolder mnist. Error{kIo}, which names the four files, if one of them is
-/// not in `explicit_folder`. Error{kBadFile} if `explicit_folder` is not a folder.
+/// download or `train-images.idx3-ubyte`. If `explicit_folder` is not empty, only that folder is
+/// searched. Otherwise the function searches $SLUICE_DATA, then data/mnist in the working
+/// directory, and returns nothing if both fail. In each of these folders it tries the folder, then
+/// its subfolder mnist. Error{kIo}, which names the four files, if one of them is not in
+/// `explicit_folder`. Error{kBadFile} if `explicit_folder` is not a folder.
 std::optional<std::string> find_mnist(const std::string& explicit_folder = "");
 
 /// Returns the paths of the images and of the labels in `folder` (or folder/mnist). Error{kIo}

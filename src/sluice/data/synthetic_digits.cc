@@ -8,8 +8,8 @@
 
 #include "sluice/data/draw.h"
 
-// To give the same bits on every machine, this file uses only +, -, *, / and sqrt on floats, which
-// are exactly rounded. It does not call other functions of the math library.
+// To compute the same bits on every machine, this file uses only +, -, *, / and sqrt on floats,
+// which are exactly rounded. It does not call other functions of the math library.
 
 namespace sluice::data {
 namespace {

@@ -27,7 +27,7 @@ class LimitedCount {
   void add() {
     if (++count_ > limit_) exceeded_ = true;
   }
-  /// Sets the largest count, before the call that lets the threads go on.
+  /// Sets the largest count, before the call that lets the threads continue.
   void limit(int64_t limit) { limit_ = limit; }
   int64_t count() const { return count_; }
   /// Waits until the count is the limit. Returns whether no addition has ever exceeded its limit.

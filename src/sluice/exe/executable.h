@@ -139,8 +139,8 @@ struct Carry {
 ///
 /// A loop with a condition may *exit*: an iteration begins only while the condition is true. Its
 /// body updates arguments in place and has no results. The numbers of later messages, stream
-/// entries and collectives are those after all trips. Whoever takes part counts what it has done,
-/// so an exit skips no number at run time.
+/// entries and collectives are those after all iterations. Each participant counts what it has
+/// done, so an exit skips no number at run time.
 struct Loop {
   Call body;
   int64_t trips = 0;
@@ -275,7 +275,8 @@ struct Function {
   std::vector<Param> params;
   int32_t index_params = 0;
   int64_t frame_bytes = 0;
-  int64_t frame_bound = 0;  ///< Lower bound of frame_bytes: most live bytes, callees included.
+  /// Lower bound of frame_bytes: maximum number of live bytes, callees included.
+  int64_t frame_bound = 0;
   std::vector<FrameBuffer> buffers;
   std::vector<Step> steps;
   bool operator==(const Function&) const = default;
@@ -460,7 +461,7 @@ struct CollectiveCount {
 ///     all            others + the sum of mix(first(e), content(e)) over the entries that were set
 ///     branch         begins both arms with the same contents; afterwards content(e) and others are
 ///                    mix(then, else) where the arms differ, and an entry is set if an arm set it
-///     exit           a loop with a condition is a branch: an empty then-arm, or all trips
+///     exit           a loop with a condition is a branch: an empty then-arm, or all iterations
 ///     load of e      adds mix(transfer, content(e)) to sum, which begins as 0
 ///     dynamic load   adds mix(transfer, mix(3, all)) to sum
 ///     found          (sum + all at the end of the run) / 2

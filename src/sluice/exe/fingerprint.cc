@@ -12,7 +12,7 @@ namespace sluice::exe {
 namespace {
 
 /// Adds items to a digest. Each item ends in a newline, and each string is preceded by its length,
-/// so that different items give different bytes.
+/// so that different items produce different bytes.
 class Fingerprint {
  public:
   explicit Fingerprint(const Executable& e) : e_(e) {}

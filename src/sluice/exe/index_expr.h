@@ -82,7 +82,7 @@ class IndexExpr {
 std::string to_string(const IndexExpr& expr);
 /// Replaces each parameter p of the expression by `params[p]`.
 IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
-/// Parses the text of an expression. Error{kBadFile} naming the expected text and the place.
+/// Parses the text of an expression. Error{kBadFile} naming the expected text and the position.
 IndexExpr parse_index_expr(std::string_view text);
 
 }  // namespace sluice::exe

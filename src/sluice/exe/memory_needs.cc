@@ -15,7 +15,7 @@
 namespace sluice::exe {
 namespace {
 
-/// The step at which the most bytes of a function's frame are live, its callees' frames included.
+/// The step at which the live bytes of a function's frame, callees included, are at their maximum.
 struct Peak {
   int64_t step = -1;
   int64_t bytes = 0;
@@ -48,7 +48,7 @@ class NeedsOfMemories {
       changes[b.begin] += b.bytes;
       changes[b.end] -= b.bytes;
     }
-    // For each step with a call: most bytes of a callee, and that callee.
+    // For each step with a call: maximum bytes of a callee, and that callee.
     std::map<int64_t, std::pair<int64_t, int32_t>> called;
     for (size_t s = 0; s < fn.steps.size(); ++s) {
       for_each_call(fn.steps[s], [&](const Call& c) {
@@ -218,7 +218,7 @@ class NeedsOfMemories {
 
   const Executable& e_;
   const size_t max_;
-  std::optional<MemoryContents> contents_;  // Nothing if no holder is listed.
+  std::optional<MemoryContents> contents_;  // Nothing if no object is listed.
   std::vector<Peak> peaks_;
 };
 

@@ -51,7 +51,8 @@ struct MemoryNeeds {
   int64_t ring_bytes = 0;     ///< Rings of feeds.
   int64_t total_bytes = 0;    ///< Peak: the sum of the fields above.
   int64_t budget_bytes = -1;  ///< Budget; -1: none.
-  /// Lower bound for every plan with the same order of steps: most live bytes, callees included.
+  /// Lower bound for every plan with the same order of steps: maximum number of live bytes, callees
+  /// included.
   int64_t bound_bytes = 0;
   double ratio = 1;                      ///< total / bound; 1 if both are 0.
   std::string peak_program;              ///< The program whose frames are the largest.
@@ -68,7 +69,7 @@ struct MemoryNeeds {
 bool holds_frame(const Function& function, const FrameBuffer& buffer);
 
 /// Computes the bytes needed in every device and tier, from the plan alone. At most `max_objects`
-/// holders are listed for each memory.
+/// objects are listed for each memory.
 std::vector<MemoryNeeds> memory_needs(const Executable& executable, int max_objects = 10);
 
 }  // namespace sluice::exe

@@ -15,8 +15,8 @@
 ///                    added to the one around the loop, and content(e) = seen(e) with i = n for
 ///                    each e set in the loop, which counts as set in the iteration around it
 ///
-/// So the digest of iterations that are alike has a closed form, and each iteration keeps its place
-/// in the digest.
+/// So the digest of iterations that are alike has a closed form, and each iteration keeps its
+/// position in the digest.
 namespace sluice::exe {
 
 inline constexpr int64_t kLongLoop = 65'536;

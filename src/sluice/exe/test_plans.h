@@ -27,7 +27,7 @@ std::string branch();
 /// overwrites its input.
 std::string by_reference();
 /// Four replicas and two groupings. A loop of 3 iterations sums gradients over all replicas in
-/// place, then gives each replica of a pair its chunk of the sums.
+/// place, then scatters the chunks of the sums over each pair of replicas.
 std::string collectives();
 /// A plan with every part of the text form. It is made for parsing, not for the checker.
 std::string everything();

@@ -18,7 +18,7 @@ struct InitOptions {
 };
 
 /// Options of Loop: the trip count, the number of carried inputs of the wrapper graph, and the
-/// operand that is the condition of another iteration (-1: all trips run).
+/// operand that is the condition of another iteration (-1: all iterations run).
 struct LoopOptions {
   int64_t trips = 0;
   int64_t carried = 0;
@@ -29,7 +29,7 @@ struct LoopOptions {
   }
 };
 
-/// Options of If: the number of its inputs that belong to the then branch. They are behind the
+/// Options of If: the number of its inputs that belong to the then branch. They are after the
 /// condition; the remaining inputs belong to the else branch.
 struct IfOptions {
   int64_t then_inputs = 0;

@@ -73,7 +73,7 @@ class Graph {
 
   // --- building ---
 
-  /// Adds an input behind the existing ones. Error{kUsage} on an entry graph.
+  /// Adds an input after the existing ones. Error{kUsage} on an entry graph.
   Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
   /// Adds a variable, in entry graphs only. `path` is its key in checkpoints and digests (default:
   /// `name`). Error{kUsage} for a dtype that only the host has.
@@ -243,8 +243,8 @@ class Graph {
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
-  std::string line_;  ///< Line of the LineScope; empty: ops take the line of their call.
-  /// Provenance of ops that are added. Without an operator, ops take their own, and their line. A
+  std::string line_;  ///< Line of the LineScope; empty: ops have the line of their call.
+  /// Provenance of ops that are added. Without an operator, ops have their own, and their line. A
   /// GraphEditor::Guise sets both.
   std::unique_ptr<Provenance> here_;
   int device_ = kInheritDevice;

@@ -56,12 +56,12 @@ class GraphEditor {
     enum class Side : uint8_t { kBefore, kAfter } side;
   };
   /// Moves each op next to its anchor; ops of one anchor stay in the order given. Moved ops read
-  /// the versions at their new place. A moved op must not be an anchor. A move must not separate a
-  /// write from the ops that read the written version.
+  /// the versions at their new position. A moved op must not be an anchor. A move must not separate
+  /// a write from the ops that read the written version.
   void place(const std::vector<Placement>& placements);
 
   /// Replaces the operator, operands and options of an op; its outputs stay. The value of each
-  /// operand at the place of the op must be its value at the end of the graph.
+  /// operand at the position of the op must be its value at the end of the graph.
   void rewrite(OpId op, const OpDef& def, const Tensors& operands, Attrs attrs = {});
 
   /// Removes ops that no output, effect, variable or by-reference input depends on. Their tensors

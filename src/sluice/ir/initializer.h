@@ -24,7 +24,7 @@ class Initializer {
     kArray,
     kFile
   };
-  /// The most elements of an orthogonal matrix. It is evaluated as a whole.
+  /// Maximum number of elements of an orthogonal matrix. It is evaluated as a whole.
   static constexpr int64_t kMaxOrthogonal = int64_t{1} << 24;
 
   static Initializer constant(double value);

@@ -30,9 +30,9 @@ struct Operand {
 /// Where a transfer between device memory and a stream or remote buffer runs, and whether other ops
 /// run at the same time. The mode does not change results.
 enum class IoMode : uint8_t {
-  kCompute,       ///< On the compute queue, in its place in the order.
-  kIo,            ///< On an io queue; the ops behind it wait until it ends.
-  kIoOverlapped,  ///< On an io queue, issued as early and waited for as late as the order allows.
+  kCompute,       ///< On the compute queue, at its position in program order.
+  kIo,            ///< On an I/O queue; the ops after it wait until it ends.
+  kIoOverlapped,  ///< On an I/O queue, issued as early and waited for as late as the order allows.
 };
 
 /// Access of an op to something outside the tensors of the graph. Effects happen in program order.
@@ -43,7 +43,7 @@ struct Effect {
   /// Position among the effects of this graph of the same kind on the same object. For a stream, it
   /// is the number of the entry.
   int64_t order = 0;
-  int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand gives it.
+  int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand holds it.
   IoMode io = IoMode::kCompute;  ///< Mode of a transfer.
   bool operator==(const Effect&) const = default;
 };

@@ -204,7 +204,8 @@ struct OpDef {
   std::vector<InputDef> inputs;
   bool variadic = false;  ///< The last of `inputs` may occur any number of times, including zero.
   std::vector<std::string> outputs;
-  Attrs options;  ///< Defaults of the options struct; give the names and types of all fields.
+  /// Defaults of the options struct; they define the names and types of all fields.
+  Attrs options;
   uint32_t traits = 0;
   std::vector<Alias> aliases;
   /// (input, output) pairs that may have the same address in a kernel call: the kernel reads

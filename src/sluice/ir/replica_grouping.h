@@ -6,7 +6,7 @@ namespace sluice {
 
 /// A partition of the replicas into groups of equal size, numbered in the order of their first
 /// replicas. Most groupings have one stride: each group starts at the first replica without a group
-/// and takes `size` replicas that are `stride` apart.
+/// and has `size` replicas that are `stride` apart.
 class ReplicaGrouping {
  public:
   /// One group of one replica.
@@ -39,7 +39,7 @@ class ReplicaGrouping {
   /// grouping. A constant grouping returns itself.
   ReplicaGrouping const_rg() const;
   /// Returns, for each group of const_rg(), the group of this grouping that contains it. A device
-  /// group takes the value of that group.
+  /// group receives the value of that group.
   std::vector<int> to_device_map() const;
   /// Returns, for each group of this grouping, the first group of const_rg() that it contains. The
   /// host reads the value of the group there.

@@ -47,7 +47,7 @@ class RemoteEntry {
   RemoteEntry(int64_t constant) : constant_(constant) {}      // NOLINT: implicit
   RemoteEntry(Tensor tensor) : tensor_(std::move(tensor)) {}  // NOLINT: implicit
 
-  /// The number of the entry, or -1 if a tensor gives it.
+  /// The index of the entry, or -1 if a tensor holds it.
   int64_t constant() const { return constant_; }
   const Tensor* tensor() const { return tensor_.valid() ? &tensor_ : nullptr; }
 
@@ -81,7 +81,7 @@ struct InfeedOptions {
 };
 
 struct OutfeedOptions {
-  /// Elements, 1 to 255, of each replica that the host may still have to take.
+  /// Elements, 1 to 255, of each replica that may be queued for the host.
   int depth = 3;
 };
 

@@ -11,7 +11,7 @@ namespace sluice {
 
 enum class OpRole : uint8_t;
 
-/// Place of the only copy of a variable: device memory, or an entry of a remote buffer.
+/// Location of the only copy of a variable: device memory, or an entry of a remote buffer.
 struct VariableLocation {
   int32_t buffer = -1;  ///< Remote buffer; -1: device memory.
   int64_t entry = 0;
@@ -45,7 +45,7 @@ struct HostPart {
 };
 
 /// Returns the part of the host's array that a replica holds. The part is at the start of the
-/// replica's tensor; a shard is padded with zeros behind it. Consecutive members of a group hold
+/// replica's tensor; a shard is padded with zeros after it. Consecutive members of a group hold
 /// consecutive chunks.
 HostPart host_part(const TensorSpec& spec, const VariableInfo& info, int replica);
 

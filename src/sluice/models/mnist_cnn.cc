@@ -60,7 +60,7 @@ class ConvNet : public nn::Module {
 
 }  // namespace
 
-// The model of document 002. It can have dropout behind its hidden layer.
+// The model of document 002. It can have dropout after its hidden layer.
 Model mnist_cnn_model() {
   return {
       .name = "mnist-cnn",

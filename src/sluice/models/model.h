@@ -12,7 +12,7 @@
 
 namespace sluice::models {
 
-/// The loss of a model that takes any of them.
+/// The loss of a model that supports several.
 enum class Loss {
   kCrossEntropy,      ///< Compares logits with classes.
   kMeanSquaredError,  ///< Compares predictions with targets, float32 vectors.
@@ -58,7 +58,7 @@ struct Model {
   std::string_view doc;   ///< One line, for `sluice --list`.
   const Data* data = nullptr;
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
-  /// Flags of the sizes that the network has, beside its batches.
+  /// Flags of the sizes of the network, in addition to its batches.
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
   Sizes test_sizes;               ///< A small network that has every part of the real one.
   bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.

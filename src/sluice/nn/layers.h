@@ -33,7 +33,7 @@ enum class WeightInit {
 };
 
 /// Computes x @ weight + bias over the last axis. The variables have x's dtype: `weight` (in, out),
-/// initialized as `init` says, and `bias` (out).
+/// initialized according to `init`, and `bias` (out).
 class Linear : public Module {
  public:
   /// Error{kUsage} unless out_features >= 1.
@@ -66,7 +66,7 @@ struct ConvOptions {
 /// Options of ConvTranspose1d, 2d and 3d. The lists are as in ConvOptions.
 struct ConvTransposeOptions {
   int64_t channels = 0;               ///< Channels of the result.
-  std::vector<int64_t> kernel = {};   ///< Taps; one number stands for all axes.
+  std::vector<int64_t> kernel = {};   ///< Taps; one number represents all axes.
   std::vector<int64_t> stride = {};   ///< Elements of the result between two of x; default 1.
   std::vector<int64_t> padding = {};  ///< Elements cut from the result; default 0.
   std::vector<int64_t> output_padding = {};  ///< Elements added at the ends; default 0.
@@ -150,7 +150,7 @@ class MaxPool2d : public Module {
 
 /// Options of AvgPool2d. The lists are as in ConvOptions.
 struct AvgPoolOptions {
-  std::vector<int64_t> kernel = {};   ///< Sizes of a window; one number stands for both axes.
+  std::vector<int64_t> kernel = {};   ///< Sizes of a window; one number represents both axes.
   std::vector<int64_t> stride = {};   ///< Default: the kernel.
   std::vector<int64_t> padding = {};  ///< Positions around x; default 0.
   bool ceil_mode = false;             ///< Windows may reach beyond the padding at the end.

@@ -61,7 +61,7 @@ Tensor minimum(double a, TensorArg b);
 
 Tensor neg(TensorArg x);
 Tensor abs(TensorArg x);
-/// The functions below take floating point only.
+/// The functions below accept floating point only.
 Tensor sqrt(TensorArg x);
 Tensor exp(TensorArg x);
 Tensor exp_(TensorArg x);

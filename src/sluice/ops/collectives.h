@@ -89,7 +89,7 @@ enum class CollectiveOp : uint8_t {
 std::string_view word_of(CollectiveOp op);
 
 /// Combines t over the group; every member gets the same result. Gradients do not pass.
-/// Error{kUsage} for an op that does not take the dtype of t.
+/// Error{kUsage} for an op that does not support the dtype of t.
 Tensor replicated_all_reduce(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
                              const Group& group = {});
 /// replicated_all_reduce into t's storage.
@@ -108,7 +108,7 @@ Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t,
 enum class Sharding : uint8_t { kPlain, kReplicated };
 
 /// Combines t over the group and returns this member's chunk of the result. t, with n elements, is
-/// flattened and cut into chunks of ceil(n / size) elements, padded with zeros behind the end. Op
+/// flattened and cut into chunks of ceil(n / size) elements, padded with zeros after the end. Op
 /// kLocal does not combine: the result is the chunk of the member's own t. With kReplicated, the
 /// meta_shape of the result is the shape of t, or the meta_shape of t if t is a shard.
 Tensor replicated_reduce_scatter(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,

@@ -93,7 +93,7 @@ struct CombineSquareAdd : CombineAdd {
   }
 };
 
-/// Requires that `op` names a functor that takes `dtype`; Error{kUsage} otherwise. "local" is
+/// Requires that `op` names a functor that supports `dtype`; Error{kUsage} otherwise. "local" is
 /// refused because it does not combine.
 inline void require_combines(std::string_view op, DType dtype, std::string_view what) {
   const bool logical = op == "and" || op == "or";
@@ -109,7 +109,7 @@ inline void require_combines(std::string_view op, DType dtype, std::string_view 
           name_of(dtype));
 }
 
-/// Calls f(functor) with the functor that `op` names. That functor must take T.
+/// Calls f(functor) with the functor that `op` names. That functor must support T.
 template <typename T, typename F>
 void visit_combine(std::string_view op, F&& f) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -7,7 +7,7 @@ namespace sluice::ops {
 
 /// How a convolution or a pool pads its input.
 enum class PadType {
-  kExplicit,   ///< As `padding` says.
+  kExplicit,   ///< According to `padding`.
   kSameUpper,  ///< ceil(in / stride) positions; an odd element of padding is at the end.
   kSameLower,  ///< ceil(in / stride) positions; an odd element of padding is at the start.
   kValid,      ///< No padding.
@@ -73,7 +73,7 @@ const OpDef& conv_weight_grad_def();
 /// spatial…). An axis of y has (in + padding - dilation·(taps - 1) - 1) / stride + 1 positions.
 ///
 /// Each element is one chain of fused multiply-adds from zero, in ascending (taps, channel of the
-/// group). Positions outside x take part as zeros.
+/// group). Positions outside x count as zeros.
 Tensor conv(TensorArg x, TensorArg w, const ConvOptions& options = {});
 
 /// Returns the transpose of conv(): the gradient of its input if x is the gradient of its output.
@@ -82,15 +82,15 @@ Tensor conv(TensorArg x, TensorArg w, const ConvOptions& options = {});
 /// dilation·(taps - 1) + 1 + output_padding positions.
 ///
 /// Each element is one chain of fused multiply-adds from zero, in ascending (taps, channel of x in
-/// the group). Taps between the strided elements of x take no part; positions outside x take part
-/// as zeros.
+/// the group). Taps between the strided elements of x do not participate; positions outside x
+/// participate as zeros.
 Tensor conv_transpose(TensorArg x, TensorArg w, const ConvTransposeOptions& options = {});
 
 /// Returns the gradient of the weight of conv(x, w) if y_grad is the gradient of its result:
 /// (channels of y_grad, channels of x / groups, taps…).
 ///
 /// Each element is one chain of fused multiply-adds from zero, in ascending (sample, position of
-/// y_grad). Positions outside x take part as zeros.
+/// y_grad). Positions outside x count as zeros.
 Tensor conv_weight_grad(TensorArg x, TensorArg y_grad, const ConvWeightGradOptions& options);
 
 }  // namespace sluice::ops

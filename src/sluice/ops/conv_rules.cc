@@ -45,7 +45,7 @@ ConvWindow make_window(const OpView& op, std::vector<int64_t> taps,
   return w;
 }
 
-/// Sets the padding that a PadType stands for.
+/// Sets the padding that a PadType represents.
 void pad_by_type(const OpView& op, const ConvOptions& o, const Shape& x, ConvWindow& w) {
   if (o.pad_type == PadType::kExplicit) return;
   require(o.padding.empty(), "{} (C4): padding must be empty beside a pad_type, got {} entries",

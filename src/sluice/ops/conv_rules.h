@@ -31,7 +31,7 @@ struct ConvSizes {
 /// Returns the sizes of a conv, conv_transpose or conv_weight_grad op whose shapes agree.
 ConvSizes conv_sizes(const OpView& op);
 
-/// Returns the padding before and behind an axis of `size` elements for kSameUpper or kSameLower.
+/// Returns the padding before and after an axis of `size` elements for kSameUpper or kSameLower.
 std::pair<int64_t, int64_t> same_padding(PadType type, int64_t size, int64_t taps, int64_t stride,
                                          int64_t dilation);
 

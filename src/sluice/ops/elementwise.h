@@ -40,7 +40,7 @@ Functor make_functor(const KernelArgs& k) {
   }
 }
 
-/// Whether a reference kernel takes integers.
+/// Whether a reference kernel supports integers.
 enum class Integers { kRefused, kTaken };
 
 /// A reference kernel. In float it runs the functor, one lane wide. In double it runs

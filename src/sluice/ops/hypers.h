@@ -51,8 +51,8 @@ struct Hyper {
 };
 
 /// Returns the hyperparameters of an op, in the order of its options: each option of type double is
-/// one. The hyperparameters that option `operands` names are operands, behind the fixed operands
-/// and in that order. Error{kUsage} for an unknown or repeated name or a missing operand.
+/// one. The hyperparameters that option `operands` names are operands, after the fixed operands and
+/// in that order. Error{kUsage} for an unknown or repeated name or a missing operand.
 std::vector<Hyper> hypers_of(const OpView& op);
 
 /// For shape rules: requires that every hyperparameter operand is present and is a floating-point

@@ -16,7 +16,7 @@ struct PoolAxis {
   int64_t stride = 1;
   int64_t dilation = 1;
   int64_t padding = 0;      ///< Positions before the first element of the input.
-  int64_t padding_end = 0;  ///< Positions behind its last element.
+  int64_t padding_end = 0;  ///< Positions after its last element.
 
   int64_t start(int64_t o) const { return o * stride - padding; }
   int64_t first_tap(int64_t o) const;

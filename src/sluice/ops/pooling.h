@@ -73,12 +73,12 @@ const OpDef& average_pool_grad_def();
 
 /// Returns the largest element of each window of x (batch, channels, spatial…), for 1 to 3 spatial
 /// axes. An axis has (in + padding - dilation·(kernel - 1) - 1) / stride + 1 windows, rounded down
-/// or up (ceil_mode). Positions outside x take no part. NaN is the largest element. Semantics are
-/// those of torch.nn.functional.max_pool{1,2,3}d.
+/// or up (ceil_mode). Positions outside x do not participate. NaN is the largest element. Semantics
+/// are those of torch.nn.functional.max_pool{1,2,3}d.
 Tensor max_pool(TensorArg x, const PoolOptions& options);
 
-/// Returns the place of the element that max_pool() takes in each window: the row-major number of
-/// the first largest element, or of the last NaN. The dtype is u8 for windows of up to 256
+/// Returns the position of the element that max_pool() selects in each window: the row-major number
+/// of the first largest element, or of the last NaN. The dtype is u8 for windows of up to 256
 /// elements, else i32. The gradient of max_pool() keeps this instead of x: 1 byte for each window.
 Tensor max_pool_taps(TensorArg x, const PoolOptions& options);
 

@@ -15,7 +15,7 @@ struct PrintTensorOptions {
   std::string float_format = "auto";   ///< auto, fixed or scientific.
   std::string separator = " ";         ///< Text between entries.
   std::string open_bracket = "[";      ///< Text before the entries of an axis.
-  std::string close_bracket = "]";     ///< Text behind the entries of an axis.
+  std::string close_bracket = "]";     ///< Text after the entries of an axis.
   static auto fields(auto&& use) {
     return use(field("title", &PrintTensorOptions::title),
                field("print_self", &PrintTensorOptions::print_self),

@@ -4,8 +4,8 @@
 namespace sluice::ops {
 
 /// Random numbers are pure functions of a seed tensor and of the index of the element in the full
-/// tensor. The same seed gives the same numbers. A seed is uint32 of shape (2,) and holds {hi, lo}
-/// of the Seed of base/rng.h. Make a new seed for each use.
+/// tensor. The same seed produces the same numbers. A seed is uint32 of shape (2,) and holds {hi,
+/// lo} of the Seed of base/rng.h. Make a new seed for each use.
 
 struct DropoutOptions {
   double p = 0.5;      ///< Probability that an element becomes zero, in [0, 1).
@@ -44,7 +44,7 @@ struct RandomNormalOptions {
 };
 
 struct FoldSeedOptions {
-  int64_t data = 0;  ///< Word to fold into the seed, unless an operand gives the word.
+  int64_t data = 0;  ///< Word to fold into the seed, unless an operand holds the word.
   static auto fields(auto&& use) { return use(field("data", &FoldSeedOptions::data)); }
 };
 

@@ -61,8 +61,8 @@ void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
     const T share = grad / static_cast<T>(count);
     for (int64_t i = 0; i < n; ++i) dx[at(i)] = ties(x[at(i)], y) ? share : T{0};
   } else if constexpr (kind == ReduceGradOp::kProd) {
-    // The product of the elements before i, stored in dx, times the product of those behind i.
-    // Zeros are allowed because there is no division.
+    // The product of the elements before i, stored in dx, times the product of those after i. Zeros
+    // are allowed because there is no division.
     T before = 1;
     for (int64_t i = 0; i < n; ++i) {
       dx[at(i)] = before;

@@ -26,7 +26,7 @@ Tensor flatten(TensorArg t);
 Tensor flatten_(TensorArg t);
 
 /// Merges the axes `start` to `end` (inclusive) into one, as torch.flatten; both may count from the
-/// end. A scalar becomes one element. Error{kUsage} if `start` is behind `end`.
+/// end. A scalar becomes one element. Error{kUsage} if `start` is after `end`.
 Tensor flatten(TensorArg t, int64_t start, int64_t end = -1);
 
 /// Inserts an axis of size 1 that is `axis` of the result, as numpy.expand_dims. The axis may count

@@ -314,7 +314,7 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     const int64_t first = clamped(from, forward ? 0 : dim - 1);
     const int64_t last = clamped(to, forward ? dim : -1);
     const int64_t reach = forward ? last - first : first - last;
-    // (reach - 1) / -step would overflow for the least step.
+    // (reach - 1) / -step would overflow for the minimum step.
     const int64_t hops = (reach - 1) / step;
     o.sizes[a] = reach <= 0 ? 0 : (forward ? hops : -hops) + 1;
     o.starts[a] = o.sizes[a] == 0 ? 0 : first;

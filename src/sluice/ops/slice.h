@@ -33,7 +33,7 @@ const OpDef& slice_grad_def();
 const OpDef& update_slice_def();
 
 /// Bounds of a slice, one per axis. An absent start is the first element in the direction of the
-/// step; an absent stop is behind the last element.
+/// step; an absent stop is after the last element.
 using SliceBounds = std::vector<std::optional<int64_t>>;
 
 /// Returns t[start:stop:step] along each of `axes`, as numpy. Bounds may count from the end and are

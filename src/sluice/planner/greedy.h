@@ -7,14 +7,14 @@
 
 namespace sluice::planner {
 
-/// The place of an item, and the cost of moving it.
+/// The offsets of an item, and the cost of moving it.
 struct Slot {
-  int64_t begin = -1;  ///< Offset in units; -1 without a place.
+  int64_t begin = -1;  ///< Offset in units; -1 if not placed.
   int64_t end = -1;    ///< begin + size.
   double weight = 0;
 };
 
-/// A neighbour that has a place.
+/// A neighbour that is placed.
 struct Block {
   int64_t begin;
   int64_t end;
@@ -29,10 +29,10 @@ struct BlockEnd {
   int32_t item;
 };
 
-/// The neighbours of one item that have a place, sorted. Reuses its memory for the next item.
+/// The placed neighbours of one item, sorted. Reuses its memory for the next item.
 class Blocks {
  public:
-  /// Collects the items of `neighbours` that have a place.
+  /// Collects the placed items of `neighbours`.
   void gather(std::span<const int32_t> neighbours, const std::vector<Slot>& slots);
   const std::vector<Block>& by_begin() const { return blocks_; }
   /// The blocks sorted by end; valid until the next gather().
@@ -54,8 +54,8 @@ enum class Fit {
   kTightest,  ///< The smallest hole that is large enough; the lowest of equal ones.
 };
 
-/// Places the items in `order`, fixed items first. Each item goes on top of all earlier items that
-/// live at one time with it, so holes stay empty. O(log n) for each item, with any number of
+/// Places the items in `order`, fixed items first. Each item continues top of all earlier items
+/// that live at one time with it, so holes stay empty. O(log n) for each item, with any number of
 /// conflicts.
 Offsets stack(const Instance& instance, const std::vector<int32_t>& order);
 

@@ -13,9 +13,9 @@ struct Sections {
   int32_t last = 0;
 };
 
-/// A problem in the form that the searches use. Its items are the buffers that take room, bytes are
-/// counted in alignment units, and time is cut into sections. An item is born only at the begin of
-/// a section.
+/// A problem in the form that the searches use. Its items are the buffers that need bytes, bytes
+/// are counted in alignment units, and time is cut into sections. An item is born only at the begin
+/// of a section.
 struct Instance {
   int64_t unit = 1;                 ///< Bytes in a unit.
   int64_t bound = 0;                ///< Units that every plan needs.
@@ -62,10 +62,10 @@ inline int64_t align_up(int64_t value, int64_t align) {
   return align == 1 ? value : (value + align - 1) / align * align;
 }
 
-/// Offset of each item in units; -1 for an item without a place.
+/// Offset of each item in units; -1 for an item that is not placed.
 using Offsets = std::vector<int64_t>;
 
-/// The height in units of a plan in which every item has a place.
+/// The height in units of a plan in which every item is placed.
 int64_t height_of(const Instance& instance, const Offsets& offsets);
 
 }  // namespace sluice::planner

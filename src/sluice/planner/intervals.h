@@ -12,7 +12,7 @@ std::vector<Interval> normalized(const std::vector<Interval>& lifetime);
 /// Whether the buffer has bytes, and a step at which it is alive.
 bool needs_bytes(const Buffer& buffer);
 
-/// Returns the greatest common divisor of the alignments of all buffers that take room (1 without
+/// Returns the greatest common divisor of the alignments of all buffers that need bytes (1 without
 /// such buffers). Every offset is a multiple of it. Error{kUsage} if a buffer contradicts itself.
 int64_t alignment_unit(const Problem& problem);
 

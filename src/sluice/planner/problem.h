@@ -14,7 +14,7 @@ struct Interval {
 };
 
 /// A range of bytes that has one offset for its whole lifetime. Two buffers may share bytes only if
-/// no step is in both lifetimes. A buffer without bytes or without steps takes no room.
+/// no step is in both lifetimes. A buffer without bytes or without steps needs no bytes.
 struct Buffer {
   std::string name;
   std::vector<Interval> lifetime;  ///< Set of steps; intervals may be unsorted, touch or overlap.
@@ -32,7 +32,7 @@ struct Problem {
 /// An offset in bytes for each buffer, in the order of the problem.
 struct Solution {
   std::vector<int64_t> offsets;
-  int64_t height = 0;  ///< Bytes of the arena: max(offset + size) over buffers that take room.
+  int64_t height = 0;  ///< Bytes of the arena: max(offset + size) over buffers that need bytes.
   int64_t bound = 0;   ///< live_set_bound(problem): no plan is lower.
   /// True if the bound or a complete search shows that no plan is lower by an alignment unit or
   /// more. (The unit is the greatest common divisor of the alignments.)

@@ -25,19 +25,19 @@ struct Taste {
 
 struct RepairOptions {
   int64_t height = 0;     ///< Units that the plan must fit into, at least the bound.
-  int64_t max_nodes = 0;  ///< Number of blocks that the repair may look at.
-  /// The repair gives up after so many nodes without a new minimum of the sum of sizes without a
-  /// place.
+  int64_t max_nodes = 0;  ///< Maximum number of blocks that the repair may examine.
+  /// The repair stops after this number of nodes without a new minimum of the total size of
+  /// unplaced items.
   int64_t patience = 0;
   Taste taste;
   uint64_t seed = 0;  ///< Seed of the jitter.
 };
 
-/// Searches for a plan of `options.height` units by ejection. Items of `offsets` wait for their
-/// turn if they have no place or end above that height. An item goes to the lowest hole, or else
-/// where ejecting the blocks in the way costs the least. An item that ejects others becomes dearer
-/// to eject, so that difficult items settle. Returns whether all items found a place; otherwise
-/// `offsets` is unchanged. Adds the nodes used to `nodes`.
+/// Searches for a plan of `options.height` units by ejection. Items of `offsets` that are not
+/// placed, or end above that height, are queued. An item is placed in the lowest hole, or else
+/// where ejecting the conflicting blocks has the minimum cost. An item that ejects others becomes
+/// more expensive to eject, so that difficult items settle. Returns whether all items are placed;
+/// otherwise `offsets` is unchanged. Adds the nodes used to `nodes`.
 bool repair(const Instance& instance, const Conflicts& conflicts, const std::vector<double>& crowd,
             const RepairOptions& options, Offsets& offsets, int64_t& nodes);
 

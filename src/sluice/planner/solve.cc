@@ -131,7 +131,8 @@ class Solver {
     by_area_ = descending(instance_, [&](int32_t i) { return size(i) * length(i); });
     by_balance_ = descending(instance_, [&](int32_t i) { return size(i) * std::sqrt(length(i)); });
     pairs_ = count_conflicts(instance_);
-    // A problem of few pairs is solved after some thousand looks at each pair, or not at all.
+    // A problem of few pairs is solved after some thousand examinations of each pair, or not at
+    // all.
     if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
     const int64_t min = exact_search_nodes(instance_);
     if (min < exact_left_ / options.exact_looks_per_pair) {
@@ -180,7 +181,7 @@ class Solver {
 
   void fit(const std::vector<int32_t>& order, Fit kind) {
     keep(first_fit(instance_, conflicts_, order, kind));
-    left_ -= pairs_ * 3 / 4;  // Half of the neighbours have a place, on average.
+    left_ -= pairs_ * 3 / 4;  // Half of the neighbours are placed, on average.
   }
 
   void fit_all() {

@@ -231,7 +231,7 @@ TEST(Solve, RandomProblemsGetValidPlansDeterministically) {
       if (draw(20) == 0) buffer.fixed_offset = (i + 1) * 1024;
       problem.buffers.push_back(buffer);
     }
-    // Without nodes, only the plans that do not look at pairs are made.
+    // Without nodes, only the plans that do not examine pairs are made.
     const SolveOptions options{.max_nodes = round % 4 == 0 ? 0 : 300'000};
     const Solution solution = solve_and_check(problem, options);
     EXPECT_EQ(solve(problem, options).offsets, solution.offsets) << "round " << round;
@@ -278,13 +278,13 @@ TEST(Solve, PerfectCutsOfAFewPieces) {
   }
 }
 
-// Plans that do not look at pairs are valid too, and the one of the sweep is fair.
+// Plans that do not examine pairs are valid too, and the one of the sweep is fair.
 TEST(Solve, WithoutNodesIsStillFair) {
   const Problem problem = random_lifetimes(10'000, 1000, Sizes::kUniform, {2, 4});
   EXPECT_LE(ratio(solve_and_check(problem, {.max_nodes = 0})), 1.2);
 }
 
-// 25,000 nested layers have more than 10^8 pairs. Planning them must not look at each pair.
+// 25,000 nested layers have more than 10^8 pairs. Planning them must not examine each pair.
 TEST(Solve, DeepNestingIsNotQuadratic) {
   EXPECT_LE(ratio(solve_and_check(nested_lifetimes(25'000, {2, 3}))), 1.001);
 }

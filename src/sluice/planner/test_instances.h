@@ -6,7 +6,7 @@
 
 namespace sluice::planner {
 
-/// Generated problems for tests and benches. Equal arguments give equal problems.
+/// Generated problems for tests and benches. Equal arguments produce equal problems.
 
 enum class Sizes {
   kLogUniform,  ///< 64 bytes to 16 MiB, uniform in the logarithm, rounded down to multiples of 64.

@@ -13,7 +13,7 @@ enum class Rule {
   kBadAlignment,    ///< (R3) offset is a multiple of alignment.
   kBadFixedOffset,  ///< (R4) offset is the fixed one where there is one.
   kBadOverlap,      ///< (R5) Two buffers alive at one step share no byte.
-  kBadHeight,       ///< (R6) height is max(offset + size) over buffers that take room.
+  kBadHeight,       ///< (R6) height is max(offset + size) over buffers that need bytes.
   kBadBound,        ///< (R7) bound is live_set_bound(problem), and at most height.
   kBadCapacity,     ///< (R8) height is at most the capacity.
 };

@@ -73,7 +73,7 @@ TEST_F(Validate, RefusesOverlapInBytesAndTime) {
 }
 
 TEST_F(Validate, RefusesOverlapWithABufferFarBelow) {
-  // b is the neighbour below a and ends above the begin of a. The check must not look at the
+  // b is the neighbour below a and ends above the begin of a. The check must not examine the
   // neighbour above only.
   problem_.buffers[1].size = 6;
   solution_.offsets[2] = 6;

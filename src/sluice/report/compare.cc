@@ -16,7 +16,7 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-constexpr size_t kMaxRows = 20;  // The most rows of a group.
+constexpr size_t kMaxRows = 20;  // Maximum number of rows of a group.
 
 [[noreturn]] void bad(const std::string& path, const std::string& why) {
   fail(ErrorKind::kBadFile, "{}: {}", path, why);
@@ -55,7 +55,7 @@ class FactReader {
 
   static void add(int64_t& sum, int64_t more) { sum = bounded_sum(sum, more); }
 
-  // Objects of one arena with the same place share a row, which has the sum of their bytes.
+  // Objects of one arena with the same model name share a row, which has the sum of their bytes.
   FactGroup objects() const {
     const SortedJson& table = json_.at("objects");
     const Columns columns(table);

@@ -14,8 +14,8 @@
 namespace sluice::report {
 namespace {
 
-// A loop over two layers. A turn loads a weight and its state, computes, accumulates a gradient,
-// updates the weight with it and stores both again.
+// A loop over two layers. An iteration loads a weight and its state, computes, accumulates a
+// gradient, updates the weight with it and stores both again.
 constexpr const char* kRowsText = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory 4096 workers 1 queues compute
 tier 0 "host" space host budget 512

@@ -33,7 +33,7 @@ struct ProgramBlocks {
 struct TransferReport {
   std::string program;
   std::string memory;  ///< Name of the other memory: "streams" or "tier NAME".
-  std::string queue;   ///< Name of the queue: "compute" or an io queue such as "io".
+  std::string queue;   ///< Name of the queue: "compute" or an I/O queue such as "io".
   int64_t loads = 0;   ///< Transfers to the device.
   int64_t loaded_bytes = 0;
   int64_t stores = 0;
@@ -46,7 +46,7 @@ struct KindBytes {
   int64_t bytes = 0;
 };
 
-/// A holder of bytes at the peak, named in the words of the model.
+/// Objects that are live at the peak, under one name of the model.
 struct PeakObjectGroup {
   std::string model_name;  ///< "fc.1.weight, accumulator".
   std::string kind;        ///< As in KindBytes.
@@ -56,8 +56,8 @@ struct PeakObjectGroup {
 /// Shares of the bytes of one memory at its peak.
 struct MemoryShares {
   std::vector<KindBytes> kinds;  ///< Largest first. Their sum is the memory's total.
-  /// Largest first. Holders with the same place share a row, which has their sum. For example, a
-  /// loop uses two copies of a buffer in turn.
+  /// Largest first. Objects with the same model name share a row, which has their sum. For example,
+  /// a loop alternates between two copies of a buffer.
   std::vector<PeakObjectGroup> peak_objects;
 };
 
@@ -76,7 +76,7 @@ struct PlanReport {
 };
 
 /// Reports the memory, functions and transfers of an executable before it runs. `max_objects` is
-/// the largest number of holders listed for each memory.
+/// the maximum number of objects listed for each memory.
 PlanReport plan_report(const exe::Executable& executable, int max_objects = 10);
 
 /// An option that would make a plan smaller.
@@ -102,13 +102,13 @@ struct Outlook {
 std::string grouped(int64_t n);
 
 /// Formats the plan in at most 25 lines of at most 100 columns, and four more for each of several
-/// devices. The lines say whether each memory
-/// fits its budget, the kinds and holders of its bytes, the largest functions, the bytes that each
-/// program moves, its forecast time, and options that would make the plan smaller.
+/// devices. The lines say whether each memory fits its budget, the kinds of its bytes and its
+/// largest objects, the largest functions, the bytes that each program moves, its forecast time,
+/// and options that would make the plan smaller.
 std::string summary(const PlanReport& report, const Outlook& outlook = {});
 
-/// Formats each memory with its arenas and holders by their names in the plan, each program's
-/// transfers by queue, and every function.
+/// Formats each memory with its arenas and largest objects by their names in the plan, each
+/// program's transfers by queue, and every function.
 std::string memory_map(const PlanReport& report);
 
 }  // namespace sluice::report

@@ -20,7 +20,7 @@ int64_t columns(const std::string& line) {
   return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// A memory with `peak_objects` holders of 100 bytes, and one kind for each.
+// A memory with `peak_objects` objects of 100 bytes, and one kind for each.
 void add_memory(PlanReport& report, const std::string& name, int32_t device, int peak_objects,
                 int64_t budget = -1) {
   exe::MemoryNeeds needs;

@@ -16,7 +16,7 @@ struct RemoteAccess {
   int32_t function = 0;
   int32_t step = 0;
   int64_t iteration =
-      0;  ///< First turn that accesses the entry, of the innermost loop around the step.
+      0;  ///< First iteration, of the innermost loop around the step, that accesses the entry.
   int64_t trips = 1;  ///< Turns of that loop; 1: the step is not in a loop.
   int64_t count = 0;  ///< Times in one run.
 };

@@ -25,7 +25,7 @@ struct MemoryBytes {
   int64_t budget = -1;       ///< -1: none.
   int64_t planned = 0;       ///< All arenas: the planned peak.
   int64_t always_live = 0;   ///< Objects outside frames: they exist for the life of the program.
-  int64_t peak_live = 0;     ///< Most bytes of buffers that are live at one step.
+  int64_t peak_live = 0;     ///< Maximum number of bytes of buffers that are live at one step.
   int64_t gaps = 0;          ///< Padding, and frame bytes that no buffer uses at the peak.
   int64_t program = 0;       ///< Bytes of the device's functions, on the host; not in `planned`.
   std::string peak_program;  ///< The program with the most live bytes; empty without frames.
@@ -77,8 +77,8 @@ struct StepReport {
   std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
   int64_t trips = 1;           ///< Times that a loop calls its body.
   double seconds = 0;          ///< Forecast; 0 for calls and waits.
-  /// Indices into Report::parts: one for each turn of a loop over equal blocks, else one for the
-  /// whole step. Empty for a step of several blocks and for a step without a block.
+  /// Indices into Report::parts: one for each iteration of a loop over equal blocks, else one for
+  /// the whole step. Empty for a step of several blocks and for a step without a block.
   std::vector<int32_t> parts;
 };
 
@@ -89,7 +89,7 @@ struct FunctionTimeline {
   std::string part;        ///< Places::part_of_function(): "fc.1 bwd".
   int32_t device = 0;
   int64_t frame_bytes = 0;
-  int64_t peak_bytes = 0;     ///< Most live bytes of a step, callees included.
+  int64_t peak_bytes = 0;     ///< Maximum number of live bytes at a step, callees included.
   int64_t program_bytes = 0;  ///< Bytes of its steps on the host.
   std::vector<LiveBuffer> buffers;
   std::vector<StepReport> steps;
@@ -157,7 +157,7 @@ struct DeviceWaits {
   double exposed = 0;
 };
 
-/// The measured execution of a run in one replica: steps and waits of each worker and io queue. If
+/// The measured execution of a run in one replica: steps and waits of each worker and I/O queue. If
 /// several runs were measured, counts and events are those of the last one, and each time is the
 /// minimum of all (measured_times.h).
 struct MeasuredRun {

@@ -118,7 +118,7 @@ TEST(Report, TransfersOnIoQueuesAreBesideKernels) {
 }
 
 TEST(Report, ATransferIsHiddenWhileItsDeviceComputes) {
-  // The body loads an entry beside its kernel, and stores one after it. All of main is exposed.
+  // The body loads an entry during its kernel, and stores one after it. All of main is exposed.
   const Report r = report_of(overlapped_loop());
   using ReportRow = std::tuple<std::string, exe::TransferKind, int64_t, double, double>;
   std::vector<ReportRow> rows;
@@ -153,7 +153,7 @@ TEST(Report, ALongLoopLeavesAccessesOut) {
   const std::string many = replaced(overlapped_loop(), "index it\n", "index 0\n");
   const RemoteAccesses all = report_of(many).programs[0].accesses;
   EXPECT_TRUE(all.complete);
-  EXPECT_EQ(all.rows[1].count, 5);  // All turns share a row.
+  EXPECT_EQ(all.rows[1].count, 5);  // All iterations share a row.
   exe::Executable e = plan(many);
   for (exe::Step& step : e.functions[1].steps) {
     if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
@@ -207,7 +207,7 @@ TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
       for (const CollectiveBytes& c : p.collectives) {
         add(planned, "collective", c.collectives, 0);  // A step counts updated operands twice.
       }
-      if (!p.trace.complete) continue;  // Its loop has more turns than a trace has events.
+      if (!p.trace.complete) continue;  // Its loop has more iterations than a trace has events.
       Sums traced;
       for (const Event& e : p.trace.events) {
         if (e.kind != Event::Activity::kStep) continue;
@@ -244,7 +244,7 @@ std::vector<MeasuredRun> measured_in(const exe::Executable& e, double second) {
   run.program = e.programs[0].name;
   const auto add = [&](Event::Activity kind, int32_t step, double begin, double end,
                        int32_t worker) {
-    const int32_t queue = step == 0 ? 1 : 0;  // The transfer is on the io queue.
+    const int32_t queue = step == 0 ? 1 : 0;  // The transfer is on the I/O queue.
     run.trace.events.push_back({kind, 0, queue, 0, step, begin * second, end * second, worker});
   };
   add(Event::Activity::kStep, 0, 0, 3, 0);  // A transfer of which a second is hidden.

@@ -11,7 +11,7 @@ struct Executable;
 
 namespace report {
 
-/// Describes a plan in at most 25 lines: whether it fits, the holders of each memory's bytes, and
+/// Describes a plan in at most 25 lines: whether it fits, the largest objects of each memory, and
 /// the bytes that a run moves.
 std::string summary(const exe::Executable& executable);
 

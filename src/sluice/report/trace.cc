@@ -22,7 +22,7 @@ struct Activation {
   int32_t function = 0;
   size_t step = 0;
   int64_t iterations_left = 0;            ///< Turns of the loop that called it, after this one.
-  Provenance call;                        ///< That of its call, in the current turn.
+  Provenance call;                        ///< Provenance of its call in the current iteration.
   std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
 };
 
@@ -145,7 +145,7 @@ class Simulation {
     w.stretch.end = w.now;
   }
 
-  // Ends an activation, or begins the next turn of its loop.
+  // Ends an activation, or begins the next iteration of its loop.
   void leave(Walker& w) {
     Activation& at = w.stack.back();
     if (at.iterations_left > 0) {

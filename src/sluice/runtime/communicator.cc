@@ -16,8 +16,8 @@ ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollec
   return {range(state, part.first).begin, range(state, part.first + part.count - 1).end};
 }
 
-// Returns the most bytes that the shares of `part` read of one other member, over all collectives
-// of a group on a device.
+// Returns the maximum number of bytes that the shares of `part` read of one other member, over all
+// collectives of a group on a device.
 int64_t max_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
                  int32_t group, const Meeting::ProcessMembers& part) {
   int64_t max = 0;

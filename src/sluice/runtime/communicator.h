@@ -15,7 +15,7 @@
 namespace sluice::runtime {
 
 /// State of the collectives that a group of replicas runs on one device: arrivals and operand
-/// addresses. Each member runs its share of a collective. Members in other processes take part by
+/// addresses. Each member runs its share of a collective. Members in other processes participate by
 /// messages. A process first receives the input bytes that its members' shares read. Afterwards it
 /// receives the output bytes that shares of other processes write.
 class Meeting {
@@ -157,7 +157,7 @@ class Communicator {
   std::shared_ptr<ProcessGroup> group_;
   const Placement& placement_;
   size_t groups_;
-  int next_tag_ = 1;  ///< Tag of the next meeting; behind all meetings, the first of the channels.
+  int next_tag_ = 1;  ///< Tag of the next meeting; after all meetings, the first of the channels.
                       ///< Agreement uses tag 0.
   std::vector<GroupMeeting> group_meetings_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;

@@ -56,7 +56,7 @@ struct BoundCollective {
   ByteRange (*writes)(const void* state, int64_t member) = nullptr;
 };
 
-/// A device in one replica: its memory, and the strands that walk through its programs.
+/// A device in one replica: its memory, and the strands that execute its programs.
 class OpenDevice {
  public:
   virtual ~OpenDevice() = default;
@@ -83,7 +83,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string kind() const = 0;
   /// Binds the kernel of a key to operands of the step's specs. Error{kUsage} for an unknown key.
-  /// Error{kBadFile} for operands or options that the kernel does not take.
+  /// Error{kBadFile} for operands or options that the kernel does not support.
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
   /// Binds a collective of groups of this shape, with the errors of `bind` for kernels.
   virtual BoundCollective bind(const exe::Collective& collective,

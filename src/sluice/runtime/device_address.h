@@ -10,7 +10,7 @@ namespace sluice::runtime {
 class DeviceAddress {
  public:
   constexpr DeviceAddress() = default;
-  /// Returns the address that the device of this folder gives memory of its own.
+  /// Returns the address that the device of this folder assigns to its own memory.
   static constexpr DeviceAddress of_device(uint64_t number) { return DeviceAddress(number); }
   /// Returns the number of of_device(), for the same folder.
   constexpr uint64_t in_device() const { return number_; }

@@ -7,8 +7,8 @@
 
 // How the threads of the pool advance the strands of a run. A thread that the system has taken off
 // its core, because other processes use it, would hold up all workers at the next barrier. So any
-// thread may go on with strands that nobody advances at the moment: a busy machine then has fewer
-// workers. Strands are the same whatever thread advances them, and so are the bits.
+// thread may continue with strands that nobody advances at the moment: a busy machine then has
+// fewer workers. Strands are the same whatever thread advances them, and so are the bits.
 
 namespace sluice::runtime {
 namespace {

@@ -8,7 +8,7 @@
 
 namespace sluice::runtime {
 
-/// An interval in which a worker or an io queue ran a step, or waited until it could begin. Times
+/// An interval in which a worker or an I/O queue ran a step, or waited until it could begin. Times
 /// are in nanoseconds of the steady clock.
 struct Event {
   const exe::Step* step = nullptr;
@@ -24,7 +24,7 @@ struct StepRuns {
   int64_t runs = 0;
 };
 
-/// The last events of one worker or io queue in a run. One thread at a time adds events, which
+/// The last events of one worker or I/O queue in a run. One thread at a time adds events, which
 /// allocates nothing. A step begins where the one before it ended, so each costs one look at the
 /// clock.
 class EventRing {
@@ -78,7 +78,7 @@ class EventRing {
   int64_t blocked_since_ = 0;  ///< 0: the next step does not wait.
 };
 
-/// The events of a worker of a device, or of one of its io queues.
+/// The events of a worker of a device, or of one of its I/O queues.
 struct Lane {
   int replica = 0;
   int32_t device = 0;

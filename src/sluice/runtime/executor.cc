@@ -375,8 +375,8 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   });
 }
 
-// Afterwards no thread uses the io queues or the memory of the streams, and after a stop the queues
-// of devices have run all commands.
+// Afterwards no thread uses the I/O queues or the memory of the streams, and after a stop the
+// queues of devices have run all commands.
 void Executor::settle() {
   for (const auto& io : io_threads_) io->await_idle();
   for (const Work& work : work_) {

@@ -36,7 +36,7 @@ struct ExecutorOptions {
   double stop_deadline = 10;
   /// Longest time in seconds that a run waits for one element of a feed.
   double feed_deadline = std::numeric_limits<double>::infinity();
-  /// Events of a run that each worker and each io queue keeps; 0: none.
+  /// Events of a run that each worker and each I/O queue keeps; 0: none.
   int64_t events = 0;
 };
 
@@ -76,7 +76,7 @@ class Executor {
   const Feeds& feeds() const { return feeds_; }
   /// Ends all calls of sources and sinks. No run may follow that uses a feed.
   void close_feeds() { feeds_.close(); }
-  /// Runs a program on this thread alone. Each turn advances a strand or io queue that `seed`
+  /// Runs a program on this thread alone. Each iteration advances a strand or I/O queue that `seed`
   /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
   /// Ends the run in progress with Error{kStopped}, unless a step fails. Returns false, without
@@ -106,7 +106,7 @@ class Executor {
   /// by replica. Steps that did not run are left out.
   std::vector<StepRuns> moves() const;
   /// Returns the events of the last run; empty unless ExecutorOptions::events is set. Devices with
-  /// queues record when the host enqueues a step, and nothing of their io queues.
+  /// queues record when the host enqueues a step, and nothing of their I/O queues.
   const std::deque<Lane>& lanes() const { return lanes_; }
 
  private:
@@ -170,7 +170,7 @@ class Executor {
   void drive(int worker);
   void drive_interleaved(const exe::Program& program, const std::vector<Strand*>& strands,
                          uint64_t seed);
-  /// A thread and the io queues that it serves: the queues of one number, on all devices, in all
+  /// A thread and the I/O queues that it serves: the queues of one number, on all devices, in all
   /// replicas.
   struct IoThread {
     std::vector<IoQueue*> queues;
@@ -204,11 +204,11 @@ class Executor {
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;
-  std::deque<Lane> lanes_;  ///< Strands and io queues add to them, so they end later.
+  std::deque<Lane> lanes_;  ///< Strands and I/O queues add to them, so they end later.
   std::vector<std::unique_ptr<Replica>> replicas_;
   Feeds feeds_;  ///< Its threads use memory of the replicas.
   /// Indexed by worker of the pool. Each strand of a device with queues has a worker of its own
-  /// behind the others, which its files and full queues may hold up.
+  /// after the others, which its files and full queues may hold up.
   std::deque<Work> work_;
   std::vector<std::vector<uint32_t>> seen_beats_;  ///< For each worker: beats of all works.
   std::atomic<bool> over_{true};                   ///< No run is in progress.

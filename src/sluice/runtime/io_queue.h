@@ -24,7 +24,7 @@ struct Transfer {
   void run() const;
 };
 
-/// An io queue of a device. Transfers run one at a time in the order of issue, on any thread that
+/// An I/O queue of a device. Transfers run one at a time in the order of issue, on any thread that
 /// calls advance().
 class IoQueue {
  public:

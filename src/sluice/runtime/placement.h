@@ -35,7 +35,7 @@ class Placement {
   /// are in the process that sends. The ring of a feed's field is in the process of its stream.
   int64_t bytes_of(int replica, int32_t arena) const;
   /// Returns the position of a remote buffer of a replica in its arena. Buffers of other processes
-  /// take no memory here.
+  /// use no memory here.
   int64_t offset_of(int replica, int32_t buffer) const;
 
  private:

@@ -46,7 +46,7 @@ class Pool {
   void* argument_ = nullptr;
 };
 
-/// One turn of a busy wait.
+/// One iteration of a busy wait.
 inline void spin_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

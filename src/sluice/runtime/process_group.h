@@ -47,7 +47,7 @@ class ProcessGroup {
 /// Returns the error of a run that was stopped by a request.
 Error stop_error();
 
-/// Small exchanges between processes outside of programs. A null group stands for this process
+/// Small exchanges between processes outside of programs. A null group represents this process
 /// alone; then nothing is sent.
 class Agreement {
  public:

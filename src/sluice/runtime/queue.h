@@ -30,17 +30,17 @@ class Recording {
 };
 
 /// A queue of commands of an asynchronous device, such as a CUDA stream. The host enqueues commands
-/// and goes on; the device runs them later, in their order. One thread at a time may use a queue,
-/// except where a function says otherwise.
+/// and continues; the device runs them later, in their order. One thread at a time may use a queue,
+/// except where a function states otherwise.
 ///
 /// A caller may assume that
 ///  * a command runs after all commands that were enqueued on this queue before it, and sees what
 ///    they wrote;
-///  * a queue goes on without further calls, as far as its waits allow.
+///  * a queue continues without further calls, as far as its waits allow.
 ///
 /// A caller may not assume that
 ///  * a command has begun, or ended, when its call returns. A copy may read its source, and write
-///    its destination, at any time until a mark behind it has passed;
+///    its destination, at any time until a mark after it has passed;
 ///  * a call returns at once: it waits while the device has no room for another command. So a
 ///    command must never wait for one that is enqueued later, on any queue;
 ///  * a command that waits for a mark waits if that mark was not made before;
@@ -54,9 +54,9 @@ class Recording {
 /// Error{kPeerLost}.
 class Queue {
  public:
-  /// The walk lets at most this many launches and copies of the compute queue be outstanding. A
-  /// queue with room for them, and for the marks and waits between them, never makes the walk wait
-  /// where it cannot see a stop.
+  /// Upper limit of outstanding launches and copies of the compute queue. A queue with room for
+  /// them, and for the marks and waits between them, never blocks the strand where it cannot see a
+  /// stop.
   static constexpr int64_t kMaxOutstanding = 512;
 
   /// Waits until all commands have run, or have been discarded if the queue has an error.
@@ -79,11 +79,11 @@ class Queue {
   virtual void copy_from(QueuedDevice& peer, DeviceAddress to, DeviceAddress from,
                          int64_t bytes) = 0;
 
-  /// Returns a new mark behind all commands so far. Marks of a queue ascend from 1. A queue may
-  /// keep only its last few marks: a question about an older one is answered for a later one.
+  /// Returns a new mark after all commands so far. Marks of a queue ascend from 1. A queue may keep
+  /// only its last few marks: a question about an older one is answered for a later one.
   virtual int64_t mark() = 0;
   /// Lets the commands that follow wait until `mark` of another queue of this kind has passed. The
-  /// thread that uses `other` may go on meanwhile.
+  /// thread that uses `other` may continue meanwhile.
   virtual void wait(Queue& other, int64_t mark) = 0;
   /// Returns whether all commands before the mark have ended without an error. Does not wait.
   virtual bool passed(int64_t mark) = 0;

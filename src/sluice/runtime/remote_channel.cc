@@ -16,7 +16,7 @@ bool RemoteChannel::settled(Slot& slot) {
   return !slot.open;
 }
 
-// Throws the error of a failed process, and says what this process was doing.
+// Throws the error of a failed process, and names what this process was doing.
 template <typename F>
 void RemoteChannel::check(F&& doing) const {
   try {

@@ -72,7 +72,7 @@ struct RunState {
   }
 };
 
-/// One worker's walk through the program of one device in one replica, as a resumable state
+/// One worker's execution of the program of one device in one replica, as a resumable state
 /// machine. No step blocks. Devices create their strands, which are Walks (walk.h).
 class Strand {
  public:

@@ -6,8 +6,8 @@
 
 namespace sluice::runtime {
 
-/// Limits a tier to the bandwidth of a slower one. Transfers take turns on one clock, whichever
-/// threads run them. A thread sleeps until the turn of its transfer ends.
+/// Limits a tier to the bandwidth of a slower one. Transfers are serialised on one clock, whichever
+/// threads run them. A thread sleeps until its transfer ends on that clock.
 class Throttle {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -15,12 +15,12 @@ class Throttle {
   /// Sets the bandwidth; -1: no limit.
   explicit Throttle(int64_t bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  /// Reserves a turn for `bytes`, which begins now or when the last turn ends. Returns its end.
+  /// Reserves time for `bytes`, from now or from the end of the last reservation. Returns the end.
   Time reserve(int64_t bytes);
   /// Sleeps until `end`, or until cancel().
   void sleep_until(Time end);
   void cancel();
-  /// Prepares a run: discards all turns.
+  /// Prepares a run: discards all reservations.
   void reset();
 
  private:

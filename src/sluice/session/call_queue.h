@@ -19,7 +19,7 @@ class CallQueue {
   std::mutex guard_;  ///< Guards the members below.
   std::condition_variable wake_;
   std::thread::id owner_;
-  int depth_ = 0;        ///< How often the holder has locked the queue.
+  int depth_ = 0;        ///< Number of nested locks of the owner.
   uint64_t next_ = 0;    ///< Number that the next thread gets.
   uint64_t served_ = 0;  ///< Number of the thread that holds the queue.
 };

@@ -32,7 +32,7 @@ struct Fact {
   bool is_event() const { return kind == Tag::kStep || kind == Tag::kWait; }
 };
 
-// Finds the place of a step in its executable.
+// Finds the function and index of a step in its executable.
 class StepIndex {
  public:
   explicit StepIndex(const exe::Executable& executable) {

@@ -25,8 +25,8 @@ std::vector<report::MeasuredRun> measured_here(const Session& session, const std
 
 /// Returns by how many nanoseconds the clock of each process is ahead of the first one's. `now`
 /// reads this process's clock. Each process makes the call. In one exchange all processes send
-/// their times. Several exchanges are made; the one that took the first process the least time
-/// counts. The error of the result is at most that time.
+/// their times. Several exchanges are made; the exchange with the shortest time on the first
+/// process counts. The error of the result is at most that time.
 std::vector<int64_t> clock_differences(runtime::Agreement& agreement,
                                        const std::function<int64_t()>& now);
 

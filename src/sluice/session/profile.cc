@@ -164,7 +164,7 @@ void SessionReport::write_refused(const exe::Executable& executable,
   }
 }
 
-// A run that ended with an error has not done all that its plan says.
+// A run that ended with an error has not executed all steps of its plan.
 std::vector<report::MeasuredRun> SessionReport::last_run(const Session& session) const {
   std::vector<report::MeasuredRun> runs = measured_here(session, program_);
   if (whole_) return runs;

@@ -16,7 +16,7 @@ namespace sluice {
 
 class Session;
 
-/// Number of events that each worker and io queue keeps for a report.
+/// Number of events that each worker and I/O queue keeps for a report.
 inline constexpr int64_t kReportEvents = 20'000;
 
 /// Returns the folder for reports: `chosen`, a flag or an option, else that of the environment.

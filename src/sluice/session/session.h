@@ -117,16 +117,16 @@ class Session {
   /// k. The position p starts at 0 and moves on by the elements of each run, of any program. After
   /// a stop or an error, p is one more than the last element that the run has used. An infeed has
   /// used an element if a field was read, an outfeed if all fields were stored. With R replicas,
-  /// replica r gets or gives element (p + k) * R + r. Elements behind the last whole group of R are
-  /// discarded at the end of data.
+  /// replica r reads or writes element (p + k) * R + r. Elements after the last whole group of R
+  /// are discarded at the end of data.
   ///
-  /// A run throws Error{kUsage} if it needs an element behind the end of data, Error{kIo} after
+  /// A run throws Error{kUsage} if it needs an element after the end of data, Error{kIo} after
   /// SessionOptions::feed_deadline, or the error of the source or sink with the element's number.
   /// The session can run again. A run returns after its sinks have taken its elements.
   ///
   /// In a group, each process that runs a device of the feed calls its own source. All sources must
-  /// give equal data; a process discards the fields and replicas of other processes. All rings of
-  /// an outfeed must belong to one process, which alone calls its sink.
+  /// produce equal data; a process discards the fields and replicas of other processes. All rings
+  /// of an outfeed must belong to one process, which alone calls its sink.
   ///
   /// Error{kUsage} for a feed of another Ir, a null pointer, a run in progress, or an error of
   /// open().
@@ -210,7 +210,7 @@ class Session {
   /// Returns rates, occupancy and waits of each feed since it was bound (report/summary.h). Those
   /// of a run are the difference of two calls. Any thread may call it, also during a run.
   std::vector<report::FeedReport> feed_statistics() const;
-  /// Returns the measured events of the last run by worker and io queue (runtime/events.h). Empty
+  /// Returns the measured events of the last run by worker and I/O queue (runtime/events.h). Empty
   /// unless SessionOptions::events is set. No run may be in progress.
   const std::deque<runtime::Lane>& lanes() const;
   /// Returns the bytes of host memory that hold events.

@@ -27,7 +27,7 @@ class Variables {
   TensorSpec spec(size_t variable) const;
   /// Returns the index of the variable of a handle. Error{kUsage} for another tensor.
   size_t index_of(const Tensor& variable) const;
-  /// Returns the index of a variable that can take this value. Error{kUsage} if shape or dtype
+  /// Returns the index of a variable that can hold this value. Error{kUsage} if shape or dtype
   /// differs, or if the value has a null pointer.
   size_t index_of(const Tensor& variable, const ConstArrayView& value) const;
 

@@ -39,7 +39,7 @@ std::unique_ptr<RemoteActivations> remote_activations(
       std::holds_alternative<OrderedExecution>(strategy) ? Stores::kAtOnce : Stores::kAtLastUse);
 }
 
-/// Tasks of one block that follow each other.
+/// Consecutive tasks of one block.
 struct BlockRun {
   Task task;  ///< The first one.
   MicroBatch::Weights weights;
@@ -314,7 +314,7 @@ class Emitter {
     values_.write(at, rows.back(), found, batch.values());
   }
 
-  // Ends a visit: updates the running variables of the block, once for each of its micro-batches.
+  // Ends the run of a block: updates its running variables once per micro-batch.
   void end_block_run(const StepGraph& scope) {
     if (!run_) return;
     if (run_->task.runs_forward()) {
@@ -324,7 +324,7 @@ class Emitter {
     }
     run_.reset();
   }
-  // The weights of a block as a task reads them. A visit loads those in remote memory once.
+  // The weights of a block as a task reads them; remote ones are loaded once per run of the block.
   MicroBatch::Weights weights(const StepGraph& scope, const Task& task) const {
     return run_ ? run_->weights : variables_.load_weights(scope.graph, weights_of(scope, task));
   }
@@ -431,7 +431,7 @@ class Emitter {
       ops::add_(counter->second, ops::scalar_like(counter->second, 1));
   }
 
-  // Emits a loop. If it visits one block, the block's remote weights are loaded once.
+  // Emits a loop. If it runs one block, its remote weights are loaded once, before the loop.
   void loop(StepGraph& scope, const OrderLoop& loop) {
     end_block_run(scope);
     Graph& g = main_.ir().create_empty_graph("micro_batch");
@@ -527,15 +527,14 @@ class Emitter {
   Output output_;
   Training& training_;
   bool trains_;
-  bool shares_weights_;  ///< Evaluates beside a training program, with its weights.
+  bool shares_weights_;  ///< Evaluates the weights of a training program.
   Graph& main_;
   std::optional<Graph::ProvenanceScope> evaluates_;
   StepBlocks blocks_;
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
   std::unique_ptr<RemoteActivations> activations_;
-  /// Number of entries of the buffers of activations. The micro-batches in flight use the entries
-  /// in turn.
+  /// Entries of the activation buffers, which the micro-batches in flight use cyclically.
   int64_t activation_entries_ = 1;
   StepVariables variables_;
   PhasedStep phased_;

@@ -96,7 +96,7 @@ std::string loss_text(double loss, const std::optional<double>& accuracy) {
   return text;
 }
 
-// Compiles a model, and says how long it took.
+// Compiles a model, and prints how long it took.
 template <typename Model>
 void compile(Model& model, bool is_compiled, Show show) {
   const auto begin = Clock::now();
@@ -336,7 +336,7 @@ class Fit {
                    });
   }
 
-  // Returns the place of loss `i` of a call among the losses that the program writes.
+  // Returns the index of loss `i` of a call among the losses that the program writes.
   size_t position_of(size_t i) const {
     const auto kept = static_cast<size_t>(taken_.kept), period = static_cast<size_t>(taken_.period);
     return i / kept * period + (period - kept) + i % kept;

@@ -105,7 +105,7 @@ struct FitOptions {
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
   /// Folder for an event file of TensorBoard and metrics.csv (docs/howto/watch_a_training.md). The
   /// first process of a group writes them. If the folder has the log of another run, they go to a
-  /// folder of their own in it, run-2 and so on; a model goes on with its own log. Empty: none.
+  /// folder of their own in it, run-2 and so on; a model continues with its own log. Empty: none.
   std::string log_dir = {};
   /// Updates between histograms of each weight in the event file; 0: none.
   int64_t log_histograms = 0;
@@ -140,7 +140,7 @@ struct FitResult {
 /// before a save, or if replicas hold different copies of a variable (`check_replicas`).
 /// Error{kUsage} if the loader's items are not those of the model's calls, if an option is out of
 /// range, or if a loss that is returned is not f32. Error{kIo} if `log_dir` cannot be written at
-/// first; if that fails later, one warning is printed and the training goes on.
+/// first; if that fails later, one warning is printed and the training continues.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
 /// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});

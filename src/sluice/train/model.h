@@ -119,20 +119,20 @@ class TrainingModel {
   std::shared_ptr<internal::ModelState> state_;
 };
 
-/// A network that infers, by itself or beside a TrainingModel, whose weights it then reads. A call
-/// takes m · D · R samples. Fields that inference does not read are ignored, so the
-/// samples of a training may be given.
+/// A network that infers, alone or with the weights of a TrainingModel. A call takes m · D · R
+/// samples. Fields that inference does not read are ignored, so the samples of a training may be
+/// given.
 class InferenceModel {
  public:
-  /// Returns the predictions by name. Feeds and errors as for a TrainingModel; a model beside a
-  /// training takes and returns arrays.
+  /// Returns the predictions by name. Feeds and errors as for a TrainingModel; a model that reads
+  /// the weights of a training takes and returns arrays.
   data::Element operator()(const data::Element& samples = {});
 
   void compile();
   const Options& options() const;
   CallSize call_size();
-  /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored.
-  /// A model beside a training loads those of the training.
+  /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored. A
+  /// model that reads the weights of a training loads those of the training.
   std::vector<std::string> load(const std::string& path);
   report::Plan plan();
   /// As of a TrainingModel.
@@ -172,7 +172,7 @@ InferenceModel inference_model(const TrainingModel& training);
 ///
 /// The budgets of the training's options are for all of them: a model gets what the others leave.
 /// Error{kDoesNotFit} from compile() or the first call, before memory is allocated, if that is not
-/// enough; the training then goes on. Error{kUsage} unless `accumulate` is 1. Also the errors of
+/// enough; the training then continues. Error{kUsage} unless `accumulate` is 1. Also the errors of
 /// build_inference(), which has no phases.
 InferenceModel inference_model(const TrainingModel& training, const Options& options);
 

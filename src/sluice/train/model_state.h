@@ -64,12 +64,12 @@ class ModelCalls {
     int64_t entries = 1;  ///< In a run.
     size_t index = 0;     ///< Place in a tuple: that in the network.
   };
-  /// Returns the fields that a call takes.
+  /// Returns the fields of a call.
   const std::vector<Field>& fields() const { return fields_; }
   /// Returns the array of a field among samples; null if there is none.
   static const HostTensor* find(const data::Element& samples, const Field& field);
 
-  /// Returns the place among the results of the prediction with labels, if there is one.
+  /// Returns the index of the prediction with labels among the results, if there is one.
   std::optional<size_t> scores() const { return scores_; }
   /// Returns the array of its labels among samples; null if there is none. Also a program whose
   /// results have no labels finds those of the other program of the model. Error{kUsage} unless
@@ -89,7 +89,7 @@ class ModelCalls {
   std::string program_;
   CallSize size_;
   std::vector<Field> fields_;
-  std::vector<std::string> fed_;  ///< Names of the fields that an infeed gives.
+  std::vector<std::string> fed_;  ///< Names of the fields of an infeed.
   std::vector<D2hStream> results_;
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
@@ -111,8 +111,8 @@ class ModelState {
 
   /// Without an optimizer, the model infers alone.
   ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
-  /// The model infers beside `training`, in a session of its own. It has a copy of the weights,
-  /// which it brings up to date before a call.
+  /// The model infers with the weights of `training`, in a separate session. It has a copy of the
+  /// weights, which it brings up to date before a call.
   ModelState(std::shared_ptr<ModelState> training, Options options);
   ~ModelState();
   ModelState(const ModelState&) = delete;
@@ -165,7 +165,7 @@ class ModelState {
   std::optional<nn::Optimizer> optimizer_;  ///< Absent if the programs were built by others.
   Options inference_;                       ///< Options of inference in the training's session.
   bool has_inference_ = false;              ///< add_inference() returned true.
-  /// Bytes that models beside this training hold: by device, then those of remote memory.
+  /// Bytes that inference models of this training hold, keyed by device; kRemote: remote memory.
   std::map<int, int64_t> inference_bytes_;
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;

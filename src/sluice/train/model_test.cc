@@ -410,7 +410,7 @@ TEST(InferenceModel, OfProgramsThatExistMayHaveOptions) {
   EXPECT_EQ(rows(three(samples(12))["logits"], 0, 4), floats(first));
 }
 
-// The budgets are for the training and the models beside it.
+// The budgets are for the training and its inference models.
 TEST(InferenceModel, IsRefusedWhereBothDoNotFit) {
   Options options{.session = {.device = cpu_device({.threads = 1})}};
   const int64_t alone = [&] {

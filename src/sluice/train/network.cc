@@ -122,8 +122,8 @@ void check_labels(const Results& results, const std::vector<Field>& fields, nn::
   }
 }
 
-// Finds the tensors whose gradients the losses give. A loss without gradients of its own gets its
-// weight as a constant gradient, made beside the loss.
+// Finds the tensors whose gradients the losses define. A loss without gradients of its own gets its
+// weight as a constant gradient, computed with the loss.
 void add_loss_gradients(NetworkGraph& n) {
   Graph& graph = n.graph.graph();
   const auto& losses = n.results.losses;

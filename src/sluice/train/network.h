@@ -87,7 +87,7 @@ struct Writing {
 struct Loss {
   std::string name = "loss";  ///< Name of the stream that returns it.
   Tensor value = {};          ///< Floating point, shape ().
-  double weight = 1;          ///< Factor in the sum of losses whose gradient is taken.
+  double weight = 1;          ///< Factor in the sum of losses that is differentiated.
   /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
   /// must be results of ops, so a weight is not allowed here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
@@ -102,7 +102,7 @@ struct Loss {
 };
 
 /// Softmax cross entropy of logits (batch, classes) and labels (batch). It computes the gradient of
-/// the logits beside the loss (ops::cross_entropy_with_grad).
+/// the logits together with the loss (ops::cross_entropy_with_grad).
 Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name = "loss",
                    double weight = 1);
 

@@ -131,7 +131,7 @@ std::string resident_digest(int64_t accumulate) {
   return digest_of(ir, t);
 }
 
-// Every other mapping in turn, so that any two values of two dimensions meet.
+// Alternate mappings, so that any two values of two dimensions are combined.
 TEST(PipelineFunctions, HaveTheBitsOfTheNetworkOnOneDevice) {
   const std::vector<std::vector<StageDevices>> mappings{{}, {0, 0, 0}, {2, 0, 1}, {0, 1, 0}};
   size_t first = 0;
@@ -386,7 +386,7 @@ std::vector<PipelineStage> side_by_side(bool together) {
   return {first, both, last};
 }
 
-// Every other mapping in turn, so that any two values of two dimensions meet.
+// Alternate mappings, so that any two values of two dimensions are combined.
 TEST(PipelineFunctions, RunConcurrentStagesInOneStep) {
   const std::vector<std::vector<StageDevices>> mappings{
       {0, {1, 2}, 2}, {0, {0, 1}, 1}, {1, {2, 0}, 1}, {0, {1, 2}, 3}};

@@ -186,7 +186,7 @@ void check_output(const Options& options, const char* program) {
           options.device_iterations, period);
 }
 
-// Evaluation beside training runs on the stages of the training.
+// Evaluation of a training runs on the stages of the training.
 void check_evaluation(const Options& inference, const Strategy& training) {
   if (!inference.strategy) return;
   require((given_stages(*inference.strategy) == nullptr) == (given_stages(training) == nullptr),

@@ -39,9 +39,9 @@ struct GradientReductions {
 };
 
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
-/// "train" takes `accumulate` entries of each field's stream for each of `device_iterations`
-/// updates, in order of micro-batches. It returns as many entries of each loss and prediction. A
-/// result that is summed has one entry for each update (Writing).
+/// "train" reads `accumulate` entries of each field's stream for each of `device_iterations`
+/// updates, in order of micro-batches. It returns one entry of each loss and prediction per
+/// micro-batch. A result that is summed has one entry for each update (Writing).
 struct Training {
   /// The feed of `fields`, or of `eval_fields` without training, if Options::infeed is given.
   std::optional<Infeed> infeed;
@@ -99,11 +99,11 @@ struct Training {
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const Options& options, const Options& inference = {});
 
-/// Adds the entry graph "eval" alone to `ir`. A run takes `options.accumulate` entries of each
-/// field's stream and one of each of Training::inputs, and returns as many of each prediction; with
-/// `options.device_iterations`, that many times as many. A pipeline of S stages runs D
-/// micro-batches in D + S - 1 iterations. Error{kUsage} as for build_training(), with phases, and
-/// for options of gradients and updates.
+/// Adds the entry graph "eval" alone to `ir`. A run reads `options.accumulate` entries of each
+/// field's stream and one of each of Training::inputs, and returns one entry of each prediction per
+/// micro-batch; with `options.device_iterations`, this is multiplied by it. A pipeline of S stages
+/// runs D micro-batches in D + S - 1 iterations. Error{kUsage} as for build_training(), with
+/// phases, and for options of gradients and updates.
 Training build_inference(Ir ir, const Network& network, const Options& options);
 
 /// Sets the weights of a session on these programs from a safetensors file that holds the

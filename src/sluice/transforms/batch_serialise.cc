@@ -174,7 +174,7 @@ class Serialiser {
     }
   }
 
-  // Each slice of a tensor is made once, even if it is stored in several places.
+  // Each slice of a tensor is made once, even if it is stored several times.
   Store& store_of(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
     for (Store& s : stores_) {
       if (s.tensor == t && s.shard_group == group) return s;

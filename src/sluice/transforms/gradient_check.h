@@ -66,7 +66,7 @@ inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> i
     if (type != Connection::kFwdGrad) continue;
     const auto& outs = forward.output_ids();
     size_t index = static_cast<size_t>(std::find(outs.begin(), outs.end(), t.id()) - outs.begin());
-    for (const auto& [other, array] : weights) {  // A repeated output: use its next place.
+    for (const auto& [other, array] : weights) {  // A repeated output: use its next index.
       if (other == index)
         index = static_cast<size_t>(
             std::find(outs.begin() + static_cast<int64_t>(index) + 1, outs.end(), t.id()) -

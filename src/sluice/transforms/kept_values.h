@@ -33,7 +33,7 @@ class KeptValues {
 
   struct Kept {
     Tensor forward;  ///< An input or output of the forward graph.
-    Tensor input;    ///< The input of the gradient graph that takes it.
+    Tensor input;    ///< The input of the gradient graph that receives it.
   };
   /// Removes values that the gradient graph does not use; call it after dead ops are removed from
   /// that graph. Appends the other values to the outputs of the forward graph and returns these

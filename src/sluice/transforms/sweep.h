@@ -37,7 +37,7 @@ class Sweep {
   void check_repeat(const Op& op) const;
   void check_partial_writes(const Op& op);
   void pass_references(const Op& op);
-  /// Whether the rule of an op must give a gradient of operand `i`.
+  /// Whether the rule of an op must return a gradient of operand `i`.
   bool needs(const Op& op, size_t i) const {
     return needs(op.inputs[i]) && !op.def->zero_gradient(static_cast<int>(i));
   }

@@ -31,8 +31,8 @@ SessionOptions on(const DeviceChoice& first, const DeviceChoice& second) {
   return {.device = first, .more_devices = {second}};
 }
 
-/// Device 0 makes a value in each of `kIterations` turns, and device 1 adds it to a sum. The sum
-/// returns to device 0 at the end. No transfer holds up a host.
+/// Device 0 computes a value in each of `kIterations` iterations, and device 1 adds it to a sum.
+/// The sum returns to device 0 at the end. No transfer holds up a host.
 struct Sums {
   static constexpr int64_t kIterations = 40;
 
@@ -203,7 +203,7 @@ TEST(Messages, LetNoHostWaitForADevice) {
 }
 
 /// Device 1 loads an entry of a remote buffer, whose number a stream gives, while device 0 sends it
-/// the values of the turns.
+/// the values of the iterations.
 struct EntryAndSums : Sums {
   EntryAndSums() {
     Graph& main = ir.main_graph();

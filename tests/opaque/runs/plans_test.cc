@@ -1,4 +1,4 @@
-// Plans for opaque devices, and what the checker says when their staging memory is damaged.
+// Plans for opaque devices, and the checker's errors when their staging memory is damaged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A program with streams, and a remote buffer that an io queue moves too.
+// A program with streams, and a remote buffer that an I/O queue moves too.
 struct Program {
   Program() {
     Graph& main = ir.main_graph();

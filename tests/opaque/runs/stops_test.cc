@@ -22,7 +22,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int64_t kSize = 64;
 
 // Each iteration of a loop computes t = tanh(t + x) on the last device, sums it over the replicas,
-// and moves it through a remote buffer on an io queue. The loop of entry "long" takes seconds.
+// and moves it through a remote buffer on an I/O queue. The loop of entry "long" takes seconds.
 struct Loops {
   explicit Loops(int devices, int replicas = 1) : ir(replicas), replicas(replicas) {
     Graph& body = ir.create_empty_graph("turn");
@@ -136,7 +136,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 class QueuedStops : public testing::TestWithParam<Case> {};
 
-// One device: compute queue and io queue. Two devices: the second one has a compute queue only.
+// One device: compute queue and I/O queue. Two devices: the second one has a compute queue only.
 INSTANTIATE_TEST_SUITE_P(Held, QueuedStops,
                          testing::Values(Case{Mode::kLazy, 1, 1, 0, "device 0"},
                                          Case{Mode::kThreads, 1, 1, 0, "device 0"},

@@ -4,7 +4,7 @@
 
 namespace sluice::property {
 
-/// Moves the place of a write: readers find other bytes, or the write overwrites other data.
+/// Moves the target of a write: readers find other bytes, or the write overwrites other data.
 std::vector<Candidate> buffer_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -25,7 +25,7 @@ std::vector<Candidate> buffer_moved(const Executable& e) {
   return out;
 }
 
-/// Moves one buffer of a frame to the place of another buffer that may still be needed.
+/// Moves one buffer of a frame to the offset of another buffer that may still be needed.
 std::vector<Candidate> released_early(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {
@@ -109,7 +109,7 @@ std::vector<Candidate> arena_shrunk(const Executable& e) {
   return out;
 }
 
-/// Moves a variable, with every operand on its bytes, to the place of another variable.
+/// Moves a variable, with every operand on its bytes, to the address of another variable.
 std::vector<Candidate> arenas_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {

@@ -139,7 +139,7 @@ std::vector<Candidate> message_of_other_channel(const Executable& e) {
   return out;
 }
 
-/// A message carries another value of equal size at another place.
+/// A message carries another value of equal size from another address.
 std::vector<Candidate> message_of_other_value(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step& step) {

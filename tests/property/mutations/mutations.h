@@ -10,14 +10,14 @@
 #include "sluice/exe/text.h"
 #include "sluice/exe/visit_step.h"
 
-/// One function for each kind of damage. It returns every place of a plan where the damage can be
+/// One function for each kind of damage. It returns every step of a plan where the damage can be
 /// done.
 namespace sluice::property {
 
 using namespace exe;  // NOLINT: everything here is about executables
 
-/// A place and the damage to do there. `damage` returns the reason why it is a defect, or an empty
-/// text if a dry run must show it.
+/// A position in a plan and the damage to do there. `damage` returns the reason why it is a defect,
+/// or an empty text if a dry run must show it.
 struct Candidate {
   std::string about;
   std::function<std::string(Executable&)> damage;
@@ -56,7 +56,7 @@ std::vector<Candidate> message_of_other_value(const Executable& e);
 std::vector<Candidate> message_moved(const Executable& e);
 std::vector<Candidate> channel_short(const Executable& e);
 
-// transfers.cc: transfers beside the compute queue.
+// transfers.cc: transfers on I/O queues.
 std::vector<Candidate> wait_moved(const Executable& e);
 std::vector<Candidate> issue_moved(const Executable& e);
 std::vector<Candidate> queue_changed(const Executable& e);

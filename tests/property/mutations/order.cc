@@ -6,7 +6,7 @@
 namespace sluice::property {
 namespace {
 
-/// Returns the value that the steps before `s` wrote last at the operand's place, or nothing if
+/// Returns the value that the steps before `s` wrote last at the operand's address, or nothing if
 /// none of them wrote there.
 std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
   if (o.at.depth != 0) return std::nullopt;
@@ -342,7 +342,7 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
   return out;
 }
 
-/// Two collectives of one function exchange places.
+/// Two collectives of one function are swapped.
 std::vector<Candidate> collectives_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

@@ -17,7 +17,7 @@
 namespace sluice::property {
 
 constexpr int64_t kBatch = 4;          ///< Samples of a micro-batch.
-constexpr uint64_t kBlockStride = 64;  ///< Decisions of a visit at most.
+constexpr uint64_t kBlockStride = 64;  ///< Maximum number of decisions of a block.
 
 /// Returns the key of the random numbers for one purpose.
 Seed network_key(uint64_t seed, std::string_view what, uint64_t index = 0);
@@ -29,9 +29,9 @@ struct NetworkOutline {
   explicit NetworkOutline(uint64_t seed);
 
   bool named = true;                ///< Whether blocks have names of their own.
-  std::vector<std::string> blocks;  ///< The block of each visit.
+  std::vector<std::string> blocks;  ///< The name of each block.
   std::vector<BlockSyntax> forms;
-  std::vector<bool> stacks;  ///< Whether a visit is rows of equal blocks.
+  std::vector<bool> stacks;  ///< Whether a block is a stack of equal rows.
 };
 
 /// A module whose body is a function.
@@ -60,7 +60,7 @@ struct NetworkRecord {
 
 using MarkedLayers = nn::Children<nn::Linear>;
 
-/// Writes a network into the graph of a builder: a visit of a block after the other.
+/// Writes a network into the graph of a builder, one block after the other.
 class NetworkWriter {
  public:
   NetworkWriter(const NetworkRecipe& recipe, const NetworkOutline& outline,
@@ -131,7 +131,7 @@ class NetworkWriter {
   Graph& graph_;
   Tensor seed_;
   std::string block_;  ///< The open block.
-  size_t fresh_ = 0;   ///< The first op of the visit.
+  size_t fresh_ = 0;   ///< The first op of the block.
   size_t noted_ = 0;
   size_t marks_ = 0;
   Tensors values_;

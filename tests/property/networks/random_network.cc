@@ -27,7 +27,7 @@ class Module : public nn::Module {
       : recipe_(std::move(recipe)), outline_(recipe_.seed), record_(std::move(record)) {
     for (size_t v = 0; v < outline_.blocks.size(); ++v) {
       if (outline_.forms[v] == NetworkOutline::BlockSyntax::kScope) continue;
-      // A skipped visit or one of rows has no mark.
+      // A skipped block or a stack of rows has no mark.
       if (outline_.stacks[v] || recipe_.skipped.contains(v * kBlockStride)) continue;
       marked_.add(3 + static_cast<int64_t>(v % 3), nn::Bias::kAdd, nn::WeightInit::kHe);
       auto& item = marked_[marked_.size() - 1];

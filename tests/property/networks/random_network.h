@@ -8,8 +8,8 @@
 
 namespace sluice::property {
 
-/// The recipe of a random network: equal recipes give equal networks. Each decision draws numbers
-/// from its own key, so that leaving it out changes little else.
+/// The recipe of a random network: equal recipes produce equal networks. Each decision draws
+/// numbers from its own key, so that leaving it out changes little else.
 struct NetworkRecipe {
   uint64_t seed = 0;
   std::set<uint64_t> skipped = {};  ///< Keys of decisions to leave out.

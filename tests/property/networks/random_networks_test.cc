@@ -303,7 +303,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-// The seeds are divided into equal parts, which CTest runs beside each other.
+// The seeds are divided into equal parts, which CTest runs in parallel.
 constexpr uint64_t kParts = 4;
 
 class RandomNetworkParts : public testing::TestWithParam<uint64_t> {};

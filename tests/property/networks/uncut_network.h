@@ -15,7 +15,7 @@ train::Training uncut_training(Ir ir, const train::Network& network, nn::Optimiz
 ///
 /// The uncut network adds the gradients of a value from its last reader to its first. The cut one
 /// does the same as long as blocks are in the order of their ops, but adds the readers of one use
-/// of a weight first, and a loss's own gradient behind the readers of later blocks.
+/// of a weight first, and a loss's own gradient after the readers of later blocks.
 std::string rounded_differently(const train::NetworkGraph& network);
 
 }  // namespace sluice::property

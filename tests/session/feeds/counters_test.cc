@@ -114,7 +114,7 @@ TEST(FeedCounters, ElementsAreThoseOfTheSourceAndTheSink) {
       EXPECT_EQ(out.occupancy[kDepth], out.waits_for_host.count);
       EXPECT_LE(out.waits_at_end.count, 3);
 
-      // A feed that is bound again counts from zero, and the other one goes on.
+      // A feed that is bound again counts from zero, and the other one continues.
       session.bind_feed(p.in, std::make_shared<Counting>(100));
       const FeedReport fresh = counts(session, "x");
       EXPECT_EQ(fresh.moved + fresh.used + fresh.bytes + entries(fresh), 0);

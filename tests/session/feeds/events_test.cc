@@ -1,4 +1,4 @@
-// Events of a run: what each worker and io queue did, and when.
+// Events of a run: what each worker and I/O queue did, and when.
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// Programs with feeds compute what their elements say.
+// Programs with feeds compute what their elements determine.
 
 #include <gmock/gmock.h>
 

@@ -172,7 +172,7 @@ TEST(FeedPlans, RandomOrders) {
       names.push_back({std::string(1, char('a' + f)), f32_of({1})});
     const Infeed feed = ir.infeed("x", names, {.prefetch_depth = 1});
     std::vector<size_t> order;
-    // Each part loads each field once per trip, in an order of its own, apart or together.
+    // Each part loads each field once per iteration, in an order of its own, apart or together.
     Graph& main = ir.main_graph();
     Tensor v = main.constant(HostTensor(f32_of({1})), "zero");
     for (int part = 0; part < 3; ++part) {

@@ -24,7 +24,7 @@ int number_of_runs() {
 /// The reason why a run ends.
 enum class End { kStop, kStopInSource, kStopInSink, kData, kSource, kSink };
 
-/// Does one thing, once, when an element has its turn.
+/// Does one thing, once, when a given element is made.
 struct Moment {
   void pass(int64_t element) {
     if (element != at || past) return;
@@ -87,7 +87,7 @@ struct Subject {
   Session session;
 };
 
-/// Ends a long run as drawn, then checks that the session goes on where it must.
+/// Ends a long run as drawn, then checks that the session continues where it must.
 void end_a_run(Subject& subject, const Drawn& drawn) {
   const int64_t replicas = drawn.replicas;
   const Sums& p = subject.p;

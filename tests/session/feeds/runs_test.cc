@@ -221,7 +221,7 @@ TEST(FeedRuns, AStopEndsAWait) {
       }));
       EXPECT_FALSE(run.wait_for(0.001));
       EXPECT_FALSE(run.done());
-      // A run that goes on waits for its source without an end.
+      // A run that continues waits for its source without an end.
       EXPECT_TRUE(run.stop());
       EXPECT_THAT(error_text(ErrorKind::kStopped, [&] { run.wait(); }), HasSubstr("stop()"));
     }
@@ -367,7 +367,7 @@ TEST(FeedRuns, ABindingMayBeRepeated) {
   picky->opens = 1;
   error_text(ErrorKind::kUsage, [&] { session.bind_feed(p.in, picky); });
   p.reset(session);
-  session.run({}, "3");  // The earlier source goes on.
+  session.run({}, "3");  // The earlier source continues.
   EXPECT_EQ(p.value(session), 3 + 4 + 5);
   picky->opens = 0;
   session.bind_feed(p.in, picky);
@@ -458,7 +458,7 @@ TEST(FeedRuns, ASinkAndASourceFail) {
   session.run({}, "2");
 }
 
-// One of two feeds ends. The other one goes on behind its last element.
+// One of two feeds ends. The other one continues after its last element.
 TEST(FeedRuns, OneOfTwoFeedsEnds) {
   Ir ir;
   const Infeed a = ir.infeed("a", {{"x", f32_of({2})}}), b = ir.infeed("b", {{"x", f32_of({2})}});

@@ -126,7 +126,7 @@ struct WhileProgram {
     const Tensor sum = ops::tanh(mixed(v * 0.75f + a * b));
     ops::copy_var_update_(w, ops::tanh(w + sum * 0.5f));
     g.enqueue(sums, Tensors{sum});
-    // The count grows by what the data say, equally on all replicas.
+    // The count grows by an amount in the data, equally on all replicas.
     return {i + ops::mean(mixed(a * a)) + 0.5f, sum + w * 0.25f};
   }
 

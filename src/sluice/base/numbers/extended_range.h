@@ -5,9 +5,9 @@
 
 #include "sluice/base/simd.h"
 
-/// Sums of squares in extended range: numbers from 0 to 2^288 in a float32. x >= 0 stands for x. A
-/// number that overflows float32 is stored as x < 0 and stands for -x·2^160. Sums that do not
-/// overflow have the bits of a plain float32 sum. Infinities and NaN stand for themselves.
+/// Sums of squares in extended range: numbers from 0 to 2^288 in a float32. x >= 0 represents x. A
+/// number that overflows float32 is stored as x < 0 and represents -x·2^160. Sums that do not
+/// overflow have the bits of a plain float32 sum. Infinities and NaN represent themselves.
 namespace sluice::simd {
 
 /// Returns x² in extended range.
@@ -45,7 +45,7 @@ V sqrt_extended(V x) {
 
 namespace sluice {
 
-/// Return the number that x stands for, and x for a number >= 0, in double.
+/// Return the number that x represents, and x for a number >= 0, in double.
 inline double from_extended(double x) { return x < 0 ? std::ldexp(-x, 160) : x; }
 inline double to_extended(double number) {
   const bool fits = !(number > static_cast<double>(std::numeric_limits<float>::max()));

@@ -18,7 +18,7 @@ namespace sluice::check {
 class RemoteLedger {
  public:
   using Activation = uint64_t;
-  /// Before a run, the home entry of a variable holds that variable. Keeps no reference to the
+  /// Before a run, the entry of a variable holds that variable. Keeps no reference to the
   /// executable.
   explicit RemoteLedger(const exe::Executable& executable);
   static Activation entry(int32_t device);

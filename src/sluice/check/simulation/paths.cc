@@ -82,7 +82,7 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
 void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made,
                            size_t mark, const std::vector<Range>& then_ranges,
                            const std::vector<ByteMap::Pieces>& then_pieces) {
-  // If both arms give one name to different values, that name is a new value after the branch. The
+  // If both arms bind one name to different values, that name is a new value after the branch. The
   // condition decides at run time which of the two it is.
   std::map<std::pair<int64_t, int64_t>, Instance> joined;
   const std::map<exe::ValueId, Instance> other(else_made.begin(), else_made.end());

@@ -249,7 +249,7 @@ void Simulation::leave_early_together() {
   looks_.resize(nested);
   if (nested == 0 || !findings_.empty()) return;
   const Position now = position();
-  std::vector<int64_t> state;  // Empty until a look needs it.
+  std::vector<int64_t> state;  // Empty until a comparison needs it.
   const auto current = [&]() -> const std::vector<int64_t>& {
     if (state.empty()) state = joint_state();
     return state;
@@ -258,7 +258,8 @@ void Simulation::leave_early_together() {
   for (size_t nesting = nested; nesting-- > 0;) {
     Look& look = looks_[nesting];
     if (++look.rounds >= look.next) {
-      // The distance between looks doubles, so that each period is shorter than one of them.
+      // The distance between compared states doubles, so that each period is shorter than one
+      // distance.
       look = {look.rounds, 2 * look.rounds, kTries, now, remote_.progress(), current()};
       continue;
     }
@@ -271,7 +272,7 @@ void Simulation::leave_early_together() {
     if (current() != look.state || !remote_.repeats(look.remote, remote)) continue;
     remote_.skip(look.remote, remote, periods);
     skip(look.position, now, advances, periods);
-    // Outer loops keep their looks: they repeat although inner loops are left early.
+    // Outer loops keep their compared states: they repeat although inner loops are left early.
     for (size_t inner = nesting; inner < nested; ++inner) looks_[inner] = {};
     return;
   }

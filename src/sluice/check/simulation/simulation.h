@@ -34,7 +34,7 @@ class Simulation {
 
  private:
   /// Steps that still run after a fault. A loop may have billions of iterations, so a plan that is
-  /// known to be wrong is not walked to its end.
+  /// known to be wrong is not simulated to its end.
   static constexpr int64_t kStepsAfterAFault = 100'000;
 
   using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;

@@ -36,7 +36,7 @@ class Uses {
     for (size_t f = 0; f < counts_.size(); ++f) counts_[f] += next.counts_[f];
   }
 
-  /// Returns the uses of `trips` repetitions. Those of the first or of the last trip are the most.
+  /// Returns the uses of `trips` repetitions. The first or the last iteration has the maximum.
   Uses repeated(int64_t trips) const {
     Uses all(counts_.size());
     if (trips == 0) return all;

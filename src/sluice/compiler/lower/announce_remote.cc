@@ -42,7 +42,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // Factor of a long loop's sum.
 
-// The contents of one remote buffer while a walk runs transfers in the order of the graphs.
+// The contents of one remote buffer while transfers are simulated in the order of the graphs.
 class BufferHistory {
  public:
   void set_variable(int64_t entry, const std::string& path) { variables_[entry] = hash64(path); }
@@ -127,7 +127,7 @@ class BufferHistory {
     Loop& loop = loops_.back();
     uint64_t factor = 1;
     for (int64_t i = 0; i < iterations; ++i) factor *= kStep;
-    // ended = factor * ended + added, as often as `times` says, by halving it.
+    // ended = factor * ended + added, as often according to `times`, by halving it.
     uint64_t added = loop.ended - factor * before.ended;
     for (int64_t n = times; n > 0; n /= 2) {
       if (n % 2 != 0) loop.ended = factor * loop.ended + added;
@@ -275,7 +275,7 @@ class RemoteWalk {
     int64_t steps = 0;
     for (const exe::Start& start : program.starts)
       steps = std::min(steps + counts_[static_cast<size_t>(start.function)], kMaxSteps);
-    if (steps >= kMaxSteps) return {};  // It would be walked to the limit in vain.
+    if (steps >= kMaxSteps) return {};  // It would be traversed to the limit in vain.
     buffers_ = new_histories(e_);
     left_ = kMaxSteps;
     for (const exe::Start& start : program.starts)
@@ -312,8 +312,8 @@ class RemoteWalk {
     order_[f].insert(order_[f].end(), next, transfers.end());
   }
 
-  // Counts the transfers of a function and its callees, and the steps that walk() visits at least.
-  // Both are at most kMaxSteps.
+  // Counts the transfers of a function and its callees, and the minimum number of steps that walk()
+  // traverses. Both are at most kMaxSteps.
   void count(size_t f) {
     if (!moves_[f]) return;
     const auto add = [](int64_t& sum, int64_t times, int64_t count) {

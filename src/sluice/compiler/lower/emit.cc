@@ -441,7 +441,7 @@ class Emitter {
     return l;
   }
 
-  // The carry of a value that takes the last version of another parameter.
+  // The carry of a value that becomes the last version of another parameter.
   exe::Carry rotated(const Node& node, const Node::Loop& own, int32_t k, exe::Call& body) {
     const exe::ValueId after = value_id(node.outputs[static_cast<size_t>(k)]);
     const auto from = static_cast<size_t>(own.rotates[static_cast<size_t>(k)]);

@@ -221,7 +221,7 @@ class EntryWalk {
 
 }  // namespace
 
-// Bounds suffice for nearly all plans, and their cost does not depend on the trips of loops.
+// Bounds suffice for nearly all plans, and their cost does not depend on the trip counts of loops.
 void check_entries(const exe::Executable& executable) {
   if (executable.remote_buffers.empty()) return;
   if (EntryWalk(executable, Exact::kNo).fits()) return;

@@ -58,7 +58,7 @@ class Filler {
     for (int32_t n = span.begin; n <= span.end; ++n) in_use_[static_cast<size_t>(n)] += bytes;
   }
 
-  // Counts the bytes of the frame that are in use at each node, and the most of them.
+  // Counts the bytes of the frame that are live at each node, and their maximum.
   void count_bytes() {
     in_use_.assign(body_.nodes.size() + 1, 0);
     for (const Block& b : out_.blocks) {
@@ -109,7 +109,7 @@ class Filler {
   }
 
   // Counts the bytes in use if a block moves into the ring. The ring may then be in use for longer.
-  // Returns false, and changes nothing, if the most bytes in use would grow.
+  // Returns false, and changes nothing, if the maximum number of live bytes would grow.
   bool stretch(const Span& span, int64_t bytes, int32_t ring) {
     const Span before = span_of(block(ring));
     const int64_t more = bytes_of(block(ring));

@@ -63,8 +63,7 @@ class Assigner {
     choices_ = std::move(choices);
   }
 
-  // Finds the values that have another place than the frame, or that share their bytes with other
-  // values.
+  // Finds the values that are not stored in the frame, or that share their bytes with other values.
   std::vector<bool> find_fixed() const {
     std::vector<bool> fixed(body_.values.size(), false);
     const auto fix = [&](ValueIndex v) {
@@ -86,8 +85,8 @@ class Assigner {
     return fixed;
   }
 
-  // A result is written at the caller's address. It becomes a copy if its bytes have another place,
-  // if it is overwritten, or if it is already returned.
+  // A result is written at the caller's address. It becomes a copy if its bytes are stored
+  // elsewhere, if it is overwritten, or if it is already returned.
   void add_result_copies() {
     std::vector<bool> taken(body_.values.size(), false);
     std::vector<ValueIndex> source(body_.values.size(), kNone);  // Input of each view.
@@ -352,7 +351,7 @@ class Reuser {
   int64_t reused_ = 0;
 };
 
-// The most bytes of the frame that are in use at a node.
+// The maximum number of bytes of the frame that are live at one node.
 int64_t max_bytes(const Storage& storage) {
   std::map<int32_t, int64_t> changes;  // Indexed by node.
   for (const Block& b : storage.blocks) {

@@ -53,7 +53,7 @@ struct Storage {
 /// Adds copies to the body, and empty choices for these copies.
 Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target);
 
-/// Lets an output take the bytes of an operand that its node reads last, if the node's kernel
+/// Lets an output overwrite in place an operand that its node reads last, if the node's kernel
 /// allows it. Returns the number of these outputs.
 int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,
                              Storage& storage);

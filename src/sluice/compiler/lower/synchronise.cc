@@ -32,7 +32,7 @@ struct Touch {
   Cut cut;
 };
 
-// A transfer on an io queue that is issued, but for which no step has waited.
+// A transfer on an I/O queue that is issued, but for which no step has waited.
 struct Flight {
   int32_t queue;
   int32_t token;

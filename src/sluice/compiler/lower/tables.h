@@ -14,7 +14,7 @@ namespace sluice::compiler {
 class Tables {
  public:
   /// Adds devices, arenas, streams, tiers, remote buffers, groups, variables and channels.
-  /// Error{kUsage} if the processes cannot share the devices as the options say.
+  /// Error{kUsage} if the processes cannot share the devices according to the options.
   Tables(Program& program, const Context& context);
 
   exe::Address variable(int32_t index) const;

@@ -9,8 +9,8 @@ namespace sluice::compiler {
 /// a device that does not exist.
 int64_t assign_devices(Program& program, const Context& context);
 
-/// Moves each transfer to the owner of its stream or remote buffer: the first device that uses it,
-/// in the order of the program.
+/// Moves each transfer to the device of its stream or remote buffer: the first device that uses it
+/// in program order.
 void move_transfers(Program& program);
 
 }  // namespace sluice::compiler

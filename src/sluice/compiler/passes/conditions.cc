@@ -25,7 +25,7 @@ class Spreader {
   // Copies of the condition that the body of a loop has.
   struct LoopBody {
     int32_t exit = -1;
-    std::vector<int32_t> devices;  // Indexed by new parameter: its device.
+    std::vector<int32_t> devices;  // Device of each new parameter.
   };
 
   std::set<int32_t> devices_of(const Body& body) const {

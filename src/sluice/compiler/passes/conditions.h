@@ -10,7 +10,7 @@ namespace sluice::compiler {
 /// Returns the number of loops with a condition.
 int64_t spread_conditions(Program& program);
 
-/// Leaves the part of a loop on one device the condition of this device. `place`: index of each
+/// Leaves the part of a loop on one device the condition of this device. `new_index`: index of each
 /// input of the whole loop among the inputs of the part, or -1.
 void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& new_index);
 

@@ -17,7 +17,7 @@ const TensorSpec kFour{{4}, f32, {}};
 
 class Functionalise : public testing::Test {
  protected:
-  // Expects these bodies, without names, places and the numbers of graphs and ops.
+  // Expects these bodies, without names, source locations and the numbers of graphs and ops.
   void expect(const std::string& text) {
     TestProgram p("");
     Program program(ir_);

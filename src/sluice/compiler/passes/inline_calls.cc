@@ -119,7 +119,7 @@ bool is_small(const Body& body) {
 }
 
 // Whether a body consists of transfers, some of them overlapped. An overlapped transfer can run
-// beside another phase only if it is in the body of that phase.
+// overlapped with another phase only if it is in the body of that phase.
 bool is_overlapped_transfers(const Body& body) {
   const auto overlapped = [](const Node& n) {
     return n.is<Node::Transfer>() && n.as<Node::Transfer>()->effect.io == IoMode::kIoOverlapped;

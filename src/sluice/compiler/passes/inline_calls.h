@@ -5,7 +5,7 @@ namespace sluice::compiler {
 
 /// Before: a node for each call. After: the nodes of a callee replace the call, on the caller's
 /// values, if the callee
-/// - is called from one place only,
+/// - has one call site,
 /// - is a few kernels, or
 /// - is made of transfers that may overlap the caller's work.
 /// Returns the number of calls replaced.

@@ -116,7 +116,7 @@ class Projector {
   const DividedBody& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
   Position at(Moment moment) { return {now_, moment, ++number_}; }
 
-  // The number of values that the body carries to its next trip, if it is that of a loop.
+  // The number of carried values if the body is that of a loop, else 0.
   size_t carried() const {
     const auto loop = shared_.carried.find(id_);
     return loop == shared_.carried.end() ? 0 : loop->second;
@@ -141,10 +141,10 @@ class Projector {
     return device;
   }
 
-  // The home of a parameter or a variable is the device that reads or overwrites it first. A
-  // carried value that only becomes another one in the next trip is at home where that one is. The
-  // home of any other unused parameter is the body's device if this device runs a node. Otherwise
-  // it is the lowest device that runs a node.
+  // The device of a parameter or a variable is the first device that reads or overwrites it. A
+  // carried value that only rotates has the device of the value that it becomes. Any other unused
+  // parameter has the body's device if this device runs a node, else the lowest device that runs a
+  // node.
   void find_devices() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;
@@ -228,7 +228,7 @@ class Projector {
     lists_[device].emplace_back(position, std::move(node));
   }
 
-  // Returns the value that stands for `v` on a device. Adds a message or an Index node on first
+  // Returns the value that represents `v` on a device. Adds a message or an Index node on first
   // use.
   ValueIndex local(ValueIndex v, int32_t device) {
     if (v == kNone) return v;
@@ -292,8 +292,8 @@ class Projector {
     for (const auto& [device, part] : cut.parts) finish(part_of_call(node, cut, device, inputs));
   }
 
-  // Returns the call of the part of one device, with the inputs, results and updates whose home is
-  // there.
+  // Returns the call of the part of one device, with the inputs, results and updates of this
+  // device.
   static Node part_of_call(const Node& node, const DividedBody& cut, int32_t device,
                            const std::vector<ValueIndex>& inputs) {
     const Node::Call& whole = *node.call();
@@ -378,8 +378,7 @@ class Projector {
     put(device, at(Moment::kCopyBack), std::move(copy));
   }
 
-  // The home of a result is the device that computes it. The home of a carried result is that of
-  // its parameter.
+  // A result is on the device that computes it. A carried result is on the device of its parameter.
   void find_results() {
     for (size_t r = 0; r < body_.results.size(); ++r) {
       const ValueIndex v = body_.results[r];

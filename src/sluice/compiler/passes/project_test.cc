@@ -100,7 +100,7 @@ TEST_F(Project, MessagesOfAChannelAreReceivedInTheOrderInWhichTheyAreSent) {
   EXPECT_EQ(channel(0).capacity, 2);
 }
 
-// The home of the variable is device 0, which reads it first.
+// The variable is on device 0, the first device that reads it.
 TEST_F(Project, AVariableIsWhereItIsUpdated) {
   EXPECT_EQ(run(R"(
     body main entry
@@ -268,8 +268,9 @@ TEST_F(Project, ACallIsABarrierOfItsChannels) {
     end)")));
 }
 
-// Values 0 and 1 only take the next place in each trip; value 2 is read on device 1. So all are at
-// home there, although device 0 runs nodes of the body.
+// Values 0 and 1 only rotate in each iteration; value 2 is read on device 1. So all are on device
+// 1,
+//  although device 0 runs nodes of the body.
 TEST_F(Project, AValueThatOnlyRotatesIsAtHomeWhereItIsReadLast) {
   EXPECT_EQ(run(R"(
     body main entry

@@ -60,8 +60,8 @@ std::string random_body(unsigned seed) {
          fmt::format("results %{}\nend", alive.back());
 }
 
-// Simulates a body. A transfer on an io queue ends at a random time between its issue and its wait,
-// in the order of the queue.
+// Simulates a body. A transfer on an I/O queue ends at a random time between its issue and its
+// wait, in the order of the queue.
 class TransferRunner {
  public:
   TransferRunner(const Body& body, unsigned seed)
@@ -109,7 +109,7 @@ class TransferRunner {
     flights.pop_front();
   }
 
-  // Does the work of a transfer. The value of a load on an io queue is available after its wait.
+  // Does the work of a transfer. The value of a load on an I/O queue is available after its wait.
   void move(const Node& node) {
     const Node::Transfer& t = *node.as<Node::Transfer>();
     switch (t.effect.kind) {

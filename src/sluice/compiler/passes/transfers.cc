@@ -7,7 +7,7 @@
 namespace sluice::compiler {
 namespace {
 
-// With one io queue, all transfers use queue 1.
+// With one I/O queue, all transfers use queue 1.
 constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
 
 using Transfer = Node::Transfer;
@@ -152,8 +152,8 @@ class Scheduler {
     }
   }
 
-  // The node before which a transfer is issued. A store is issued at its own place, right after its
-  // bytes are computed.
+  // The node before which a transfer is issued. A store is issued at its own position, right after
+  // its bytes are computed.
   size_t earliest_issue(size_t n) const {
     const Transfer& load = transfer(n);
     if (!is_load(load)) return n;

@@ -87,7 +87,8 @@ void join_columns(const float* even, const float* odd, int64_t rows, int64_t wid
 struct WeightCorrelation {
   ConvWindows windows;
   int64_t rows = 0;  ///< Channels of y in a group.
-  /// Floats from one group, row and channel of the result to the next. The taps say where a tap is.
+  /// Floats from one group, row and channel of the result to the next. The taps hold the offset of
+  /// each tap.
   int64_t result_group = 0, result_row = 0, result_channel = 0;
 };
 
@@ -143,7 +144,7 @@ inline constexpr int64_t kConvGathered = 2 * kConvDepth;
 inline constexpr int64_t kConvRows = 448;
 /// Rows of y that are packed at a time for correlate_weights().
 inline constexpr int64_t kConvColumns = 256;
-/// Floats behind a packed row that a whole vector may overwrite.
+/// Floats after a packed row that a whole vector may overwrite.
 inline constexpr int64_t kConvSlack = 16;
 
 /// How correlate() cuts the chains and uses its workspace.

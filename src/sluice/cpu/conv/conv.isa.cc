@@ -60,7 +60,7 @@ class Correlator {
  private:
   /// Whether a sample is finished before the next one begins. Its operands then stay in the L2
   /// cache from one block of the chains to the next. That costs packing for each sample, which is
-  /// little beside the products of many strips.
+  /// little compared with the products of many strips.
   bool by_sample() const {
     constexpr int64_t kManyStrips = 8, kManyProducts = 1 << 13;
     return part_.end_position - part_.first_position >= kManyStrips * kConvStrip &&
@@ -216,7 +216,7 @@ class Correlator {
   }
 
   /// Whether the epilogue gets all positions of a sample at once. A call for each strip would cost
-  /// much beside short chains. The results of a task must still be in the L2 cache then.
+  /// much compared with short chains. The results of a task must still be in the L2 cache then.
   bool finishes_late() const {
     constexpr int64_t kMaxFloats = 1 << 16;
     const int64_t positions = part_.end_position - part_.first_position;
@@ -392,7 +392,7 @@ class WeightCorrelator {
       if (in_one_column(i, tap)) return false;
     return true;
   }
-  /// Returns the number of taps behind the last one.
+  /// Returns the number of taps after the last one.
   int64_t next_of_column(int64_t tap) const {
     int64_t next = tap + 1;
     while (next < taps() && !in_one_column(tap, next)) ++next;

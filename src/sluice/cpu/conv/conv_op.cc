@@ -17,7 +17,7 @@ constexpr int64_t kMinSteps = 288;
 constexpr int64_t kMinChannels = 4;
 constexpr int64_t kMaxConvTasks = 8;
 constexpr int64_t kLargeWeight = 1 << 18;
-// Each task packs all sources, which costs little beside so many rows.
+// Each task packs all sources, which costs little compared with so many rows.
 constexpr int64_t kRowsOfLargeWeight = 64;
 // With few strips, a task reads its rows of the weight from memory: ranges of so many rows.
 constexpr int64_t kRowsInPlace = 128;

@@ -136,7 +136,7 @@ struct RandomBuffer : Buffer {
   }
 };
 
-/// An epilogue that negates its elements, which must be at their place in the result.
+/// An epilogue that negates its elements, which must be at their position in the result.
 struct Negation {
   const float* result;
   int64_t plane;

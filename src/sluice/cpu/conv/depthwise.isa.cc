@@ -121,7 +121,7 @@ float* compute_block(const Block& b) {
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     const auto lanes = std::bit_cast<uint32_t>(b.lanes[v]);
-    // The next vector overwrites what this one writes behind its results.
+    // The next vector overwrites what this one writes after its results.
     store_some(compress(acc[v], lanes), to, b.end - to);
     to += std::popcount(lanes);
   }

@@ -24,7 +24,7 @@ class WindowGather {
   /// Floats of a sample of the source.
   int64_t sample() const { return sample_; }
 
-  /// Sets the positions [begin, begin + count), counted over all samples, and behind those of each
+  /// Sets the positions [begin, begin + count), counted over all samples, and after those of each
   /// sample `below` more. These are positions of rows below, also of rows below the grid, which
   /// must have one plane then. At most kConvGathered positions are set.
   void set_positions(int64_t begin, int64_t count, int64_t below = 0) {
@@ -116,7 +116,7 @@ class WindowGather {
   /// The positions of a piece that are inside the source under a tap.
   struct Lanes {
     /// The lanes to load: from the vector at the piece's first position, and with a stride of 2
-    /// from the vector behind it too.
+    /// from the vector after it too.
     typename V::Mask mask, next;
     Range row;  ///< As a range, if the piece is in one row.
   };

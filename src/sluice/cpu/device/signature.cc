@@ -144,7 +144,7 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   return pairs;
 }
 
-// Checks the operands: one updated operand, or one input and one output, as `def` says.
+// Checks the operands: one updated operand, or one input and one output, according to `def`.
 void check_operands(const exe::Collective& c, const OpDef& def) {
   const auto has = [&](size_t i, exe::Access access) { return c.operands[i].access == access; };
   const bool right = def.aliases.empty() ? c.operands.size() == 2 && has(0, exe::Access::kRead) &&

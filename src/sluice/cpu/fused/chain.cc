@@ -187,8 +187,8 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       if (!own.samples) set_layout(op.layouts[static_cast<size_t>(stage.output)]);
     }
     if (s < first) continue;
-    // A result that is not an output takes a slot that no later stage reads. It may take the slot
-    // of an input of this stage.
+    // A result that is not an output uses a slot that no later stage reads. It may use the slot of
+    // an input of this stage.
     for (size_t t = first; t < s; ++t) {
       const Stage& other = stages_[t];
       if (other.slot >= 0 && !other.samples && last_read[t] == s) free.push_back(other.slot);

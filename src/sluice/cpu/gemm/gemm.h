@@ -89,8 +89,8 @@ void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t c
 inline constexpr int64_t kPanel = 32;
 /// Maximum number of rows of a block of C that an epilogue gets.
 inline constexpr int64_t kRowBlock = 112;
-/// Most rows of C that share one packed block of op(B), and most floats of A in these rows (unless
-/// kRowBlock rows have more).
+/// Maximum number of rows of C that share one packed block of op(B), and maximum number of floats
+/// of A in these rows (unless kRowBlock rows have more).
 inline constexpr int64_t kMaxRows = 4 * kRowBlock;
 inline constexpr int64_t kMaxOfA = 3 << 17;
 /// Steps of the reduction in a packed block of op(B), if it is copied and if panels are transposed.

@@ -263,8 +263,8 @@ class Product {
     }
   }
 
-  /// Returns the most rows of a tile. Rows of A that are a multiple of 4 KiB apart share one set of
-  /// the L1 cache. A tile then reads at most as many rows as the cache has ways.
+  /// Returns the maximum number of rows of a tile. Rows of A that are a multiple of 4 KiB apart
+  /// share one set of the L1 cache. A tile then reads at most as many rows as the cache has ways.
   int64_t max_rows(bool narrow) const {
     const int64_t max = narrow ? S::kNarrowRows : S::kRows;
     const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;

@@ -12,7 +12,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kGroupNormsAtOnce = 64;  // Planes that one call of a vector function takes.
+constexpr int64_t kGroupNormsAtOnce = 64;  // Planes of one call of a vector function.
 using PlaneSums = std::array<float, kGroupNormsAtOnce>;
 
 // A group norm. The groups of all samples are contiguous rows, which are cut into tasks.

@@ -21,7 +21,7 @@ struct Slice {
     bytes = op.output(0).elements() * size;
     per_task = round_up(std::max(kTaskBytes, ceil_div(bytes, kMaxTasks)), 64);
     tasks = std::max<int64_t>(1, ceil_div(bytes, per_task));
-    bool whole = true;  // The slice takes all later axes completely.
+    bool whole = true;  // The slice covers all later axes completely.
     for (size_t a = strides.size(); a-- > 0;) {
       begin += o.starts[a] * strides[a] * size;
       side_by_side &= o.sizes[a] <= 1 || (whole && o.steps[a] == 1);

@@ -12,13 +12,13 @@
 /// residue of element i is i mod stride. So each tap of a row of windows is one contiguous vector.
 /// A band of rows of the result is computed from one packing. Windows of 2 x 2 elements without
 /// overlap, and maxima of whole planes, are not packed. The gradient of other maxima is scattered,
-/// because each window gives it to one element.
+/// because each window propagates it to one element.
 namespace sluice::cpu {
 
 /// How to compute a pool, or the gradient of one, on planes of one shape.
 struct PoolPlan {
   static constexpr int64_t kMaxTaps = 64;  ///< Largest kernel and stride of the width.
-  static constexpr int64_t kMaxRows = 64;  ///< Most rows of a window, in all depths.
+  static constexpr int64_t kMaxRows = 64;  ///< Maximum number of rows of a window, in all depths.
 
   /// Return the plan of a pool, of the gradient of an average and of that of a maximum. Return
   /// nothing for windows that are too large.

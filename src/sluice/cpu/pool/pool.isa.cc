@@ -153,7 +153,7 @@ void pool_quads(const PoolPlan& plan, const float* x, int64_t planes, typename P
     pool_rows(divisor, x, step, rows, columns, y);
 }
 
-/// Stores n elements of v, at most kLanes, and padding behind them. All lanes are written.
+/// Stores n elements of v, at most kLanes, and padding after them. All lanes are written.
 [[gnu::always_inline]] inline void store_padded(V v, V padding, int64_t n, float* to) {
   (n >= kLanes ? v : select(Mask::first(n), v, padding)).store(to);
 }
@@ -187,7 +187,7 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
   }
 }
 
-/// Pools a row of windows that are kWidth wide, or as wide as the plan says if kWidth is 0.
+/// Pools a row of windows that are kWidth wide, or as wide according to the plan if kWidth is 0.
 template <typename Pool, int kWidth>
 void pool_row(const PoolPlan& plan, const typename Pool::RowState& row, const PoolRows& rows,
               const float* edge, typename Pool::Result* y) {

@@ -31,7 +31,7 @@ struct AverageQuads {
 };
 
 /// Computes the elements of windows of 2 x 2 in rows of n columns, at most kLanes if `kIsPart`,
-/// from result `i` on. Rows of dx have `step` elements; those behind the windows are zero.
+/// from result `i` on. Rows of dx have `step` elements; those after the windows are zero.
 template <typename Quads, bool kIsPart>
 void grad_quad_rows(const Quads& quads, int64_t i, int64_t rows, int64_t n, int64_t step,
                     float* dx) {
@@ -94,8 +94,8 @@ bool has_tap(const ops::PoolAxis& a, int64_t i, int64_t o) {
 }
 
 /// Computes n elements of residue r of a row of dx from the packed rows of windows that have them.
-/// The residue has kTaps taps, or as many as the plan says if kTaps is 0. If `kIsPart`, nothing is
-/// written behind the n elements.
+/// The residue has kTaps taps, or as many according to the plan if kTaps is 0. If `kIsPart`,
+/// nothing is written after the n elements.
 template <int kTaps, bool kIsPart>
 void grad_residue(const PoolPlan& plan, const PoolRows& rows, int64_t r, int64_t n, float* dx) {
   const int32_t* const offset = plan.offset + plan.first_of_residue[r];

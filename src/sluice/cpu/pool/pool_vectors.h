@@ -124,7 +124,7 @@ void fill(float* p, int64_t n, V value) {
   for (int64_t i = 0; i < n; i += V::kLanes) store_some(value, p + i, n - i);
 }
 
-/// Rows of operands that take part in a row of results, and for each the number of its first tap.
+/// Rows of operands that participate in a row of results, and for each the number of its first tap.
 struct PoolRows {
   const float* row[PoolPlan::kMaxRows];
   float number[PoolPlan::kMaxRows];

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 16;  ///< Rows of a layer norm that stay in the L1 cache.
 
-/// The number of rows that layer norms take at once.
+/// The number of rows that layer norms process at once.
 int64_t rows_at_once(int64_t n) {
   constexpr int64_t kFloats = 4096;
   return std::clamp<int64_t>(kFloats / std::max<int64_t>(n, 1), 1, kRowsAtOnce);

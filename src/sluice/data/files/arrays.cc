@@ -34,7 +34,7 @@ Dataset from_arrays(const std::string& path, Element arrays) {
   return from_tensors(std::move(arrays));
 }
 
-/// Reads the arrays `fields` with read(place in `all`), or all arrays if `fields` is empty.
+/// Reads the arrays `fields` with read(index in `all`), or all arrays if `fields` is empty.
 Dataset choose(const std::string& path, const std::vector<std::string>& all,
                const std::vector<std::string>& fields,
                const std::function<HostTensor(size_t)>& read) {

@@ -26,13 +26,13 @@ class Limits {
 
   size_t size() const { return limits_.size(); }
   double operator[](size_t i) const { return limits_[i]; }
-  // Returns the place of the bucket of a finite value among all limits: minus these ones from the
+  // Returns the index of the bucket of a finite value among all limits: minus these ones from the
   // last one on, 0, and these ones.
   size_t bin(double v) const {
     const double size = std::abs(v);
     const uint64_t part = std::bit_cast<uint64_t>(size) >> kShift;
     size_t i = part < kMin ? 0 : first_[std::min<uint64_t>(part - kMin, first_.size() - 1)];
-    // An eighth of a power of two has at most two limits. Sums take the place of branches.
+    // An eighth of a power of two has at most two limits. Sums replace branches.
     for (int step = 0; step < 2; ++step) i += limits_[i] < size ? 1 : 0;
     while (limits_[i] < size) ++i;
     // A limit is in the bucket above it. The last bucket takes the largest number too.

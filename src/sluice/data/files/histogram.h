@@ -28,8 +28,8 @@ class Histogram {
     double limit = 0;  ///< The values are below it.
     double count = 0;
   };
-  /// Returns the buckets in ascending order. One bucket takes the place of neighbours without
-  /// values. At least one is returned.
+  /// Returns the buckets in ascending order. One bucket replaces neighbours without values. At
+  /// least one is returned.
   std::vector<Bucket> buckets() const;
 
  private:

@@ -38,7 +38,7 @@ void put_description(std::string& out, const Member& m) {
   put_le(out, 0, 2);     // Flags.
   put_le(out, 0, 2);     // Stored.
   put_le(out, 0, 2);     // Midnight
-  put_le(out, 0x21, 2);  // of January 1, 1980, so that equal arrays give equal bytes.
+  put_le(out, 0x21, 2);  // of January 1, 1980, so that equal arrays produce equal bytes.
   put_le(out, m.crc32, 4);
   put_le(out, static_cast<uint64_t>(m.size), 4);
   put_le(out, static_cast<uint64_t>(m.size), 4);

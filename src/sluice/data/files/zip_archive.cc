@@ -56,7 +56,7 @@ int64_t u64_up_to(ByteReader& reader, int64_t limit, std::string_view what) {
   return static_cast<int64_t>(value);
 }
 
-/// Reads the directory's place from the end record of ZIP64, whose locator ends at byte `end`.
+/// Reads the directory's offset from the end record of ZIP64, whose locator ends at byte `end`.
 Directory find_directory64(std::span<const std::byte> bytes, const std::string& file, int64_t end) {
   const int64_t at = end - kLocator64Bytes;
   if (at < 0) ByteReader(file, bytes).bad("the locator of ZIP64 must precede the end record");

@@ -18,7 +18,7 @@ using internal::Stream;
 constexpr int kMaxMapWorkers = 256;
 constexpr int64_t kMaxQueueDepth = 65536;
 
-/// Elements that threads make ahead of the consumer, in the order of the input. Threads take turns
+/// Elements that threads make ahead of the consumer, in the order of the input. Threads alternate
 /// to read the input. Each then maps its element; the consumer waits for the oldest one.
 class Ahead final : public Stream {
  public:

@@ -33,7 +33,7 @@ InfeedQueue::InfeedQueue(Dataset dataset, const InfeedQueueOptions& options)
   }
 }
 
-/// Returns the place in an element for each field of a feed.
+/// Returns the index in an element for each field of a feed.
 std::vector<size_t> InfeedQueue::indices_in(const FeedLayout& layout) const {
   std::vector<size_t> indices;
   bool is_right = layout.fields.size() == fields_.size();

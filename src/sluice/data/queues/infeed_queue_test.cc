@@ -149,7 +149,7 @@ TEST(OutfeedQueue, BeginsAgain) {
   }
 }
 
-// The newest element takes the place of the one before it, so that a device never waits.
+// The newest element replaces the previous one, so that a device never blocks.
 TEST(OutfeedQueue, TheLastElementNeedsNoRoom) {
   OutfeedQueue queue({.mode = OutfeedQueue::Mode::kLast, .depth = 1});
   queue.open({.name = "y", .fields = {{"y", {{}, f32, {}}}}});

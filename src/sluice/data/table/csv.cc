@@ -68,7 +68,7 @@ void check_options(const CsvOptions& options) {
   }
 }
 
-/// Returns the place of a column. `names` is empty without a header.
+/// Returns the index of a column. `names` is empty without a header.
 size_t column_of(const std::string& path, const CsvColumn& column, size_t columns,
                  const std::vector<std::string>& names) {
   if (column.number >= 0) {

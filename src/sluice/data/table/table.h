@@ -10,8 +10,8 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
 
-/// Tables with named columns: a schema says what each column is for. It is inferred from a table,
-/// saved with a model, and applied to other tables, whose columns are matched by name.
+/// Tables with named columns: a schema defines the role of each column. It is inferred from a
+/// table, saved with a model, and applied to other tables, whose columns are matched by name.
 ///
 ///     data::Table table("iris.csv");
 ///     data::TableSchema schema = data::infer_schema(table, {.targets = {"species"}});
@@ -75,8 +75,9 @@ TableSchema schema_from_json(std::string_view text, const std::string& file);
 /// A CSV file with the names of its columns (RFC 4180, plain or gzip, UTF-8).
 class Table {
  public:
-  /// Reads the file. If the format does not say whether line 1 is a header, it is one if it has all
-  /// names of `known`, or by the rule of infer_schema(). Error{kIo}, Error{kBadFile} as from_csv().
+  /// Reads the file. If the format does not specify whether line 1 is a header, it is one if it has
+  /// all names of `known`, or by the rule of infer_schema(). Error{kIo}, Error{kBadFile} as
+  /// from_csv().
   explicit Table(const std::string& path, const TableFormat& format = {},
                  std::span<const std::string> known = {});
 
@@ -84,7 +85,7 @@ class Table {
   const TableFormat& format() const { return format_; }  ///< Its header is kYes or kNo.
   /// Names in the header, or "0", "1", … without one.
   const std::vector<std::string>& names() const { return names_; }
-  /// Returns the places of columns by their names. Error{kUsage}, which begins with `what` and
+  /// Returns the indices of columns by their names. Error{kUsage}, which begins with `what` and
   /// lists the columns of the table and `wanted`, if a name is missing or names several columns.
   std::vector<size_t> columns_of(std::span<const std::string> wanted, std::string_view what) const;
 
@@ -117,7 +118,7 @@ struct TableChoice {
 TableSchema infer_schema(const Table& table, const TableChoice& choice);
 
 /// The rows of a table as numbers, by row, then by input and target of the schema. A category or a
-/// class in text is the place of its value. A missing cell is NaN.
+/// class in text is the index of its value. A missing cell is NaN.
 struct TableRows {
   std::vector<double> cells = {};
   std::vector<int64_t> lines = {};  ///< Line of the file in which each row begins.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-/// A column of the schema that is read, and its place in the table.
+/// A column of the schema that is read, and its index in the table.
 struct ReadColumn {
   const TableColumn* column = nullptr;
   const std::vector<std::string>* values = nullptr;  ///< Null for numbers.

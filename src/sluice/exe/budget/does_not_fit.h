@@ -16,8 +16,8 @@ class DoesNotFit : public Error {
 
   /// Returns the first memory that is too small: the bytes needed (`total_bytes`), the budget or
   /// the bytes that the machine has (`budget_bytes`), smallest_budget(), the live-set bound
-  /// (`bound_bytes`) and the largest holders at the peak, which Holder::contents names. Memory of
-  /// the machine has no bound and no holders.
+  /// (`bound_bytes`) and the largest objects at the peak, which PeakObject::contents names. Memory
+  /// of the machine has neither a bound nor objects.
   const exe::MemoryNeeds& memory() const { return memory_; }
   /// Returns the name of a program that fits, "phased, with weights in remote memory"; empty if
   /// none is known.
@@ -35,7 +35,7 @@ namespace exe {
 /// Judges the budgets of a plan, whose needs are `memories` (memory_needs()). Returns the error of
 /// the first memory that exceeds its budget, or of the first arena above kMaxSize bytes; nothing if
 /// the plan fits. The text has the bytes needed, the budget, the smallest budget with a plan, the
-/// live-set bound and the holders of the peak.
+/// live-set bound and the objects at the peak.
 std::optional<DoesNotFit> find_excess(const Executable& executable,
                                       const std::vector<MemoryNeeds>& memories);
 

@@ -8,7 +8,7 @@ namespace sluice::nn::internal {
 
 /// Returns the rule for a layer's weight of this shape and these fans.
 Initializer weight_init(WeightInit init, const Shape& shape, const Fans& fans);
-/// Returns the rule for the bias beside a weight of this fan.
+/// Returns the rule for the bias of a weight with this fan.
 Initializer bias_init(WeightInit init, int64_t fan_in);
 
 /// Whether a list may have two numbers for each axis: first those for the starts of all axes, then

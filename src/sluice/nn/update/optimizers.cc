@@ -36,7 +36,7 @@ RmspropStep step_of(const RmspropOptions& o, GradScale scale, const ops::Group&)
   return RmspropStep(o, scale);
 }
 
-// Whether `pattern` describes all of `text`; `*` stands for any characters. If the rest does not
+// Whether `pattern` describes all of `text`; `*` represents any characters. If the rest does not
 // fit, the last star takes one more character.
 bool describes(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, after_star = pattern.npos, retry = 0;

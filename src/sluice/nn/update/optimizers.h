@@ -159,7 +159,7 @@ struct UpdateOptions {
 /// Returns the square root of the sum of squares of all tensors, a float32 scalar in their graph.
 /// The sum may overflow float32 (ops/extended.h); a norm that overflows is the largest float32.
 ///
-/// Whole and sharded tensors give the same bits. The flattened elements of a tensor are cut into
+/// Whole and sharded tensors compute the same bits. The flattened elements of a tensor are cut into
 /// equal chunks (the last may be shorter), one for each member of its group. `groups` has the group
 /// of each tensor; empty: all replicas. The sums of squares of all first chunks are added in the
 /// order of the tensors, then those of all second chunks, and so on. The members of a group
@@ -206,7 +206,7 @@ class KeyMatch {
 };
 
 /// Return a match of the keys that at least one pattern describes (keys_like), or that no pattern
-/// describes (keys_unlike). A pattern describes whole keys; `*` stands for any characters, dots
+/// describes (keys_unlike). A pattern describes whole keys; `*` represents any characters, dots
 /// included: "*.bias", "layers.*.norm.*".
 KeyMatch keys_like(std::vector<std::string> patterns);
 KeyMatch keys_unlike(std::vector<std::string> patterns);

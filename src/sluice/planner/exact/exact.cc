@@ -65,7 +65,7 @@ Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64
   StackSearch search(instance, conflicts, height, refuted);
   const std::vector<std::vector<int32_t>> ranks = make_ranks(instance);
   int64_t left = max_nodes;
-  // Each round doubles the nodes of a turn.
+  // Each round doubles the node budget.
   for (int64_t budget = 4 * exact_search_nodes(instance) + 1000;; budget *= 2) {
     for (const std::vector<int32_t>& rank : ranks) {
       const int64_t limit = std::min(budget, left);

@@ -42,9 +42,9 @@ Result search(const Problem& problem, int64_t height, int64_t max_nodes = 100'00
 }
 
 struct Features {
-  uint32_t sizes;       // Largest size; the least is 1.
+  uint32_t sizes;       // Maximum size; the minimum is 1.
   uint32_t ranges;      // Maximum number of ranges.
-  uint32_t alignments;  // Largest alignment; the least is 1.
+  uint32_t alignments;  // Maximum alignment; the minimum is 1.
   bool fixed;           // Whether some buffers have a fixed offset.
 };
 
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(All, ExactSearchAgainstAllOrders,
                          ::testing::Values(Features{9, 3, 1, false}, Features{2, 3, 1, false},
                                            Features{9, 1, 4, false}, Features{5, 3, 3, true}));
 
-// The refutation of a sub-problem may depend on earlier failures. With equal places but without
+// The refutation of a sub-problem may depend on earlier failures. With equal offsets but without
 // those failures, the sub-problem may have a plan. Both cases occur with these ten buffers. Another
 // search computed their height.
 TEST(ExactSearch, RemembersWhatARefutationRestsOn) {

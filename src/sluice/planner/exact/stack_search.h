@@ -37,8 +37,8 @@ class StackSearch {
   StackSearch(const Instance& instance, const Conflicts& conflicts, int64_t height,
               Refuted& refuted);
 
-  /// Searches from the start with about `max_nodes` looks at an item or a section. Among items with
-  /// equal bases, the one with the lowest `rank` is tried first.
+  /// Searches from the start with about `max_nodes` examinations of an item or a section. Among
+  /// items with equal bases, the one with the lowest `rank` is tried first.
   Outcome run(std::vector<int32_t> rank, int64_t max_nodes);
 
   /// Nodes that the last run did not use; negative if it used more.
@@ -118,7 +118,7 @@ class StackSearch {
   std::vector<int32_t> rank_;
   int64_t left_ = 0;  // Nodes left.
   Offsets offsets_;
-  std::vector<char> waits_;       // Whether an item has no place yet.
+  std::vector<char> waits_;       // Whether an item is not placed yet.
   std::vector<State> states_;     // Indexed by item; only for waiting items.
   std::vector<int64_t> waiting_;  // Sum of the waiting sizes of a section.
   std::vector<int32_t> witness_;  // Item that last passed fits(), by section.

@@ -15,9 +15,9 @@ namespace sluice::report {
 namespace {
 
 constexpr int64_t kMaxIterations =
-    32;  // Iterations walked; later ones take as long as the last one.
+    32;  // Simulated iterations; later ones take as long as the last one.
 
-/// State of a device in the walk. All times are in seconds.
+/// State of a device in the simulation. All times are in seconds.
 struct State {
   double now = 0;            // Time that the compute queue has reached.
   std::vector<double> busy;  // Time until which each queue is busy; remote memory last.
@@ -62,7 +62,7 @@ class Forecaster {
       const auto m = static_cast<size_t>(times_.memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
-    double shared = 0;  // Sum over the devices that the workers serve in turn.
+    double shared = 0;  // Sum over the devices that the workers run one after another.
     for (const exe::Start& start : program.starts) {
       State s;
       s.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size() + 1);

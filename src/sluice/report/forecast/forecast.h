@@ -27,12 +27,12 @@ struct ProgramForecast {
 };
 
 /// Forecasts the time of each program. Walks its steps with a clock for computing, a clock for each
-/// io queue and a clock for remote memory. All replicas share the bandwidth of remote memory.
+/// I/O queue and a clock for remote memory. All replicas share the bandwidth of remote memory.
 ///
 /// Steps take the times of StepTimes. A transfer on the compute queue is exposed. A transfer on an
-/// io queue starts at its issue or at the end of the previous transfer of that queue. Its exposed
+/// I/O queue starts at its issue or at the end of the previous transfer of that queue. Its exposed
 /// time is the time that a wait step waits for it. The slower arm of a branch counts. The workers
-/// serve devices without queues in turn, so the times of these devices add up.
+/// run devices without queues one after another, so the times of these devices add up.
 ///
 /// The forecast ignores other processes of the machine, so a run may be slower than its forecast.
 /// Caches and the fixed time of a kernel are ignored too, unless the rates have them. A run is

@@ -24,7 +24,7 @@ exe::Executable plan(const std::string& text) {
 TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
   const auto programs = forecast(plan(exe::plans::overlapped_loop()), slow());
   ASSERT_EQ(programs.size(), 1u);
-  // A load. Then, five times, a load beside a kernel and a store after both. Then a kernel, a store
+  // A load. Then, five times, a load during a kernel and a store after both. Then a kernel, a store
   // and a load.
   EXPECT_EQ(programs[0].program, "run");
   EXPECT_DOUBLE_EQ(programs[0].seconds, 1 + 5 * 2 + 1 + 1 + 1);

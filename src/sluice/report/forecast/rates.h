@@ -25,15 +25,16 @@ struct CacheRate {
 
 /// Rates of a machine, per second.
 struct Rates {
-  int threads = 1;          ///< Workers of the pool that runs all replicas.
-  double flops = 1e11;      ///< Floating-point operations of one worker.
-  double copies = 1e10;     ///< Bytes that one worker copies. A copy of one byte reads a byte and
-                            ///< writes a byte.
-  double remote = 1e10;     ///< Bytes that remote memory moves, for all replicas together.
-  double messages = 5e9;    ///< Bytes of messages between two devices.
-  double latency = 2e-6;    ///< Seconds that a message takes beyond the time of its bytes.
-  double kernel_begin = 0;  ///< Seconds that a kernel takes beyond the time of its work.
-  double together = 1;      ///< Share of its rate that a worker keeps while all of them work.
+  int threads = 1;        ///< Workers of the pool that runs all replicas.
+  double flops = 1e11;    ///< Floating-point operations of one worker.
+  double copies = 1e10;   ///< Bytes that one worker copies. A copy of one byte reads a byte and
+                          ///< writes a byte.
+  double remote = 1e10;   ///< Bytes that remote memory moves, for all replicas together.
+  double messages = 5e9;  ///< Bytes of messages between two devices.
+  double latency = 2e-6;  ///< Latency of a message in seconds, without the time of its bytes.
+  /// Launch overhead of a kernel in seconds, without the time of its work.
+  double kernel_begin = 0;
+  double together = 1;  ///< Share of its rate that a worker keeps while all of them work.
   /// Measured rates of kernels whose operands are in caches, by kernel_class(), ascending by
   /// intensity. Kernels of other classes have the rate `flops`.
   std::map<std::string, std::vector<KernelRate>> kernels = {};
@@ -51,8 +52,8 @@ struct Rates {
 };
 
 /// Returns the class of kernels that have similar rates: "MatMul", "MatMul lhs transposed", "Conv",
-/// "Conv narrow". The class of a fused kernel names its first op. The class of a convolution says
-/// whether it makes fewer channels than a vector has elements.
+/// "Conv narrow". The class of a fused kernel names its first op. The class of a convolution
+/// specifies whether it makes fewer channels than a vector has elements.
 std::string kernel_class(const exe::Kernel& kernel);
 
 /// Formats the description of a machine as JSON.

@@ -89,7 +89,7 @@ std::string StepTimes::name_of_memory(int memory) const {
   return memory == 0 ? "streams" : "tier " + e_.tiers[static_cast<size_t>(memory) - 1].name;
 }
 
-// The number of replicas that one worker runs in turn.
+// The number of replicas that one worker runs one after another.
 double StepTimes::rounds_of_replicas(const exe::Device& device) const {
   const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
   return std::ceil(static_cast<double>(e_.replicas) / teams);

@@ -12,7 +12,7 @@ namespace sluice::report {
 /// was measured, else the longer of both. An operand is in a cache if the cache can hold all bytes
 /// that the function has touched since it last touched the operand. A kernel uses as many workers
 /// as it has tasks. All replicas share the bandwidth of remote memory, and replicas that share
-/// workers take turns at each step.
+/// workers alternate at each step.
 class StepTimes {
  public:
   StepTimes(const exe::Executable& executable, const Rates& rates);

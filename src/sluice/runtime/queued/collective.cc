@@ -26,7 +26,7 @@ QueuedCollective::QueuedCollective(const RunState& run, int device, QueuedDevice
       operands_(2 * static_cast<size_t>(run.executable->replicas)) {}
 
 // No member writes bytes that a peer may still read: a peer has copied what it reads of the input
-// before kMade, and what it takes of the output before kTaken.
+// before kMade, and its part of the output before kTaken.
 bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input,
                                DeviceAddress output, int64_t number, const exe::Step* step) {
   const auto group = std::get<exe::Collective>(step->body).group;
@@ -65,8 +65,8 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
   return true;
 }
 
-// Copies what the share reads of the others' inputs into the room, and launches the share. It
-// writes to the member's own output alone.
+// Copies the part of the other members' inputs that the share reads into the room, and launches the
+// share. It writes to the member's own output alone.
 void QueuedCollective::run(const Share& share) {
   const auto members = static_cast<size_t>(share.meeting.members());
   const auto own = static_cast<size_t>(share.member);

@@ -81,8 +81,9 @@ class Commands {
     ++count_;
     steps_[static_cast<size_t>(count_) % steps_.size()] = step;
   }
-  /// Least number of launches and copies between two marks of has_room(). A step, with the kernels
-  /// that have gathered before it, may add as many. So at most four times as many have not ended.
+  /// Minimum number of launches and copies between two marks of has_room(). A step, with the
+  /// kernels that have gathered before it, may add as many. So at most four times as many have not
+  /// ended.
   static constexpr int64_t kBatch = Queue::kMaxOutstanding / 4;
 
   template <typename F>
@@ -100,7 +101,7 @@ class Commands {
   std::unique_ptr<Queue> queue_;
   int64_t count_ = 0;
   bool recording_ = false;
-  int64_t batch_ = 0;        ///< Mark behind the last batch of has_room(); 0: none.
+  int64_t batch_ = 0;        ///< Mark after the last batch of has_room(); 0: none.
   int64_t batch_begin_ = 0;  ///< Commands before that mark.
   int64_t last_ = 0;         ///< Mark of drained(); 0: none.
   std::array<const exe::Step*, 4096> steps_{};  ///< Indexed by command number modulo the size.

@@ -11,8 +11,8 @@
 
 namespace sluice::runtime {
 
-/// An io queue of a device with queues. Its transfers run one at a time, in the order of issue, on
-/// a queue and a thread of their own, beside the commands of the compute queue.
+/// An I/O queue of a device with queues. Its transfers run one at a time, in the order of issue, on
+/// a queue and a thread of their own, concurrently with the compute queue.
 class QueuedIo {
  public:
   /// `compute` is the compute queue of the device, which only the thread that walks uses.
@@ -24,7 +24,7 @@ class QueuedIo {
 
   /// Prepares a run. No thread may be in advance().
   void start();
-  /// Issues a transfer behind `mark` of the compute queue. Returns its number, or kNotYet without
+  /// Issues a transfer after `mark` of the compute queue. Returns its number, or kNotYet without
   /// room. The thread that walks calls this and await().
   int64_t issue(const QueuedTransfer& transfer, int64_t mark);
   /// Lets later commands of the compute queue follow the transfer. Returns false if the transfer
@@ -61,7 +61,7 @@ class QueuedIo {
   bool follows_ = false;  ///< The current transfer waits for the compute queue on the device.
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};
-  std::atomic<int64_t> loaded_{0};  ///< Mark behind the last load that is enqueued; 0: none.
+  std::atomic<int64_t> loaded_{0};  ///< Mark after the last load that is enqueued; 0: none.
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  ///< Set before failed_.
   const exe::Step* blamed_ = nullptr;

@@ -10,21 +10,23 @@ namespace sluice::runtime {
 
 /// State of the collectives that a group of replicas runs on one device with queues. A member
 /// cannot touch the memory of another one, so its queue copies bytes between them: before its share
-/// the inputs that the share reads (into its room), and after it the outputs of the other shares.
-/// A member arrives at each stage with a mark. The others wait for that mark on their queues, so
-/// that no host waits for a device.
+/// the inputs that the share reads (into its room), and after it the outputs of the other shares. A
+/// member arrives at each stage with a mark. The other members wait for that mark on their queues,
+/// so that no host waits for a device.
 class QueueMeeting {
  public:
   /// The stages of a collective, by what the commands before a member's mark have done.
   enum class Stage : uint8_t {
     kReady,  ///< The member's input is complete.
-    kMade,   ///< Its share is done, and it has copied all that it reads of the others' inputs.
-    kTaken   ///< It has copied all that it takes from the others' outputs.
+    /// Its share is done, and it has copied all that it reads of the other members' inputs.
+    kMade,
+    kTaken  ///< It has copied its parts of the peers' outputs.
   };
   static constexpr size_t kStages = 3;
 
-  /// Where the others find a member's operands. The member sets it before it arrives at kReady. The
-  /// others read it once all have arrived there, and not after they have arrived at the last stage.
+  /// The addresses of a member's operands, for the other members. The member sets it before it
+  /// arrives at kReady. The others read it once all have arrived there, and not after they have
+  /// arrived at the last stage.
   struct Operands {
     DeviceAddress input;
     DeviceAddress output;
@@ -43,7 +45,7 @@ class QueueMeeting {
   MemberQueue& member_queue(int32_t member) { return at(member).member_queue; }
 
   /// Records that a member has arrived at a stage of collective `number`, counted from 0. `mark` is
-  /// the mark of its queue behind the commands of that stage. A collective may skip its last stages
+  /// the mark of its queue after the commands of that stage. A collective may skip its last stages
   /// if all members do so.
   void arrive(int32_t member, int64_t number, Stage stage, int64_t mark);
   /// Returns whether all members have arrived at a stage of collective `number`, or at a later one.
@@ -76,7 +78,7 @@ class QueueMeeting {
 bool any_bytes(const BoundCollective& collective, ByteRange (*range)(const void*, int64_t),
                int64_t members);
 
-/// Returns the bytes that a copy in a room takes, so that the next one is aligned.
+/// Returns the bytes of a copy in a room, so that the next one is aligned.
 int64_t room_of(const ByteRange& range);
 /// Returns the bytes of a room for the collective: a copy of the range that the share of a member
 /// reads, for each other member.

@@ -183,8 +183,8 @@ class Queued {
   QueuedIo* failed_io_ = nullptr;              ///< Io queue whose error await() throws.
   QueuedMessages messages_;
   QueuedCollective collective_;
-  int64_t reading_ = 0;  ///< Mark behind the copy of read(); 0: none.
-  int64_t ending_ = 0;   ///< Mark behind the last command of a run; 0: none.
+  int64_t reading_ = 0;  ///< Mark after the copy of read(); 0: none.
+  int64_t ending_ = 0;   ///< Mark after the last command of a run; 0: none.
   bool waits_ = false;   ///< The walk waits for commands of the device.
 };
 

@@ -118,8 +118,8 @@ class Feed {
   bool has_failed_sink() const { return !plan_.input && failed_.load(); }
   /// Throws the error of the sink if the run uses it.
   void check_sink();
-  /// Ends a run. The next one begins behind the elements that any ring has read, or behind those
-  /// that all rings have stored.
+  /// Ends a run. The next one begins after the elements that any ring has read, or after those that
+  /// all rings have stored.
   void end();
   /// Returns the elements since bind() that all rings have read or stored.
   int64_t progress() const;

@@ -42,7 +42,7 @@ class Differentiator {
   }
 
  private:
-  // The gradients of the block's outputs and those that its losses give.
+  // The gradients of the block's outputs and those of its losses.
   std::vector<TakenGradient> gradients_of(const BlockGraph& block) const {
     std::vector<TakenGradient> taken;
     for (const BlockValue& v : block.outputs) {
@@ -71,7 +71,7 @@ class Differentiator {
   const WeightRules& rules_;
   WeightGradients weights_;
   ValueTable<char> active_;   ///< Values of the network that depend on a weight.
-  std::set<TensorId> later_;  ///< Values whose gradient a later block gives.
+  std::set<TensorId> later_;  ///< Values whose gradient a later block computes.
 };
 
 BlockGradient Differentiator::make_graph(const BlockGraph& block, const Tensors& given,
@@ -138,7 +138,7 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
     positions.push_back(i);
   }
   if (inputs.empty() && positions.empty()) return std::nullopt;
-  // The chain of later readers comes before the gradient that a loss of this block gives.
+  // The chain of later readers precedes the gradient of a loss of this block.
   taken.insert(taken.begin(), later.begin(), later.end());
   Tensors given;
   for (const TakenGradient& t : taken) given.push_back(t.value.part);

@@ -12,11 +12,11 @@
 
 namespace sluice::train {
 
-/// A gradient that the gradient graph of a block takes.
+/// A gradient that the gradient graph of a block reads.
 struct TakenGradient {
   BlockValue value;   ///< An output or an input of the block: the gradient is that of this value.
   Tensor loss = {};   ///< Network tensor of this block that holds the gradient, from a loss. Empty:
-                      ///< later blocks give the gradient, as a chain over their readers.
+                      ///< later blocks compute the gradient, as a chain over their readers.
   Tensor input = {};  ///< Input of the gradient graph.
 };
 
@@ -25,7 +25,7 @@ struct TakenGradient {
 struct BlockGradient {
   nn::GraphWithNamedArgs graph;
   std::vector<TakenGradient> taken;
-  Tensors inputs = {};               ///< Network tensors whose gradients the block gives.
+  Tensors inputs = {};               ///< Network tensors whose gradients the block computes.
   std::vector<size_t> weights = {};  ///< Positions in BlockGraph::weights that have a gradient.
   Tensor counter = {};               ///< Input of the graph, if it adds to running means.
   Tensors accumulators = {};         ///< Inputs of the graph, one for each of `weights`.
@@ -41,7 +41,7 @@ enum class WeightGradients {
 /// Differentiates each block of a cut: the sum of the network's losses by the weights.
 ///
 /// A value's gradient is a chain over its readers in descending order. A block that reads a value
-/// of an earlier block takes the chain of the later readers and adds its own readers to it. A
+/// of an earlier block reads the chain of the later readers and adds its own readers to it. A
 /// gradient that does not exist is absent. A block does not have a gradient graph if losses depend
 /// neither on its trained weights nor, through it, on those of earlier blocks.
 ///

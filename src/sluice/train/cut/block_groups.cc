@@ -142,7 +142,7 @@ bool Grouper::stands_alone(size_t b) const {
          });
 }
 
-// The gradients that a block takes and gives, by position.
+// The gradients that a block reads and computes, as indices.
 std::string Grouper::gradient_structure(size_t b) const {
   if (gradients_.empty() || !gradients_[b]) return "";
   const BlockGradient& gradient = *gradients_[b];
@@ -287,7 +287,7 @@ bool Grouper::add_value_rows(const BlockGroup& group) {
     if (group.inputs[i].kind == GroupInput::Source::kChain) placed = place_chain(group, i);
     if (group.inputs[i].kind == GroupInput::Source::kSequence) placed = place_sequence(group, i);
   }
-  // Outputs that the next row does not read have consecutive places, too.
+  // Outputs that the next row does not read have consecutive buffer rows, too.
   for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {
     if (result_.value_rows.contains(block(group.first).outputs[o].whole.id())) continue;
     for (int64_t r = 0; r < group.rows; ++r)

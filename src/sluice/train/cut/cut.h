@@ -7,7 +7,7 @@
 
 namespace sluice::train {
 
-/// A tensor of a network and the tensor of a block's graph that stands for it.
+/// A tensor of a network and the tensor of a block's graph that represents it.
 struct BlockValue {
   Tensor whole;  ///< In the network's graph.
   Tensor part;   ///< In the block's graph.

@@ -26,11 +26,11 @@ struct GradientRule {
   bool weighted = false;  ///< Sums are divided by the total weight (Loss::total_weight).
   std::shared_ptr<const HookGraph> hook = nullptr;  ///< Null: without a hook.
 
-  /// Dtype of the gradient that the update takes.
+  /// Dtype of the gradient that the update reads.
   DType dtype() const { return hook ? hook->dtype : accumulator; }
   /// Adds the reduction of an accumulated gradient over replicas, the division by `divisor` of a
   /// weighted rule (total_divisor()), and the hook. Returns the replica's shard of the gradient if
-  /// `shards` cuts it. The hook takes the whole gradient and `variable()`, the whole weight.
+  /// `shards` cuts it. The hook receives the whole gradient and `variable()`, the whole weight.
   Tensor reduced(const Tensor& accumulated, const std::function<Tensor()>& variable,
                  const nn::ShardRule& shards, const Tensor& divisor) const;
 };
@@ -57,7 +57,7 @@ using WeightRules = std::map<std::string, WeightRule>;
 WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer& optimizer,
                          const Options& options);
 
-/// Returns the dtype that `dtype` gives to an accumulator of a weight or output. Error{kUsage},
+/// Returns the dtype of an accumulator of a weight or output under the rule `dtype`. Error{kUsage},
 /// which begins with `what`, if it is not floating point.
 DType dtype_of(const AccumulatorDtype& dtype, const std::string& name, const TensorSpec& spec,
                std::string_view what);

@@ -7,7 +7,7 @@
 #include "sluice/train/cut/test_networks.h"
 #include "sluice/train/pipeline/schedule.h"
 
-/// For tests: the strategies of a network and the places of its tensors.
+/// For tests: the strategies of a network and the locations of its tensors.
 namespace sluice::train {
 
 struct Way {

@@ -78,8 +78,8 @@ struct TaskDistance {
 TaskDistance distance(const MicroBatchTask& maker, const MicroBatchTask& reader,
                       int64_t micro_batches);
 
-/// The loop over updates, if the order is one: the number of its trips and its body. Otherwise 1
-/// and all items.
+/// The loop over updates, if the order is one: its trip count and its body. Otherwise 1 and all
+/// items.
 struct UpdateLoop {
   int64_t trips = 1;
   const std::vector<OrderItem>& body;

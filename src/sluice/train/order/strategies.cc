@@ -98,7 +98,7 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
   // The last block of the last stage runs backward at once.
   const size_t last = step.stages.back().back();
   const bool joint = counts.has_update && step.blocks[last].has_gradient;
-  // `number` is the group's number; `loops` loops of the body are around the visits.
+  // `number` is the group's number; the block runs are nested in `loops` loops of the body.
   const auto block_runs = [&](const PipelineTask& t, const Affine& number, size_t loops) {
     std::vector<OrderItem> items;
     std::vector<size_t> blocks = step.stages[static_cast<size_t>(t.stage)];
@@ -138,7 +138,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
   require(!counts.has_norm || updates == PhasedUpdates::kApart,
           "order: a norm of all gradients requires updates apart from backward phases");
   Body body(counts.updates > 1 ? 1 : 0);
-  // All micro-batches visit a block, `loops` loops inside of the body.
+  // Runs a block for all micro-batches, nested in `loops` loops of the body.
   const auto run_block = [&](TaskKind kind, int stage, const std::optional<Affine>& block,
                              size_t loops) {
     std::vector<OrderItem> items;

@@ -9,13 +9,13 @@
 
 namespace sluice::train {
 
-/// Returns the order in which stages run as `schedule` says: a ramp-up, a loop that runs each task
-/// once in an iteration, a ramp-down, and the update. A resident step has one stage; a sharded one
-/// has a sequential schedule.
+/// Returns the order in which stages run according to `schedule`: a ramp-up, a loop that runs each
+/// task once in an iteration, a ramp-down, and the update. A resident step has one stage; a sharded
+/// one has a sequential schedule.
 Order staged_order(const PipelineOrder& schedule, const OrderCounts& counts);
 
-/// Returns the order in which stages run groups of `group` micro-batches as `schedule` says. A
-/// group visits the blocks of a stage one after another. Weights are updated at the end, or, if all
+/// Returns the order in which stages run groups of `group` micro-batches according to `schedule`. A
+/// group runs the blocks of a stage one after another. Weights are updated at the end, or, if all
 /// micro-batches are one group and no norm is needed, after their last gradient. Error{kUsage} if
 /// `group` is not a divisor of the number of micro-batches.
 Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDependences& step);
@@ -33,10 +33,10 @@ struct PhasedBlocks {
   int64_t update_loop = 0;
 };
 
-/// How a phased step runs the micro-batches of a visit.
+/// How a phased step runs the micro-batches of a block.
 enum class MicroBatchForm {
-  kLoop,    ///< In a loop; values between visits are entries of buffers.
-  kInLine,  ///< One after another; values between visits are plain tensors.
+  kLoop,    ///< In a loop; values between blocks are entries of remote buffers.
+  kInLine,  ///< Unrolled; values between blocks are tensors.
 };
 
 /// When a phased step updates the weights of a block.
@@ -45,9 +45,9 @@ enum class PhasedUpdates {
   kApart,       ///< After all backward phases, in the same order. A norm requires it.
 };
 
-/// Returns the order in which all micro-batches visit one block after another: forward in ascending
-/// order of blocks and backward in descending order. The last block, if it has
-/// a gradient, runs both as one task. `groups` cover the blocks.
+/// Returns the order that runs one block after another, each for all micro-batches: forward in
+/// ascending order of blocks and backward in descending order. The last block, if it has a
+/// gradient, runs both as one task. `groups` cover the blocks.
 Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
                    PhasedUpdates updates, bool has_seeds, const OrderCounts& counts);
 

@@ -9,7 +9,7 @@
 namespace sluice::train {
 namespace {
 
-// The row as the i32 tensor that the phase's graph takes.
+// The row as the i32 input of the phase's graph.
 Tensor index(Graph& graph, const RemoteEntry& row) {
   return row.tensor() != nullptr ? *row.tensor()
                                  : graph.scalar(static_cast<double>(row.constant()), i32, "row");

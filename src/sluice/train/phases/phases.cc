@@ -28,7 +28,7 @@ std::string name_in_row(const Cut& cut, const BlockGraph& block, const std::stri
 
 /// Tasks of a group's rows, one row after another.
 struct RowTasks {
-  TaskKind kind;         ///< Kind of the visits; kUpdate without visits.
+  TaskKind kind;         ///< Kind of the block's task; kUpdate for updates alone.
   int64_t block = 0;     ///< Block of the first row that runs.
   bool updates = false;  ///< Whether each row ends with its update.
   BlockRows rows = {};
@@ -42,7 +42,7 @@ const Task* loop_task(const OrderItem& item) {
   return task != nullptr && task->has_micro_batch() ? task : nullptr;
 }
 
-// Reads a visit of one row, an update of one row, or both. `next` is advanced.
+// Reads the run of one row, the update of one row, or both. `next` is advanced.
 RowTasks read_row(const std::vector<OrderItem>& items, size_t& next) {
   const Task* const looped_task = loop_task(items[next]);
   const Task& first = looped_task != nullptr ? *looped_task : *items[next].task();

@@ -33,8 +33,9 @@ std::vector<VariableRows> variable_rows(const StepBlocks& blocks);
 /// and so is the first row that adds to the gradient of a tied weight.
 std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step);
 
-/// The phases of a step in which all micro-batches visit one block after another (phased_order()
-/// with MicroBatchForm::kLoop). A phase is a loop over micro-batches (nn/batch_serialise.h).
+/// The phases of a step that runs one block after another, each for all micro-batches
+/// (phased_order() with MicroBatchForm::kLoop). A phase is a loop over micro-batches
+/// (nn/batch_serialise.h).
 ///
 /// Neighbouring blocks with equal graphs share them, and remote buffers; each block has one row in
 /// them (block_groups.h). A forward phase first loads the offloaded weights of its block. A
@@ -43,7 +44,7 @@ std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step);
 /// of these values.
 class Phases {
  public:
-  /// Makes the graphs of all phases. `place` has the entry graph of the step, its inputs, kept
+  /// Makes the graphs of all phases. `scope` has the entry graph of the step, its inputs, kept
   /// results and total weight.
   Phases(const PhasedStep& step, const StepGraph& scope);
 

@@ -84,7 +84,7 @@ class Rows {
 
  private:
   using Trees = std::vector<NamedTensors>;
-  // Tensors of the loop's body. The body takes `sets` by reference.
+  // Tensors of the loop's body. `sets` are by-reference inputs of the body.
   struct Inside {
     Graph& graph;
     Tensor iteration;

@@ -8,8 +8,8 @@
 namespace sluice::train {
 
 /// Returns the seconds of the forward and backward tasks of each block for one micro-batch, at the
-/// rates of a device. An op takes the longer of two times: for its operations, and for the bytes of
-/// its operands.
+/// rates of a device. The time of an op is the maximum of the times for its operations and for the
+/// bytes of its operands.
 std::vector<StageTimes> block_times(const Cut& cut,
                                     const std::vector<std::optional<BlockGradient>>& gradients,
                                     const DeviceRates& rates);

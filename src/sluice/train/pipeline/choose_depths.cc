@@ -17,7 +17,7 @@ using Depths = std::vector<int>;
 
 constexpr int kMaxStagesForAll = 8;        // 1,430 vectors of depths; 9 stages have 4,862.
 constexpr int64_t kMaxTasks = 20'000'000;  // Tasks of all simulations, about 0.2 s.
-constexpr double kEqualTimes = 1.001;  // Times below this multiple of the least one count as equal.
+constexpr double kEqualTimes = 1.001;   // Times below this multiple of the minimum count as equal.
 constexpr double kImproved = 1 - 1e-6;  // A smaller gain is the error of rounding.
 
 // Returns the largest depth of a stage.
@@ -136,7 +136,7 @@ Times try_all(const Model& model) {
   return times;
 }
 
-// Returns the depths that exceed the least ones by `excess`, or by less where they must.
+// Returns the depths that exceed the minimum depths by `excess`, or by less where they must.
 Depths raised(const Model& model, int excess) {
   Depths depths = model.min();
   for (size_t s = 0; s < depths.size(); ++s) {

@@ -15,10 +15,10 @@ struct PipelineCosts {
   std::vector<int> steps = {};            ///< Step of each stage. Empty: each is one.
 };
 
-/// Returns the depths of the steps for which training_order() takes the least time within the
-/// budgets (simulate_pipeline). Times within 0.1 % of the least one count as equal; among them, the
-/// depths that store the least bytes are chosen, then the lowest ones. If even the depths S - s
-/// exceed a budget, these depths are returned.
+/// Returns the depths of the steps for which training_order() is fastest within the budgets
+/// (simulate_pipeline). Times within 0.1 % of the minimum count as equal; among them, the depths
+/// that store the fewest bytes are chosen, then the lowest ones. If even the depths S - s exceed a
+/// budget, these depths are returned.
 ///
 /// With up to 8 steps all depths are tried. With more, depths min(S - s + e, 2(S - s) - 1) are
 /// tried for e = 0 to S - 1, each lowered where it exceeds a budget. Then neighbouring stages are

@@ -116,8 +116,8 @@ TEST(ChooseDepths, CountTheMicroBatchesThatExist) {
   EXPECT_NE(unlimited, depths_of(Schedule::kInterleaved, 4));
 }
 
-// A long run gains less than 0.1 % by a shorter ramp, so it takes the depths of the least bytes. It
-// is so long that the end of the run is extrapolated.
+// A long run gains less than 0.1 % by a shorter ramp, so it chooses the depths that store the
+// fewest bytes. It is so long that the end of the run is extrapolated.
 TEST(ChooseDepths, DependOnTheLengthOfTheRun) {
   PipelineCosts costs = equal_costs(8, 0.25);
   costs.stages[3] = {1.5, 3, 0.25};

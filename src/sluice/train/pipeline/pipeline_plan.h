@@ -11,7 +11,8 @@ namespace sluice::train {
 struct StagePlan {
   std::vector<std::string> blocks;
   int device = 0;
-  int64_t in_flight = 1;         ///< Most micro-batches between their forward and backward tasks.
+  /// Maximum number of micro-batches between their forward and backward tasks.
+  int64_t in_flight = 1;
   StageTimes times;              ///< According to Options::rates.
   int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
   int64_t parameters = 0;        ///< Elements of its weights. A tied weight counts where its first

@@ -31,11 +31,11 @@ Stages parse_stages(const std::vector<std::string>& texts);
 /// has a device by these rules, stage s runs on device s.
 ///
 /// Error{kUsage}: a number of stages where blocks name devices; a device that is not in [0,
-/// kMaxDevices); a first stage that is concurrent; a stage without blocks; a block in two stages
-/// or without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
-/// stage that name different devices, or another device than the stage; stages with a device beside
-/// stages without one; fewer than two stages, where concurrent stages count as one; concurrent
-/// stages that read values or weights of each other.
+/// kMaxDevices); a first stage that is concurrent; a stage without blocks; a block in two stages or
+/// without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
+/// stage that name different devices, or another device than the stage; a mix of stages with and
+/// without a device; fewer than two stages, where concurrent stages count as one; concurrent stages
+/// that read values or weights of each other.
 std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGraph& network,
                                          const Cut& cut, const std::vector<double>& seconds);
 

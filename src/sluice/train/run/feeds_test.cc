@@ -328,7 +328,8 @@ TEST(InferenceFeeds, AModelByItselfTakesThem) {
   }
 }
 
-// Inference beside a training takes arrays, also if its options are a copy of the training's.
+// Inference with the weights of a training accepts arrays, also if its options are a copy of the
+// training's.
 TEST(InferenceFeeds, InferenceBesideATrainingTakesArrays) {
   Options options = on_three_devices({.accumulate = 4});
   options.infeed = queue(8);
@@ -411,7 +412,7 @@ TEST(TrainingFeeds, Refusals) {
   EXPECT_EQ(model.updates(), 0);
   model();
   EXPECT_EQ(model.updates(), 2);
-  // A model that is made now has a session of its own: the feeds go on.
+  // A model that is made now has a session of its own: the feeds continue.
   InferenceModel late = inference_model(model, on_three_devices({}));
   EXPECT_EQ(late(samples(kMicroBatch))["logits"].shape(), Shape({kMicroBatch, kClasses}));
   model();

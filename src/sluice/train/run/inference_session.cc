@@ -1,4 +1,4 @@
-// Inference models beside a training, in sessions of their own.
+// Inference models with the weights of a training, in separate sessions.
 #include <algorithm>
 #include <set>
 
@@ -71,8 +71,8 @@ ModelState::~ModelState() {
     training_->inference_bytes_[device] -= bytes;
 }
 
-// Returns the options of a session whose budgets are what this training and the models beside it
-// leave of its own.
+// Returns the options of a session whose budgets are those of this training minus the bytes of the
+// training and of its other inference models.
 SessionOptions ModelState::with_remaining_budgets(SessionOptions session) const {
   std::map<int, int64_t> held = bytes_of(programs_->session);
   for (const auto& [device, bytes] : inference_bytes_) held[device] += bytes;

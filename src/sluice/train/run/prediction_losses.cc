@@ -16,7 +16,7 @@ namespace sluice::train {
 struct PredictionLosses::Source {
   bool prediction = false;
   std::string name;
-  size_t index = 0;  ///< The place of a field in a tuple.
+  size_t index = 0;  ///< The index of a field in a tuple.
   H2dStream stream = {};
 };
 
@@ -69,7 +69,7 @@ class Dependence {
 
   bool is_source(TensorId t) const { return sources_.contains(t); }
   const Source& source(TensorId t) const { return sources_.at(t); }
-  // A tensor that an op overwrites is not known: its value depends on the place of the reader.
+  // A tensor that an op overwrites is not known: its value depends on the position of the reader.
   bool knows(TensorId t) const {
     const TensorInfo& info = graph_.info(t);
     if (graph_.storage(info.storage).version() > 0) return false;

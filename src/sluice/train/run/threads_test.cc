@@ -19,7 +19,7 @@ namespace {
 using namespace test;
 
 constexpr int kThreads = 8;
-constexpr int kCalls = 30;  // Each thread makes so many.
+constexpr int kCalls = 30;  // Number of calls of each thread.
 
 class ServedNet : public nn::Module {
  public:

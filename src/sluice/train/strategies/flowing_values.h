@@ -24,7 +24,7 @@ inline bool is_same(const Task& a, const Task& b) {
 /// The graph of a task, and where it is in the order.
 struct TaskContext {
   Graph& graph;
-  std::span<const Tensor> iterations;  ///< Numbers of the trips of loops, outermost first.
+  std::span<const Tensor> iterations;  ///< Iteration numbers of the loops, outermost first.
   size_t outer = 0;                    ///< Loops around these that have no iteration in the graph.
 };
 

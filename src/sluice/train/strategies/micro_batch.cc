@@ -12,7 +12,7 @@ namespace {
 using transforms::Connection;
 using transforms::ExpectedConnection;
 
-// The value that a block's tensor stands for: a network tensor, or the block's own.
+// The value that a block's tensor represents: a network tensor, or the block's own.
 RemoteActivations::Value value_of(const BlockGraph& block, const Tensor& part) {
   for (const auto* list : {&block.inputs, &block.outputs}) {
     for (const BlockValue& v : *list) {

@@ -40,7 +40,7 @@ class RemoteActivations {
   std::map<Value, RemoteBuffer> buffers_;
 };
 
-/// The tensors of a graph that stand for the values of a micro-batch.
+/// The tensors of a graph that represent the values of a micro-batch.
 struct MicroBatchValues {
   /// Tensors of the network that cross a border of blocks, and inner tensors of blocks that
   /// gradients read.
@@ -72,7 +72,7 @@ class MicroBatch {
   /// Returns the gradients that the graph returns.
   ByUse backward(size_t b, const Weights& weights, const ByUse& accumulators,
                  const Tensor& counter);
-  /// Returns the tensor of `graph` that stands for a tensor of the network.
+  /// Returns the tensor of `graph` that represents a tensor of the network.
   const Tensor& operator[](const Tensor& whole) const { return values_.forward.at(value(whole)); }
   void set(const Tensor& whole, const Tensor& t) { values_.forward.emplace(value(whole), t); }
   const MicroBatchValues& values() const { return values_; }

@@ -37,15 +37,15 @@ PipelineLayout lay_out_phases(const std::vector<AssignedStage>& stages,
                               const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
                               bool has_seeds, const OrderCounts& counts);
 
-/// Whether phases have stages or groups, so that values between visits wait in remote memory.
+/// Whether phases have stages or groups, so that values between blocks are kept in remote memory.
 bool has_groups(const Strategy& strategy);
 
 /// The device and the step of blocks, by name.
 using BlockDevices = std::map<std::string, std::pair<int, int>>;
 
-/// Returns the stages of the evaluation of a trained model. Without places, all blocks are one
-/// stage; else a stage is the blocks of one place. A block without one has that of the block before
-/// it.
+/// Returns the stages of the evaluation of a trained model. Without devices, all blocks are one
+/// stage; else a stage is a run of blocks on one device. A block without a device has that of the
+/// previous block.
 std::vector<AssignedStage> stages_of(const BlockDevices& block_devices, const Cut& cut);
 
 /// Lays out the evaluation of a trained model. If there are `rows`

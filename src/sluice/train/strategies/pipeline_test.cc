@@ -114,7 +114,7 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepWithEachLocation) {
   }
 }
 
-// Phases in groups, in stages and not. Values between visits wait in remote memory.
+// Phases in groups, in stages and not. Values between blocks are kept in remote memory.
 TEST(Pipeline, GroupsHaveTheBitsOfTheResidentStep) {
   const Network n = chain();
   int way = 0;

@@ -21,7 +21,7 @@ struct StepBlocks {
   StepBlocks(const StepBlocks&) = delete;
   StepBlocks& operator=(const StepBlocks&) = delete;
 
-  /// Whether all micro-batches visit a block in one loop, in which values wait in remote memory
+  /// Whether one loop runs a block for all micro-batches, with values in remote memory
   /// (phases/phases.h).
   bool has_phases = false;
   Cut cut;

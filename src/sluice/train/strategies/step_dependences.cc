@@ -50,7 +50,7 @@ StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
   }
   std::map<std::string, size_t> numbers;  // Trained weights by key.
   for (const auto& [key, uses] : weights) numbers.emplace(key, numbers.size());
-  // The first later block that gives the gradient of a value, by value.
+  // The first later block that computes the gradient of a value, keyed by value.
   std::map<TensorId, size_t> gradient_makers;
   step.blocks.resize(cut.blocks.size());
   for (size_t b = cut.blocks.size(); b-- > 0;) {

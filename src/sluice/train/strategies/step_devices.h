@@ -9,8 +9,8 @@
 
 namespace sluice::train {
 
-/// Where the blocks, values and variables of a step are. A variable is on the device of the first
-/// stage that reads it.
+/// The devices of the blocks, values and variables of a step. A variable is on the device of the
+/// first stage that reads it.
 class StepDevices {
  public:
   StepDevices(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
@@ -26,7 +26,7 @@ class StepDevices {
 
   /// Devices of weights and running variables, by key.
   const std::map<std::string, int>& variables() const { return variables_; }
-  /// Variables in `assigned` have the devices that they have in another program.
+  /// Keeps the devices that another program has `assigned` to variables.
   void set_devices(const std::map<std::string, int>& assigned);
   /// The first block with a gradient that reads a weight: its update updates the weight.
   size_t updating_block(const std::string& weight) const { return updating_blocks_.at(weight); }

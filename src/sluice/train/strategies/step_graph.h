@@ -19,7 +19,7 @@ struct StepGraph {
   MicroBatch::ByUse accumulators = {};
   std::map<TaskBlocks, Tensor> counters = {};  ///< Keyed by backward task.
   KeptResults kept = {};
-  Tensors iterations = {};   ///< Numbers of the trips of the loops around the graph.
+  Tensors iterations = {};   ///< Iteration numbers of the loops around the graph.
   Tensor total_weight = {};  ///< Sum of NetworkGraph::total_weight, if there is one.
 };
 
@@ -43,8 +43,8 @@ int64_t micro_batches_of_iteration(const OrderLoop& loop, size_t depth);
 StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const LoopBlocks& blocks,
                     const std::vector<std::string>& results, TensorMap& given);
 
-/// The remote variables of a block during a loop of visits: weights, running variables and
-/// accumulators.
+/// The remote variables of a block during its loop over micro-batches: weights, running variables
+/// and accumulators.
 class LoopVariables {
  public:
   /// All arguments must outlive this object.

@@ -88,7 +88,7 @@ class StepVariables {
   /// shared with the entry graph `graph`.
   Tensor weight(Graph& graph, const std::string& key) const;
 
-  /// Returns the weights of one visit of a block in `graph`. Weights in `here` are used; other
+  /// Returns the weights of one run of a block in `graph`. Weights in `here` are used; other
   /// weights are loaded at their first use.
   MicroBatch::Weights load_weights(Graph& graph, const nn::NamedTensors& here) const;
   /// Applies the updates of a block's running variables for some micro-batches, in their order.

@@ -18,7 +18,7 @@
 ///         main, 20, [](Tensor v, Tensor x) { return v + x; }, {zero}, infeed)[0];
 namespace sluice {
 
-/// The tensors that a loop gives to its body: the carried values and the fields of an element.
+/// The tensors that a loop passes to its body: the carried values and the fields of an element.
 class LoopArguments {
  public:
   /// `loop`: name of the loop, for errors.
@@ -146,9 +146,9 @@ Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inp
 /// and infeed are those of repeat(). Elements that the loop has not read remain for the next run.
 ///
 /// The counts of a program and the time of a forecast assume that all `max_iterations` run. The
-/// proof of a plan walks all iterations if they use remote buffers, so limit them. All devices and
-/// replicas exit after the same iteration. So the condition must be equal on all replicas: compute
-/// it from variables, constants, or results of collectives over all replicas. A loop has no
+/// proof of a plan simulates all iterations if they use remote buffers, so limit them. All devices
+/// and replicas exit after the same iteration. So the condition must be equal on all replicas:
+/// compute it from variables, constants, or results of collectives over all replicas. A loop has no
 /// gradient.
 ///
 /// Error{kUsage} as for repeat(), and for a condition that is not a scalar bool of `graph`.

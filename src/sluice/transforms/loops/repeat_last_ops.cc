@@ -67,7 +67,7 @@ class LoopBuilder {
     for (size_t k = 0; k < made.size(); ++k) here_[op.outputs[k]] = made[k];
   }
 
-  // Returns the tensor of the body that stands for a tensor of the graph.
+  // Returns the tensor of the body that represents a tensor of the graph.
   Tensor operand(TensorId t) {
     const auto found = here_.find(t);
     if (found != here_.end()) return found->second;

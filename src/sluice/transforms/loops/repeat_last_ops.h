@@ -8,7 +8,7 @@
 
 namespace sluice::transforms {
 
-/// A value that each iteration of a loop gives to the next one.
+/// A loop-carried value.
 struct CarriedValue {
   Tensor first;   ///< The value of iteration 0, made before the loop.
   Tensor before;  ///< Stands for the value at the begin of an iteration: see repeat_last_ops().

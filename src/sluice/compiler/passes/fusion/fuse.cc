@@ -38,8 +38,8 @@ class Fuser {
     for (Node& node : body_.nodes) add(std::move(node));
     int64_t joined = 0;
     // Each group is visited once, in the order of the body. The readers of a group have then not
-    // joined another group, so their places are later than the new place of the group. In a second
-    // round, a joint reader could have the same place as the group and come first.
+    // joined another group, so their ranks exceed the new rank of the group. In a second round, a
+    // joint reader could have the same rank as the group and precede it.
     for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
       while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
     }
@@ -115,8 +115,8 @@ class Fuser {
     const Group& h = group(head);
     const Group& t = group(tail);
     if (!h.open || !t.open) return "one of them is not a plain kernel";
-    // The place is after the producers of the tail's inputs and after the readers of values that
-    // the tail overwrites.
+    // The rank is after the producers of the tail's inputs and after the readers of values that the
+    // tail overwrites.
     int64_t rank = h.rank;
     for (const ValueIndex v : inputs_of(tail)) {
       const int32_t maker = maker_[static_cast<size_t>(v)];
@@ -132,7 +132,7 @@ class Fuser {
         if (r != head && r != tail) rank = std::max(rank, group(r).rank);
       }
     }
-    // Before this place, other nodes must neither read the head's outputs nor overwrite its inputs
+    // Before this rank, other nodes must neither read the head's outputs nor overwrite its inputs
     // or outputs.
     const auto comes_later = [&](int32_t g) {
       return g < 0 || g == head || g == tail || group(g).rank > rank;
@@ -206,8 +206,8 @@ class Fuser {
       if (&t != &node.ties.front() && own != layout) return false;
       layout = own;
     }
-    // A result beside an update gets the layout of the update. A node that later overwrites this
-    // result might not run on panels.
+    // A result of a node that also updates has the layout of the update. A node that later
+    // overwrites this result might not run on panels.
     for (size_t o = 0; o < node.outputs.size() && layout != Layout{}; ++o) {
       const bool tied = std::any_of(node.ties.begin(), node.ties.end(), [&](const Tie& t) {
         return t.output == static_cast<int32_t>(o);

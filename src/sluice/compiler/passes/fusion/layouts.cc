@@ -159,7 +159,7 @@ class Chooser {
   }
 
   // Whether to convert an argument of a loop to row-major before the loop. The body of the loop
-  // does not update it and would convert it in each trip.
+  // does not update it and would convert it in each iteration.
   bool is_needed_in_rows(const Node& node, size_t input) {
     const auto* loop = node.as<Node::Loop>();
     if (loop == nullptr) return false;

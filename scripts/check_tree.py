@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the tree: the lengths of files, functions, folders and lines, the first words of comments,
-marks of unfinished work, and paths of one machine.
+"""Checks the tree: the lengths of files, functions, folders, lines and promises, the first words of
+comments, names of types and bounds, marks of unfinished work, and paths of one machine.
 
 check_tree.py [ROOT]   prints a line for each fault and exits with 1 if there is one.
 """
@@ -18,6 +18,8 @@ MAX_LINES = 600  # Lines of a file.
 MAX_FUNCTION_LINES = 80  # Lines from the begin of the signature to the closing brace.
 MAX_FILES = 30  # Files in a folder, without its subfolders.
 MAX_COLUMNS = 100  # Characters of a line.
+MAX_PROMISE_WORDS = 25  # Words of a promise.
+PROMISES = "docs/status.md"  # Its tables list promises in their first column.
 CHECK_MARKDOWN = True  # Whether the lines of Markdown files are checked too.
 # Folders with other limits. `ops` has no limit, because each operator is a set of files. The other
 # folders must not grow.
@@ -32,7 +34,8 @@ FOLDER_LIMITS = {
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.txt")
 
 # A comment begins with its subject or verb, not with one of these words.
-FIRST_WORDS = re.compile(r"(Of|What|Who|Those|Nobody|None|The same)\b")
+FIRST_WORDS = re.compile(
+    r"(Of|What|Who|Those|Nobody|None|The same|Such|That of|By(?= [^.:]*: ))\b")
 # Lines of these files may be long inside raw string literals: they are texts that a test expects.
 EXPECTED_TEXT = re.compile(r"_test\.cc$|(^|/)test_\w+\.cc$")
 # A program writes the lines of these files: tools/op_reference.cc.
@@ -46,6 +49,11 @@ PATTERNS = [
     ("a path of one machine", re.compile(r"(^|[^\w./$}-])/(work|farm|root|home|Users)/\w"), None),
     ("a path to standard error beside sys::write_stderr",
      re.compile(r"\b(print|fputs|fwrite|f?printf)\(.*\bstd[e]rr\b|std::c[e]rr\b"), (".cc", ".h")),
+    ("a type whose name does not say which, such as",
+     re.compile(r"\b(struct|class|enum class) (Place|Part|Row|Kind|Form|Content)\b(?! [a-z])"),
+     (".cc", ".h")),
+    ("a bound that is not called max or min", re.compile(r"\bk(Most|Least)([A-Z]|\b)"),
+     (".cc", ".h")),
     ("a test that never runs", re.compile(r"\bDISABLED_\w"), (".cc",)),
 ]
 
@@ -72,6 +80,8 @@ def check(root):
             faults += check_first_words(name, lines)
         if CHECK_MARKDOWN and name.endswith(".md") and not name.startswith(WRITTEN):
             faults += check_columns(name, prose_lines(lines))
+        if name == PROMISES:
+            faults += check_promises(name, lines)
         patterns = list(PATTERNS)
         if not name.startswith(DEVICE_FOLDERS) and name != DEVICE_ADDRESS:
             patterns.append(("a device address outside its device", DEVICE_NUMBER, (".h", ".cc")))
@@ -108,6 +118,14 @@ def check_columns(name, lines):
         long = [number for number in long if number not in expected]
     return [f"{name}:{number}: a line of {len(lines[number - 1])} columns, more than {MAX_COLUMNS}"
             for number in long]
+
+
+def check_promises(name, lines):
+    """Returns the faults of promises that are too long to be one sentence."""
+    counts = [(number, len(line[2:].split(" | ")[0].split()))
+              for number, line in enumerate(lines, 1) if line.startswith("| ")]
+    return [f"{name}:{number}: a promise of {count} words, more than {MAX_PROMISE_WORDS}"
+            for number, count in counts if count > MAX_PROMISE_WORDS]
 
 
 def prose_lines(lines):

@@ -33,7 +33,7 @@ constexpr ConvSize kConvSizes[] = {
     // mnist-cnn.
     {40, 1, 28, 10, 5, 1, 0},
     {40, 10, 12, 20, 5, 1, 0},
-    // Depthwise.
+    // A depthwise convolution.
     {32, 128, 16, 128, 3, 1, 1, 128},
 };
 
@@ -41,7 +41,8 @@ enum class Result { kForward, kInputGradient, kWeightGradient };
 struct ConvKind {
   Result result;
   const char* name;
-  double goal;  // Part of the peak, for 3 x 3 taps, stride 1 and at least 64 channels in a group.
+  // Goal as a fraction of the peak, for 3 x 3 taps, stride 1 and at least 64 channels in a group.
+  double goal;
 };
 constexpr ConvKind kConvKinds[] = {{Result::kForward, "forward", 0.8},
                                    {Result::kInputGradient, "dX", 0.75},

@@ -33,7 +33,7 @@ struct Command {
 /// Position n is after the first n commands.
 class CommandList {
  public:
-  /// Enters the device and the family, which know the list until close().
+  /// Registers the list with the device and the family, until close().
   explicit CommandList(std::shared_ptr<DeviceState> device);
   ~CommandList();
   CommandList(const CommandList&) = delete;

@@ -1,5 +1,5 @@
-// Compares fused kernels on random ops with their stages run one by one by the reference kernels.
-// They must have the same bits on every instruction set, and touch only the bytes that the kernel's
+// Compares fused kernels on random ops with reference kernels that run the stages one by one. They
+// must have the same bits on every instruction set, and touch only the bytes that the kernel's
 // choice allows. SLUICE_SEED=n runs and prints one op; SLUICE_OPS=n sets the number of ops.
 
 #include <gtest/gtest.h>

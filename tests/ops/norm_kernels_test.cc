@@ -47,7 +47,8 @@ Case draw_group_norm(std::mt19937& random, bool gradient) {
   Shape shape = draw_planes(random);
   int64_t groups = pick(random, 1, shape[1]);
   while (shape[1] % groups != 0) --groups;
-  if (shape.elements() == groups) shape[0] += 1;  // One value for each group is refused.
+  // A single value per group is refused, so add rows.
+  if (shape.elements() == groups) shape[0] += 1;
   const ops::GroupNormOptions o{.groups = groups};
   Case c{gradient ? &ops::group_norm_grad_def() : &ops::group_norm_def(), to_attrs(o), {}, {}, {}};
   c.inputs.assign(gradient ? 2 : 1, f32_spec(shape));

@@ -82,7 +82,7 @@ TEST(Budget, AnErrorNamesHoldersAsTheSummary) {
       EXPECT_THAT(text, HasSubstr(fmt::format("\n    {:>12} B  {}", h.bytes, h.contents.name)));
     }
   }
-  // An activation that a gradient reads, and overwrites, is a forward value.
+  // An activation that a gradient reads and overwrites counts as a forward value.
   EXPECT_EQ(kinds["layer0, gelu_slope output (forward)"], "activations");
   const exe::MemoryNeeds needs = exe::memory_needs(session.executable(), 1000)[0];
   for (const exe::PeakObject& h : needs.peak_objects) {

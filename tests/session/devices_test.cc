@@ -100,7 +100,7 @@ TEST(Devices, RunOneFunctionEach) {
   }();
   main.host_store(ops::call(main, f, {b, a})[0], "out");
   const Counts c = counts_of(expect_bits(ir));
-  EXPECT_EQ(c.functions, 4);  // f and main on each device.
+  EXPECT_EQ(c.functions, 4);  // Functions f and main on each device.
   EXPECT_EQ(c.sends, 3);      // y and a go there, b comes back.
 }
 

@@ -370,7 +370,8 @@ class Tree(unittest.TestCase):
             found = faults(check_tree.check, files)
             return [f.split(": ")[0] for f in found if "a comment must not begin with" in f]
 
-        for word in ("Of", "What", "Who", "Those", "Nobody", "None", "The same"):
+        for word in ("Of", "What", "Who", "Those", "Nobody", "None", "The same", "Such", "That of",
+                     "By key: a"):
             texts = {"a.cc": f"// {word} a.\n", "b.cc": f"  /// {word} a.\n",
                      "c.cc": f"int a;  ///< {word} a.\n", "d.cc": f'f("//");  // {word} a.\n',
                      "e.py": f"# {word} a.\n", "f.py": f'class A:  # a\n    """{word} a."""\n',
@@ -384,6 +385,20 @@ class Tree(unittest.TestCase):
             "c.cc": 'f("// Of a");\n', "d.cc": 'f(R"(\n// Of a\n)");\n',
             "e.cc": "int a;  // A part\n        // Of a.\n", "f.py": '"""A part\nOf a."""\n',
             "g.py": 'a = "# Of a"\n', "h.sh": "echo '# Of a' $# Of a\n"}), [])
+
+    def test_names_of_types_and_bounds(self):
+        found = faults(check_tree.check, {
+            "src/a.cc": "struct Place {\n  enum class Kind : uint8_t { kA };\n};\n"
+            "struct PlaceHolder;\n// A class Row of a table.\n",
+            "src/b.h": "constexpr int kMost = 1;\nconstexpr int kLeastRows = 1, kMostly = 2;\n"})
+        self.assertEqual([f.split(": ")[0] for f in found],
+                         ["src/a.cc:1", "src/a.cc:2", "src/b.h:1", "src/b.h:2"])
+
+    def test_promises(self):
+        row = "| " + "a " * 25 + "| `b_test` (" + "c " * 30 + ") |\n"
+        found = faults(check_tree.check, {"docs/status.md": f"# Status\n\n{row}| a {row[2:]}"})
+        self.assertEqual(found, ["docs/status.md:4: a promise of 26 words, more than 25"])
+        self.assertEqual(faults(check_tree.check, {"docs/other.md": f"| a {row[2:]}"}), [])
 
     def test_comments_that_cannot_be_read(self):
         self.assertIn("comments cannot be read", faults(check_tree.check, {"a.py": "def\n"})[0])

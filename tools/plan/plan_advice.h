@@ -9,8 +9,8 @@ namespace sluice::tool {
 
 /// Returns options that make a plan smaller, the smallest plan first. Each option is compiled. It
 /// is kept if it saves at least a hundredth of the device's bytes, or of the tiers' bytes at no
-/// cost to the device. An option is not compiled if the total time would exceed `max_seconds`,
-/// with the time of `programs` expected for each option. Such options do not have bytes and come
+/// cost to the device. An option is not compiled if the total time would exceed `max_seconds`, if
+/// each option takes the time of `programs`. Options that are not compiled have no bytes and are
 /// last.
 std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
                                             const report::PlanReport& plan,

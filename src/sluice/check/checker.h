@@ -59,8 +59,8 @@ struct Options {
 ///
 /// Checks tables and steps one by one. Counts the transfers and collectives of each program without
 /// iterating over its loops. Then runs each program without data:
-///   - A map from bytes to values shows that every read finds exactly the value that it names. It
-///     must be the value of this activation and iteration, with all its bytes, in its layout.
+///   - A map from bytes to values shows that every read finds exactly the value that it names. The
+///     read value must be that of this activation and iteration, with all its bytes, in its layout.
 ///   - Functions bind their parameters to values of their callers. A frame is undefined when its
 ///     function begins and after it ends.
 ///   - Transfers on an I/O queue run one after another in the order of issue. Each runs at any time

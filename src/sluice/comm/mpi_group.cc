@@ -173,7 +173,7 @@ int share_of_cores() {
   return share;
 }
 
-// The processes of MPI_COMM_WORLD. A separate thread sends and receives signs of life. So a process
+// The processes of MPI_COMM_WORLD. A separate thread sends and receives heartbeats. So a process
 // that computes for a long time counts as alive, and a suspended process as lost.
 class MpiGroup final : public runtime::ProcessGroup {
  public:

@@ -326,7 +326,7 @@ struct FeedRing {
   bool operator==(const FeedRing&) const = default;
 };
 
-/// Streams whose entries come from the host, or go there, while programs run. Entry k of all its
+/// Streams whose entries are transferred from or to the host while programs run. Entry k of all its
 /// streams belongs to element k of the feed. The elements of all runs are numbered together.
 ///
 /// An infeed makes element k in all rings at once. A load of entry k may begin once the element

@@ -37,7 +37,7 @@ struct PeakObject {
   std::shared_ptr<const Provenance> provenance = {};
 };
 
-/// Bytes needed in one memory with a budget: that of a device, or a tier.
+/// Bytes needed in one memory with a budget: device memory or a tier.
 struct MemoryNeeds {
   std::string name;     ///< "device 0 (cpu)", "tier host".
   int32_t device = -1;  ///< Device; -1 for a tier.

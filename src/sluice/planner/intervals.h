@@ -13,7 +13,8 @@ std::vector<Interval> normalized(const std::vector<Interval>& lifetime);
 bool needs_bytes(const Buffer& buffer);
 
 /// Returns the greatest common divisor of the alignments of all buffers that need bytes (1 without
-/// such buffers). Every offset is a multiple of it. Error{kUsage} if a buffer contradicts itself.
+/// such buffers). Every offset is a multiple of it. Error{kUsage} if the fields of a buffer are
+/// inconsistent.
 int64_t alignment_unit(const Problem& problem);
 
 }  // namespace sluice::planner

@@ -49,7 +49,8 @@ struct FeedReport {
   FeedWaits waits_for_host = {};     ///< A device waited: the ring was empty, for an outfeed full.
   FeedWaits waits_for_program = {};  ///< The host waited in a run: the ring was full, or empty.
   FeedWaits waits_at_end = {};       ///< Runs waited at their end for the sink.
-  /// [k]: entries before which the ring held k elements of a replica, for k from 0 to `slots`.
+  /// Histogram: [k] counts the entries before which the ring held k elements of a replica, for k
+  /// from 0 to `slots`.
   std::vector<int64_t> occupancy = {};
 
   /// Returns the elements that the host alone moves in a second; 0 before the first.

@@ -67,7 +67,8 @@ class Simulation {
       w.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size());
       w.stack.push_back({start.function});
     }
-    // Advance the device with the earliest time: remote memory serves transfers in order of time.
+    // Advance the device with the earliest time, because remote memory serves transfers in order of
+    // time.
     while (trace_.events.size() < max_) {
       Walker* next = nullptr;
       for (Walker& w : walkers) {

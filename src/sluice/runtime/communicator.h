@@ -157,7 +157,7 @@ class Communicator {
   std::shared_ptr<ProcessGroup> group_;
   const Placement& placement_;
   size_t groups_;
-  int next_tag_ = 1;  ///< Tag of the next meeting; after all meetings, the first of the channels.
+  int next_tag_ = 1;  ///< Tag of the next meeting. Tags of channels follow those of all meetings.
                       ///< Agreement uses tag 0.
   std::vector<GroupMeeting> group_meetings_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;

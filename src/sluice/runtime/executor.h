@@ -150,7 +150,7 @@ class Executor {
     /// A thread advances the strands. Between runs the thread that runs programs holds all works.
     alignas(64) std::atomic<bool> is_held{true};
     std::atomic<bool> finished{false};
-    /// Worker whose thread advances the strands; kNobody before the first one.
+    /// The worker whose thread advances the strands; kNobody if they have not started.
     alignas(64) std::atomic<int> driver{kNobody};
     alignas(64) std::atomic<uint32_t> beats{0};  ///< Passes of the owner's thread.
   };

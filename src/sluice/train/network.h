@@ -74,7 +74,7 @@ class Inputs {
 /// The values of a result that a program writes.
 struct Writing {
   enum class Reduction {
-    kEach,  ///< That of each micro-batch.
+    kEach,  ///< The value of each micro-batch.
     kSum,   ///< The sum over the micro-batches of an update, or of a run without an optimizer.
     kNone,  ///< Nothing. Requires an optimizer.
   };

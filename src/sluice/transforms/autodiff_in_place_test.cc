@@ -212,7 +212,7 @@ TEST(AutodiffInPlace, CopiesPassTheGradientToTheirSource) {
   check_gradients(autodiff(forward), random_inputs(forward));
 }
 
-// An update without a gradient is refused, but only if a gradient would pass it.
+// An update without a gradient is refused, but only if a gradient would pass through it.
 TEST(AutodiffInPlace, UpdatesWithoutAGradientAreRefused) {
   Ir ir;
   Graph& forward = ir.create_graph(

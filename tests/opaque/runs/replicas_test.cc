@@ -57,7 +57,7 @@ TEST(OpaqueReplicas, HaveRoomForWhatAShareReads) {
                                     "3072 bytes, got 3071")));
 }
 
-// Whichever call loses a device, the run ends with one error, and no replica hangs.
+// If any call loses a device, the run ends with one error, and no replica hangs.
 TEST(OpaqueReplicas, EndWhenADeviceIsLost) {
   const Sum sum(3, 200);
   const HostTensor x = HostTensor(TensorSpec{{3, 200}, f32, {}});

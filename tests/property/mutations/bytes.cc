@@ -237,7 +237,7 @@ std::vector<Candidate> coincidence_forbidden(const Executable& e) {
   return out;
 }
 
-/// Makes every task write all of an output that the tasks shared out.
+/// Makes every task write the whole of an output that was partitioned over the tasks.
 std::vector<Candidate> tasks_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

@@ -8,7 +8,7 @@
 namespace sluice::check {
 namespace {
 
-constexpr uint64_t kIteration = 0x9e3779b97f4a7c15U;  // Factor of a long loop's sum.
+constexpr uint64_t kIteration = 0x9e3779b97f4a7c15U;  // Multiplier of the hash of a long loop.
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15U)) * 0xbf58476d1ce4e5b9U;

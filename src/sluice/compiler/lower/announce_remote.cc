@@ -40,7 +40,7 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return y ^ (y >> 32);
 }
 
-constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // Factor of a long loop's sum.
+constexpr uint64_t kStep = 0x9e3779b97f4a7c15;  // Multiplier of the hash of a long loop.
 
 // The contents of one remote buffer while transfers are simulated in the order of the graphs.
 class BufferHistory {

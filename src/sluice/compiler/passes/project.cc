@@ -38,11 +38,11 @@ struct Message {
   int32_t channel = -1;
   ValueIndex sent = kNone;
   ValueIndex received = kNone;
-  Position from;  // Place of the Send.
-  Position to;    // Place of the Receive.
+  Position from;  // Position of the Send.
+  Position to;    // Position of the Receive.
 };
 
-// Data that the projections of all bodies share.
+// State shared by the projections of all bodies.
 struct Shared {
   explicit Shared(Program& the_program)
       : program(the_program), variable_device(the_program.variables.size(), kAnywhere) {
@@ -55,8 +55,8 @@ struct Shared {
     for (const EntryBodies& entry : program.entries) assign_updated(program.body(entry.bodies[0]));
   }
 
-  // A variable is where its new value is made, so that an update sends none. Others are where they
-  // are read first.
+  // A variable is on the device that computes its new value, so that an update needs no message.
+  // Other variables are on the device that reads them first.
   void assign_updated(const Body& body) {
     std::map<ValueIndex, int32_t> made_on;
     for (const Node& node : body.nodes) {
@@ -395,8 +395,8 @@ class Projector {
   }
 
   // Moves Receives so that each channel delivers messages in the order in which they are sent,
-  // including those of calls. A message is received earlier than needed if a later message, or a
-  // call that uses the channel, is received before its first use.
+  // including those of calls. Moves a Receive up if a later message on its channel, or a call that
+  // uses the channel, is needed first.
   void order_messages() {
     std::map<int32_t, std::vector<Message*>> channels;
     for (Message& m : messages_) channels[m.channel].push_back(&m);
@@ -436,7 +436,7 @@ class Projector {
     }
   }
 
-  // Returns the number of a value that is sent.
+  // Returns the message index of a value that is sent.
   int32_t message_of(ValueIndex v) {
     const BodyValue& value = body_.value(v);
     const bool variable = value.source == BodyValue::Source::kVariable;
@@ -465,8 +465,8 @@ class Projector {
       put(channel.to, m.to, std::move(receive));
       sent.insert(m.sent);
     }
-    // A view and its source would be one value of the plan with two numbers, so a view becomes a
-    // copy.
+    // A view that is sent becomes a copy: a plan has one value for a view and its source, but a
+    // message names each by its own index.
     for (auto& [device, list] : lists_) {
       for (auto& [position, node] : list) {
         if (node.is<Node::View>() && sent.contains(node.outputs[0])) node.what = Node::Copy{};

@@ -22,7 +22,7 @@ struct PackedSource {
     int64_t region = 0;
     int64_t element = 0;  ///< The element under the tap at the first position.
   };
-  Extent step{1, 1, 1};  ///< That of depth is not used.
+  Extent step{1, 1, 1};  ///< The entry of the depth is not used.
   int64_t low = 0;
   int64_t length = 0;  ///< Elements of a row.
   int64_t pitch = 0;   ///< Elements from one row to the next.

@@ -97,7 +97,7 @@ void copy_rows_apart(const RowCopy& copy, int64_t step) {
 /// Adjacent vectors of results in the order of packed sources.
 struct Block {
   const float* source;       ///< Packed source of the first position, for offset 0.
-  const float* weight;       ///< That of the row's first step.
+  const float* weight;       ///< Index of the row's first step.
   const int64_t* source_at;  ///< For each step: offset in floats from `source`.
   const int64_t* weight_at;
   int64_t steps;

@@ -26,7 +26,7 @@ constexpr size_t kMaxMembers = 0xffff - 1;
 /// A member of the archive in front of the bytes of its array.
 struct Member {
   std::string name;
-  std::string header;  ///< That of the array.
+  std::string header;  ///< Spec of the array.
   std::span<const std::byte> bytes;
   uint32_t crc32 = 0;
   int64_t size = 0;

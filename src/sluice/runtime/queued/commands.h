@@ -82,8 +82,8 @@ class Commands {
     steps_[static_cast<size_t>(count_) % steps_.size()] = step;
   }
   /// Minimum number of launches and copies between two marks of has_room(). A step, with the
-  /// kernels that have gathered before it, may add as many. So at most four times as many have not
-  /// ended.
+  /// kernels batched before it, may add the same number. So at most four times this number is
+  /// outstanding.
   static constexpr int64_t kBatch = Queue::kMaxOutstanding / 4;
 
   template <typename F>

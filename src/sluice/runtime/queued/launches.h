@@ -9,10 +9,9 @@
 
 namespace sluice::runtime {
 
-/// Kernels on their way to the compute queue. They gather here until the walk comes to a step for
-/// which the host does more than launch. Then they are recorded and replayed with one call. If the
-/// same kernels with the same arguments gather again, in this run or a later one, that recording is
-/// replayed again.
+/// Kernels that are batched before they are enqueued. A step for which the host does more than
+/// launch flushes them. Then they are recorded and replayed with one call. If the same kernels with
+/// the same arguments gather again, in this run or a later one, that recording is replayed again.
 class Launches {
  public:
   /// `workspace` is the workspace of all kernels.

@@ -30,8 +30,8 @@ struct FeedCounters {
   FeedWaits waits_for_host = {};     ///< Waits of strands: the ring was empty or full.
   FeedWaits waits_for_program = {};  ///< Waits of the feed's thread, in runs.
   FeedWaits waits_at_end = {};       ///< Waits of runs for the sink of an outfeed.
-  /// [k]: entries before which the ring held k elements of a replica, from 0 to its slots. Counts
-  /// one field: the first with the fewest slots.
+  /// Histogram: [k] counts the entries before which the ring held k elements of a replica, from 0
+  /// to its slots. Counts one field: the first with the fewest slots.
   std::vector<int64_t> occupancy = {};
 };
 

@@ -468,7 +468,7 @@ void Phases::connect_joint(const BlockGroup& group, GroupGraphs& graphs,
   store_gradients(group, Tensors(at(outputs, own.outputs.size()), outputs.end()), o);
 }
 
-// The lists for a forward graph and its gradient graph, if there is one.
+// The options of a forward graph and of its gradient graph, if there is one.
 void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
                               nn::BatchSerialiseOptions& o) {
   const BlockGraph& own = block(group.first);

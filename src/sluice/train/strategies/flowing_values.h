@@ -21,7 +21,7 @@ inline bool is_same(const Task& a, const Task& b) {
   return a.kind == b.kind && key_of(a) == key_of(b);
 }
 
-/// The graph of a task, and where it is in the order.
+/// The graph of a task, and its position in the order.
 struct TaskContext {
   Graph& graph;
   std::span<const Tensor> iterations;  ///< Iteration numbers of the loops, outermost first.

@@ -15,7 +15,7 @@ enum class ResultForm : uint8_t {
   kEach,       ///< Once for each micro-batch.
   kUpdateSum,  ///< The sum over the micro-batches of an update, once for each update.
   kRunSum,     ///< The sum over all micro-batches of a run, once.
-  kRunLast,    ///< That of the last micro-batch of a run, once.
+  kRunLast,    ///< The value of the last micro-batch of a run, once.
 };
 
 /// The forms of results that are kept for a whole run.

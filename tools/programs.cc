@@ -122,7 +122,7 @@ train::PlannedPrograms take_plan(Programs& programs) {
 std::string offload_reason(const ToolOptions& o, const train::OffloadDecision& decision) {
   if (!is_automatic(o)) return "given by --offload";
   if (o.phased() && decision.tried.size() == 1) {
-    return fmt::format("phases keep {} in remote memory unless --offload says more",
+    return fmt::format("phased runs offload {} by default; --offload changes this",
                        o.trains ? "weights, state and activations" : "weights");
   }
   switch (decision.reason) {

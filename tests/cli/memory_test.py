@@ -179,8 +179,8 @@ class Memory(CliTest):
 
     def test_phases_start_with_remote_weights_and_state(self):
         model = ["mlp", "--layers", 24, "--width", 128]
-        why = ("phases keep weights, state and activations in remote memory unless --offload says "
-               "more")
+        why = ("phased runs offload weights, state and activations by default; --offload changes "
+               "this")
         for optimizer, choice in (("adam", "optimizer,weights,activations"),
                                   ("sgd", "weights,activations")):
             flags = [*model, "--optimizer", optimizer]

@@ -70,7 +70,7 @@ class Tiers(CliTest):
         self.assertRegex(
             text,
             r"a run of 'train' takes [\d.]+ ms\n(  streams: .*\n)?  tier host: [\d,]+ bytes in "
-            r"[\d.]+ ms, [\d.]+ ms of it behind computing, [\d.]+ ms exposed\n")
+            r"[\d.]+ ms, [\d.]+ ms of it hidden by kernels, [\d.]+ ms exposed\n")
 
     def test_where_no_file_can_be_made_it_is_not_measured(self):
         text = self.expect_code(0, "plan", *self.MODEL, "--remote", "file:/no/such/folder",

@@ -178,7 +178,7 @@ TEST_F(Operators, ComposedShapeFunctionsFollowNumpy) {
   EXPECT_EQ(ops::flatten(x, 0, -2).shape(), (Shape{6, 4}));
   EXPECT_EQ(ops::flatten(x, 1, 1).shape(), (Shape{2, 3, 4}));
   EXPECT_EQ(ops::flatten(constant(count({})), 0).shape(), (Shape{1}));
-  expect_refused("flatten: start must not be behind end, got axes 2 and 0 of (2, 3, 4)",
+  expect_refused("flatten: start must not exceed end, got axes 2 and 0 of (2, 3, 4)",
                  [&] { ops::flatten(x, 2, 0); });
 
   const Tensor m = constant(count({2, 3}));

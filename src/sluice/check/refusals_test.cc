@@ -44,11 +44,11 @@ TEST(CheckRefusals, DefectsOfArenas) {
           {"workspace", "arena 0 offset 64 value", "arena 2 offset 64 value",
            "constant 'scale' must not be in the workspace"},
           {"budget", "memory 1024", "memory 575",
-           "device 0: arenas take 576 bytes of a budget of 575"},
+           "device 0: arenas need 576 bytes, the budget is 575"},
       });
   expect_defects(exe::plans::overlapped_loop(),
                  {{"budget", "budget 4096", "budget 1023",
-                   "tier 'host': arenas take 1024 bytes of a budget of 1023"}});
+                   "tier 'host': arenas need 1024 bytes, the budget is 1023"}});
   expect_defects(exe::plans::two_devices(),
                  {{"bounds", "row\nfunction 1",
                    "row\n  2 kernel cpu.neg Neg tasks 1 workspace 0\n"

@@ -87,7 +87,7 @@ class TableRules {
       }
       const int64_t budget = e_.devices[d].memory_budget;
       if (budget >= 0 && total > budget) {
-        out_.add("budget", "device {}: arenas take {} bytes of a budget of {}", d, total, budget);
+        out_.add("budget", "device {}: arenas need {} bytes, the budget is {}", d, total, budget);
       }
     }
     for (const exe::Tier& t : e_.tiers) {
@@ -98,7 +98,7 @@ class TableRules {
           total = saturating_sum(total, saturating_product(a.bytes, e_.replicas));
       }
       if (t.budget >= 0 && total > t.budget) {
-        out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total,
+        out_.add("budget", "tier '{}': arenas need {} bytes, the budget is {}", t.name, total,
                  t.budget);
       }
     }
@@ -436,7 +436,7 @@ class TableRules {
         if (x.frame.offset + bytes > a.bytes) {
           out_.add(
               "bounds",
-              "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes",
+              "program '{}': the frame of device {} occupies [{}, {}) of '{}', which has {} bytes",
               p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
         if (bytes > 0 && (a.device != x.device || a.kind != exe::ArenaKind::kFrames)) {

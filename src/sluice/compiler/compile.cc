@@ -106,8 +106,8 @@ const CompilerPass kPasses[] = {
        return for_each_body(p, [&](Body& b) { return convert_layouts(b, p, c.target(b)); });
      }},
     {"transfers",
-     "Transfers run on the io queues that they ask for, overlapped ones beside the phase before or "
-     "after their own; before storage, which keeps their bytes until they have ended.",
+     "Transfers run on the io queues that they ask for, overlapped ones during the previous or "
+     "the next segment; before storage, which keeps their bytes until they have ended.",
      true,
      [](Program& p, const Context& c) {
        const FactTable facts(p);
@@ -123,7 +123,7 @@ const CompilerPass kPasses[] = {
            p, [&](Body& b, LoweredBody& l) { return choose_kernels(b, c.target(b), l); });
      }},
     {"rotations",
-     "Carried values that only take each other's place share a ring, and no trip copies them; "
+     "Carried values that only rotate share a ring, and no iteration copies them; "
      "after kernels, which may write a new value over an old one that they read.",
      true, find_rotations},
     {"storage",
@@ -137,8 +137,8 @@ const CompilerPass kPasses[] = {
        });
      }},
     {"aliasing",
-     "An output takes the bytes of an operand that no later node reads, and values of a ramp take "
-     "free slots of a ring.",
+     "An output overwrites in place an operand that no later node reads, and values of a ramp "
+     "use free slots of a ring.",
      true,
      [](Program& p, const Context&) {
        return on_lowered(p, [](Body& b, LoweredBody& l) {

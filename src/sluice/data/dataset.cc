@@ -20,7 +20,7 @@ Element::Element(std::initializer_list<NamedArray> fields) {
 }
 
 const HostTensor& Element::operator[](size_t index) const {
-  require(index < arrays.size(), "element: the place of an array must be in [0, {}), got {}",
+  require(index < arrays.size(), "element: the index of an array must be in [0, {}), got {}",
           arrays.size(), index);
   return arrays[index];
 }

@@ -208,7 +208,7 @@ class BatchLoader::Ring {
   void require_item(int64_t samples) const {
     if (samples >= options_.batch || (keeps() && samples > 0)) return;
     fail(ErrorKind::kUsage, "0 full batches: {}, the dataset has {}",
-         options_.factors.empty() ? fmt::format("an item takes {} samples", options_.batch)
+         options_.factors.empty() ? fmt::format("an item has {} samples", options_.batch)
                                   : options_.factors,
          samples);
   }

@@ -278,18 +278,17 @@ TEST(BatchLoader, RefusesBadOptionsAndData) {
       {"workers", make(d, {.workers = 257}), "loader: workers must be in [0, 256], got 257"},
       {"workers", make(d, {.workers = -1}), "loader: workers must be in [0, 256], got -1"},
       {"depth", make(d, {.depth = 0}), "loader: depth must be in [1, 65536] items, got 0"},
-      {"few", make(d, {.batch = 10}),
-       "0 full batches: an item takes 10 samples, the dataset has 9"},
+      {"few", make(d, {.batch = 10}), "0 full batches: an item has 10 samples, the dataset has 9"},
       {"factors", make(d, {.batch = 4000, .factors = "m x D x N x R = 4000"}),
        "0 full batches: m x D x N x R = 4000, the dataset has 9"},
       {"none", make(d.take(0), {.batch = 1, .remainder = Remainder::kKeep}),
-       "0 full batches: an item takes 1 samples, the dataset has 0"},
+       "0 full batches: an item has 1 samples, the dataset has 0"},
       {"unknown size",
        [&] {
          BatchLoader l(generated(3), {.batch = 4, .shuffle = Shuffle::kNo});
          l.next();
        },
-       "0 full batches: an item takes 4 samples, the dataset has 3"},
+       "0 full batches: an item has 4 samples, the dataset has 3"},
       {"no end", make(d.repeat(), {.batch = 1}),
        "loader: a dataset to shuffle must have an end, got one without; use take(n)"},
       {"generator", make(generated(9), {.batch = 1}),

@@ -466,8 +466,8 @@ TEST_F(IrRefusals, GraphsChangedAfterTheirCall) {
   };
   refused([](Graph& g) { g.input(f32_spec({2})); },
           "graph g_subgraph(0) was changed after Call.100 (refusals_test.cc:");
-  refused([](Graph& g) { g.input(f32_spec({2})); }, "it has 2 inputs, the call gives 1");
-  refused([](Graph& g) { g.set_outputs({}); }, "it has 0 outputs, the call takes 1");
+  refused([](Graph& g) { g.input(f32_spec({2})); }, "it has 2 inputs, the call passes 1");
+  refused([](Graph& g) { g.set_outputs({}); }, "it has 0 outputs, the call returns 1");
   refused([](Graph& g) { g.set_outputs({g.constant(HostTensor(f32_spec({9})), "c")}); },
           "its output 'c' is (9,) float32, the call has (2,) float32");
 }

@@ -69,7 +69,7 @@ class Verifier {
     std::vector<TensorSpec> in;
     for (const Operand& o : op.inputs) in.push_back(graph_.spec(o.tensor));
     const auto out = op.def->infer(OpView(*op.def, op.attrs, in));
-    check(out.size() == op.outputs.size(), op, "as many outputs as the shape rule gives");
+    check(out.size() == op.outputs.size(), op, "as many outputs as the shape rule returns");
     for (size_t i = 0; i < out.size(); ++i) {
       check(out[i].shape == graph_.spec(op.outputs[i]).shape &&
                 out[i].dtype == graph_.spec(op.outputs[i]).dtype,
@@ -157,9 +157,10 @@ class CallChecker {
     const auto& ins = callee.input_ids();
     const auto& outs = callee.output_ids();
     if (ins.size() != count + skipped)
-      changed(fmt::format("it has {} inputs, the call gives {}", ins.size(), count + skipped));
+      changed(fmt::format("it has {} inputs, the call passes {}", ins.size(), count + skipped));
     if (outs.size() != op.outputs.size())
-      changed(fmt::format("it has {} outputs, the call takes {}", outs.size(), op.outputs.size()));
+      changed(
+          fmt::format("it has {} outputs, the call returns {}", outs.size(), op.outputs.size()));
     const auto compare = [&](const char* what, TensorId theirs, TensorId ours) {
       const TensorSpec& a = callee.spec(theirs);
       const TensorSpec& b = graph.spec(ours);

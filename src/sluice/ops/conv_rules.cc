@@ -48,7 +48,7 @@ ConvWindow make_window(const OpView& op, std::vector<int64_t> taps,
 /// Sets the padding that a PadType represents.
 void pad_by_type(const OpView& op, const ConvOptions& o, const Shape& x, ConvWindow& w) {
   if (o.pad_type == PadType::kExplicit) return;
-  require(o.padding.empty(), "{} (C4): padding must be empty beside a pad_type, got {} entries",
+  require(o.padding.empty(), "{} (C4): padding must be empty with a pad_type, got {} entries",
           op.def().name, o.padding.size());
   require(o.pad_type > PadType::kExplicit && o.pad_type <= PadType::kValid,
           "{} (C4): pad_type must be in [0, 3], got {}", op.def().name,

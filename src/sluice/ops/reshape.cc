@@ -181,8 +181,8 @@ Tensor flatten(TensorArg t, int64_t start, int64_t end) {
   const int rank = std::max(1, shape.rank());
   const int first = normalize_axis(start, rank, "flatten: start");
   const int last = normalize_axis(end, rank, "flatten: end");
-  require(first <= last, "flatten: start must not be behind end, got axes {} and {} of {}", start,
-          end, to_string(shape));
+  require(first <= last, "flatten: start must not exceed end, got axes {} and {} of {}", start, end,
+          to_string(shape));
   std::vector<int64_t> dims(shape.begin(), shape.begin() + std::min(first, shape.rank()));
   dims.push_back(1);
   for (int a = first; a <= std::min(last, shape.rank() - 1); ++a) dims.back() *= shape[a];

@@ -429,7 +429,7 @@ TEST(InferenceModel, IsRefusedWhereBothDoNotFit) {
       EXPECT_GE(more, inference_bytes);
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kDoesNotFit);
-      EXPECT_NE(std::string(e.what()).find("beside the training model"), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("while the training model"), std::string::npos);
       EXPECT_LT(more, inference_bytes);
     }
     model(samples(2));

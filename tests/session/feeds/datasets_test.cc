@@ -268,7 +268,7 @@ TEST(FeedDatasets, OneSessionUsesAQueue) {
     first.bind_feed(p.in, queue);
     EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { second.bind_feed(q.in, queue); }),
                 HasSubstr("InfeedQueue: one feed must use the queue at a time, got feed 'x' "
-                          "beside feed 'x'"));
+                          "and feed 'x'"));
     second.run({}, "2");  // A refused source leaves the one before it.
     EXPECT_EQ(q.value(second), 1);
     first.bind_feed(p.in, std::make_shared<Counting>(10));

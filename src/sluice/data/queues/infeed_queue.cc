@@ -60,7 +60,7 @@ void InfeedQueue::open(const FeedLayout& layout) {
   {
     const std::lock_guard hold(use_);
     require(!is_used_,
-            "InfeedQueue: one feed must use the queue at a time, got feed '{}' beside feed '{}'; "
+            "InfeedQueue: one feed must use the queue at a time, got feed '{}' and feed '{}'; "
             "make a queue for each feed, or end the other session first",
             layout.name, user_);
     is_used_ = true;

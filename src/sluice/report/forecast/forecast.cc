@@ -176,7 +176,7 @@ std::string summary(const std::vector<ProgramForecast>& programs) {
     text += fmt::format("a run of '{}' takes {:.3f} ms\n", p.program, p.seconds * 1e3);
     for (const TransferForecast& t : p.transfers) {
       text += fmt::format(
-          "  {}: {} bytes in {:.3f} ms, {:.3f} ms of it behind computing, {:.3f} ms "
+          "  {}: {} bytes in {:.3f} ms, {:.3f} ms of it hidden by kernels, {:.3f} ms "
           "exposed\n",
           t.memory, grouped(t.bytes), t.seconds * 1e3, t.hidden_seconds() * 1e3,
           t.exposed_seconds * 1e3);

@@ -56,11 +56,10 @@ std::vector<std::vector<size_t>> blocks_of(const std::vector<Stage>& stages, con
   for (size_t b = 0; b < stage_of.size(); ++b) {
     const std::string& name = cut.blocks[b].name;
     require(stage_of[b] >= 0, "block '{}' must be in a stage", name);
-    require(
-        b == 0 || stage_of[b - 1] <= stage_of[b],
-        "stages must have the blocks in the order {}; block '{}' of stage {} comes before block "
-        "'{}' of stage {}",
-        names_of(cut), cut.blocks[b - 1].name, stage_of[b - 1], name, stage_of[b]);
+    require(b == 0 || stage_of[b - 1] <= stage_of[b],
+            "stages must have the blocks in the order {}; block '{}' of stage {} precedes block "
+            "'{}' of stage {}",
+            names_of(cut), cut.blocks[b - 1].name, stage_of[b - 1], name, stage_of[b]);
   }
   return result;
 }

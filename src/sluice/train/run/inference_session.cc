@@ -107,7 +107,7 @@ void ModelState::open_inference_session() {
     open(std::make_unique<ModelPrograms>(network_, std::nullopt, options, std::nullopt));
   } catch (Error& e) {
     if (e.kind() == ErrorKind::kDoesNotFit)
-      e.note("opening an inference model beside the training model, which keeps its memory");
+      e.note("opening an inference model while the training model keeps its memory");
     throw;
   }
   for (const auto& [device, bytes] : bytes_of(programs_->session))

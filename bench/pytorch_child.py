@@ -338,7 +338,7 @@ class Answers:
             self.key = (kind, words)
         times = [self.time(way, calls) for way in self.ways]
         best = min(times)
-        # Later rounds leave out the ways that cannot become the fastest.
+        # Later rounds omit the variants that cannot become the fastest.
         self.ways = [way for way, t in zip(self.ways, times) if t < 1.5 * best]
         return best
 

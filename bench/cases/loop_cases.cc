@@ -245,8 +245,8 @@ Case fed_step(const char* longer, int64_t hidden) {
 
 }  // namespace
 
-// Loops on the device: the cost of a call, of an iteration, and of an element of a feed. Steps that
-// wait for their data, or the data for them.
+// Loops on the device: the cost of a call, of an iteration, and of an element of a feed. Either the
+// steps wait for the data, or the data for the steps.
 std::vector<Case> loop_cases() {
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {

@@ -90,7 +90,7 @@ class Predict(FolderTest):
             with self.subTest(flags=flags):
                 self.assertEqual(self.predict(*flags), whole)
         self.assertEqual(self.predict(weights="--torch-weights"), whole)
-        # Labels are not needed, and are ignored where they are.
+        # Labels are optional, and are ignored.
         inputs = self.folder / "inputs.csv"
         inputs.write_text("".join(line.rpartition(",")[0] + "\n"
                                   for line in self.csv.read_text().splitlines()))

@@ -78,7 +78,7 @@ TEST_F(Reports, SayWhatTheLastRunDid) {
     EXPECT_EQ(loads, 2);  // Image and labels, in the last run alone.
     EXPECT_EQ(stores, 1);
     EXPECT_THAT(parts(), testing::SizeIs(1));
-    EXPECT_EQ(report(parts().front()), "");  // Not before the end.
+    EXPECT_EQ(report(parts().front()), "");  // A report is written only at the end.
   }
   ASSERT_THAT(parts(), testing::SizeIs(1));
   const std::string part = parts().front();

@@ -82,8 +82,8 @@ struct Options {
 /// which all replicas take each step together therefore never waits. A collective ends for all
 /// members at once, so no later step touches its operands while a peer reads or writes them.
 ///
-/// The same holds for feeds. A feed supplies and consumes elements for all replicas together, and
-/// in that run they have used equally many.
+/// The same holds for feeds. A feed supplies and consumes elements for all replicas together. In
+/// that run all replicas have used the same number of elements.
 ///
 /// The checker assumes three things. In kernels with equal numbers of tasks, one worker runs task t
 /// of each. Kernels touch only the bytes of their operands. Each feed makes progress: an infeed

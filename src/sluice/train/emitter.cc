@@ -479,7 +479,7 @@ class Emitter {
     return inside;
   }
 
-  // Adds what follows the last forward task of an update, unless it was added before.
+  // Adds the ops after the last forward task of an update, unless they were added before.
   void end_forward(const StepGraph& scope) {
     if (std::exchange(forward_ended_, true)) return;
     store_kept(scope, ResultForm::kUpdateSum);

@@ -59,7 +59,7 @@ struct Training {
   double constant_rate = 0;            ///< Learning rate without that stream.
   std::vector<D2hStream> losses;       ///< Written ones, in the order of Results::losses.
   std::vector<double> loss_weights;    ///< Loss::weight of each.
-  std::vector<D2hStream> predictions;  ///< Written ones of Results::predictions.
+  std::vector<D2hStream> predictions;  ///< Streams of the predictions that the program writes.
   /// Entries of each result in a run, by stream. Absent: one for each micro-batch.
   std::map<std::string, int64_t> entries;
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".

@@ -93,7 +93,8 @@ struct Late : Counting {
   }
   const Session& session;
   const std::string name;
-  /// Time by element at which its wait was seen, and before it was made, after the pause.
+  /// For each element: the time at which its wait was observed, and the time before it was made,
+  /// after the pause.
   std::vector<int64_t> seen, ready;
 };
 

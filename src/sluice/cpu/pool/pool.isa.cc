@@ -49,7 +49,8 @@ struct Taps {
         : first(rows.count > 0 ? rows.number[0] : -1.0f) {}
     float first;  // Tap that the first row begins with; -1 without rows.
   };
-  // A window of -inf has its first tap inside x. `edge` has that tap's number in its row, or -1.
+  // The result of a window of -inf is its first tap inside x. `edge` has that tap's number in its
+  // row, or -1.
   Taps(const RowState& row, const float* edge, int64_t) {
     const V in_row = V::load(edge);
     tap = row.first < 0 ? V(0.0f) : select(in_row < V(0.0f), V(0.0f), in_row + V(row.first));

@@ -144,7 +144,7 @@ class Rows {
 
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
-  // The first row of the loop. Those in line have negative numbers.
+  // The first row of the loop. Unrolled rows before it have negative numbers.
   int64_t first_row() const { return descends() ? trips_ - 1 : loop_.rows.in_line; }
   int64_t direction() const { return descends() ? -1 : 1; }
 

@@ -87,8 +87,8 @@ class LoopBuilder {
     return input;
   }
 
-  // Handles a tensor that is another name of memory which the body writes. The body gets the memory
-  // once, and its own copies of the ops that only name the memory.
+  // Handles a view of memory that the body writes. The memory is one input of the body, and the
+  // body has its own copies of the view ops.
   Tensor name_again(TensorId t) {
     const AliasStep step = alias_step(graph_, t);
     SLUICE_CHECK(step.op != nullptr);

@@ -1,5 +1,5 @@
-/// Lesson 11: blocks. A network names the parts that a strategy may run apart. Here is one with a
-/// skip and two losses, trained as a whole and in phases: the results have the same bits.
+/// Lesson 11: blocks. A network names the parts that a strategy may run separately. Here is one
+/// with a skip and two losses, trained as a whole and in phases: the results have the same bits.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>

@@ -31,8 +31,8 @@ RaceCheck::Queue& RaceCheck::queue(int index) {
   return queues_[q];
 }
 
-// Returns the clock of a mark, or of the first one behind it that is known. Null if the mark was
-// not made up to that position.
+// Returns the clock of a mark, or of the first known mark after it. Null if the mark was not made
+// up to that position.
 const RaceCheck::Clock* RaceCheck::clock_of(int of, int64_t mark, int64_t position) {
   for (const Mark& m : queue(of).marks) {
     if (m.mark >= mark) return m.position <= position ? &m.clock : nullptr;

@@ -15,7 +15,7 @@ namespace sluice::property {
 /// One change of a plan.
 struct Damage {
   std::string kind;                ///< For example "wait dropped" or "buffer moved".
-  std::string position;            ///< Place in the plan.
+  std::string position;            ///< Position in the plan.
   std::vector<std::string> rules;  ///< The rules that may refuse a defect; empty for all rules.
   /// Changes a copy of the right plan. Returns the reason why the change is a defect, or an empty
   /// text if a run must show it.

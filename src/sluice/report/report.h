@@ -86,7 +86,7 @@ struct StepReport {
 struct FunctionTimeline {
   std::string name;
   std::string model_name;  ///< PlanNames::of_function().
-  std::string part;        ///< Places::part_of_function(): "fc.1 bwd".
+  std::string part;        ///< PlanNames::part_of_function(): "fc.1 bwd".
   int32_t device = 0;
   int64_t frame_bytes = 0;
   int64_t peak_bytes = 0;     ///< Maximum number of live bytes at a step, callees included.

@@ -61,8 +61,8 @@ struct Work {
 };
 
 /// Counts the kernels, transfers, messages and collectives of an executable's programs. A loop
-/// counts by its trips; a branch counts the arm that moves more bytes. Sums saturate at INT64_MAX,
-/// because a plan may be read from an untrusted file.
+/// counts by its trip count; a branch counts the arm that moves more bytes. Sums saturate at
+/// INT64_MAX, because a plan may be read from an untrusted file.
 class TrafficCounter {
  public:
   /// The executable must outlive the counter.

@@ -419,7 +419,7 @@ class Fit {
   int64_t written_ = 1;           ///< Entries of a loss that the program writes in a call.
   ModelCalls::Taken taken_;       ///< Entries that the output names.
   size_t values_ = 0;             ///< Number of those.
-  std::optional<size_t> scores_;  ///< Place of the prediction with labels among the results.
+  std::optional<size_t> scores_;  ///< Index of the prediction with labels among the results.
   std::optional<int64_t> items_;  ///< Items of an epoch, if they are known.
   int64_t total_ = 0;             ///< Calls in all.
   CallReport report_;
@@ -500,7 +500,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
           "predict: the dataset must have a known end; use take(n) or cache()");
   const int64_t batch = loader.call_size().samples();
   data::Element result;
-  std::vector<size_t> indices;  // Places of the predictions with a row for each sample.
+  std::vector<size_t> indices;  // Indices of the predictions with a row for each sample.
   int64_t first = 0;
   const Pass pass{loader, batch, show, after_call};
   each_item(pass, "Prediction", [&](const data::Element& item, int64_t rows) {

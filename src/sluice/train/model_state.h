@@ -62,7 +62,7 @@ class ModelCalls {
     H2dStream stream;
     std::string name;     ///< Name in the network.
     int64_t entries = 1;  ///< In a run.
-    size_t index = 0;     ///< Place in a tuple: that in the network.
+    size_t index = 0;     ///< Index in a tuple, as in the network.
   };
   /// Returns the fields of a call.
   const std::vector<Field>& fields() const { return fields_; }

@@ -155,7 +155,8 @@ struct NetworkGraph {
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
   Tensor total_weight = {};  ///< Loss::total_weight of all losses; empty without.
-  /// {op after the module's ops that computes a gradient of a loss, op whose block it belongs to}.
+  /// Pairs of an op after the module's ops, which computes a gradient of a loss, and the op whose
+  /// block it belongs to.
   std::vector<std::pair<OpId, OpId>> added = {};
 };
 

@@ -119,7 +119,7 @@ struct BatchSerialisedPair {
   /// The gradient graph's phase. `inputs` also has {forward tensor, input} for tensors in `named`.
   BatchSerialised gradient;
   /// Connects the gradient phase with the original forward graph through the tensors of `named`
-  /// that the phase takes.
+  /// that the phase reads.
   GradGraphInfo info;
 };
 

@@ -81,8 +81,8 @@ std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params
   return stack.back();
 }
 
-// Finds the entries that each remote transfer moves. `Exact::kNo`: bounds of them, by one visit of
-// each loop. `Exact::kYes`: their minimum and maximum, by a visit of each iteration.
+// Finds the entries that each remote transfer moves. `Exact::kNo`: bounds of them, from one
+// traversal of each loop. `Exact::kYes`: their minimum and maximum, from each iteration.
 enum class Exact { kNo, kYes };
 
 class EntryWalk {

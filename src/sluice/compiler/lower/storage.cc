@@ -11,8 +11,9 @@ namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-// Where the first values of a loop's carried inputs are made. Those of rotations are always made in
-// the ring, which has room for the values of the ramps, too (ring_slots.h).
+// The memory in which the initial values of a loop's carried inputs are computed. Initial values of
+// rotations are always computed in the ring, which also has slots for the values of the ramps
+// (ring_slots.h).
 enum class FirstValues { kInRing, kCopied };
 
 class Assigner {

@@ -22,7 +22,7 @@ struct Inflater::State {
   const std::string& file;
   bool is_gzip;
   const char* name;  ///< The stream's name in errors.
-  int64_t end = 0;   ///< Byte offset in the file behind the last byte.
+  int64_t end = 0;   ///< Byte offset in the file after the last byte.
   z_stream stream{};
   bool has_ended = false;
 };

@@ -26,7 +26,7 @@ class Refuted {
 /// Builds plans from the bottom up: a placed item is below all waiting items that live at one time
 /// with it.
 ///
-/// If the waiting items have a plan, they have a settled one: a plan whose offsets have the least
+/// If the waiting items have a plan, they have a settled one: a plan whose offsets have the minimum
 /// sum, so that each item rests on the bottom or on another item. Its lowest waiting item is at its
 /// base. No waiting item fits at or below that base, because placing it there would lessen the sum.
 /// The search tries such an item. If that fails, the item rests on a waiting item in every settled

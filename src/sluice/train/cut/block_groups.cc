@@ -223,8 +223,8 @@ BlockGroup Grouper::group_from(size_t first) {
     longer.inputs[i] = *kind;
   }
   while (fits(longer, first + static_cast<size_t>(longer.rows))) ++longer.rows;
-  // The rows need places for their values. If there are no such places, the first block stands
-  // alone, and the next block begins another group.
+  // The values of the rows need consecutive buffer rows. Without them, the first block is a group
+  // of its own, and the next block begins another group.
   return longer.rows > 1 && add_value_rows(longer) ? longer : group;
 }
 

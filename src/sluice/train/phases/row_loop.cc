@@ -148,7 +148,7 @@ class Rows {
   int64_t first_row() const { return descends() ? trips_ - 1 : loop_.rows.in_line; }
   int64_t direction() const { return descends() ? -1 : 1; }
 
-  // A row by its number in the order in which they run.
+  // A row, by its index in execution order.
   RemoteRow row(int64_t number) const {
     const int64_t row = first_row() + direction() * number;
     return {row, row};

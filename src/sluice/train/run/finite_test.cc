@@ -90,7 +90,7 @@ TEST(Finite, ALossNamesTheInputThatIsNotFinite) {
   }
 }
 
-// The first loss follows from the first weights: no rate has acted yet.
+// The first loss follows from the first weights: no update has changed them yet.
 TEST(Finite, ALossBeforeTheFirstUpdateSaysNothingAboutRates) {
   TrainingModel model = training_model(finite_layer(), on_a_thread());
   model.compile();

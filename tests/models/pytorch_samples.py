@@ -23,7 +23,7 @@ import warnings
 
 SKIPPED = 77  # Exit code of a check that cannot run here.
 MASK = (1 << 64) - 1
-WEIGHTS = 16  # Number of y's weights among the hashed tensors of a line; that of input 0 is 0.
+WEIGHTS = 16  # Index of y's weights among the hashed tensors of a line; input 0 has index 0.
 NOT_NEGATIVE = ("running_var", "class_weights", "target")
 NO_GRADIENT = ("running_mean", "running_var", "class_weights")
 

@@ -315,7 +315,7 @@ TEST(BatchLoader, AnItemIsValidUntilTheNextCall) {
     return e;
   });
   BatchLoader loader(counted, {.batch = 2, .shuffle = Shuffle::kNo, .workers = 4, .depth = 3});
-  const int64_t first = made.count();  // For the specs.
+  const int64_t first = made.count();  // Number of calls that computed the specs.
   for (int i = 0; i < 32; ++i) {
     const int slots = i + 3;  // The end of the epoch takes one.
     made.limit(first + 2 * (slots > 32 ? slots - 1 : slots));

@@ -404,7 +404,7 @@ TEST(DataLoader, HoldsItemsToItsDepth) {
     });
     const Options options = on_one_thread({.accumulate = 2});
     DataLoader data(options, counted, {.batch_size = 2, .workers = 2, .depth = depth});
-    const int64_t first = calls.count();  // For the specs.
+    const int64_t first = calls.count();  // Number of calls that computed the specs.
     for (int taken = 0; taken < 10; ++taken) {
       calls.limit(first + 4 * (taken + depth));  // The item that is taken counts.
       data.next();

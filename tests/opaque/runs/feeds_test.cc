@@ -7,7 +7,7 @@ namespace sluice::test {
 namespace {
 
 TEST(OpaqueFeeds, RingsAreNotPinned) {
-  const Sums p({4}, {700000}, 1, 1);  // An element passes in pieces.
+  const Sums p({4}, {700000}, 1, 1);  // The bytes of an element are transferred in pieces.
   Session session(p.ir, with(1));
   for (const exe::Feed& feed : session.executable().feeds) {
     const auto arena = static_cast<size_t>(feed.rings[0].arena);

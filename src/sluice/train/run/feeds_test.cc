@@ -174,7 +174,7 @@ TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
     for (auto [name, options] : forms(4, 2)) {
       test::LimitedCount made;
       options.infeed = queue(1000, depth, [&] { made.add(); });
-      const int64_t first = made.count();  // For the specs.
+      const int64_t first = made.count();  // Number of calls that computed the specs.
       const auto max = [&, n = options.device_iterations](int64_t calls) {
         return (n * 4 * calls + depth) * 2;
       };

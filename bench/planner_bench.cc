@@ -79,7 +79,7 @@ int64_t capacity_of(std::string_view name, int64_t otherwise) {
   int64_t capacity = 0;
   const auto [end, error] =
       std::from_chars(name.data() + begin, name.data() + name.size(), capacity);
-  const std::string_view rest(end, static_cast<size_t>(name.data() + name.size() - end));
+  const std::string_view rest(end, name.data() + name.size());
   return error == std::errc() && rest == ".csv" ? capacity : otherwise;
 }
 
@@ -160,7 +160,7 @@ void run(std::span<char*> arguments) {
 
 int main(int argc, char** argv) {
   try {
-    run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
+    run(std::span(argv + 1, argv + argc));
   } catch (const sluice::Error& error) {
     sluice::sys::print_stderr("{}\n", error.what());
     return error.exit_code();

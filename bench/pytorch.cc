@@ -116,7 +116,7 @@ std::optional<std::string> PyTorch::read_line() {
     const ssize_t got = recv(socket_.fd(), buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return end("its process ended");
-    received_.append(buffer.data(), static_cast<size_t>(got));
+    received_.append(buffer.data(), buffer.data() + got);
   }
 }
 

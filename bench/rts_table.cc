@@ -142,7 +142,7 @@ void run(std::span<char*> arguments) {
 
 int main(int argc, char** argv) {
   try {
-    sluice::bench::run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
+    sluice::bench::run(std::span(argv + 1, argv + argc));
   } catch (const sluice::Error& error) {
     sluice::sys::print_stderr("{}\n", error.what());
     return error.exit_code();

@@ -52,7 +52,9 @@ USERS = {
 # Layers that tests may use too: they compare with the interpreter, run on devices and count with
 # reports.
 FOR_TESTS = ["interp", "devices", "report"]
-TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradient_check\.h$")
+# Headers outside src/ that tests beside the code may include.
+SUPPORT = "tests/support/"
+TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_")
 
 # (Vendor header, files that may include it). Every file may include headers not listed here.
 VENDORS = [
@@ -67,7 +69,7 @@ VENDORS = [
     (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
     (r"[a-z]*intrin\.h", ["src/sluice/cpu/simd/*", "src/sluice/base/simd*.h",
                           "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),
-    (r"g(test|mock)/.*", ["src/sluice/*test*", "src/sluice/*gradient_check.h", "tests/*"]),
+    (r"g(test|mock)/.*", ["src/sluice/*test*", "tests/*"]),
 ]
 
 # Headers that programs of users may include, and the headers that these include. The build
@@ -219,6 +221,8 @@ def check_installed(root, headers):
 
 def check_layers(layer, is_test, header, place, reach):
     """Returns the faults of one include in a file below src/."""
+    if is_test and header.startswith(SUPPORT):
+        return []
     if not header.startswith("sluice/"):
         return [f'{place}: "{header}" must be included from the root as "sluice/..."']
     if layer is None:

@@ -45,8 +45,7 @@ std::string operands(const OpDef& def) {
     results += fmt::format("{}`{}`", results.empty() ? "" : ", ", def.outputs[i]);
     for (const Alias& a : def.aliases) {
       if (a.output == static_cast<int>(i)) {
-        results +=
-            fmt::format(" (in the storage of `{}`)", def.inputs[static_cast<size_t>(a.input)].name);
+        results += fmt::format(" (in the storage of `{}`)", def.inputs.begin()[a.input].name);
       }
     }
   }

@@ -85,7 +85,7 @@ class Gemm {
                     col = t / grid_.row_blocks * grid_.cols;
       cpu::gemm(args_, row, std::min(row + grid_.rows, args_.m), col,
                 std::min(col + grid_.cols, args_.n),
-                memory_->floats() + workspaces_at_[static_cast<size_t>(worker)], isa);
+                memory_->floats() + workspaces_at_.begin()[worker], isa);
     }
   }
 

@@ -10,10 +10,10 @@ namespace {
 
 // --- Code of the page.
 // Runs a block for all micro-batches.
-train::OrderLoop block_loop(train::TaskKind kind, size_t block, int64_t micro_batches) {
+train::OrderLoop block_loop(train::TaskKind kind, train::BlockId block, int64_t micro_batches) {
   const train::Task task{.kind = kind,
-                         .stage = static_cast<int>(block),
-                         .block = train::Affine{static_cast<int64_t>(block)},
+                         .stage = train::StageId(block.value()),
+                         .block = train::Affine{block},
                          .micro_batch = {0, {1}}};
   return {micro_batches, {task}};
 }
@@ -21,9 +21,9 @@ train::OrderLoop block_loop(train::TaskKind kind, size_t block, int64_t micro_ba
 train::Order alternate(const train::StepDependences& step) {
   train::Order order;
   const int64_t n = step.counts.micro_batches;
-  for (size_t b = 0; b < step.blocks.size(); ++b)
+  for (const train::BlockId b : step.blocks.ids())
     order.items.emplace_back(block_loop(train::TaskKind::kForward, b, n));
-  for (size_t b = step.blocks.size(); b-- > 0;) {
+  for (train::BlockId b(step.blocks.size() - 1); b.valid(); b = train::BlockId(b - 1)) {
     if (step.blocks[b].has_gradient)
       order.items.emplace_back(block_loop(train::TaskKind::kBackward, b, n));
   }
@@ -117,8 +117,8 @@ TEST(AddAStrategy, HasTheBitsOfTheResidentStep) {
 
 TEST(AddAStrategy, HasTheOrderOfThePage) {
   train::StepDependences step{.counts = {.micro_batches = kMicroBatches}};
-  for (size_t b = 0; b < 3; ++b) {
-    step.stages.push_back({b});
+  for (int b = 0; b < 3; ++b) {
+    step.stages.push_back({train::BlockId(b)});
     step.blocks.push_back(
         {.name = std::string(1, static_cast<char>('A' + b)), .has_gradient = true});
   }

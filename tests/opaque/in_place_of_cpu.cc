@@ -23,4 +23,6 @@ DeviceChoice cpu_device(const CpuOptions& options) {
   return choice;
 }
 
+DeviceChoice default_device() { return cpu_device(); }
+
 }  // namespace sluice

@@ -4,11 +4,11 @@
 
 #include <set>
 
+#include "../support/gradient_check.h"
 #include "sample_inputs.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ops/ops.h"
 #include "sluice/transforms/autodiff.h"
-#include "sluice/transforms/gradient_check.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice {

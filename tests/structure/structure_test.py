@@ -71,6 +71,16 @@ class Includes(unittest.TestCase):
         self.expect_fault("src/sluice/train/a.cc", '"sluice/devices/cpu_device.h"',
                           "'train' may not include 'devices'")
 
+    def test_headers_of_tests_are_for_tests(self):
+        for name in ("src/sluice/nn/a_test.cc", "src/sluice/nn/test_util.h"):
+            self.expect_none(name, '"tests/support/gradient_check.h"')
+            self.expect_fault(name, '"tests/ops/sample_inputs.h"', "must be included from the root")
+        for name in ("src/sluice/nn/a.cc", "src/sluice/nn/gradient_check.h"):
+            self.expect_fault(name, '"tests/support/gradient_check.h"',
+                              "must be included from the root")
+        self.expect_fault("src/sluice/nn/gradient_check.h", "<gtest/gtest.h>",
+                          "<gtest/gtest.h> belongs in")
+
     def test_every_layer_is_open_to_users(self):
         for folder in ("bench", "tools", "tests/a", "examples"):
             self.expect_none(f"{folder}/a.cc", '"sluice/cpu/simd/isa.h"')

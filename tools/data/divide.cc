@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
+#include "sluice/base/numbers/slices.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/shown.h"
 
@@ -19,12 +19,9 @@ HostTensor gathered(const HostTensor& array, std::span<const int64_t> rows) {
   const std::vector<int64_t>& dims = array.shape().dims();
   HostTensor result(
       {with_rows(std::ssize(rows), Shape({dims.begin() + 1, dims.end()})), array.dtype(), {}});
-  const size_t bytes = array.bytes().size() / static_cast<size_t>(dims[0]);
-  if (bytes == 0) return result;
-  for (size_t k = 0; k < rows.size(); ++k) {
-    std::memcpy(result.bytes().data() + k * bytes,
-                array.bytes().data() + static_cast<size_t>(rows[k]) * bytes, bytes);
-  }
+  const Slices from(array.bytes(), dims[0]);
+  auto to = result.bytes().begin();
+  for (const int64_t row : rows) to = std::ranges::copy(from[row], to).out;
   return result;
 }
 
@@ -46,7 +43,7 @@ void check_several_classes(const UserData& data) {
   require(several,
           "--target: must have at least 2 classes to train on, got class {} alone in {} samples",
           data.schema && !data.schema->labels.empty()
-              ? data::printable(data.schema->labels[static_cast<size_t>(labels[0])])
+              ? data::printable(data.schema->labels.begin()[labels[0]])
               : std::to_string(labels[0]),
           labels.size());
 }

@@ -93,7 +93,7 @@ struct Cells {
     }
     if (a.name != kClass || labels.empty()) return;
     for (const int64_t k : std::exchange(integers, {}))
-      texts.push_back(csv_cell(labels[static_cast<size_t>(k)]));
+      texts.push_back(csv_cell(labels.begin()[k]));
   }
   // The name of a column. Scores of classes in text have their names.
   std::string title(size_t c, const std::vector<std::string>& labels) const {

@@ -7,6 +7,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/numbers/argmax.h"
+#include "sluice/base/numbers/slices.h"
 
 namespace sluice::tool {
 data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
@@ -19,12 +20,9 @@ data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
 
 HostTensor classes_of(const HostTensor& scores) {
   HostTensor classes({{scores.shape()[0]}, i32, {}});
-  const auto all = scores.as<float>();
-  const auto columns = static_cast<size_t>(scores.shape()[1]);
-  for (size_t i = 0; i < classes.as<int32_t>().size(); ++i) {
-    const auto row = all.subspan(i * columns, columns);
-    classes.as<int32_t>()[i] = static_cast<int32_t>(argmax(row));
-  }
+  const Slices rows(scores.as<float>(), scores.shape()[0]);
+  int64_t row = 0;
+  for (int32_t& c : classes.as<int32_t>()) c = static_cast<int32_t>(argmax(rows[row++]));
   return classes;
 }
 

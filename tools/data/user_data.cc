@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "sluice/base/numbers/slices.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/contents.h"
@@ -129,10 +129,7 @@ HostTensor finite(const char* option, const HostTensor& array, int64_t row) {
 
 // Copies sample k to its row.
 void put(HostTensor& rows, int64_t k, const HostTensor& sample) {
-  const auto bytes = sample.bytes();
-  if (bytes.empty()) return;
-  std::memcpy(rows.bytes().data() + static_cast<size_t>(k) * bytes.size(), bytes.data(),
-              bytes.size());
+  std::ranges::copy(sample.bytes(), Slices(rows.bytes(), rows.shape()[0])[k].begin());
 }
 
 // The samples in the order of the file, so that errors name its rows.
@@ -152,7 +149,7 @@ data::Samples collect(const data::Dataset& dataset, const DataChoice& choice) {
     }
     put(samples.images, k, input);
     if (classes) {
-      samples.labels.as<int32_t>()[static_cast<size_t>(k)] = label_of(target, k);
+      samples.labels.as<int32_t>().begin()[k] = label_of(target, k);
     } else {
       put(samples.labels, k, finite("--target", target, k));
     }

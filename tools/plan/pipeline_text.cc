@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/train/pipeline/pipeline_report.h"
@@ -26,7 +27,7 @@ std::vector<Sent> sent_bytes(const train::Training& training, const exe::Executa
   std::vector<Sent> result;
   const report::TrafficCounter counter(executable);
   for (const report::Messages& m : counter.messages_of(executable.program("train"))) {
-    Sent sent{{m.from, m.to}, m.bytes};
+    Sent sent{{train::DeviceId(m.from), train::DeviceId(m.to)}, m.bytes};
     for (const MessageBytes& b : training.pipeline->messages) {
       if (b.from == m.from && b.to == m.to) sent.micro_batch = b;
     }
@@ -59,7 +60,7 @@ std::string slots_text(int64_t first, int64_t last) {
 std::vector<std::string> pipeline_lines(const train::Training& training,
                                         const exe::Executable& executable) {
   const PipelinePlan& plan = *training.pipeline;
-  const size_t slow = slowest_stage(plan);
+  const train::StageId slow = slowest_stage(plan);
   std::vector<std::string> lines{fmt::format(
       "{} stages, {}: bubble {:.1f} % in {:.3f} ms at fixed rates; slowest stage {} ({:.2f} x the "
       "mean)",
@@ -72,7 +73,7 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
   const std::vector<Sent> sent = sent_bytes(training, executable);
   for (int device = 0; device < training.devices; ++device) {
     std::string stages, messages;
-    for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const train::StageId s : plan.stages.ids()) {
       const StagePlan& stage = plan.stages[s];
       if (stage.device != device) continue;
       stages += fmt::format("{} stage {} ({}) {:.3f} + {:.3f} ms, {} in flight of {} bytes",
@@ -103,7 +104,7 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
 std::string schedule_text(const train::Training& training) {
   const PipelinePlan& plan = *training.pipeline;
   const int64_t all = training.accumulate, count = shown(plan.order, all);
-  std::vector<int> devices;
+  Ids<train::StageId, train::DeviceId> devices;
   for (const StagePlan& s : plan.stages) devices.push_back(s.device);
   const int64_t ramp = plan.order.ramp() * plan.order.period;
   const int64_t end = plan.order.slots(all);
@@ -138,7 +139,8 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
   for (int d = 0; d < training.devices; ++d) {
     const auto number = static_cast<size_t>(d);
     JsonRecord& device = devices.emplace_back();
-    device.add("busy_seconds", number < plan.times.busy.size() ? plan.times.busy[number] : 0.0);
+    const train::DeviceId id(d);
+    device.add("busy_seconds", plan.times.busy.contains(id) ? plan.times.busy[id] : 0.0);
     device.add("workers", int64_t{executable.devices[number].workers});
     device.add("shares_workers", !executable.devices[number].queued && training.devices > 1);
   }

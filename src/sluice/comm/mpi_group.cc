@@ -34,8 +34,7 @@ void check_mpi(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  fail(ErrorKind::kPeerLost, "{}: {}", call,
-       std::string_view(text.data(), static_cast<size_t>(length)));
+  fail(ErrorKind::kPeerLost, "{}: {}", call, std::string_view(text.data(), text.data() + length));
 }
 
 class MpiMessages;
@@ -238,7 +237,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   };
 
   void listen(int p) {
-    Peer& peer = peers_[static_cast<size_t>(p)];
+    Peer& peer = peers_.begin()[p];
     MPI_Irecv(&peer.received, sizeof peer.received, MPI_BYTE, p, 0, signs_, &peer.in);
   }
 
@@ -269,7 +268,7 @@ class MpiGroup final : public runtime::ProcessGroup {
       bool all_left = leaving, others_left = leaving;
       for (int p = 0; p < size_; ++p) {
         if (p == rank_) continue;
-        Peer& peer = peers_[static_cast<size_t>(p)];
+        Peer& peer = peers_.begin()[p];
         hear(p, beat);
         if (own && peer.told < Sign::State::kFailed) {
           tell(p, failure(*own));
@@ -328,7 +327,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   // Sends a sign to process p, unless the previous sign has not been received yet. Thus signs to a
   // suspended process do not pile up.
   void tell(int p, const Sign& sign) {
-    Peer& peer = peers_[static_cast<size_t>(p)];
+    Peer& peer = peers_.begin()[p];
     if (peer.told == Sign::State::kLeaving || !is_sent(peer)) return;
     peer.sent = sign;
     peer.told = std::max(peer.told, sign.kind);
@@ -336,7 +335,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   }
 
   void hear(int p, bool beat) {
-    Peer& peer = peers_[static_cast<size_t>(p)];
+    Peer& peer = peers_.begin()[p];
     if (peer.left) return;
     if (beat) ++peer.silent;
     for (int heard = 1; !peer.left;) {
@@ -397,7 +396,7 @@ std::string mpi_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  const std::string_view all(text.data(), static_cast<size_t>(length));
+  const std::string_view all(text.data(), text.data() + length);
   return std::string(all.substr(0, all.find_first_of(",\n")));
 }
 

@@ -31,7 +31,7 @@ HostTensor& Element::operator[](size_t index) {
 
 const HostTensor& Element::operator[](std::string_view name) const {
   const auto found = std::find(names.begin(), names.end(), name);
-  const auto index = static_cast<size_t>(found - names.begin());
+  const size_t index = std::distance(names.begin(), found);
   require(found != names.end() && index < arrays.size(),
           "element: the field must be one of [{}], got '{}'", fmt::join(names, ", "), name);
   return arrays[index];

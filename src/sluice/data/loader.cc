@@ -185,7 +185,7 @@ class BatchLoader::Ring {
     explicit ItemPart(const Ring& ring) {
       for (const TensorSpec& spec : ring.sample_.arrays) {
         views.emplace_back(spec, nullptr);
-        bytes.push_back(static_cast<size_t>(spec.bytes()));
+        bytes.push_back(spec.bytes());
       }
       numbers.reserve(static_cast<size_t>(ring.part_));
     }
@@ -196,7 +196,7 @@ class BatchLoader::Ring {
     int64_t count = 0;
     std::vector<int64_t> numbers;  ///< The samples' numbers in an indexed dataset.
     std::vector<ArrayView> views;  ///< Memory of one sample.
-    std::vector<size_t> bytes;     ///< Indexed by array.
+    std::vector<int64_t> bytes;    ///< Indexed by array.
   };
 
   bool keeps() const { return options_.remainder == Remainder::kKeep; }
@@ -265,7 +265,7 @@ class BatchLoader::Ring {
     part.numbers.clear();
     for (int64_t i = 0; i < part.count; ++i) {
       const int64_t index = fills_item_ * options_.batch + fills_row_ + i;
-      part.numbers.push_back(order_.empty() ? index : order_[static_cast<size_t>(index)]);
+      part.numbers.push_back(order_.empty() ? index : order_.begin()[index]);
     }
     fills_row_ += part.count;
     if (fills_row_ == rows) next_item();
@@ -391,8 +391,7 @@ class BatchLoader::Ring {
 
   internal::ElementView view(ItemPart& part, int64_t row) const {
     for (size_t i = 0; i < part.views.size(); ++i) {
-      part.views[i].data =
-          part.slot->item.arrays[i].bytes().data() + static_cast<size_t>(row) * part.bytes[i];
+      part.views[i].data = part.slot->item.arrays[i].bytes().data() + row * part.bytes[i];
     }
     return {part.views, sample_.names};
   }

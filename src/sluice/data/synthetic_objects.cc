@@ -61,10 +61,12 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
     const float stripe = 2 * u + phase;
     const bool gap = striped && stripe - std::floor(stripe) > 0.6f;
     const bool inside = covers(label % kShapes, u, v) && !gap;
-    for (size_t c = 0; c < kCifarChannels; ++c) {
-      const float grey = (inside ? ink : ground).channels[c] + noise * draw.rough_normal();
-      pixels[c * kCifarPlane + static_cast<size_t>(i)] = normalised_color(
-          static_cast<uint8_t>(std::clamp(grey, 0.0f, 255.0f)), static_cast<int>(c));
+    int channel = 0;
+    for (const float color : (inside ? ink : ground).channels) {
+      const float grey = color + noise * draw.rough_normal();
+      pixels.data()[channel * kCifarPlane + i] =
+          normalised_color(static_cast<uint8_t>(std::clamp(grey, 0.0f, 255.0f)), channel);
+      ++channel;
     }
   }
   return label;

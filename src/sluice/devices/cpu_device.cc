@@ -13,4 +13,6 @@ DeviceChoice cpu_device(const CpuOptions& options) {
   return {cpu::make_target(), cpu::make_device(), options.memory, options.threads};
 }
 
+DeviceChoice default_device() { return cpu_device(); }
+
 }  // namespace sluice

@@ -13,7 +13,4 @@ struct CpuOptions {
 /// Returns the CPU as a device of a session. Error{kUsage} for negative options.
 DeviceChoice cpu_device(const CpuOptions& options = {});
 
-/// Makes the CPU the device of sessions whose options do not name a device.
-inline const bool kCpuIsDefault = set_default_device([] { return cpu_device(); });
-
 }  // namespace sluice

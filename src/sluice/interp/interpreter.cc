@@ -100,10 +100,8 @@ Interpreter::Buffer Interpreter::variable_part(const TensorInfo& info, const Hos
 
 Interpreter::Buffer& Interpreter::variable(const TensorInfo& info, int replica) {
   const VariableLocation& location = info.variable->location;
-  Buffers& all = variables_[info.variable];
-  all.resize(static_cast<size_t>(replicas_));
   Buffer& own = location.remote() ? remote_entry(location.buffer, location.entry, replica)
-                                  : all[static_cast<size_t>(replica)];
+                                  : variables_[info.variable][replica];
   if (own == nullptr) {
     const TensorSpec whole = host_spec(info.spec, *info.variable);
     own = variable_part(info, to_working(info.variable->initializer.evaluate(whole), precision_),
@@ -194,8 +192,7 @@ Interpreter::Frame Interpreter::open(const Graph& graph, int replica) {
 Interpreter::StreamState Interpreter::stream_state(const StreamInput& input) const {
   const Shape& shape = input.array.spec.shape;
   const bool several = shape.rank() > of_all(ir_.stream(input.stream.id).spec).shape.rank();
-  return {input.array, several ? shape[0] : 1,
-          std::vector<int64_t>(static_cast<size_t>(replicas_))};
+  return {input.array, several ? shape[0] : 1, {}};
 }
 
 Collected Interpreter::run(const std::vector<StreamInput>& inputs, const std::string& program) {
@@ -215,8 +212,9 @@ Collected Interpreter::run(const std::vector<StreamInput>& inputs, const std::st
   Frames frames;
   for (int r = 0; r < replicas_; ++r) frames.push_back(open(ir_.graph(found->second), r));
   run_ops(frames);
-  for (const auto& [id, state] : streams_) {
-    for (const int64_t next : state.next) {
+  for (auto& [id, state] : streams_) {
+    for (int r = 0; r < replicas_; ++r) {
+      const int64_t next = state.next[r];
       require(next == state.entries, "run: stream '{}' must have {} entries, got {}",
               ir_.stream(id).name, next, state.entries);
     }
@@ -316,17 +314,15 @@ void Interpreter::run_stream(Frame& frame, const Op& op) {
   const TensorId t = op.inputs[0].tensor;
   const TensorSpec& spec = frame.graph.spec(t);
   const std::string& name = ir_.stream(effect.id).name;
-  const auto replica = static_cast<size_t>(frame.replica);
+  const int replica = frame.replica;
   const int64_t begin = frame.replica * spec.elements();
   if (effect.kind == Effect::Action::kStreamWrite) {
-    std::vector<size_t>& sent = sent_[effect.id];
-    sent.resize(static_cast<size_t>(replicas_), 0);
+    size_t& sent = sent_[effect.id][replica];
     std::vector<HostTensor>& entries = collected_.entries_[effect.id];
     const HostTensor value = shown(spec, *slot(frame, t));
     const TensorSpec whole = of_all(spec);
-    if (sent[replica] == entries.size())
-      entries.emplace_back(TensorSpec{whole.shape, value.dtype(), {}});
-    copy_elements(value, 0, entries[sent[replica]++], begin, spec.elements());
+    if (sent == entries.size()) entries.emplace_back(TensorSpec{whole.shape, value.dtype(), {}});
+    copy_elements(value, 0, entries[sent++], begin, spec.elements());
     return;
   }
   const auto bound = streams_.find(effect.id);
@@ -395,7 +391,7 @@ void Interpreter::run_loop(Frames& frames, const Op& op) {
     for (size_t k = 0; k < carried; ++k) outputs[f].push_back(copy(frames[f], op.inputs[k].tensor));
   }
   const auto goes_on = [&](const Buffers& operands) {
-    return o.condition < 0 || operands[static_cast<size_t>(o.condition)]->as<bool>()[0];
+    return o.condition < 0 || operands.begin()[o.condition]->as<bool>()[0];
   };
   for (int64_t i = 0; i < o.trips && goes_on(values[0]); ++i) {
     const bool all = std::all_of(values.begin(), values.end(), goes_on);
@@ -441,22 +437,22 @@ void Interpreter::run_collective(Frames& frames, const Op& op) {
   const Graph& graph = frames[0].graph;
   const TensorSpec& spec = graph.spec(op.inputs[0].tensor);
   const TensorSpec& result = graph.spec(op.outputs[0]);
-  const std::vector<TensorSpec> specs(static_cast<size_t>(grouping.size()), spec);
+  const std::vector<TensorSpec> specs(grouping.members(0).size(), spec);
   const std::vector<TensorSpec> results{result};
   Buffers made;
   for (int r = 0; r < replicas_; ++r) {
     std::vector<HostTensor*> operands;
     for (const int peer : grouping.members(grouping.group_of(r)))
-      operands.push_back(slot(frames[static_cast<size_t>(peer)], op.inputs[0].tensor).get());
+      operands.push_back(slot(frames.begin()[peer], op.inputs[0].tensor).get());
     made.push_back(std::make_shared<HostTensor>(
         TensorSpec{result.shape, working_dtype(result.dtype, precision_), {}}));
     operands.push_back(made.back().get());
     run_kernel(OpView(*op.def, op.attrs, specs, results), operands, precision_,
                grouping.member_of(r));
   }
-  for (int r = 0; r < replicas_; ++r) {
-    Frame& frame = frames[static_cast<size_t>(r)];
-    Buffer& own = made[static_cast<size_t>(r)];
+  auto next = frames.begin();
+  for (const Buffer& own : made) {
+    Frame& frame = *next++;
     if (op.def->aliases.empty()) {
       slot(frame, op.outputs[0]) = own;
     } else {
@@ -480,7 +476,7 @@ void Interpreter::run_reference(Frame& frame, const Op& op) {
     Buffer& buffer = slot(frame, t);
     const bool aliases =
         std::any_of(op.def->aliases.begin(), op.def->aliases.end(),
-                    [&](const Alias& a) { return op.outputs[static_cast<size_t>(a.output)] == t; });
+                    [&](const Alias& a) { return op.outputs.begin()[a.output] == t; });
     if (!aliases) {
       buffer = std::make_shared<HostTensor>(
           TensorSpec{spec.shape, working_dtype(spec.dtype, precision_), {}});

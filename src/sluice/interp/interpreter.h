@@ -77,7 +77,7 @@ class Interpreter {
   struct StreamState {
     ConstArrayView array;
     int64_t entries = 0;
-    std::vector<int64_t> next;  ///< Number of the next entry, by replica.
+    std::map<int, int64_t> next;  ///< Number of the next entry, by replica.
   };
 
   Frame open(const Graph& graph, int replica);
@@ -117,12 +117,13 @@ class Interpreter {
   Ir ir_;
   Precision precision_;
   int replicas_;
-  std::map<std::shared_ptr<VariableInfo>, Buffers> variables_;  ///< Indexed by replica.
-  /// Keyed by buffer, entry and replica.
-  std::map<std::tuple<int32_t, int64_t, int>, Buffer> remote_;
+  std::map<std::shared_ptr<VariableInfo>, std::map<int, Buffer>>
+      variables_;  ///< Indexed by replica.
+  std::map<std::tuple<int32_t, int64_t, int>, Buffer>
+      remote_;  ///< Indexed by buffer, entry, replica.
   std::map<int32_t, StreamState> streams_;
   Collected collected_;
-  std::map<int32_t, std::vector<size_t>> sent_;  ///< Entries sent to each stream, by replica.
+  std::map<int32_t, std::map<int, size_t>> sent_;  ///< Entries sent to each stream, by replica.
   Observer observer_;
 };
 

@@ -108,10 +108,9 @@ OpDef helper(OpDef d, std::pair<double, double> domain, FormulaFn formula, doubl
 const Shape& in_shape(GradContext& g, int i) { return g.op().input(i).shape; }
 
 Tensors add_grad(GradContext& g) {
-  Tensors grads(2);
-  for (int i = 0; i < 2; ++i) {
-    if (g.needs(i)) grads[static_cast<size_t>(i)] = reduce_to(g.grad(0), in_shape(g, i));
-  }
+  Tensors grads;
+  for (int i = 0; i < 2; ++i)
+    grads.push_back(g.needs(i) ? reduce_to(g.grad(0), in_shape(g, i)) : Tensor{});
   return grads;
 }
 
@@ -177,18 +176,30 @@ struct PickOptions {
   static auto fields(auto&& use) { return use(field("index", &PickOptions::index)); }
 };
 
+/// An operand that broadcasts to the shape of the output: its element for an output element.
+template <typename E>
+class Broadcast {
+ public:
+  Broadcast(const KernelArgs& k, int i)
+      : x_(k.in<E>(i).data()), at_(k.in_shape(i), k.out_shape(0)) {}
+  E operator()(int64_t o) const { return x_[at_(o)]; }
+
+ private:
+  const E* x_;
+  BroadcastIndex at_;
+};
+
 template <typename T, typename Functor, auto formula>
 void extreme_reference(const KernelArgs& k) {
   visit_element<T>(k.out_dtype(0), [&]<typename E>(E) {
-    const auto y = k.out<E>(0);
-    std::vector<BroadcastIndex> at;
-    for (int i = 0; i < k.op().inputs(); ++i) at.emplace_back(k.in_shape(i), k.out_shape(0));
-    for (size_t o = 0; o < y.size(); ++o) {
+    std::vector<Broadcast<E>> operands;
+    for (int i = 0; i < k.op().inputs(); ++i) operands.emplace_back(k, i);
+    int64_t o = 0;
+    for (E& y : k.out<E>(0)) {
       E best{};
-      for (size_t i = 0; i < at.size(); ++i) {
-        const E x =
-            k.in<E>(static_cast<int>(i))[static_cast<size_t>(at[i](static_cast<int64_t>(o)))];
-        if (i == 0) {
+      for (const Broadcast<E>& operand : operands) {
+        const E x = operand(o);
+        if (&operand == &operands.front()) {
           best = x;
         } else if constexpr (std::is_same_v<E, float>) {
           best = Functor{}(F1(best), F1(x)).v;
@@ -196,7 +207,8 @@ void extreme_reference(const KernelArgs& k) {
           best = formula(best, x);
         }
       }
-      y[o] = best;
+      y = best;
+      ++o;
     }
   });
 }
@@ -205,15 +217,13 @@ void extreme_reference(const KernelArgs& k) {
 /// (smallest) of the xi, else 0.
 template <typename T, auto formula>
 void pick_reference(const KernelArgs& k) {
-  const auto y = k.out<T>(0);
   const int n = k.op().inputs() - 1;
   const auto index = static_cast<int>(k.options<PickOptions>().index);
-  std::vector<BroadcastIndex> at;
-  for (int i = 0; i <= n; ++i) at.emplace_back(k.in_shape(i), k.out_shape(0));
-  for (size_t o = 0; o < y.size(); ++o) {
-    const auto value = [&](int i) {
-      return k.in<T>(i)[static_cast<size_t>(at[static_cast<size_t>(i)](static_cast<int64_t>(o)))];
-    };
+  std::vector<Broadcast<T>> operands;
+  for (int i = 0; i <= n; ++i) operands.emplace_back(k, i);
+  int64_t o = 0;
+  for (T& y : k.out<T>(0)) {
+    const auto value = [&](int i) { return operands.begin()[i](o); };
     int first = 0;
     for (int i = 1; i < n; ++i) {
       const T best = value(first);
@@ -222,7 +232,8 @@ void pick_reference(const KernelArgs& k) {
           (value(i) != value(i) || (formula(best, value(i)) == value(i) && value(i) != best));
       if (beaten) first = i;
     }
-    y[o] = first == index ? value(n) : T{0};
+    y = first == index ? value(n) : T{0};
+    ++o;
   }
 }
 
@@ -242,14 +253,14 @@ std::vector<TensorSpec> infer_pick(const OpView& op) {
 template <const OpDef& (*pick)()>
 Tensors extreme_grad(GradContext& g) {
   const int n = g.op().inputs();
-  Tensors grads(static_cast<size_t>(n));
+  Tensors grads;
   std::vector<TensorArg> operands;
   for (int i = 0; i < n; ++i) operands.push_back(g.input(i));
   operands.push_back(g.grad(0));
   for (int i = 0; i < n; ++i) {
-    if (!g.needs(i)) continue;
-    grads[static_cast<size_t>(i)] =
-        reduce_to(emit_one(pick(), operands, PickOptions{i}), in_shape(g, i));
+    grads.push_back(g.needs(i)
+                        ? reduce_to(emit_one(pick(), operands, PickOptions{i}), in_shape(g, i))
+                        : Tensor{});
   }
   return grads;
 }

@@ -75,8 +75,8 @@ void reference_batch_norm(const KernelArgs& k) {
         channel_sum<T>(p, c, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
     const T scale = inverse_deviation(variance, epsilon) * parameter<T>(k, 1, c, 1);
     normalize(p, c, x, mean, scale, parameter<T>(k, 2, c, 0), k.out<T>(0).data());
-    k.out<T>(1)[static_cast<size_t>(c)] = mean;
-    k.out<T>(2)[static_cast<size_t>(c)] = variance;
+    k.out<T>(1).data()[c] = mean;
+    k.out<T>(2).data()[c] = variance;
   }
 }
 
@@ -85,10 +85,10 @@ void reference_inference(const KernelArgs& k) {
   const Planes p(k.in_shape(0));
   const double epsilon = k.options<BatchNormOptions>().epsilon;
   for (int64_t c = 0; c < p.channels; ++c) {
-    const T variance = k.in<T>(2)[static_cast<size_t>(c)];
+    const T variance = k.in<T>(2).data()[c];
     const T scale = inverse_deviation(variance, epsilon) * parameter<T>(k, 3, c, 1);
-    normalize(p, c, k.in<T>(0).data(), k.in<T>(1)[static_cast<size_t>(c)], scale,
-              parameter<T>(k, 4, c, 0), k.out<T>(0).data());
+    normalize(p, c, k.in<T>(0).data(), k.in<T>(1).data()[c], scale, parameter<T>(k, 4, c, 0),
+              k.out<T>(0).data());
   }
 }
 
@@ -112,7 +112,7 @@ void reference_scale(const KernelArgs& k) {
 /// Elementwise ops that a convolution before them computes as well, where it can.
 std::vector<OpStage> parts_of_inference(const OpView& op) {
   if (op.inputs() < 5) return {};
-  std::vector<int64_t> dims(static_cast<size_t>(op.input(0).shape.rank()) - 1, 1);
+  std::vector<int64_t> dims(op.input(0).shape.dims().size() - 1, 1);
   dims[0] = op.input(0).shape[1];
   const Attrs shape = to_attrs(ShapeOptions{Shape(std::move(dims))});
   return {{&batch_norm_scale_def(), op.attrs(), {2, 3}},
@@ -132,9 +132,8 @@ void reference_batch_norm_grad(const KernelArgs& k) {
   const T* x = k.in<T>(1).data();
   const T count = static_cast<T>(divisor_of_mean(p.values()));
   for (int64_t c = 0; c < p.channels; ++c) {
-    const auto channel = static_cast<size_t>(c);
-    const T mean = k.in<T>(2)[channel];
-    const T inverse = inverse_deviation(k.in<T>(3)[channel], o.epsilon);
+    const T mean = k.in<T>(2).data()[c];
+    const T inverse = inverse_deviation(k.in<T>(3).data()[c], o.epsilon);
     const T grads = channel_sum<T>(p, c, [&](int64_t i) { return grad[i]; });
     const T products = channel_sum<T>(p, c, [&](int64_t i) { return grad[i] * (x[i] - mean); });
     PlaneGrad<T> g{.mean = mean, .scale = inverse * parameter<T>(k, 4, c, 1)};
@@ -146,14 +145,14 @@ void reference_batch_norm_grad(const KernelArgs& k) {
       const int64_t at = p.at(n, c);
       g.run(grad + at, x + at, p.size, k.out<T>(0).data() + at);
     }
-    k.out<T>(1)[channel] = products * inverse;
-    k.out<T>(2)[channel] = grads;
+    k.out<T>(1).data()[c] = products * inverse;
+    k.out<T>(2).data()[c] = grads;
   }
 }
 
 /// Views one value for each channel so that it broadcasts to `shape`.
 Tensor along_channels(const Tensor& t, const Shape& shape) {
-  std::vector<int64_t> dims(static_cast<size_t>(shape.rank()), 1);
+  std::vector<int64_t> dims(shape.dims().size(), 1);
   dims[1] = shape[1];
   return reshape(t, Shape(dims));
 }

@@ -72,7 +72,7 @@ std::vector<TensorSpec> infer_replica_slice(const OpView& op) {
           "replicated_slice (C2): axis must be in [0, {}) for {}, got {}", x.shape.rank(),
           to_string(x), o.axis);
   std::vector<int64_t> dims = x.shape.dims();
-  int64_t& dim = dims[static_cast<size_t>(o.axis)];
+  int64_t& dim = dims.begin()[o.axis];
   require(dim % o.size == 0,
           "replicated_slice (C3): the group size must divide axis {} of {}, got {} replicas",
           o.axis, to_string(x), o.size);
@@ -90,10 +90,10 @@ void combine(const KernelArgs& k, std::string_view op, int64_t begin, std::span<
   const int64_t count = std::clamp<int64_t>(n - begin, 0, static_cast<int64_t>(out.size()));
   visit_combine<E>(op, [&]<typename Combine>(Combine) {
     for (int64_t i = 0; i < count; ++i) {
-      const auto at = static_cast<size_t>(begin + i);
-      E value = Combine::begin(k.in<E>(0)[at]);
-      for (int j = 1; j < members; ++j) value = Combine::next(value, k.in<E>(j)[at]);
-      out[static_cast<size_t>(i)] = Combine::end(value, static_cast<E>(members));
+      const auto element = [&](int j) { return k.in<E>(j).data()[begin + i]; };
+      E value = Combine::begin(element(0));
+      for (int j = 1; j < members; ++j) value = Combine::next(value, element(j));
+      out.data()[i] = Combine::end(value, static_cast<E>(members));
     }
   });
   std::fill(out.begin() + count, out.end(), E{});
@@ -114,10 +114,8 @@ void reference_reduce_scatter(const KernelArgs& k) {
     const int64_t begin = k.member() * static_cast<int64_t>(y.size());
     if (o.op != "local") return combine<T, E>(k, o.op, begin, y);
     const auto x = k.in<E>(k.member());
-    for (size_t i = 0; i < y.size(); ++i) {
-      const size_t at = static_cast<size_t>(begin) + i;
-      y[i] = at < x.size() ? x[at] : E{};
-    }
+    const int64_t count = std::clamp<int64_t>(std::ssize(x) - begin, 0, std::ssize(y));
+    std::fill(std::copy_n(x.data() + (count == 0 ? 0 : begin), count, y.begin()), y.end(), E{});
   });
 }
 
@@ -131,8 +129,8 @@ void reference_all_gather(const KernelArgs& k) {
     for (size_t i = 0; i < y.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
       const int64_t from = at / block;  // Blocks of the result alternate between the members.
-      const auto x = k.in<E>(static_cast<int>(from % o.size));
-      y[i] = x[static_cast<size_t>(from / o.size * block + at % block)];
+      const E* const x = k.in<E>(static_cast<int>(from % o.size)).data();
+      y[i] = x[from / o.size * block + at % block];
     }
   });
 }
@@ -141,14 +139,14 @@ template <typename T>
 void reference_replica_slice(const KernelArgs& k) {
   const auto o = k.options<ReplicatedSliceOptions>();
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
-    const auto x = k.in<E>(k.member());
+    const E* const x = k.in<E>(k.member()).data();
     const auto y = k.out<E>(0);
     const int64_t blocks = elements_before(k.in_shape(0), o.axis);
     const int64_t block = blocks == 0 ? 0 : static_cast<int64_t>(y.size()) / blocks;
     for (size_t i = 0; i < y.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
       const int64_t from = at / block * o.size + k.member();
-      y[i] = x[static_cast<size_t>(from * block + at % block)];
+      y[i] = x[from * block + at % block];
     }
   });
 }
@@ -503,7 +501,7 @@ Tensor replicated_all_gather(TensorArg t, int64_t axis, const Group& group, Gath
   } else if (new_axis) {
     dims.insert(dims.begin() + at, size);
   } else {
-    dims[static_cast<size_t>(at)] *= size;
+    dims.begin()[at] *= size;
   }
   return emit_collective(replicated_all_gather_def(), t, group,
                          gathering(at, Shape(std::move(dims))), "_all_gathered");

@@ -204,7 +204,7 @@ ConvInference conv_weight_grad_rule(const OpView& op) {
   const auto o = op.options<ConvWeightGradOptions>();
   const Shape& x = op.input(0).shape;
   const Shape& y = op.input(1).shape;
-  const auto axes = static_cast<size_t>(x.rank() - 2);
+  const size_t axes = x.dims().size() - 2;
   require(o.kernel.size() == axes, "conv_weight_grad (C3): kernel must have {} entries, got {}",
           axes, o.kernel.size());
   const ConvWindow w = conv_window(op, o);

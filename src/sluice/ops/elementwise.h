@@ -90,10 +90,8 @@ OpDef define(const char* name, const char* doc, std::array<const char*, N> input
   d.type = Functor::kType;
   d.name = name;
   d.doc = doc;
-  for (int i = 0; i < N; ++i) {
-    d.inputs.push_back(InputDef{inputs[static_cast<size_t>(i)]});
-    d.may_coincide.emplace_back(i, 0);
-  }
+  for (const char* input : inputs) d.inputs.push_back(InputDef{input});
+  for (int i = 0; i < N; ++i) d.may_coincide.emplace_back(i, 0);
   d.outputs = {"y"};
   d.traits = kElementwise;
   d.infer = infer;

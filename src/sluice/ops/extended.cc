@@ -34,10 +34,9 @@ std::vector<Sample> f32_samples(std::vector<Sample> samples) {
 }
 
 Tensors add_extended_grad(GradContext& g) {
-  Tensors grads(2);
-  for (int i = 0; i < 2; ++i) {
-    if (g.needs(i)) grads[static_cast<size_t>(i)] = reduce_to(g.grad(0), g.op().input(i).shape);
-  }
+  Tensors grads;
+  for (int i = 0; i < 2; ++i)
+    grads.push_back(g.needs(i) ? reduce_to(g.grad(0), g.op().input(i).shape) : Tensor{});
   return grads;
 }
 

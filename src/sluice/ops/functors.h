@@ -2,7 +2,7 @@
 #include <tuple>
 
 #include "sluice/base/numbers/extended_range.h"
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 
 /// The float formulas of all elementwise operators, each written once over the vector type V of
 /// simd.h. One lane wide (simd::F1), a formula is the reference kernel and so defines the bits.

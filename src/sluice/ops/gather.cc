@@ -93,7 +93,7 @@ void reference_gather_grad(const KernelArgs& k) {
     for (const int64_t index : indices) {
       const bool inside = index >= 0 && index < s.extent;
       for (int64_t i = 0; inside && i < s.inner; ++i) {
-        dx[static_cast<size_t>((outer * s.extent + index) * s.inner + i)] += grad[i];
+        dx.data()[(outer * s.extent + index) * s.inner + i] += grad[i];
       }
       grad += s.inner;
     }
@@ -121,7 +121,7 @@ void visit_onehot(const AxisSplit& s, const std::vector<int64_t>& indices, Visit
   for (int64_t e = 0; e < s.outer * s.extent * s.inner; ++e) {
     const int64_t position = e / s.inner % s.extent;
     const int64_t lane = e / (s.extent * s.inner) * s.inner + e % s.inner;
-    visit(static_cast<size_t>(e), indices[static_cast<size_t>(lane)] == position);
+    visit(e, indices.begin()[lane] == position);
   }
 }
 
@@ -132,8 +132,8 @@ void reference_onehot(const KernelArgs& k) {
   const auto indices = indices_of(k, 0);
   visit_element<T>(k.in_dtype(1), [&]<typename E>(E) {
     const auto values = k.in<E>(1);
-    const auto y = k.out<E>(0);
-    visit_onehot(s, indices, [&](size_t e, bool on) { y[e] = values[on ? 1 : 0]; });
+    E* const y = k.out<E>(0).data();
+    visit_onehot(s, indices, [&](int64_t e, bool on) { y[e] = values[on ? 1 : 0]; });
   });
 }
 
@@ -156,12 +156,11 @@ void reference_onehot_grad(const KernelArgs& k) {
   const AxisSplit s(k.in_shape(0), normalize_axis(k.options<OnehotOptions>().axis,
                                                   k.in_shape(0).rank(), "onehot"));
   const auto grad = k.in<T>(0);
-  std::vector<bool> on(grad.size());
-  visit_onehot(s, indices_of(k, 1), [&](size_t e, bool is_on) { on[e] = is_on; });
+  std::vector<bool> on;
+  visit_onehot(s, indices_of(k, 1), [&](int64_t, bool is_on) { on.push_back(is_on); });
   for (size_t v = 0; v < 2; ++v) {
-    k.out<T>(0)[v] = canonical_sum<T>(static_cast<int64_t>(grad.size()), [&](int64_t e) {
-      const auto i = static_cast<size_t>(e);
-      return on[i] == (v == 1) ? grad[i] : T{0};
+    k.out<T>(0)[v] = canonical_sum<T>(std::ssize(grad), [&](int64_t e) {
+      return on.begin()[e] == (v == 1) ? grad.data()[e] : T{0};
     });
   }
 }

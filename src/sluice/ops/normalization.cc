@@ -43,17 +43,17 @@ template <typename T>
 void reference_layer(const KernelArgs& k) {
   const int64_t n = k.in_shape(0).dim(-1);
   const double epsilon = k.options<LayerNormOptions>().epsilon;
-  const auto x = k.in<T>(0);
+  const T* const end = k.in<T>(0).data() + k.in_shape(0).elements();
+  T* out = k.out<T>(0).data();
   const bool weighted = k.op().inputs() > 1;
   const bool biased = k.op().inputs() > 2;
-  for (size_t first = 0; first < x.size(); first += static_cast<size_t>(n)) {
-    const Moments<T> m(x.data() + first, n, epsilon);
+  for (const T* x = k.in<T>(0).data(); x < end; x += n) {
+    const Moments<T> m(x, n, epsilon);
     for (int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<size_t>(i);
-      T y = (x[first + at] - m.mean) * m.inverse;
-      if (weighted) y = y * k.in<T>(1)[at];
-      if (biased) y = y + k.in<T>(2)[at];
-      k.out<T>(0)[first + at] = y;
+      T y = (x[i] - m.mean) * m.inverse;
+      if (weighted) y = y * k.in<T>(1).data()[i];
+      if (biased) y = y + k.in<T>(2).data()[i];
+      *out++ = y;
     }
   }
 }
@@ -74,9 +74,7 @@ void reference_layer_grad(const KernelArgs& k) {
     T* dweight = k.out<T>(1).data() + row / parts.size * n;
     T* dbias = k.out<T>(2).data() + row / parts.size * n;
     const Moments<T> m(x, n, epsilon);
-    const auto h = [&](int64_t i) {
-      return weighted ? grad[i] * k.in<T>(2)[static_cast<size_t>(i)] : grad[i];
-    };
+    const auto h = [&](int64_t i) { return weighted ? grad[i] * k.in<T>(2).data()[i] : grad[i]; };
     const auto normal = [&](int64_t i) { return (x[i] - m.mean) * m.inverse; };
     const T mean = canonical_sum<T>(n, h) / count;
     const T slope = canonical_sum<T>(n, [&](int64_t i) { return h(i) * normal(i); }) / count;
@@ -109,9 +107,9 @@ struct Normalized {
 Tensors layer_grad_formula(const OpView& op, const Tensors& in) {
   const RowParts parts(op.input(0).shape);
   const Normalized n(in[1], op.options<LayerNormOptions>().epsilon);
-  std::vector<int32_t> part_of(static_cast<size_t>(parts.rows));
-  for (size_t row = 0; row < part_of.size(); ++row)
-    part_of[row] = static_cast<int32_t>(static_cast<int64_t>(row) / parts.size);
+  std::vector<int32_t> part_of;
+  for (int64_t row = 0; row < parts.rows; ++row)
+    part_of.push_back(static_cast<int32_t>(row / parts.size));
   const Tensor indices =
       in[0].graph().constant(HostTensor::of<int32_t>({parts.rows}, i32, part_of));
   const auto sums = [&](const Tensor& t) {
@@ -126,7 +124,7 @@ Tensors layer_grad_formula(const OpView& op, const Tensors& in) {
 Tensors with_parameters(GradContext& g, const Tensors& all) {
   Tensors result{all[0]};
   for (int i = 1; i < g.op().inputs(); ++i) {
-    result.push_back(g.needs(i) ? sum(all[static_cast<size_t>(i)], {.axes = {0}}) : Tensor{});
+    result.push_back(g.needs(i) ? sum(all.begin()[i], {.axes = {0}}) : Tensor{});
   }
   return result;
 }
@@ -216,23 +214,20 @@ void reference_group_grad(const KernelArgs& k) {
     const T* grad = k.in<T>(0).data() + row * g.extent;
     const T* x = k.in<T>(1).data() + row * g.extent;
     const Moments<T> m(x, g.extent, o.epsilon);
-    const auto plane = [&](int64_t j) { return static_cast<size_t>(row * g.channels + j); };
     const auto weight = [&](int64_t j) {
       return parameter<T>(k, 2, row % g.per_sample * g.channels + j, 1);
     };
-    const auto products = k.out<T>(1);
-    const auto grads = k.out<T>(2);
+    T* const products = k.out<T>(1).data() + row * g.channels;
+    T* const grads = k.out<T>(2).data() + row * g.channels;
     for (int64_t j = 0; j < g.channels; ++j) {
       const PlaneSums<T> sums(grad + j * size, x + j * size, size, m.mean);
-      products[plane(j)] = sums.products * m.inverse;
-      grads[plane(j)] = sums.grads;
+      products[j] = sums.products * m.inverse;
+      grads[j] = sums.grads;
     }
     const T mean =
-        canonical_sum<T>(g.channels, [&](int64_t j) { return weight(j) * grads[plane(j)]; }) /
-        count;
+        canonical_sum<T>(g.channels, [&](int64_t j) { return weight(j) * grads[j]; }) / count;
     const T slope =
-        canonical_sum<T>(g.channels, [&](int64_t j) { return weight(j) * products[plane(j)]; }) /
-        count;
+        canonical_sum<T>(g.channels, [&](int64_t j) { return weight(j) * products[j]; }) / count;
     PlaneGrad<T> result{
         .mean = m.mean, .slope = (m.inverse * m.inverse) * slope, .shift = m.inverse * mean};
     for (int64_t j = 0; j < g.channels; ++j) {

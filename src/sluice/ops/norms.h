@@ -96,7 +96,7 @@ struct Moments {
 /// Element i of an optional parameter.
 template <typename T>
 T parameter(const KernelArgs& k, int input, int64_t i, T missing) {
-  return input < k.op().inputs() ? k.in<T>(input)[static_cast<size_t>(i)] : missing;
+  return input < k.op().inputs() ? k.in<T>(input).data()[i] : missing;
 }
 
 /// The sum over a channel. element(i) is the element at offset i of the tensor.
@@ -112,9 +112,8 @@ T channel_sum(const Planes& p, int64_t c, Element element) {
     const int64_t first = chunk * samples;
     std::array<std::array<T, kReduceLanes>, 4> sets{};
     for (int64_t n = first; n < std::min(p.batch, first + samples); ++n) {
-      auto& set = sets[static_cast<size_t>((n - first) % 4)];
-      for (int64_t i = 0; i < p.size; ++i)
-        set[static_cast<size_t>(i % kReduceLanes)] += element(p.at(n, c) + i);
+      auto& set = sets.begin()[(n - first) % 4];
+      for (int64_t i = 0; i < p.size; ++i) set.begin()[i % kReduceLanes] += element(p.at(n, c) + i);
     }
     for (size_t j = 0; j < kReduceLanes; ++j)
       sets[0][j] = (sets[0][j] + sets[2][j]) + (sets[1][j] + sets[3][j]);

@@ -1,5 +1,6 @@
 #include "sluice/ops/op.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "sluice/ir/builtin.h"
@@ -35,10 +36,8 @@ std::vector<TensorArg> at_call(std::vector<TensorArg> ts, const std::source_loca
 BroadcastIndex::BroadcastIndex(const Shape& in, const Shape& out)
     : dims_(out.dims()), strides_(out.dims().size(), 0), same_(in == out) {
   const auto own = in.strides();
-  const int lead = out.rank() - in.rank();
-  for (int i = 0; i < in.rank(); ++i) {
-    if (in[i] != 1) strides_[static_cast<size_t>(lead + i)] = own[static_cast<size_t>(i)];
-  }
+  std::transform(own.begin(), own.end(), in.begin(), strides_.end() - in.rank(),
+                 [](int64_t stride, int64_t size) { return size == 1 ? 0 : stride; });
 }
 
 int64_t BroadcastIndex::operator()(int64_t flat) const {

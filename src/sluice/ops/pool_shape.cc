@@ -83,7 +83,7 @@ PoolShape pool_shape(const TensorSpec& x, const PoolOptions& o, std::string_view
   require(rank >= 3 && rank <= 5,
           "{} (C2): x must have a batch, channels and 1 to 3 spatial axes, got {}", name,
           to_string(x));
-  const auto axes = static_cast<size_t>(rank - 2);
+  const size_t axes = x.shape.dims().size() - 2;
   const Numbers kernel = per_axis(o.kernel, {}, axes, name, "kernel");
   const Numbers stride = per_axis(o.stride, kernel, axes, name, "stride");
   const Numbers dilation = per_axis(o.dilation, Numbers(axes, 1), axes, name, "dilation");

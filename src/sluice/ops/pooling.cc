@@ -25,7 +25,7 @@ DType dtype_of_taps(const PoolShape& s) { return s.tap_count() <= 256 ? u8 : i32
 
 Shape output_shape(const PoolShape& s, const Shape& x) {
   std::vector<int64_t> dims{x[0], x[1]};
-  for (size_t a = 5 - static_cast<size_t>(x.rank()); a < 3; ++a) dims.push_back(s.axes[a].y);
+  for (auto a = s.axes.end() - (x.rank() - 2); a != s.axes.end(); ++a) dims.push_back(a->y);
   return Shape(dims);
 }
 

@@ -54,7 +54,7 @@ class Words {
   }
 
  private:
-  double at(int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  double at(int64_t i) const { return values_.begin()[i]; }
 
   template <typename F>
   static void visit_shown(const Shape& shape, const PrintTensorOptions& options, const F& f,
@@ -116,11 +116,10 @@ std::string text_of(const Words& word, const Shape& shape, const PrintTensorOpti
   const bool summarise = Words::summarises(shape, o);
   const bool innermost = axis == shape.rank() - 1;
   const std::string indent(static_cast<size_t>(axis + 1) * o.open_bracket.size(), ' ');
-  const auto room = static_cast<size_t>(o.max_line_width) -
-                    std::min<size_t>(static_cast<size_t>(o.max_line_width),
-                                     static_cast<size_t>(shape.rank()) * o.close_bracket.size());
+  const int64_t room =
+      std::max<int64_t>(0, o.max_line_width - shape.rank() * std::ssize(o.close_bracket));
   std::string text = o.open_bracket;
-  size_t column = indent.size();
+  int64_t column = std::ssize(indent);
   bool first = true;
   Words::visit_axis(shape[axis], o.edge_items, summarise, [&](int64_t i) {
     const std::string entry =
@@ -129,15 +128,15 @@ std::string text_of(const Words& word, const Shape& shape, const PrintTensorOpti
       if (!first)
         text += rstrip(o.separator) +
                 std::string(static_cast<size_t>(shape.rank() - 1 - axis), '\n') + indent;
-    } else if (!first && column + o.separator.size() + entry.size() > room) {
+    } else if (!first && column + std::ssize(o.separator) + std::ssize(entry) > room) {
       text = rstrip(text + o.separator) + '\n' + indent;
-      column = indent.size();
+      column = std::ssize(indent);
     } else if (!first) {
       text += o.separator;
-      column += o.separator.size();
+      column += std::ssize(o.separator);
     }
     text += entry;
-    column += entry.size();
+    column += std::ssize(entry);
     first = false;
   });
   return text + o.close_bracket;

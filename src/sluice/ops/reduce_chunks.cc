@@ -71,7 +71,7 @@ void reference_chunks(const KernelArgs& k) {
   for (size_t c = 0; c < y.size(); ++c) {
     const int64_t first = static_cast<int64_t>(c) * kReduceChunk;
     y[c] = combine<T>(to, std::min(kReduceChunk, size - first),
-                      [&](int64_t i) { return x[static_cast<size_t>(first + i)]; });
+                      [&](int64_t i) { return x.data()[first + i]; });
   }
 }
 
@@ -80,7 +80,7 @@ void reference_chunk_total(const KernelArgs& k) {
   const auto o = k.options<ReduceTotalOptions>();
   const auto chunks = k.in<T>(0);
   const T total = combine<T>(combination_of_chunks(o.to), static_cast<int64_t>(chunks.size()),
-                             [&](int64_t i) { return chunks[static_cast<size_t>(i)]; });
+                             [&](int64_t i) { return chunks.data()[i]; });
   T& y = k.out<T>(0)[0];
   switch (o.finish) {
     case Finish::kKeep:

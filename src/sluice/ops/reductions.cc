@@ -1,6 +1,7 @@
 #include "sluice/ops/reductions.h"
 
 #include <limits>
+#include <set>
 
 #include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/reduce.h"
@@ -255,22 +256,21 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
 
 Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_view what) {
   const int rank = axes_of(in);
-  std::vector<bool> goes(static_cast<size_t>(rank), options.axes.empty());
+  std::set<int64_t> reduced;
   for (const int64_t axis : options.axes) {
     require(axis >= -rank && axis < rank, "{} (C2): axis must be in [{}, {}) for shape {}, got {}",
             what, -rank, rank, to_string(in), axis);
-    const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
-    require(!goes[a], "{} (C2): axis {} is given twice", what, axis);
-    goes[a] = true;
+    require(reduced.insert(axis < 0 ? axis + rank : axis).second, "{} (C2): axis {} is given twice",
+            what, axis);
   }
   const auto strides = in.strides();
   std::vector<int64_t> kept_shape;
-  for (size_t a = 0; a < strides.size(); ++a) {
-    const int64_t size = in[static_cast<int>(a)];
-    (goes[a] ? reduced_dims : kept_dims).push_back(size);
-    (goes[a] ? reduced_strides : kept_strides).push_back(strides[a]);
-    kept_shape.push_back(goes[a] ? 1 : size);
-    if (goes[a]) extent *= size;
+  for (int a = 0; a < in.rank(); ++a) {
+    const bool goes = options.axes.empty() || reduced.contains(a);
+    (goes ? reduced_dims : kept_dims).push_back(in[a]);
+    (goes ? reduced_strides : kept_strides).push_back(strides.begin()[a]);
+    kept_shape.push_back(goes ? 1 : in[a]);
+    if (goes) extent *= in[a];
   }
   kept = Shape(std::move(kept_shape));
   out = options.keepdims ? kept : Shape(kept_dims);

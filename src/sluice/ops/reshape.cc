@@ -1,6 +1,7 @@
 #include "sluice/ops/reshape.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sluice/ops/rules.h"
 
@@ -79,10 +80,9 @@ template <typename T>
 void reference_broadcast(const KernelArgs& k) {
   const BroadcastIndex from(k.in_shape(0), k.out_shape(0));
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
-    const auto x = k.in<E>(0);
-    const auto y = k.out<E>(0);
-    for (size_t i = 0; i < y.size(); ++i)
-      y[i] = x[static_cast<size_t>(from(static_cast<int64_t>(i)))];
+    const E* const x = k.in<E>(0).data();
+    int64_t i = 0;
+    for (E& y : k.out<E>(0)) y = x[from(i++)];
   });
 }
 
@@ -108,17 +108,16 @@ Shape resolve(const Tensor& t, Shape shape) {
 }
 
 Shape squeezed(const Tensor& t, const std::vector<int64_t>& axes) {
-  std::vector<bool> drop(static_cast<size_t>(t.rank()));
+  std::set<int> drop;
   for (const int64_t axis : axes) {
     const int a = normalize_axis(axis, t.rank(), "squeeze");
-    require(!drop[static_cast<size_t>(a)], "squeeze: axis {} is given twice", axis);
+    require(drop.insert(a).second, "squeeze: axis {} is given twice", axis);
     require(t.shape()[a] == 1, "squeeze: axis {} of {} is not of size 1", axis,
             to_string(t.shape()));
-    drop[static_cast<size_t>(a)] = true;
   }
   std::vector<int64_t> dims;
   for (int a = 0; a < t.rank(); ++a) {
-    if (!drop[static_cast<size_t>(a)]) dims.push_back(t.shape()[a]);
+    if (!drop.contains(a)) dims.push_back(t.shape()[a]);
   }
   return Shape(std::move(dims));
 }
@@ -194,15 +193,13 @@ Tensor unsqueeze(TensorArg t, int64_t axis) { return unsqueeze(t, std::vector<in
 
 Tensor unsqueeze(TensorArg t, const std::vector<int64_t>& axes) {
   const int rank = t->rank() + static_cast<int>(axes.size());
-  std::vector<bool> added(static_cast<size_t>(rank));
-  for (const int64_t axis : axes) {
-    const auto a = static_cast<size_t>(normalize_axis(axis, rank, "unsqueeze"));
-    require(!added[a], "unsqueeze: axis {} is given twice", axis);
-    added[a] = true;
-  }
+  std::set<int> added;
+  for (const int64_t axis : axes)
+    require(added.insert(normalize_axis(axis, rank, "unsqueeze")).second,
+            "unsqueeze: axis {} is given twice", axis);
   std::vector<int64_t> dims;
   int next = 0;
-  for (const bool one : added) dims.push_back(one ? 1 : t->shape()[next++]);
+  for (int a = 0; a < rank; ++a) dims.push_back(added.contains(a) ? 1 : t->shape()[next++]);
   return reshape(t, Shape(std::move(dims)));
 }
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 
 namespace sluice::ops::math {
 

@@ -1,6 +1,7 @@
 #include "sluice/ops/slice.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sluice/ops/basic.h"
 #include "sluice/ops/indexing.h"
@@ -25,7 +26,7 @@ StridedIndex strided_index(const Shape& shape, const Options& o) {
 /// Checks (C2) and (C3).
 template <typename Options>
 void check(const Shape& shape, const Options& o, std::string_view name) {
-  const auto rank = static_cast<size_t>(shape.rank());
+  const size_t rank = shape.dims().size();
   require(o.starts.size() == rank && o.sizes.size() == rank && o.steps.size() == rank,
           "{} (C2): starts, sizes and steps must have {} entries for {}, got {}, {} and {}", name,
           rank, to_string(shape), o.starts.size(), o.sizes.size(), o.steps.size());
@@ -82,21 +83,19 @@ template <typename T>
 void reference_slice(const KernelArgs& k) {
   const StridedIndex from = strided_index(k.in_shape(0), k.options<SliceOptions>());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
-    const auto x = k.in<E>(0);
-    const auto y = k.out<E>(0);
-    for (size_t i = 0; i < y.size(); ++i)
-      y[i] = x[static_cast<size_t>(from(static_cast<int64_t>(i)))];
+    const E* const x = k.in<E>(0).data();
+    int64_t i = 0;
+    for (E& y : k.out<E>(0)) y = x[from(i++)];
   });
 }
 
 template <typename T>
 void reference_slice_grad(const KernelArgs& k) {
   const StridedIndex to = strided_index(k.out_shape(0), k.options<SliceGradOptions>());
-  const auto grad = k.in<T>(0);
   const auto dx = k.out<T>(0);
   std::fill(dx.begin(), dx.end(), T{0});
-  for (size_t i = 0; i < grad.size(); ++i)
-    dx[static_cast<size_t>(to(static_cast<int64_t>(i)))] = grad[i];
+  int64_t i = 0;
+  for (const T grad : k.in<T>(0)) dx.data()[to(i++)] = grad;
 }
 
 std::vector<TensorSpec> infer_update(const OpView& op) {
@@ -125,11 +124,10 @@ void reference_update(const KernelArgs& k) {
   const StridedIndex to = strided_index(k.in_shape(0), k.options<SliceOptions>());
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto old = k.in<E>(0);
-    const auto y = k.in<E>(1);
-    const auto t = k.out<E>(0);
-    if (old.data() != t.data()) std::copy(old.begin(), old.end(), t.begin());
-    for (size_t i = 0; i < y.size(); ++i)
-      t[static_cast<size_t>(to(static_cast<int64_t>(i)))] = y[i];
+    E* const t = k.out<E>(0).data();
+    if (old.data() != t) std::copy(old.begin(), old.end(), t);
+    int64_t i = 0;
+    for (const E y : k.in<E>(1)) t[to(i++)] = y;
   });
 }
 
@@ -138,7 +136,7 @@ std::optional<int64_t> entry(const SliceBounds& list, size_t i) {
 }
 
 SliceOptions whole(const Shape& shape) {
-  const auto rank = static_cast<size_t>(shape.rank());
+  const size_t rank = shape.dims().size();
   return {std::vector<int64_t>(rank, 0), shape.dims(), std::vector<int64_t>(rank, 1)};
 }
 
@@ -285,17 +283,15 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
             "slice: lists must have equal lengths, got {} and {} entries", count, list->size());
   }
   const int rank = t->rank();
-  require(count <= static_cast<size_t>(rank),
+  require(count <= t->shape().dims().size(),
           "slice: lists must have at most {} entries for {}, got {}", rank, to_string(t->shape()),
           count);
   SliceOptions o = whole(t->shape());
-  std::vector<bool> seen(static_cast<size_t>(rank));
+  std::set<int> seen;
   bool bounded = false;
   for (size_t i = 0; i < count; ++i) {
     const int axis = axes.empty() ? static_cast<int>(i) : normalize_axis(axes[i], rank, "slice");
-    const auto a = static_cast<size_t>(axis);
-    require(!seen[a], "slice: axis {} is given twice", axis);
-    seen[a] = true;
+    require(seen.insert(axis).second, "slice: axis {} is given twice", axis);
     const auto from = entry(start, i);
     const auto to = entry(stop, i);
     const auto by = entry(step, i);
@@ -316,10 +312,11 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     const int64_t reach = forward ? last - first : first - last;
     // (reach - 1) / -step would overflow for the minimum step.
     const int64_t hops = (reach - 1) / step;
-    o.sizes[a] = reach <= 0 ? 0 : (forward ? hops : -hops) + 1;
-    o.starts[a] = o.sizes[a] == 0 ? 0 : first;
+    const int64_t size = reach <= 0 ? 0 : (forward ? hops : -hops) + 1;
+    o.sizes.begin()[axis] = size;
+    o.starts.begin()[axis] = size == 0 ? 0 : first;
     // At most one element: the length of the step does not matter.
-    o.steps[a] = o.sizes[a] > 1 ? step : forward ? 1 : -1;
+    o.steps.begin()[axis] = size > 1 ? step : forward ? 1 : -1;
   }
   return bounded ? std::optional(o) : std::nullopt;
 }

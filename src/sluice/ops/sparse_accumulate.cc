@@ -52,7 +52,7 @@ void reference_sparse_accumulate(const KernelArgs& k) {
     for (const int64_t index : indices) {
       const bool inside = index >= 0 && index < s.extent;
       for (int64_t i = 0; inside && i < s.inner; ++i) {
-        T& sum = t[static_cast<size_t>((outer * s.extent + index) * s.inner + i)];
+        T& sum = t.data()[(outer * s.extent + index) * s.inner + i];
         sum = add_scaled(sum, f, x[i]);
       }
       x += s.inner;
@@ -76,7 +76,7 @@ Tensors grad_sparse_accumulate(GradContext& g) {
   }
   if (f >= 0 && g.needs(f)) {
     const Tensor df = sum(slices * cast(g.input(1), slices.dtype()));
-    result[static_cast<size_t>(f)] = cast(df, g.op().input(f).dtype);
+    result.begin()[f] = cast(df, g.op().input(f).dtype);
   }
   return result;
 }

@@ -1,6 +1,7 @@
 #include "sluice/ops/transpose.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sluice/ops/indexing.h"
@@ -15,15 +16,11 @@ std::vector<TensorSpec> infer_transpose(const OpView& op) {
   const std::string& name = op.def().name;
   require_device_dtype(x, name + " (C1): x");
   const auto permutation = op.options<TransposeOptions>().permutation;
-  bool valid = static_cast<int>(permutation.size()) == x.shape.rank();
-  std::vector<bool> seen(permutation.size());
-  for (size_t i = 0; valid && i < permutation.size(); ++i) {
-    const int64_t axis = permutation[i];
-    valid = axis >= 0 && axis < x.shape.rank() && !seen[static_cast<size_t>(axis)];
-    if (valid) seen[static_cast<size_t>(axis)] = true;
-  }
-  require(valid, "{} (C2): permutation must name each axis of {} once, got {}", name,
-          to_string(x.shape), to_string(Shape(permutation)));
+  std::vector<int64_t> axes(x.shape.dims().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  require(std::is_permutation(permutation.begin(), permutation.end(), axes.begin(), axes.end()),
+          "{} (C2): permutation must name each axis of {} once, got {}", name, to_string(x.shape),
+          to_string(Shape(permutation)));
   std::vector<int64_t> dims;
   for (const int64_t axis : permutation) dims.push_back(x.shape[static_cast<int>(axis)]);
   return {{Shape(std::move(dims)), x.dtype, {}}};
@@ -32,7 +29,7 @@ std::vector<TensorSpec> infer_transpose(const OpView& op) {
 std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   std::vector<int64_t> result(permutation.size());
   for (size_t i = 0; i < permutation.size(); ++i)
-    result[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+    result.begin()[permutation[i]] = static_cast<int64_t>(i);
   return result;
 }
 
@@ -45,14 +42,13 @@ void reference_transpose(const KernelArgs& k) {
   const auto strides = k.in_shape(0).strides();
   std::vector<int64_t> moved;
   for (const int64_t axis : k.options<TransposeOptions>().permutation) {
-    moved.push_back(strides[static_cast<size_t>(axis)]);
+    moved.push_back(strides.begin()[axis]);
   }
   const StridedIndex from(k.out_shape(0).dims(), moved);
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
-    const auto x = k.in<E>(0);
-    const auto y = k.out<E>(0);
-    for (size_t i = 0; i < y.size(); ++i)
-      y[i] = x[static_cast<size_t>(from(static_cast<int64_t>(i)))];
+    const E* const x = k.in<E>(0).data();
+    int64_t i = 0;
+    for (E& y : k.out<E>(0)) y = x[from(i++)];
   });
 }
 
@@ -121,8 +117,8 @@ Tensor transpose(TensorArg t, const std::vector<int64_t>& permutation) {
 Tensor swap_axes(TensorArg t, int64_t a, int64_t b) {
   std::vector<int64_t> axes = reversed_axes(t);
   std::reverse(axes.begin(), axes.end());
-  std::swap(axes[static_cast<size_t>(normalize_axis(a, t->rank(), "swap_axes"))],
-            axes[static_cast<size_t>(normalize_axis(b, t->rank(), "swap_axes"))]);
+  std::iter_swap(axes.begin() + normalize_axis(a, t->rank(), "swap_axes"),
+                 axes.begin() + normalize_axis(b, t->rank(), "swap_axes"));
   return transpose(t, axes);
 }
 

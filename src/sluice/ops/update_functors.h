@@ -1,7 +1,7 @@
 #pragma once
 #include <tuple>
 
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 
 /// The float formulas of the updating operators; see functors.h for the rules. A multiply-add is
 /// fused exactly where `fma` is written here. If an operator type has several formulas, option

@@ -85,7 +85,7 @@ class Parser {
       const auto found = std::find(kNames.begin(), kNames.end(), name);
       if (found == kNames.end())
         bad("column: must be one of {}, got '{}'", fmt::join(kNames, ", "), shown(name));
-      int& column_number = column_of_[static_cast<size_t>(found - kNames.begin())];
+      int& column_number = *(column_of_.begin() + (found - kNames.begin()));
       if (column_number >= 0) bad("column '{}' must occur once", name);
       column_number = columns_++;
     }
@@ -112,8 +112,7 @@ class Parser {
       bad("must have {} fields like the header, got {}", columns_, fields.size());
     }
     const auto field = [&](Column column) {
-      return column_of_[column] < 0 ? std::string_view()
-                                    : fields[static_cast<size_t>(column_of_[column])];
+      return column_of_[column] < 0 ? std::string_view() : fields.begin()[column_of_[column]];
     };
     const auto read = [&](Column column) { return number(field(column), kNames[column]); };
 

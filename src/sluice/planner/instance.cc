@@ -126,7 +126,7 @@ Conflicts make_conflicts(const Instance& instance) {
     }
   };
   Conflicts conflicts;
-  const auto count = static_cast<size_t>(instance.count());
+  const size_t count = instance.buffer.size();
   conflicts.begin.assign(count + 1, 0);
   sweep([&](int32_t a, int32_t b) {
     ++conflicts.begin[a + 1];

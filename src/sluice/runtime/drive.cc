@@ -92,8 +92,7 @@ void Executor::adopt(int worker, int idle, std::vector<uint32_t>& beats) {
     if (driver == worker || !work.is_movable || work.finished.load(std::memory_order_relaxed))
       continue;
     if (driver != kNobody) {
-      const uint32_t beat =
-          work_[static_cast<size_t>(driver)].beats.load(std::memory_order_relaxed);
+      const uint32_t beat = work_.begin()[driver].beats.load(std::memory_order_relaxed);
       if (looks) beats[w] = beat;
       if (!compares || beats[w] != beat || work.is_held.load(std::memory_order_relaxed)) continue;
     }
@@ -104,7 +103,7 @@ void Executor::adopt(int worker, int idle, std::vector<uint32_t>& beats) {
 
 // Worker 0 returns at the end of the run. The others leave then, or in a later run.
 void Executor::drive(int worker) {
-  Work& own = work_[static_cast<size_t>(worker)];
+  Work& own = work_.begin()[worker];
   const FlushToZero flush;
   int idle = 0;
   for (uint32_t beat = own.beats; !over_.load(std::memory_order_acquire);) {
@@ -125,7 +124,7 @@ void Executor::drive(int worker) {
       idle = 0;
       continue;
     }
-    adopt(worker, ++idle, seen_beats_[static_cast<size_t>(worker)]);
+    adopt(worker, ++idle, own.seen_beats);
     if (may_spin() && idle < kSpins) {
       spin_pause();
     } else {

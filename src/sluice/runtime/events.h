@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sluice/base/numbers/ring.h"
 #include "sluice/exe/executable.h"
 
 namespace sluice::runtime {
@@ -29,7 +30,7 @@ struct StepRuns {
 /// clock.
 class EventRing {
  public:
-  explicit EventRing(int64_t capacity) : events_(static_cast<size_t>(capacity)) {}
+  explicit EventRing(int64_t capacity) : events_(capacity) {}
 
   /// Returns the bytes of memory that hold the events.
   int64_t bytes() const { return capacity() * static_cast<int64_t>(sizeof(Event)); }
@@ -60,19 +61,15 @@ class EventRing {
   /// Returns the events of the run that are left, in their order.
   std::vector<Event> events() const {
     std::vector<Event> all;
-    for (int64_t i = lost(); i < added_; ++i)
-      all.push_back(events_[static_cast<size_t>(i % capacity())]);
+    for (int64_t i = lost(); i < added_; ++i) all.push_back(events_[i]);
     return all;
   }
 
  private:
-  int64_t capacity() const { return static_cast<int64_t>(events_.size()); }
-  void add(const Event& event) {
-    events_[static_cast<size_t>(added_ % capacity())] = event;
-    ++added_;
-  }
+  int64_t capacity() const { return events_.size(); }
+  void add(const Event& event) { events_[added_++] = event; }
 
-  std::vector<Event> events_;
+  Ring<Event> events_;
   int64_t added_ = 0;
   int64_t last_ = 0;
   int64_t blocked_since_ = 0;  ///< 0: the next step does not wait.

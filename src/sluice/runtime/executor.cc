@@ -11,7 +11,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr size_t kIoQueueLength = 256;
+constexpr int64_t kIoQueueLength = 256;
 constexpr std::chrono::microseconds kFeedPeriod{200};
 
 // Returns the type of the op from which a step was made.
@@ -103,7 +103,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       work_.back().is_movable = false;
     }
   }
-  seen_beats_.assign(work_.size(), std::vector<uint32_t>(work_.size()));
+  for (Work& work : work_) work.seen_beats.resize(work_.size());
   for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {

@@ -153,6 +153,8 @@ class Executor {
     /// The worker whose thread advances the strands; kNobody if they have not started.
     alignas(64) std::atomic<int> driver{kNobody};
     alignas(64) std::atomic<uint32_t> beats{0};  ///< Passes of the owner's thread.
+    /// Beats of all works when the owner's thread looked at them. Only this thread uses them.
+    std::vector<uint32_t> seen_beats;
   };
   static constexpr int kNobody = -1;
   // drive.cc: threads that advance strands.
@@ -210,9 +212,8 @@ class Executor {
   /// Indexed by worker of the pool. Each strand of a device with queues has a worker of its own
   /// after the others, which its files and full queues may hold up.
   std::deque<Work> work_;
-  std::vector<std::vector<uint32_t>> seen_beats_;  ///< For each worker: beats of all works.
-  std::atomic<bool> over_{true};                   ///< No run is in progress.
-  std::atomic<int64_t> moved_{0};                  ///< See Counters::moved.
+  std::atomic<bool> over_{true};   ///< No run is in progress.
+  std::atomic<int64_t> moved_{0};  ///< See Counters::moved.
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Pool> pool_;

@@ -1,26 +1,23 @@
 #include "sluice/runtime/io_queue.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace sluice::runtime {
 
 void Transfer::run() const {
-  const auto size = static_cast<size_t>(bytes);
   if (remote == nullptr) {
-    std::memcpy(in ? memory : other, in ? other : memory, size);
+    std::copy_n(in ? other : memory, bytes, in ? memory : other);
   } else if (in) {
-    remote->load(buffer, entry, 0, {memory, size});
+    remote->load(buffer, entry, 0, {memory, memory + bytes});
   } else {
-    remote->store(buffer, entry, 0, {memory, size});
+    remote->store(buffer, entry, 0, {memory, memory + bytes});
   }
 }
 
 int64_t IoQueue::issue(const Transfer& transfer) {
   const int64_t number = issued_.load(std::memory_order_relaxed);
-  if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size()))
-    return -1;
-  ring_[static_cast<size_t>(number) % ring_.size()] = transfer;
+  if (number - ended_.load(std::memory_order_acquire) >= ring_.size()) return -1;
+  ring_[number] = transfer;
   issued_.store(number + 1, std::memory_order_release);
   return number;
 }
@@ -35,7 +32,7 @@ bool IoQueue::advance(int64_t last) {
   const int64_t end = std::min(issued_.load(std::memory_order_acquire) - 1, last) + 1;
   if (next >= end) return false;
   do {
-    const Transfer& transfer = ring_[static_cast<size_t>(next) % ring_.size()];
+    const Transfer& transfer = ring_[next];
     if (events_ != nullptr) events_->resume();
     transfer.run();
     if (events_ != nullptr) events_->end(transfer.step);
@@ -58,9 +55,7 @@ void IoQueue::await(int64_t number) const {
   }
 }
 
-const exe::Step* IoQueue::current() const {
-  return ring_[static_cast<size_t>(ended_.load()) % ring_.size()].step;
-}
+const exe::Step* IoQueue::current() const { return ring_[ended_.load()].step; }
 
 void IoQueue::reset() {
   issued_ = 0;

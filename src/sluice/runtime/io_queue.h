@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sluice/base/numbers/ring.h"
 #include "sluice/exe/executable.h"
 #include "sluice/runtime/events.h"
 #include "sluice/runtime/remote_store.h"
@@ -29,7 +30,7 @@ struct Transfer {
 class IoQueue {
  public:
   /// `stop` is set to stop a run.
-  IoQueue(size_t capacity, const std::atomic<bool>& stop) : ring_(capacity), stop_(stop) {}
+  IoQueue(int64_t capacity, const std::atomic<bool>& stop) : ring_(capacity), stop_(stop) {}
   /// Issues a transfer. Returns its number, for await(); -1 if the ring is full.
   int64_t issue(const Transfer& transfer);
   bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
@@ -48,7 +49,7 @@ class IoQueue {
   const exe::Step* current() const;
 
  private:
-  std::vector<Transfer> ring_;
+  Ring<Transfer> ring_;
   const std::atomic<bool>& stop_;
   std::atomic<uint32_t> signal_{0};  ///< Changes when a transfer ends.
   std::atomic<int64_t> issued_{0};

@@ -1,10 +1,10 @@
 #include "sluice/runtime/process_group.h"
 
-#include <numeric>
 #include <thread>
 #include <vector>
 
 #include "sluice/base/hash.h"
+#include "sluice/base/numbers/slices.h"
 
 namespace sluice::runtime {
 namespace {
@@ -55,16 +55,16 @@ void Agreement::broadcast(int root, std::span<std::byte> bytes) {
 void Agreement::share(std::span<std::byte> bytes, std::span<const int> owners, int64_t blocks,
                       const std::atomic<bool>* stop) {
   if (size() == 1) return;
-  const size_t parts = owners.size();
-  const size_t each = bytes.size() / parts / static_cast<size_t>(blocks);
-  for (size_t block = 0; block < static_cast<size_t>(blocks); ++block) {
-    for (size_t begin = 0, end = 0; begin < parts; begin = end) {
-      while (end < parts && owners[end] == owners[begin]) ++end;
-      const auto part = bytes.subspan((block * parts + begin) * each, (end - begin) * each);
-      if (owners[begin] == rank()) {
+  const Slices parts(bytes, blocks * std::ssize(owners));
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (auto begin = owners.begin(), end = begin; begin != owners.end(); begin = end) {
+      while (end != owners.end() && *end == *begin) ++end;
+      const auto part =
+          parts.range(block * std::ssize(owners) + (begin - owners.begin()), end - begin);
+      if (*begin == rank()) {
         send_to_all(part);
       } else {
-        messages_->receive(owners[begin], part);
+        messages_->receive(*begin, part);
       }
     }
   }
@@ -72,25 +72,21 @@ void Agreement::share(std::span<std::byte> bytes, std::span<const int> owners, i
 }
 
 void Agreement::gather(std::span<std::byte> bytes) {
-  std::vector<int> owners(static_cast<size_t>(size()));
-  std::iota(owners.begin(), owners.end(), 0);
+  std::vector<int> owners;
+  for (int r = 0; r < size(); ++r) owners.push_back(r);
   share(bytes, owners);
 }
 
 bool Agreement::any(bool value) {
   if (size() == 1) return value;
-  std::vector<std::byte> all(static_cast<size_t>(size()));
-  all[static_cast<size_t>(rank())] = std::byte{value};
-  gather(all);
-  for (const std::byte b : all) value = value || b != std::byte{0};
+  for (const std::byte b : gathered(std::vector{std::byte{value}}))
+    value = value || b != std::byte{0};
   return value;
 }
 
 void Agreement::require_same(std::string_view what, std::string_view text) {
   if (size() == 1) return;
-  std::vector<uint64_t> all(static_cast<size_t>(size()));
-  all[static_cast<size_t>(rank())] = hash64(text);
-  gather(std::as_writable_bytes(std::span(all)));
+  const std::vector<uint64_t> all = gathered(std::vector{hash64(text)});
   for (size_t p = 1; p < all.size(); ++p) {
     require(all[p] == all[0],
             "processes 0 and {} have different {} ({:016x} and {:016x}): all must run one program "

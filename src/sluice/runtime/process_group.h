@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/base/error.h"
 
@@ -64,6 +65,14 @@ class Agreement {
              const std::atomic<bool>* stop = nullptr);
   /// Shares size() equal parts of `bytes`; part p is that of process p.
   void gather(std::span<std::byte> bytes);
+  /// Returns the values of all processes, in the order of their ranks. Each gives equally many.
+  template <typename T>
+  std::vector<T> gathered(const std::vector<T>& own) {
+    std::vector<T> all;
+    for (int r = 0; r < size(); ++r) all.insert(all.end(), own.begin(), own.end());
+    gather(std::as_writable_bytes(std::span(all)));
+    return all;
+  }
   /// Returns whether `value` is true in any process.
   bool any(bool value);
   /// Error{kUsage} in every process unless `text` is equal in all. `what` names the text in the

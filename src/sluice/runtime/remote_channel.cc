@@ -6,9 +6,9 @@ namespace sluice::runtime {
 
 RemoteChannel::RemoteChannel(const std::shared_ptr<ProcessGroup>& group, int other, int first_tag,
                              int64_t capacity, std::string name)
-    : group_(group), other_(other), name_(std::move(name)), slots_(static_cast<size_t>(capacity)) {
-  for (size_t s = 0; s < slots_.size(); ++s)
-    slots_[s].messages = group->messages(first_tag + static_cast<int>(s));
+    : group_(group), other_(other), name_(std::move(name)), slots_(capacity) {
+  int tag = first_tag;
+  for (Slot& s : slots_) s.messages = group->messages(tag++);
 }
 
 bool RemoteChannel::settled(Slot& slot) {

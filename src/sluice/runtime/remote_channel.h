@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/numbers/ring.h"
 #include "sluice/runtime/process_group.h"
 
 namespace sluice::runtime {
@@ -38,7 +39,7 @@ class RemoteChannel {
     bool receiving = false;  ///< A receive has begun.
   };
 
-  Slot& slot(int64_t message) { return slots_[static_cast<size_t>(message) % slots_.size()]; }
+  Slot& slot(int64_t message) { return slots_[message]; }
   bool settled(Slot& slot);
   template <typename F>
   void check(F&& doing) const;
@@ -46,7 +47,7 @@ class RemoteChannel {
   std::shared_ptr<ProcessGroup> group_;
   int other_;
   std::string name_;
-  std::vector<Slot> slots_;
+  Ring<Slot> slots_;
 };
 
 }  // namespace sluice::runtime

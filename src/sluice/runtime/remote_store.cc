@@ -1,7 +1,6 @@
 #include "sluice/runtime/remote_store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
@@ -20,10 +19,10 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const Placement& pla
   for (size_t a = 0; a < arenas.size(); ++a) {
     const exe::Arena& arena = executable.arenas[a];
     if (arena.kind == exe::ArenaKind::kStaging && arena.space == exe::Space::kHost)
-      staging_ = {arenas[a], static_cast<size_t>(arena.bytes)};
+      staging_ = {arenas[a], arenas[a] + arena.bytes};
     if (arena.kind == exe::ArenaKind::kChecksums) {
       checksums_ = reinterpret_cast<uint64_t*>(arenas[a]);
-      std::memset(checksums_, 0, static_cast<size_t>(arena.bytes));
+      std::fill_n(arenas[a], arena.bytes, std::byte{0});
     }
   }
   const auto cache = staging_.empty() ? sys::PageCache::kUse : sys::PageCache::kBypass;
@@ -104,8 +103,8 @@ void RemoteStore::read(int32_t buffer, int64_t entry, int64_t offset, std::span<
     std::vector<std::byte> bytes(exe::kChecksumPiece);
     for_each_piece(all, [&](const Range& piece, int64_t begin, int64_t end) {
       fetch(piece, bytes.data());
-      std::memcpy(out.data() + (begin - all.begin), bytes.data() + (begin - piece.begin),
-                  static_cast<size_t>(end - begin));
+      std::copy_n(bytes.data() + (begin - piece.begin), end - begin,
+                  out.data() + (begin - all.begin));
     });
   });
 }
@@ -118,43 +117,41 @@ void RemoteStore::write(int32_t buffer, int64_t entry, int64_t offset,
     std::vector<std::byte> bytes(exe::kChecksumPiece);
     for_each_piece(all, [&](const Range& piece, int64_t begin, int64_t end) {
       if (end - begin < piece.end - piece.begin) fetch(piece, bytes.data());
-      std::memcpy(bytes.data() + (begin - piece.begin), in.data() + (begin - all.begin),
-                  static_cast<size_t>(end - begin));
+      std::copy_n(in.data() + (begin - all.begin), end - begin,
+                  bytes.data() + (begin - piece.begin));
       put(piece, bytes.data());
     });
   });
 }
 
 void RemoteStore::fetch(const Range& at, std::byte* to) {
-  const auto size = static_cast<size_t>(at.end - at.begin);
+  const int64_t size = at.end - at.begin;
   if (const std::byte* const from = memory(at)) {
-    std::memcpy(to, from, size);
+    std::copy_n(from, size, to);
     return;
   }
   if (staging_.empty()) {
-    sys::read_exactly(file(at), name_, file_offset(at), {to, size});
+    sys::read_exactly(file(at), name_, file_offset(at), {to, to + size});
   } else {
     by_staging(at, [&](const Range& part, std::span<std::byte> pages) {
       sys::read_exactly(file(at), name_, file_offset(part), pages);
-      std::memcpy(to + (part.begin - at.begin), pages.data(),
-                  static_cast<size_t>(part.end - part.begin));
+      std::copy_n(pages.data(), part.end - part.begin, to + (part.begin - at.begin));
     });
   }
   verify(at, to);
 }
 
 void RemoteStore::put(const Range& at, const std::byte* from) {
-  const auto size = static_cast<size_t>(at.end - at.begin);
+  const int64_t size = at.end - at.begin;
   if (std::byte* const to = memory(at)) {
-    std::memcpy(to, from, size);
+    std::copy_n(from, size, to);
     return;
   }
   if (staging_.empty()) {
-    sys::write_exactly(file(at), name_, file_offset(at), {from, size});
+    sys::write_exactly(file(at), name_, file_offset(at), {from, from + size});
   } else {
     by_staging(at, [&](const Range& part, std::span<std::byte> pages) {
-      std::memcpy(pages.data(), from + (part.begin - at.begin),
-                  static_cast<size_t>(part.end - part.begin));
+      std::copy_n(from + (part.begin - at.begin), part.end - part.begin, pages.data());
       sys::write_exactly(file(at), name_, file_offset(part), pages);
     });
   }
@@ -169,7 +166,8 @@ void RemoteStore::by_staging(const Range& at, F&& f) {
   const auto max = static_cast<int64_t>(staging_.size());
   for (int64_t begin = at.begin; begin < at.end; begin += max) {
     const Range part{at.buffer, at.entry, begin, std::min(begin + max, at.end)};
-    f(part, staging_.first(static_cast<size_t>(round_up(part.end - part.begin, sys::kFilePage))));
+    std::byte* const pages = staging_.data();
+    f(part, std::span(pages, pages + round_up(part.end - part.begin, sys::kFilePage)));
   }
 }
 
@@ -183,7 +181,8 @@ namespace {
 
 // Returns a hash that is never 0, because 0 marks a piece that was never written.
 uint64_t checksum_of(const std::byte* bytes, int64_t size) {
-  const uint64_t sum = hash64({reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)});
+  const auto* const begin = reinterpret_cast<const char*>(bytes);
+  const uint64_t sum = hash64({begin, begin + size});
   return sum == 0 ? 1 : sum;
 }
 

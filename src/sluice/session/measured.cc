@@ -75,31 +75,21 @@ std::vector<Fact> facts_here(const Session& session) {
   return facts;
 }
 
-template <typename T>
-std::vector<T> gathered(runtime::Agreement& agreement, const std::vector<T>& own) {
-  std::vector<T> all(own.size() * static_cast<size_t>(agreement.size()));
-  std::copy(own.begin(), own.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(own.size()) * agreement.rank());
-  agreement.gather(std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
 // Returns the facts of all processes, with times of the first one's clock.
 std::vector<Fact> facts_of_all(Session& session) {
   std::vector<Fact> own = facts_here(session);
   runtime::Agreement& agreement = session.agreement();
   if (agreement.size() == 1) return own;
   const int64_t ahead =
-      clock_differences(agreement, runtime::EventRing::now)[static_cast<size_t>(agreement.rank())];
+      clock_differences(agreement, runtime::EventRing::now).begin()[agreement.rank()];
   for (Fact& f : own) {
     if (!f.is_event()) continue;
     f.begin -= ahead;
     f.end -= ahead;
   }
-  const std::vector<int64_t> sizes =
-      gathered<int64_t>(agreement, {static_cast<int64_t>(own.size())});
-  own.resize(static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end())));
-  return gathered(agreement, own);
+  const std::vector<size_t> sizes = agreement.gathered(std::vector{own.size()});
+  own.resize(*std::max_element(sizes.begin(), sizes.end()));
+  return agreement.gathered(own);
 }
 
 std::vector<report::MeasuredRun> runs_of(const std::vector<Fact>& facts, const std::string& program,
@@ -146,16 +136,17 @@ std::vector<report::MeasuredRun> measured_here(const Session& session, const std
 std::vector<int64_t> clock_differences(runtime::Agreement& agreement,
                                        const std::function<int64_t()>& now) {
   constexpr int kExchanges = 8;
-  std::vector<int64_t> best(static_cast<size_t>(agreement.size()));
+  std::vector<int64_t> best;
   int64_t min = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < kExchanges; ++i) {
     const int64_t begin = now();
     agreement.any(false);  // No process reads its clock before the first one has read `begin`.
-    const std::vector<int64_t> times = gathered<int64_t>(agreement, {now()});
+    const std::vector<int64_t> times = agreement.gathered(std::vector{now()});
     const int64_t took = now() - begin;
     if (took >= min) continue;
     min = took;
-    for (size_t p = 0; p < best.size(); ++p) best[p] = times[p] - times[0];
+    best.clear();
+    for (const int64_t time : times) best.push_back(time - times.front());
   }
   agreement.broadcast(0, std::as_writable_bytes(std::span(best)));
   return best;

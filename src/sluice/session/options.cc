@@ -13,8 +13,6 @@
 namespace sluice {
 namespace {
 
-DeviceChoice (*make_default_device)() = nullptr;
-
 constexpr double kMaxDeadline = 1e6;  // Seconds.
 constexpr int64_t kMaxEvents = 100'000'000;
 
@@ -69,15 +67,6 @@ OptionTable<SessionOptions> make_session_table() {
 }
 
 }  // namespace
-
-bool set_default_device(DeviceChoice (*make)()) {
-  make_default_device = make;
-  return true;
-}
-
-DeviceChoice default_device() {
-  return make_default_device == nullptr ? DeviceChoice{} : make_default_device();
-}
 
 std::string remote_folder(const std::string& remote) {
   constexpr std::string_view kFile = "file:";

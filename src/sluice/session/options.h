@@ -24,10 +24,8 @@ struct DeviceChoice {
   int threads = 0;      ///< Workers; 0: as many as this process has usable cores.
 };
 
-/// Sets the device of sessions whose options do not name a device. Returns true, so that it can
-/// initialise a variable. Including devices/cpu_device.h sets the CPU.
-bool set_default_device(DeviceChoice (*make)());
-/// Returns the device that was set, or a choice without target if no device was set.
+/// Returns the device of sessions whose options do not name one: the CPU without a budget. The
+/// layer `devices` defines it, because this layer knows no kind of device.
 DeviceChoice default_device();
 
 /// Convert KiB, MiB and GiB to bytes: 4_MiB.

@@ -248,7 +248,7 @@ void Session::write(const Tensor& variable, const ConstArrayView& value) {
   const Call call(*this, "write");
   ++changes_;
   variables_->write(variables_->index_of(variable, value), 0,
-                    {value.data, static_cast<size_t>(value.spec.bytes())});
+                    {value.data, value.data + value.spec.bytes()});
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
@@ -293,16 +293,19 @@ void Session::each_variable(const VariableVisitor& visit) const {
 
 std::optional<ReplicaDifference> Session::find_replica_difference() const {
   const Call call(*this, "find_replica_difference");
-  const auto replicas = static_cast<size_t>(executable().replicas);
-  const std::vector<std::string> hashes = variables_->copy_hashes();
+  const std::vector<std::vector<std::string>> hashes = variables_->copy_hashes();
   for (const size_t v : by_path(*variables_)) {
-    std::map<int64_t, size_t> first;  // Replica by the first element of its part.
-    for (size_t r = 0; r < replicas; ++r) {
-      const HostPart part =
-          host_part(executable().variables[v].spec, *compiled_->variables[v], static_cast<int>(r));
-      const size_t other = first.try_emplace(part.begin, r).first->second;
-      if (hashes[v * replicas + r] != hashes[v * replicas + other])
-        return ReplicaDifference{variables_->path(v), static_cast<int>(other), static_cast<int>(r)};
+    struct First {  // The first replica with a part.
+      int replica;
+      const std::string& hash;
+    };
+    std::map<int64_t, First> parts;  // By the first element of the part.
+    int r = 0;
+    for (const std::string& hash : hashes[v]) {
+      const HostPart part = host_part(executable().variables[v].spec, *compiled_->variables[v], r);
+      const First& first = parts.try_emplace(part.begin, First{r, hash}).first->second;
+      if (hash != first.hash) return ReplicaDifference{variables_->path(v), first.replica, r};
+      ++r;
     }
   }
   return std::nullopt;
@@ -369,7 +372,7 @@ int64_t Session::event_bytes() const {
 namespace {
 
 void require_device(const exe::Executable& executable, int device) {
-  require(device >= 0 && static_cast<size_t>(device) < executable.devices.size(),
+  require(device >= 0 && device < std::ssize(executable.devices),
           "session: device must be in [0, {}), got {}", executable.devices.size(), device);
 }
 
@@ -381,25 +384,23 @@ int64_t Session::planned_bytes(int device) const {
 }
 int64_t Session::measured_bytes(int device) const {
   require_device(executable(), device);
-  return measured_[static_cast<size_t>(device)];
+  return measured_.begin()[device];
 }
 
 // A device of a replica may have memory in its own process and in processes that send to it. Sum
 // the bytes of all processes.
 void Session::measure() {
-  const auto replicas = static_cast<size_t>(executable().replicas);
   const size_t devices = executable().devices.size();
-  const size_t each = replicas * devices;
-  std::vector<int64_t> all(each * static_cast<size_t>(agreement_->size()));
-  for (size_t i = 0; i < each; ++i) {
-    all[each * static_cast<size_t>(agreement_->rank()) + i] = executor_->measured_bytes(
-        static_cast<int>(i / devices), static_cast<int32_t>(i % devices), exe::Space::kDevice);
+  std::vector<int64_t> own;  // By replica and device.
+  for (int r = 0; r < executable().replicas; ++r) {
+    for (size_t d = 0; d < devices; ++d)
+      own.push_back(executor_->measured_bytes(r, static_cast<int32_t>(d), exe::Space::kDevice));
   }
-  agreement_->gather(std::as_writable_bytes(std::span(all)));
+  const std::vector<int64_t> all = agreement_->gathered(own);
   measured_.resize(devices);
-  for (size_t i = 0; i < each; ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     int64_t bytes = 0;
-    for (size_t part = i; part < all.size(); part += each) bytes += all[part];
+    for (size_t part = i; part < all.size(); part += own.size()) bytes += all[part];
     measured_[i % devices] = std::max(measured_[i % devices], bytes);
   }
 }

@@ -1,7 +1,7 @@
 #include "sluice/session/variables.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <map>
 #include <set>
 
@@ -84,8 +84,7 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
                       .first->second.replicas.push_back(replica);
                 });
   for (const auto& [at, p] : parts) {
-    const auto part =
-        out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(p.count * width));
+    const auto part = std::span(out.data() + at * width, out.data() + (at + p.count) * width);
     const auto has = [&](int r) { return executor_.placement().has(r, plans()[variable]); };
     const bool shared = every_process_has(variable, p.replicas);
     const auto own =
@@ -102,8 +101,7 @@ void Variables::write(size_t variable, int64_t begin, std::span<const std::byte>
       variable, begin, static_cast<int64_t>(in.size()) / width,
       [&](int replica, int64_t first, int64_t at, int64_t count) {
         if (!executor_.placement().has(replica, plan)) return;
-        const auto part =
-            in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+        const auto part = std::span(in.data() + at * width, in.data() + (at + count) * width);
         if (plan.buffer >= 0)
           return executor_.remote(replica).write(plan.buffer, plan.entry, first * width, part);
         device_of(plan.arena, replica)
@@ -118,15 +116,16 @@ HostTensor Variables::value(size_t variable) const {
   return value;
 }
 
-std::vector<std::string> Variables::copy_hashes() const {
-  constexpr size_t kDigits = 32;
-  const auto replicas = static_cast<size_t>(executor_.executable().replicas);
-  std::vector<std::byte> digits(count() * replicas * kDigits);
+std::vector<std::vector<std::string>> Variables::copy_hashes() const {
+  using Digits = std::array<char, 32>;
+  std::vector<Digits> digits;  // By variable and replica; zeros for copies of other processes.
   std::vector<int> owners;
   std::vector<std::byte> chunk;
+  const int replicas = executor_.executable().replicas;
   for (size_t v = 0; v < count(); ++v) {
     const int64_t width = size_of(plans()[v].spec.dtype);
-    for (int r = 0; r < executor_.executable().replicas; ++r) {
+    for (int r = 0; r < replicas; ++r) {
+      Digits& own = digits.emplace_back();
       owners.push_back(process_of(v, r));
       if (owners.back() != agreement_.rank()) continue;
       const int64_t elements = host_part(plans()[v].spec, *compiled_.variables[v], r).count;
@@ -137,13 +136,15 @@ std::vector<std::string> Variables::copy_hashes() const {
         digest.add(chunk);
       }
       const std::string hex = digest.hex();
-      std::memcpy(&digits[(v * replicas + static_cast<size_t>(r)) * kDigits], hex.data(), kDigits);
+      std::copy_n(hex.begin(), own.size(), own.begin());
     }
   }
-  if (!owners.empty()) agreement_.share(digits, owners);
-  std::vector<std::string> hashes;
-  for (size_t i = 0; i < digits.size(); i += kDigits)
-    hashes.emplace_back(reinterpret_cast<const char*>(&digits[i]), kDigits);
+  if (!owners.empty()) agreement_.share(std::as_writable_bytes(std::span(digits)), owners);
+  std::vector<std::vector<std::string>> hashes;
+  for (auto next = digits.begin(); next != digits.end();) {
+    auto& copies = hashes.emplace_back();
+    for (int r = 0; r < replicas; ++r, ++next) copies.emplace_back(next->begin(), next->end());
+  }
   return hashes;
 }
 
@@ -166,7 +167,7 @@ void Variables::initialize() {
     InitialValue value(compiled_.variables[v]->initializer, whole);
     for (int64_t begin = 0; begin < whole.elements(); begin += kVariableChunk) {
       const int64_t elements = std::min(kVariableChunk, whole.elements() - begin);
-      const std::span<std::byte> part(chunk.data(), static_cast<size_t>(elements * width));
+      const std::span<std::byte> part(chunk.data(), chunk.data() + elements * width);
       value.fill(begin, elements, part);
       if (agreement_.size() > 1) digest.add(part);
       write(v, begin, part);

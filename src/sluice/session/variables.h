@@ -37,9 +37,9 @@ class Variables {
   /// Returns a copy of the whole value.
   HostTensor value(size_t variable) const;
 
-  /// Returns the hashes (Digest) of all copies of all variables. The hash of variable v and replica
-  /// r has index v * replicas + r. The hash of a shard covers the shard's own elements.
-  std::vector<std::string> copy_hashes() const;
+  /// Returns the hashes (Digest) of all copies of all variables, by variable and replica. The hash
+  /// of a shard covers the shard's own elements.
+  std::vector<std::vector<std::string>> copy_hashes() const;
 
   /// Sets every constant and variable to its first value. Error{kUsage} if processes compute
   /// different values.

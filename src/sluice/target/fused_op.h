@@ -17,21 +17,21 @@ struct FusedOp {
   int32_t inputs = 0;
   std::vector<OpStage> stages;
 
+  /// The spec of an operand, or of the result of stage ~source if `source` is negative.
   const TensorSpec& spec_of(int32_t source) const {
-    return source < 0 ? stages[static_cast<size_t>(~source)].spec
-                      : operands[static_cast<size_t>(source)];
+    return source < 0 ? stages.begin()[~source].spec : operands.begin()[source];
   }
+  const Layout& layout_of(int32_t operand) const { return layouts.begin()[operand]; }
   /// For each operand, whether it must have the results' layout: outputs, and inputs of elementwise
   /// stages that have the shape of the first stage's result.
   std::vector<bool> result_like() const {
     std::vector<bool> like(operands.size(), false);
     for (const OpStage& stage : stages) {
       if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction.
-      if (stage.output >= 0) like[static_cast<size_t>(stage.output)] = true;
+      if (stage.output >= 0) like.begin()[stage.output] = true;
       if (!stage.op->has(Trait::kElementwise)) continue;
       for (const int32_t i : stage.inputs) {
-        if (i >= 0 && operands[static_cast<size_t>(i)].shape == stage.spec.shape)
-          like[static_cast<size_t>(i)] = true;
+        if (i >= 0 && spec_of(i).shape == stage.spec.shape) like.begin()[i] = true;
       }
     }
     return like;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/session/session.h"
 #include "sluice/train/pipeline/pipeline_plan.h"
@@ -14,26 +15,25 @@ namespace sluice::train {
 namespace {
 
 // The bytes of activations in flight on each device of a plan.
-std::vector<int64_t> bytes_in_flight(const PipelinePlan& plan, size_t devices) {
-  std::vector<int64_t> bytes(devices);
-  for (const StagePlan& s : plan.stages)
-    bytes[static_cast<size_t>(s.device)] += s.in_flight * s.activation_bytes;
+Ids<DeviceId, int64_t> bytes_in_flight(const PipelinePlan& plan, size_t devices) {
+  Ids<DeviceId, int64_t> bytes(devices);
+  for (const StagePlan& s : plan.stages) bytes[s.device] += s.in_flight * s.activation_bytes;
   return bytes;
 }
 
-std::vector<int64_t> budgets_of(const SessionOptions& session) {
-  std::vector<int64_t> budgets{session.device.memory};
+Ids<DeviceId, int64_t> budgets_of(const SessionOptions& session) {
+  Ids<DeviceId, int64_t> budgets{session.device.memory};
   for (const DeviceChoice& d : session.more_devices) budgets.push_back(d.memory);
   return budgets;
 }
 
 // The bytes that each device needs.
-std::vector<int64_t> needed_bytes(SessionOptions session, const Ir& ir) {
+Ids<DeviceId, int64_t> needed_bytes(SessionOptions session, const Ir& ir) {
   session.print_after.clear();
   const Compiled compiled = compile(ir, compile_options(session));
-  std::vector<int64_t> needed(session.more_devices.size() + 1);
+  Ids<DeviceId, int64_t> needed(session.more_devices.size() + 1);
   for (const exe::MemoryNeeds& m : compiled.memories) {
-    if (m.device >= 0) needed[static_cast<size_t>(m.device)] = m.total_bytes;
+    if (m.device >= 0) needed[DeviceId(m.device)] = m.total_bytes;
   }
   return needed;
 }
@@ -42,10 +42,10 @@ using Build = std::function<Training(Ir ir, const PipelinedExecution&)>;
 
 // Finds the bytes that each device has for activations: its budget less all other bytes of a plan.
 // The other bytes vary a little with the depths, so plans are made until one fits.
-std::vector<int64_t> activation_budgets(const SessionOptions& session, int replicas,
-                                        PipelinedExecution execution, const Build& build) {
-  const std::vector<int64_t> budgets = budgets_of(session);
-  std::vector<int64_t> needed, used;
+Ids<DeviceId, int64_t> activation_budgets(const SessionOptions& session, int replicas,
+                                          PipelinedExecution execution, const Build& build) {
+  const Ids<DeviceId, int64_t> budgets = budgets_of(session);
+  Ids<DeviceId, int64_t> needed, used;
   const auto plan = [&] {
     Ir ir(replicas);
     const Training training = build(ir, execution);
@@ -54,17 +54,17 @@ std::vector<int64_t> activation_budgets(const SessionOptions& session, int repli
   };
   execution.schedule = Schedule::kInterleaved;
   plan();
-  const std::vector<int64_t> min = used;
-  std::vector<int64_t> result(budgets.size(), std::numeric_limits<int64_t>::max());
-  for (size_t d = 0; d < budgets.size(); ++d) {
+  const Ids<DeviceId, int64_t> min = used;
+  Ids<DeviceId, int64_t> result(budgets.size(), std::numeric_limits<int64_t>::max());
+  for (const DeviceId d : budgets.ids()) {
     if (budgets[d] >= 0) result[d] = std::max(min[d], used[d] + budgets[d] - needed[d]);
   }
   execution.schedule = Schedule::kAuto;
   for (bool fits = false; !fits;) {
-    execution.activation_budgets = result;
+    execution.activation_budgets = result.items();
     plan();
     fits = true;
-    for (size_t d = 0; d < budgets.size(); ++d) {
+    for (const DeviceId d : budgets.ids()) {
       if (budgets[d] < 0 || needed[d] <= budgets[d] || used[d] == min[d]) continue;
       result[d] = std::max(min[d], used[d] - 1);
       fits = false;
@@ -98,12 +98,13 @@ Training build_training_for(const SessionOptions& session, Ir ir, const Network&
     return build_training(into, network, optimizer, step, inference);
   };
   PipelinedExecution execution = *pipelined;
-  const std::vector<int64_t> budgets = budgets_of(session);
+  const Ids<DeviceId, int64_t> budgets = budgets_of(session);
   if (std::any_of(budgets.begin(), budgets.end(), [](int64_t b) { return b >= 0; })) {
     Ir scratch(ir.replication());
     const int devices = build(scratch, {pipelined->stages, Schedule::kInterleaved}).devices;
     execution.activation_budgets =
-        activation_budgets(with_devices(session, devices), ir.replication(), execution, build);
+        activation_budgets(with_devices(session, devices), ir.replication(), execution, build)
+            .items();
   }
   return build(ir, execution);
 }
@@ -142,7 +143,7 @@ void note_stages(const Training& training, Error& error) {
   const bool lost = error.kind() == ErrorKind::kPeerLost;
   if ((error.kind() != ErrorKind::kDoesNotFit && !lost) || !training.pipeline) return;
   std::string text;
-  for (size_t s = 0; s < training.pipeline->stages.size(); ++s) {
+  for (const StageId s : training.pipeline->stages.ids()) {
     const StagePlan& stage = training.pipeline->stages[s];
     text += fmt::format("{}stage {} ({}) on device {}", s == 0 ? "" : ", ", s,
                         fmt::join(stage.blocks, "+"), stage.device);

@@ -29,13 +29,13 @@ namespace {
 using ByUse = MicroBatch::ByUse;
 
 // The values that wait in remote memory; null if they stay on the device.
-std::unique_ptr<RemoteActivations> remote_activations(
-    const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-    const Options& options, const Strategy& strategy) {
-  if (options.locations.activations != Location::kRemote) return nullptr;
+std::unique_ptr<RemoteActivations> remote_activations(const StepBlocks& blocks,
+                                                      const Options& options,
+                                                      const Strategy& strategy) {
+  if (blocks.has_phases || options.locations.activations != Location::kRemote) return nullptr;
   using Stores = RemoteActivations::Stores;
   return std::make_unique<RemoteActivations>(
-      cut, gradients, options.locations.min_elements_off_device,
+      blocks.cut, blocks.gradients, options.locations.min_elements_off_device,
       std::holds_alternative<OrderedExecution>(strategy) ? Stores::kAtOnce : Stores::kAtLastUse);
 }
 
@@ -71,8 +71,7 @@ class Emitter {
                         : StepBlocks(network, trained.block_devices, trained.has_rows)),
         cut_(blocks_.cut),
         gradients_(blocks_.gradients),
-        activations_(blocks_.has_phases ? nullptr
-                                        : remote_activations(cut_, gradients_, options, strategy)),
+        activations_(remote_activations(blocks_, options, strategy)),
         variables_(shares_weights_ ? StepVariables(main_, *trained.variables)
                                    : StepVariables(main_, network, rules, optimizer, options,
                                                    training, variable_rows(blocks_))),
@@ -86,7 +85,7 @@ class Emitter {
         accumulators_(main_, rules, options) {
     if (!trains_) evaluates_.emplace(main_, Graph::ProvenanceFields{.role = OpRole::kEvaluation});
     if (activations_) {
-      const std::vector<int64_t> in_flight = max_in_flight(layout_.order, stages_.size());
+      const Ids<StageId, int64_t> in_flight = max_in_flight(layout_.order, stages_.size());
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
       // Tasks of blocks may run micro-batches in any order.
       if (tasks_.front().task.block) activation_entries_ = options.accumulate;
@@ -145,14 +144,14 @@ class Emitter {
     Trained own{.variables = &variables_, .has_rows = blocks_.has_phases};
     if (stages_.size() == 1) return own;
     for (const AssignedStage& stage : stages_) {
-      for (const size_t b : stage.blocks)
+      for (const BlockId b : stage.blocks)
         own.block_devices.emplace(block(b).name, std::pair(stage.device, stage.step));
     }
     return own;
   }
 
  private:
-  const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
+  const BlockGraph& block(BlockId b) const { return cut_.blocks[b]; }
 
   PipelineLayout lay_out(nn::RunMode mode, const Strategy& strategy) {
     if (shares_weights_) {
@@ -189,8 +188,8 @@ class Emitter {
   }
 
   // Loads the inputs of the run. Each device that reads one has a copy, sent once.
-  std::map<int, std::map<MicroBatch::Value, Tensor>> load_inputs() {
-    std::map<int, std::map<MicroBatch::Value, Tensor>> result;
+  std::map<DeviceId, std::map<MicroBatch::Value, Tensor>> load_inputs() {
+    std::map<DeviceId, std::map<MicroBatch::Value, Tensor>> result;
     const auto& rate = shares_weights_ ? std::nullopt : training_.learning_rate;
     auto next = shares_weights_ ? training_.eval_fields.begin() +
                                       static_cast<std::ptrdiff_t>(network_.fields.size())
@@ -201,7 +200,7 @@ class Emitter {
       if (is_rate) loaded = variables_.step_sizes().load();
       for (const AssignedStage& stage : stages_) {
         if (std::none_of(stage.blocks.begin(), stage.blocks.end(),
-                         [&](size_t b) { return block(b).input(whole).valid(); }))
+                         [&](BlockId b) { return block(b).input(whole).valid(); }))
           continue;
         const DeviceScope on(main_, stage.device);
         Tensor& here = result[stage.device][MicroBatch::value(whole)];
@@ -219,8 +218,8 @@ class Emitter {
   }
 
   // A device reads its own weights, and copies of those that another one updates.
-  std::map<int, nn::NamedTensors> weights_on_devices() {
-    std::map<int, nn::NamedTensors> result;
+  std::map<DeviceId, nn::NamedTensors> weights_on_devices() {
+    std::map<DeviceId, nn::NamedTensors> result;
     for (const AssignedStage& stage : stages_) {
       nn::NamedTensors& here = result[stage.device];
       const DeviceScope on(main_, stage.device);
@@ -231,7 +230,7 @@ class Emitter {
                             ? variable
                             : ops::identity(variable, key));
       };
-      for (const size_t b : stage.blocks) {
+      for (const BlockId b : stage.blocks) {
         for (const WeightUse& w : block(b).weights) add(w.key);
         for (const RunningUse& u : block(b).updates) add(u.key);
       }
@@ -245,20 +244,20 @@ class Emitter {
     if (blocks_.weight_gradients == WeightGradients::kReturn) return;
     const bool running = options_.accumulation_reduction == Accumulation::kRunningMean &&
                          !network_.total_weight.valid();
-    std::map<TaskBlocks, std::vector<size_t>> made;
+    std::map<TaskBlocks, std::vector<BlockId>> made;
     for (const Task& task : tasks) {
       if (task.runs_backward() && accumulated_.insert(key_of(task)).second)
         made.emplace(key_of(task), blocks_of(task, stages_));
     }
-    std::map<std::string, int> devices;  // Keyed by use.
+    std::map<std::string, DeviceId> devices;  // Indexed by use.
     for (const auto& [key, blocks] : made) {
-      const DeviceScope on(main_, stages_[static_cast<size_t>(key.first)].device);
+      const DeviceScope on(main_, stages_[key.first].device);
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kAccumulation});
       bool counts = false;
-      for (const size_t b : blocks) {
+      for (const BlockId b : blocks) {
         counts = counts || (running && gradients_[b]);
         for (const WeightUse& w : block(b).weights)
-          devices.emplace(w.name(), stages_[static_cast<size_t>(key.first)].device);
+          devices.emplace(w.name(), stages_[key.first].device);
       }
       if (counts) scope.counters.emplace(key, zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     }
@@ -298,7 +297,7 @@ class Emitter {
       return;
     }
     const int64_t m = task.micro_batch.constant;
-    const int device = devices_.device(task);
+    const DeviceId device = devices_.device(task);
     const DeviceScope on(scope.graph, device);
     const Graph::ProvenanceScope of(scope.graph, {.at = {.micro_batch = m}});
     const TaskContext at{scope.graph, scope.iterations, tasks_.front().outer};
@@ -319,7 +318,7 @@ class Emitter {
     if (!run_) return;
     if (run_->task.runs_forward()) {
       const DeviceScope on(scope.graph, devices_.device(run_->task));
-      for (const size_t b : blocks_of(run_->task, stages_))
+      for (const BlockId b : blocks_of(run_->task, stages_))
         variables_.update_running(scope.graph, block(b), run_->runs, weights_of(scope, run_->task));
     }
     run_.reset();
@@ -339,9 +338,9 @@ class Emitter {
       const Graph::ProvenanceScope of(g, {.role = OpRole::kSeed});
       load(g, task, batch, t, *training_.seed);
     }
-    std::vector<size_t> blocks;
+    std::vector<BlockId> blocks;
     for (const Task& row : rows) {
-      for (const size_t b : blocks_of(row, stages_)) blocks.push_back(b);
+      for (const BlockId b : blocks_of(row, stages_)) blocks.push_back(b);
     }
     if (rows.size() > 1) {
       const auto group =
@@ -349,7 +348,7 @@ class Emitter {
                        [&](const BlockGroup& g) { return g.first == blocks.front(); });
       forward_rows(g, cut_, *group, variables_, weights(scope, task), options_.io_mode, batch);
     }
-    for (const size_t b : rows.size() > 1 ? std::vector<size_t>() : blocks) {
+    for (const BlockId b : rows.size() > 1 ? std::vector<BlockId>() : blocks) {
       batch.forward(b, weights(scope, task));
       if (run_) {
         run_->runs.push_back(batch);
@@ -358,7 +357,7 @@ class Emitter {
       }
     }
     const auto makes = [&](const Tensor& value) {
-      const std::optional<size_t> b = devices_.maker(value);
+      const std::optional<BlockId> b = devices_.maker(value);
       return b && std::find(blocks.begin(), blocks.end(), *b) != blocks.end();
     };
     each_written([&](const WrittenResult& result) {
@@ -406,8 +405,8 @@ class Emitter {
   // A field is loaded by the task of the first block that reads it, or of the first block.
   void load(Graph& g, const Task& task, MicroBatch& batch, const Tensor& whole,
             const H2dStream& stream) {
-    const size_t b = devices_.loader(whole);
-    const std::vector<size_t> blocks = blocks_of(task, stages_);
+    const BlockId b = devices_.loader(whole);
+    const std::vector<BlockId> blocks = blocks_of(task, stages_);
     if (std::find(blocks.begin(), blocks.end(), b) != blocks.end())
       batch.set(whole, g.host_load(stream));
   }
@@ -416,7 +415,7 @@ class Emitter {
     Graph& g = scope.graph;
     const auto counter = scope.counters.find(key_of(task));
     const bool counts = counter != scope.counters.end();
-    for (const size_t b : blocks_of(task, stages_)) {
+    for (const BlockId b : blocks_of(task, stages_)) {
       const MicroBatch::Weights block_weights = weights(scope, task);
       if (blocks_.weight_gradients == WeightGradients::kReturn) {
         for (const auto& [use, gradient] : batch.backward(b, block_weights, {}, {}))
@@ -517,7 +516,7 @@ class Emitter {
   void update(const Task& task) {
     if (!task.block) reduce_all();
     for (const auto& [key, uses] : blocks_.uses) {
-      if (!task.block || devices_.updating_block(key) == static_cast<size_t>(task.block->constant))
+      if (!task.block || devices_.updating_block(key) == BlockId(task.block->constant))
         variables_.update(key, reduced(key), scale_);
     }
   }
@@ -532,14 +531,14 @@ class Emitter {
   std::optional<Graph::ProvenanceScope> evaluates_;
   StepBlocks blocks_;
   const Cut& cut_;
-  const std::vector<std::optional<BlockGradient>>& gradients_;
+  const BlockGradients& gradients_;
   std::unique_ptr<RemoteActivations> activations_;
   /// Entries of the activation buffers, which the micro-batches in flight use cyclically.
   int64_t activation_entries_ = 1;
   StepVariables variables_;
   PhasedStep phased_;
   PipelineLayout layout_;
-  const std::vector<AssignedStage>& stages_;
+  const PlacedStages& stages_;
   StepDevices devices_;
   std::vector<MicroBatchTask> tasks_;
   FlowingValues values_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <variant>
@@ -13,6 +12,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/argmax.h"
 #include "sluice/base/numbers/number_text.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/model_state.h"
@@ -81,12 +81,9 @@ int64_t rows_of(const HostTensor& scores) {
 // Returns the number of labels that are the index of the largest score in their row. Row i of
 // `scores` belongs to label i.
 int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels) {
-  const auto classes = static_cast<size_t>(scores.elements() / rows_of(scores));
-  int64_t right = 0;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const auto row = scores.as<float>().subspan(i * classes, classes);
-    right += static_cast<int64_t>(argmax(row)) == labels[i];
-  }
+  const Slices rows(scores.as<float>(), rows_of(scores));
+  int64_t right = 0, row = 0;
+  for (const int32_t label : labels) right += static_cast<int64_t>(argmax(rows[row++])) == label;
   return right;
 }
 
@@ -516,10 +513,9 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
     }
     for (size_t r = 0; r < indices.size(); ++r) {
       check_scores(result.names[r], part.arrays[indices[r]], rows, first, item, 0);
-      const auto from = part.arrays[indices[r]].bytes();
-      const size_t row = from.size() / static_cast<size_t>(batch);
-      std::memcpy(result.arrays[r].bytes().data() + static_cast<size_t>(first) * row, from.data(),
-                  static_cast<size_t>(rows) * row);
+      const Slices from(part.arrays[indices[r]].bytes(), batch);
+      const Slices to(result.arrays[r].bytes(), *samples);
+      std::ranges::copy(from.range(0, rows), to.range(first, rows).begin());
     }
     first += rows;
   });
@@ -563,8 +559,7 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
     check_scores(calls.names()[*scores], scored.reshaped({samples, scored.elements() / samples}),
                  end - first, read + first, item, first);
     read += rows;
-    const auto truth = labels->as<int32_t>().subspan(
-        static_cast<size_t>(first * of_sample), static_cast<size_t>((end - first) * of_sample));
+    const auto truth = Slices(labels->as<int32_t>(), batch).range(first, end - first);
     right += count_right(scored, truth);
     compared += static_cast<int64_t>(truth.size());
     result.samples += end - first;

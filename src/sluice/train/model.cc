@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/argmax.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/data/feed_queues.h"
 #include "sluice/report/summary.h"
 #include "sluice/train/devices.h"
@@ -147,9 +147,9 @@ ModelCalls::Field ModelCalls::field_of(const Network& network, const std::string
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
   SLUICE_CHECK(found != all.end());
-  const auto before = std::count_if(all.begin(), found, [](const auto& f) { return !f.once; });
+  const size_t before = std::count_if(all.begin(), found, [](const auto& f) { return !f.once; });
   const int64_t entries = found->once ? 1 : checked_mul(size_.device_iterations, size_.accumulate);
-  return {{}, name, entries, found->once ? SIZE_MAX : static_cast<size_t>(before)};
+  return {{}, name, entries, found->once ? SIZE_MAX : before};
 }
 
 const HostTensor* ModelCalls::labels(const data::Element& samples) const {
@@ -249,13 +249,10 @@ HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry
   const int64_t all = array.elements() / std::max<int64_t>(entry.shape.elements(), 1);
   const auto [period, kept] = taken(all);
   HostTensor result({joined(entry.shape, all / period * kept), entry.dtype, {}});
-  const size_t bytes = array.bytes().size() / static_cast<size_t>(all);
-  std::byte* to = result.bytes().data();
-  for (int64_t group = 0; group < all / period; ++group) {
-    const auto from = static_cast<size_t>((group + 1) * period - kept) * bytes;
-    std::memcpy(to, array.bytes().data() + from, static_cast<size_t>(kept) * bytes);
-    to += static_cast<size_t>(kept) * bytes;
-  }
+  const Slices from(array.bytes(), all);
+  const Slices to(result.bytes(), all / period);
+  for (int64_t group = 0; group < all / period; ++group)
+    std::ranges::copy(from.range((group + 1) * period - kept, kept), to[group].begin());
   return result;
 }
 
@@ -534,15 +531,11 @@ double accuracy(const HostTensor& predictions, const HostTensor& labels) {
   require(labels.dtype() == i32 && labels.shape().rank() == 1 && labels.elements() >= shape[0],
           "accuracy: labels must be int32, one for each of {} predictions or more, got {}",
           shape[0], to_string(labels.spec()));
-  const auto rows = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
-  const auto scores = predictions.as<float>();
-  const auto last = labels.as<int32_t>().last(rows);
-  size_t right = 0;
-  for (size_t i = 0; i < rows; ++i) {
-    const auto row = scores.subspan(i * classes, classes);
-    right += static_cast<int64_t>(argmax(row)) == last[i];
-  }
-  return 100.0 * static_cast<double>(right) / static_cast<double>(rows);
+  const Slices rows(predictions.as<float>(), shape[0]);
+  auto label = labels.as<int32_t>().end() - shape[0];
+  int64_t right = 0;
+  for (int64_t i = 0; i < shape[0]; ++i) right += static_cast<int64_t>(argmax(rows[i])) == *label++;
+  return 100.0 * static_cast<double>(right) / static_cast<double>(shape[0]);
 }
 
 }  // namespace sluice::train

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/base/rng.h"
 
 namespace sluice::train {
@@ -35,13 +36,15 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
 
 void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates) {
   const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
-  const auto words = seeds.as<uint32_t>();
-  const size_t each = words.size() / static_cast<size_t>(updates);  // Two for each micro-batch.
-  for (size_t w = 0; w < words.size(); w += 2) {
-    const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update) + w / each);
-    const Seed micro_batch = fold(key, w % each / 2);
-    words[w] = micro_batch.hi;
-    words[w + 1] = micro_batch.lo;
+  const Slices of_updates(seeds.as<uint32_t>(), updates);
+  for (int64_t u = 0; u < updates; ++u) {
+    const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update + u));
+    const auto words = of_updates[u];  // Two for each micro-batch.
+    for (size_t w = 0; w < words.size(); w += 2) {
+      const Seed micro_batch = fold(key, w / 2);
+      words[w] = micro_batch.hi;
+      words[w + 1] = micro_batch.lo;
+    }
   }
 }
 

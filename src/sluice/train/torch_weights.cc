@@ -1,7 +1,8 @@
-#include <cstring>
+#include <algorithm>
 #include <map>
 
 #include "sluice/base/hash.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
@@ -21,14 +22,14 @@ Shape swapped(const Shape& shape) {
 // Returns a copy of a tensor with its last two axes exchanged.
 HostTensor transposed(const HostTensor& t) {
   HostTensor result({swapped(t.shape()), t.dtype(), {}});
-  const auto width = static_cast<size_t>(size_of(t.dtype()));
+  const Slices from(t.bytes(), t.elements());
+  const Slices elements(result.bytes(), t.elements());
   const int64_t rows = t.shape()[t.shape().rank() - 2];
   const int64_t columns = t.shape()[t.shape().rank() - 1];
   for (int64_t i = 0; i < t.elements(); ++i) {
     const int64_t matrix = i / (rows * columns), row = i / columns % rows, column = i % columns;
     const int64_t to = (matrix * columns + column) * rows + row;
-    std::memcpy(result.bytes().data() + static_cast<size_t>(to) * width,
-                t.bytes().data() + static_cast<size_t>(i) * width, width);
+    std::ranges::copy(from[i], elements[to].begin());
   }
   return result;
 }

@@ -4,7 +4,7 @@
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

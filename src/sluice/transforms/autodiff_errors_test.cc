@@ -3,7 +3,7 @@
 #include "sluice/ops/basic.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/transforms/autodiff.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

@@ -8,7 +8,7 @@
 #include "sluice/ops/slice.h"
 #include "sluice/ops/transpose.h"
 #include "sluice/ops/updates.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

@@ -8,7 +8,7 @@
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

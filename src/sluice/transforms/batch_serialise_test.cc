@@ -6,8 +6,8 @@
 #include "sluice/ops/random.h"
 #include "sluice/ops/updates.h"
 #include "sluice/transforms/autodiff.h"
-#include "sluice/transforms/gradient_check.h"
 #include "sluice/transforms/recompute.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

@@ -3,7 +3,7 @@
 #include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

@@ -14,7 +14,7 @@ using train::TaskKind;
 
 // The forward or backward task of a block.
 struct Half {
-  size_t block = 0;
+  train::BlockId block;
   bool backward = false;
   auto operator<=>(const Half&) const = default;
 };
@@ -22,10 +22,10 @@ struct Half {
 class Drawn {
  public:
   Drawn(Dice& dice, const train::StepDependences& step) : dice_(dice), step_(step) {
-    for (size_t s = 0; s < step.stages.size(); ++s) {
-      for (const size_t b : step.stages[s]) stages_[b] = static_cast<int>(s);
+    for (const train::StageId s : step.stages.ids()) {
+      for (const train::BlockId b : step.stages[s]) stages_[b] = s;
     }
-    for (size_t b = 0; b < step.blocks.size(); ++b) {
+    for (const train::BlockId b : step.blocks.ids()) {
       all_.push_back({b, false});
       if (step.counts.has_update && step.blocks[b].has_gradient) all_.push_back({b, true});
     }
@@ -136,7 +136,7 @@ class Drawn {
   Task task(const Half& half, const Affine& micro_batch) const {
     return {.kind = half.backward ? TaskKind::kBackward : TaskKind::kForward,
             .stage = stages_.at(half.block),
-            .block = Affine{static_cast<int64_t>(half.block)},
+            .block = Affine{half.block},
             .micro_batch = micro_batch};
   }
 
@@ -144,7 +144,7 @@ class Drawn {
   std::vector<Half> before(const Half& half) const {
     const train::BlockDependences& block = step_.blocks[half.block];
     std::vector<Half> result;
-    for (const size_t b : half.backward ? block.reads_gradients : block.reads)
+    for (const train::BlockId b : half.backward ? block.reads_gradients : block.reads)
       result.push_back({b, half.backward});
     if (half.backward) result.push_back({half.block, false});
     return result;
@@ -177,7 +177,7 @@ class Drawn {
 
   Dice& dice_;
   const train::StepDependences& step_;
-  std::map<size_t, int> stages_;
+  std::map<train::BlockId, train::StageId> stages_;
   std::vector<Half> all_;
 };
 

@@ -127,8 +127,8 @@ std::string rounded_differently(const NetworkGraph& network) {
   }
   const train::Cut parts = train::cut(network);
   std::map<int32_t, std::set<TensorId>> names;  // Tensors by storage that cross blocks.
-  std::map<int32_t, size_t> latest;             // The last block that reads a storage.
-  for (size_t b = 0; b < parts.blocks.size(); ++b) {
+  std::map<int32_t, train::BlockId> latest;     // The last block that reads a storage.
+  for (const train::BlockId b : parts.blocks.ids()) {
     const train::BlockGraph& block = parts.blocks[b];
     for (const train::WeightUse& w : block.weights) {
       if (w.use + 1 < parts.uses(w.key) && readers_of(block.graph.graph(), w.input) > 1)

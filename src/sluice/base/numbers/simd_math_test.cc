@@ -1,4 +1,4 @@
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 
 #include <gtest/gtest.h>
 

@@ -107,7 +107,7 @@ class Correlator {
       if (++sample >= part_.end_sample) return;
     }
     if (steps_ == 0) return;
-    const Extent& tap = w_.taps[static_cast<size_t>((first_ + steps_ - 1) / w_.channels)].offset;
+    const Extent& tap = w_.taps.data()[(first_ + steps_ - 1) / w_.channels].offset;
     const int64_t channels = std::min(w_.channels, steps_);
     const int64_t first_channel = channels == w_.channels ? 0 : first_ % w_.channels;
     const float* const source = operands_.source + sample * gather_.sample() +
@@ -158,7 +158,7 @@ class Correlator {
         const int64_t count = std::min(w_.channels - channel, first_ + steps_ - k);
         const float* const from = operands_.weight + group_ * c_.weight_group +
                                   (first_row_ + cut.begin(tile)) * c_.weight_row +
-                                  w_.taps[static_cast<size_t>(k / w_.channels)].weight +
+                                  w_.taps.data()[k / w_.channels].weight +
                                   channel * c_.weight_channel;
         pack_tap(from, cut.rows(tile), count, to);
         to += count * kPacked;
@@ -193,7 +193,7 @@ class Correlator {
         steps_ == 0 ? 0 : (first_ + steps_ - 1) / w_.channels - first_ / w_.channels + 1;
     keeps_taps_ = taps <= gather_.slots();
     for (int64_t i = 0; keeps_taps_ && i < taps; ++i)
-      gather_.set_tap(w_.taps[static_cast<size_t>(first_ / w_.channels + i)], i);
+      gather_.set_tap(w_.taps.data()[first_ / w_.channels + i], i);
   }
 
   /// Packs the sources under the windows at the positions of set_strip(): a row for each step.
@@ -205,7 +205,7 @@ class Correlator {
     float* to = sources_;
     int64_t slot = 0;
     for (int64_t k = first_; k < first_ + steps_;) {
-      if (!keeps_taps_) gather_.set_tap(w_.taps[static_cast<size_t>(k / w_.channels)], slot);
+      if (!keeps_taps_) gather_.set_tap(w_.taps.data()[k / w_.channels], slot);
       const int64_t channel = k % w_.channels;
       const int64_t end = std::min(w_.channels, channel + first_ + steps_ - k);
       gather_.copy(source + channel * w_.plane(), end - channel, slot, to, kConvStrip);
@@ -277,9 +277,7 @@ class WeightCorrelator {
   }
 
  private:
-  const ConvTap& tap_of(int64_t step) const {
-    return w_.taps[static_cast<size_t>(step / part_.channels)];
-  }
+  const ConvTap& tap_of(int64_t step) const { return w_.taps.data()[step / part_.channels]; }
   int64_t channel_of(int64_t step) const { return part_.first_channel + step % part_.channels; }
 
   /// Returns the chain of the first column in the result, for step i of the part.
@@ -382,7 +380,7 @@ class WeightCorrelator {
 
   // A column has the taps that differ by rows of the grid, if these share packed sources.
   int64_t taps() const { return static_cast<int64_t>(w_.taps.size()); }
-  const ConvTap& tap_at(int64_t i) const { return w_.taps[static_cast<size_t>(i)]; }
+  const ConvTap& tap_at(int64_t i) const { return w_.taps.data()[i]; }
   bool in_one_column(int64_t i, int64_t j) const {
     const Extent &a = tap_at(i).offset, &b = tap_at(j).offset;
     return plan_.shares && a[0] == b[0] && a[2] == b[2] && (a[1] - b[1]) % w_.step[1] == 0;

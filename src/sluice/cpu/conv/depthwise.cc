@@ -54,7 +54,7 @@ PackedSource pack(const ConvWindows& w, const Extent& step, int64_t span) {
     const Extent rest{at[0], at[1] - row * step[1], at[2] - column * step[2]};
     const auto end = p.region.begin() + p.regions;
     const auto found = std::find(p.region.begin(), end, rest);
-    if (found == end) p.region[static_cast<size_t>(p.regions++)] = rest;
+    if (found == end) p.region.begin()[p.regions++] = rest;
     p.tap[t] = {found - p.region.begin(), (row - p.above) * p.pitch + column - p.low};
   }
   return p;

@@ -146,11 +146,11 @@ class Depthwise {
         sources_(workspace),
         lanes_(workspace + plan_.source_floats) {
     for (int64_t k = 0; k < w_.depth(); ++k) {
-      const auto t = static_cast<size_t>(k / w_.channels), step = static_cast<size_t>(k);
-      const PackedSource::Tap& tap = plan_.packed.tap[t];
-      const int64_t channel = k % w_.channels;
-      source_at_[step] = (tap.region * w_.channels + channel) * plan_.region_floats + tap.element;
-      weight_at_[step] = w_.taps[t].weight + channel * c_.weight_channel;
+      const int64_t t = k / w_.channels, channel = k % w_.channels;
+      const PackedSource::Tap& tap = plan_.packed.tap.begin()[t];
+      source_at_.begin()[k] =
+          (tap.region * w_.channels + channel) * plan_.region_floats + tap.element;
+      weight_at_.begin()[k] = w_.taps.data()[t].weight + channel * c_.weight_channel;
     }
   }
 
@@ -161,9 +161,9 @@ class Depthwise {
       band_ = {row / height, row % height, std::min(plan_.rows, height - row % height)};
       end_ = std::min(part_.end_position, (row + band_.rows) * width);
       set_lanes();
-      for (size_t i = 0; i < static_cast<size_t>(plan_.packed.regions); ++i) {
-        inside_[i] = Inside(w_, plan_.packed, plan_.packed.region[i], band_, 1,
-                            band_.rows + plan_.packed.more);
+      for (int64_t i = 0; i < plan_.packed.regions; ++i) {
+        inside_.begin()[i] = Inside(w_, plan_.packed, plan_.packed.region.begin()[i], band_, 1,
+                                    band_.rows + plan_.packed.more);
       }
       fill_zeros(sources_, plan_.source_floats);
       for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample)
@@ -216,7 +216,7 @@ class Depthwise {
   void pack_sources(int64_t sample, int64_t group) {
     const PackedSource& packed = plan_.packed;
     for (int64_t region = 0; region < packed.regions; ++region) {
-      const Inside& in = inside_[static_cast<size_t>(region)];
+      const Inside& in = inside_.data()[region];
       for (int64_t channel = 0; channel < w_.channels; ++channel) {
         const RowCopy copy{
             operands_.source + ((sample * w_.groups + group) * w_.channels + channel) * w_.plane() +
@@ -384,8 +384,7 @@ class DepthwiseWeights {
     const float* const plane =
         operands_.source + ((sample * w_.groups + group_) * w_.channels + channel_) * w_.plane();
     for (int64_t region = 0; region < packed.regions; ++region) {
-      const Inside in(w_, packed, packed.region[static_cast<size_t>(region)], band_, w_.step[1],
-                      rows);
+      const Inside in(w_, packed, packed.region.begin()[region], band_, w_.step[1], rows);
       float* const to = sources_ + region * plan_.region_elements * kLanes;
       const int64_t begin = std::min(in.first_row, in.end_row);
       fill_zeros(to, begin * packed.pitch * kLanes);
@@ -424,8 +423,7 @@ class DepthwiseWeights {
     for (int64_t row = 0; row < c_.rows; ++row) {
       for (int64_t t = 0; t < taps_; ++t) {
         float* const to = operands_.result + group_ * c_.result_group + row * c_.result_row +
-                          w_.taps[static_cast<size_t>(first_tap_ + t)].weight +
-                          channel_ * c_.result_channel;
+                          w_.taps.data()[first_tap_ + t].weight + channel_ * c_.result_channel;
         const float* const from = chains_ + (row * taps_ + t) * kLanes;
         for (int64_t g = 0; g < groups_; ++g) to[g * c_.result_group] = from[g];
       }

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "sluice/cpu/conv/conv.h"
@@ -36,10 +35,10 @@ class WindowGather {
       count -= n;
       to += n + below;
     }
-    first_piece_[static_cast<size_t>(vectors_)] = pieces_;
+    first_piece_[vectors_] = pieces_;
     for (int64_t i = 0; inside_ && i < pieces_; ++i) {
-      const Piece& piece = piece_[static_cast<size_t>(i)];
-      lanes_[static_cast<size_t>(i)] = lanes_in(piece, {0, piece.count});
+      const Piece& piece = piece_[i];
+      lanes_[i] = lanes_in(piece, {0, piece.count});
     }
   }
 
@@ -50,18 +49,17 @@ class WindowGather {
 
   /// Sets the tap of a slot.
   void set_tap(const ConvTap& tap, int64_t slot) {
-    tap_[static_cast<size_t>(slot)] =
-        (tap.offset[0] * w_.source[1] + tap.offset[1]) * w_.source[2] + tap.offset[2];
+    tap_[slot] = (tap.offset[0] * w_.source[1] + tap.offset[1]) * w_.source[2] + tap.offset[2];
     if (inside_) return;
-    Lanes* const lanes = lanes_.data() + slot * pieces_;
-    for (int64_t i = 0; i < pieces_; ++i) lanes[i] = lanes_of(piece_[static_cast<size_t>(i)], tap);
+    Lanes* const lanes = lanes_ + slot * pieces_;
+    for (int64_t i = 0; i < pieces_; ++i) lanes[i] = lanes_of(piece_[i], tap);
   }
 
   /// Copies from `channels` planes, one after the other, of the first sample into rows `stride`
   /// floats apart. Whole vectors are stored.
   void copy(const float* plane, int64_t channels, int64_t slot, float* to, int64_t stride) const {
-    const float* const from = plane + tap_[static_cast<size_t>(slot)];
-    const Lanes* const lanes = lanes_.data() + (inside_ ? 0 : slot * pieces_);
+    const float* const from = plane + tap_[slot];
+    const Lanes* const lanes = lanes_ + (inside_ ? 0 : slot * pieces_);
     if (w_.step[2] == 2) return copy_pairs(from, channels, lanes, to, stride);
     if (w_.step[2] != 1) return copy_strided(from, channels, lanes, to, stride);
     const int64_t a = vectors_ > 0 ? pieces_of(0) : 0, b = vectors_ > 1 ? pieces_of(1) : 0;
@@ -92,9 +90,9 @@ class WindowGather {
   /// Copies from one plane under the taps of the first slots, like copy(): a row for each tap.
   [[gnu::noinline]] void copy_taps(const float* plane, int64_t taps, float* to,
                                    int64_t stride) const {
-    const Pair a(*this, lanes_.data(), 0), b(*this, lanes_.data(), 1);
+    const Pair a(*this, lanes_, 0), b(*this, lanes_, 1);
     for (int64_t t = 0; t < taps; ++t, to += stride) {
-      const float* const from = plane + tap_[static_cast<size_t>(t)];
+      const float* const from = plane + tap_[t];
       a.template load<2>(from).store(to);
       b.template load<2>(from).store(to + V::kLanes);
     }
@@ -124,9 +122,9 @@ class WindowGather {
   /// The two pieces of a vector; the second may have no lanes.
   struct Pair {
     Pair(const WindowGather& g, const Lanes* lanes, int64_t vector) {
-      const auto first = static_cast<size_t>(g.first_piece_[static_cast<size_t>(vector)]);
-      for (size_t i = 0; i < 2; ++i) {
-        const bool exists = static_cast<int64_t>(i) < g.pieces_of(vector);
+      const int64_t first = g.first_piece_[vector];
+      for (int64_t i = 0; i < 2; ++i) {
+        const bool exists = i < g.pieces_of(vector);
         from[i] = exists ? g.from_[first + i] : 0;
         mask[i] = exists ? lanes[first + i].mask : V::Mask::first(0);
       }
@@ -152,9 +150,9 @@ class WindowGather {
       const int64_t from = sample * sample_ +
                            (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
                            at[2] * w_.step[2];
-      if (lane == 0) first_piece_[static_cast<size_t>(vectors_++)] = pieces_;
-      piece_[static_cast<size_t>(pieces_)] = {at, lane, n, to};
-      from_[static_cast<size_t>(pieces_++)] = from - lane;
+      if (lane == 0) first_piece_[vectors_++] = pieces_;
+      piece_[pieces_] = {at, lane, n, to};
+      from_[pieces_++] = from - lane;
       to += n;
       advance(n, at);
     }
@@ -175,8 +173,7 @@ class WindowGather {
   }
 
   int64_t pieces_of(int64_t vector) const {
-    const auto v = static_cast<size_t>(vector);
-    return first_piece_[v + 1] - first_piece_[v];
+    return first_piece_[vector + 1] - first_piece_[vector];
   }
 
   /// Moves a position by n. A grid of one plane has rows below the last one.
@@ -253,18 +250,16 @@ class WindowGather {
     if (pieces_ == vectors) {
       for (int64_t channel = 0; channel < channels; ++channel, from += plane, to += stride) {
 #pragma GCC unroll 4
-        for (int64_t v = 0; v < vectors; ++v) {
-          const auto at = static_cast<size_t>(v);
-          V::load_masked(from + from_[at], lanes[v].mask).store(to + v * V::kLanes);
-        }
+        for (int64_t v = 0; v < vectors; ++v)
+          V::load_masked(from + from_[v], lanes[v].mask).store(to + v * V::kLanes);
       }
       return;
     }
     for (int64_t channel = 0; channel < channels; ++channel) {
       for (int64_t v = 0, i = 0; v < vectors; ++v) {
-        V x = V::load_masked(from + from_[static_cast<size_t>(i)], lanes[i].mask);
-        for (++i; i < first_piece_[static_cast<size_t>(v + 1)]; ++i)
-          x = either(x, V::load_masked(from + from_[static_cast<size_t>(i)], lanes[i].mask));
+        V x = V::load_masked(from + from_[i], lanes[i].mask);
+        for (++i; i < first_piece_[v + 1]; ++i)
+          x = either(x, V::load_masked(from + from_[i], lanes[i].mask));
         x.store(to + v * V::kLanes);
       }
       from += plane;
@@ -278,11 +273,11 @@ class WindowGather {
     const int64_t plane = w_.plane(), pieces = pieces_;
     for (int64_t channel = 0; channel < channels; ++channel, from += plane, to += stride) {
       for (int64_t i = 0; i < pieces; ++i) {
-        const float* const in = from + from_[static_cast<size_t>(i)];
+        const float* const in = from + from_[i];
         V even, odd;
         split_pairs(V::load_masked(in, lanes[i].mask),
                     V::load_masked(in + V::kLanes, lanes[i].next), even, odd);
-        even.store(to + piece_[static_cast<size_t>(i)].to);
+        even.store(to + piece_[i].to);
       }
     }
   }
@@ -292,9 +287,9 @@ class WindowGather {
     const int64_t step = w_.step[2];
     for (int64_t channel = 0; channel < channels; ++channel, from += w_.plane(), to += stride) {
       for (int64_t i = 0; i < pieces_; ++i) {
-        const Piece& piece = piece_[static_cast<size_t>(i)];
+        const Piece& piece = piece_[i];
         float* const out = to + piece.to;
-        const float* const in = from + from_[static_cast<size_t>(i)];
+        const float* const in = from + from_[i];
         for (int64_t j = 0; j < lanes[i].row.first; ++j) out[j] = 0.0f;
         for (int64_t j = lanes[i].row.first; j < lanes[i].row.end; ++j) out[j] = in[j * step];
         for (int64_t j = lanes[i].row.end; j < piece.count; ++j) out[j] = 0.0f;
@@ -308,14 +303,12 @@ class WindowGather {
   const bool linear_;  ///< Also across rows.
   const bool inside_;  ///< No window reaches outside the source.
   int64_t pieces_ = 0, vectors_ = 0;
-  std::array<int64_t, kConvGathered + 1> first_piece_;  ///< Indexed by vector.
-  /// For each piece: floats from a plane's first element for offset 0 to that of lane 0.
-  std::array<int64_t, kConvGathered> from_;
-  std::array<Piece, kConvGathered> piece_;
-  /// For each slot: offset in floats from the element for offset 0.
-  std::array<int64_t, kConvGathered> tap_;
-  /// Indexed by slot and piece; one slot if all are inside.
-  std::array<Lanes, kConvGathered> lanes_;
+  int64_t first_piece_[kConvGathered + 1];  ///< Indexed by vector.
+  /// Indexed by piece: floats from a plane's first element for offset 0 to that of lane 0.
+  int64_t from_[kConvGathered];
+  Piece piece_[kConvGathered];
+  int64_t tap_[kConvGathered];  ///< Indexed by slot: floats from the element for offset 0.
+  Lanes lanes_[kConvGathered];  ///< Indexed by slot and piece; one slot if all are inside.
 };
 
 }  // namespace sluice::cpu::internal

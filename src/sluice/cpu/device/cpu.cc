@@ -1,5 +1,6 @@
 #include "sluice/cpu/device/cpu.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -21,7 +22,7 @@ constexpr int64_t kAnyPanel = 32;
 // Returns whether each task touches the same bytes of operands `a` and `b`.
 bool cut_alike(const KernelChoice& choice, int a, int b) {
   const auto cut = [](const std::vector<int64_t>& of, int operand) {
-    return of.empty() ? 0 : of[static_cast<size_t>(operand)];
+    return of.empty() ? 0 : of.begin()[operand];
   };
   return choice.tasks == 1 || (cut(choice.task_stride, a) == cut(choice.task_stride, b) &&
                                cut(choice.task_pitch, a) == cut(choice.task_pitch, b));
@@ -83,7 +84,7 @@ class CpuMemory {
       fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of device memory", bytes);
     }
     if (bytes >= sys::kLargePage) sys::prefer_large_pages(data_, bytes);
-    std::memset(data_, 0, static_cast<size_t>(bytes));
+    std::fill_n(data_, bytes, std::byte{0});
   }
   ~CpuMemory() { ::operator delete[](data_, alignment_); }
   CpuMemory(const CpuMemory&) = delete;
@@ -110,7 +111,7 @@ class OpenCpu : public runtime::OpenDevice {
     write_elements(spec, parse_layout(layout), pointer_to(tensor), begin, in);
   }
   std::span<std::byte> host_bytes(runtime::DeviceAddress begin, int64_t bytes) override {
-    return {pointer_to(begin), static_cast<size_t>(bytes)};
+    return {pointer_to(begin), pointer_to(begin) + bytes};
   }
   std::unique_ptr<runtime::Strand> strand(runtime::RunState& run, int device, int worker) override {
     return make_strand(run, device, worker);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/layout/layouts.h"
@@ -35,7 +36,7 @@ Shape samples_of(const Shape& space) {
 }  // namespace
 
 bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind) {
-  const Shape& shape = op.operands[static_cast<size_t>(operand)].shape;
+  const Shape& shape = op.spec_of(operand).shape;
   if (shape == space) {
     kind = SourceKind::kFull;
     return true;
@@ -95,7 +96,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   bool flat = true, last_axis = false;
   int channels = -1;  // The axis of values for each channel.
   const auto has_layout = [&](int32_t operand) {
-    const Layout& own = op.layouts[static_cast<size_t>(operand)];
+    const Layout& own = op.layout_of(operand);
     if (!layout) layout = own;
     return *layout == own;
   };
@@ -126,10 +127,12 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       continue;
     }
     if (stage.spec.shape != space || !Functor::exists(view)) return false;
-    const auto inputs = static_cast<size_t>(Functor(view).inputs());
+    const int inputs = Functor(view).inputs();
     for (size_t i = 0; i < stage.inputs.size(); ++i) {
       const int32_t from = stage.inputs[i];
-      if (i >= inputs) {  // A hyperparameter must be an operand: it is read before the first block.
+      if (std::cmp_greater_equal(
+              i,
+              inputs)) {  // A hyperparameter must be an operand: it is read before the first block.
         if (from < 0) return false;
         continue;
       }
@@ -142,7 +145,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       if (kind == SourceKind::kFull && !has_layout(from)) return false;
       last_axis = last_axis || kind == SourceKind::kColumn || kind == SourceKind::kRow;
       if (kind == SourceKind::kChannel) {
-        const int axis = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
+        const int axis = axis_of_channels(op.spec_of(from).shape, space);
         if (channels >= 0 && axis != channels) return false;
         channels = axis;
       }
@@ -161,11 +164,11 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   std::vector<size_t> last_read(op.stages.size(), 0);
   for (size_t s = first; s < op.stages.size(); ++s) {
     for (const int32_t from : op.stages[s].inputs) {
-      if (from < 0) last_read[static_cast<size_t>(~from)] = s;
+      if (from < 0) last_read.begin()[~from] = s;
     }
   }
   std::vector<int32_t> free;
-  std::vector<bool> known(op.operands.size(), false);
+  Ids<OperandId, bool> known(op.operands.size(), false);
   stages_.resize(end);
   for (size_t s = 0; s < end; ++s) {
     const OpStage& stage = op.stages[s];
@@ -173,18 +176,17 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     own.output = stage.output;
     if (s >= first) take_inputs(op, stage, own);
     for (int i = 0; i < own.input_count; ++i) {
-      const Source& source = own.inputs[static_cast<size_t>(i)];
+      const Source& source = own.inputs[i];
       if (source.kind == SourceKind::kStage) continue;
-      const auto operand = static_cast<size_t>(source.index);
+      const OperandId operand(source.index);
       // An operand that is read in two ways is not cut: every task may read all of it.
       const bool whole = known[operand] && kinds_[operand] != source.kind;
       kinds_[operand] = whole ? SourceKind::kScalar : source.kind;
       known[operand] = true;
     }
-    if (stage.output >= 0 && own.total < 0) {
-      kinds_[static_cast<size_t>(stage.output)] =
-          own.samples ? SourceKind::kRow : SourceKind::kFull;
-      if (!own.samples) set_layout(op.layouts[static_cast<size_t>(stage.output)]);
+    if (stage.output >= 0 && !own.total.valid()) {
+      kinds_[OperandId(stage.output)] = own.samples ? SourceKind::kRow : SourceKind::kFull;
+      if (!own.samples) set_layout(op.layout_of(stage.output));
     }
     if (s < first) continue;
     // A result that is not an output uses a slot that no later stage reads. It may use the slot of
@@ -230,11 +232,9 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
   const auto row_op = RowOp::of(view);
   if (total || row_op) {
     if (total) {
-      own.total = static_cast<int32_t>(totals_.size());
-      totals_.push_back(*total);
+      own.total = totals_.push_back(*total);
     } else {
-      own.row_op = static_cast<int32_t>(row_ops_.size());
-      row_ops_.push_back(*row_op);
+      own.row_op = row_ops_.push_back(*row_op);
       own.samples = row_op->reduces_rows();
     }
     flat_ = false;
@@ -246,8 +246,8 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     own.input_count = own.functor.inputs();
   }
   for (int i = 0; i < own.input_count; ++i) {
-    const int32_t from = stage.inputs[static_cast<size_t>(i)];
-    Source& source = own.inputs[static_cast<size_t>(i)];
+    const int32_t from = stage.inputs.begin()[i];
+    Source& source = own.inputs[i];
     if (from < 0) {
       source = {SourceKind::kStage, ~from};
       continue;
@@ -258,15 +258,15 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else if (row_op) {
       static constexpr SourceKind kKinds[] = {SourceKind::kFull, SourceKind::kRow,
                                               SourceKind::kScalar, SourceKind::kLabels};
-      source.kind = kKinds[static_cast<size_t>(row_op->inputs()[static_cast<size_t>(i)])];
+      source.kind = kKinds[static_cast<int>(row_op->inputs().begin()[i])];
     } else {
       classify(op, space, from, source.kind);
     }
-    if (source.kind == SourceKind::kFull) set_layout(op.layouts[static_cast<size_t>(from)]);
+    if (source.kind == SourceKind::kFull) set_layout(op.layout_of(from));
     last_axis_ =
         last_axis_ || source.kind == SourceKind::kColumn || source.kind == SourceKind::kRow;
     if (source.kind == SourceKind::kChannel)
-      channel_axis_ = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
+      channel_axis_ = axis_of_channels(op.spec_of(from).shape, space);
     flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
 }
@@ -285,7 +285,7 @@ void Chain::view_as(int64_t rows, int64_t cols) {
 
 void Chain::find_coinciding(const FusedOp& op) {
   for (int in = 0; in < op.inputs; ++in) {
-    if (kinds_[static_cast<size_t>(in)] != SourceKind::kFull) continue;
+    if (kinds_[OperandId(in)] != SourceKind::kFull) continue;
     int last = -1;
     bool by_head = false;
     for (size_t s = 0; s < op.stages.size(); ++s) {
@@ -297,7 +297,7 @@ void Chain::find_coinciding(const FusedOp& op) {
     }
     for (size_t s = first_; s < stages_.size() && !by_head; ++s) {
       const int32_t output = op.stages[s].output;
-      if (output >= 0 && kinds_[static_cast<size_t>(output)] == SourceKind::kFull &&
+      if (output >= 0 && kinds_[OperandId(output)] == SourceKind::kFull &&
           last <= static_cast<int>(s))
         may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
     }
@@ -312,12 +312,11 @@ void Chain::find_streamed(const FusedOp& op) {
   for (const OpStage& stage : op.stages) {
     flops += stage.op->flops_per_element;
     for (const int32_t from : stage.inputs) {
-      if (from < 0) is_read[static_cast<size_t>(~from)] = true;
+      if (from < 0) is_read.begin()[~from] = true;
     }
   }
   const auto is_large = [&](int32_t operand) {
-    const auto at = static_cast<size_t>(operand);
-    return kinds_[at] == SourceKind::kFull && is_streamed(op.operands[at].bytes(), flops);
+    return is_full(operand) && is_streamed(op.spec_of(operand).bytes(), flops);
   };
   for (size_t s = first_; s < stages_.size(); ++s) {
     if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
@@ -333,8 +332,8 @@ int64_t Chain::scratch_bytes() const {
   return (slots_ * slot_floats_ + sample_slots_ * rows_) * static_cast<int64_t>(sizeof(float));
 }
 
-Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
-  const SourceKind kind = kinds_[operand];
+Chain::Cut Chain::cut_columns(int32_t operand, int64_t cols) const {
+  const SourceKind kind = kinds_[OperandId(operand)];
   if (kind == SourceKind::kColumn) return {cols * 4, 0};
   if (kind != SourceKind::kFull) return {};
   if (flat_) return {cols * 4, 0};
@@ -342,8 +341,8 @@ Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
   return {cols * 4, cols_ * 4};
 }
 
-Chain::Cut Chain::cut_rows(size_t operand, int64_t rows) const {
-  const SourceKind kind = kinds_[operand];
+Chain::Cut Chain::cut_rows(int32_t operand, int64_t rows) const {
+  const SourceKind kind = kinds_[OperandId(operand)];
   if (kind == SourceKind::kRow) return {rows * 4, 0};
   if (kind != SourceKind::kFull) return {};
   return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
@@ -360,8 +359,8 @@ Chain::StridedData Chain::full(std::byte* operand, const Block& block) const {
 
 Chain::StridedData Chain::data_of(int32_t stage, const Block& block, std::byte* const* operands,
                                   float* scratch) const {
-  const Stage& s = stages_[static_cast<size_t>(stage)];
-  if (static_cast<size_t>(stage) < first_) return {block.head, block.head_step};
+  const Stage& s = stages_.begin()[stage];
+  if (std::cmp_less(stage, first_)) return {block.head, block.head_step};
   if (s.samples) {
     float* const samples = s.output >= 0 ? reinterpret_cast<float*>(operands[s.output])
                                          : scratch + slots_ * slot_floats_ + s.slot * rows_;
@@ -379,12 +378,11 @@ Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
     const auto labels = [&](const auto& of) {
       functors_[s] = new (own_[s].bytes) ops::Labels(of.labels(operands[stage.inputs[1].index]));
     };
-    if (stage.total >= 0) {
-      labels(chain.totals_[static_cast<size_t>(stage.total)]);
-    } else if (stage.row_op < 0) {
+    if (stage.total.valid()) {
+      labels(chain.totals_[stage.total]);
+    } else if (!stage.row_op.valid()) {
       functors_[s] = stage.functor.parameters(operands, own_[s]);
-    } else if (const RowOp& op = chain.row_ops_[static_cast<size_t>(stage.row_op)];
-               op.labels_input() >= 0) {
+    } else if (const RowOp& op = chain.row_ops_[stage.row_op]; op.labels_input() >= 0) {
       labels(op);
     }
   }
@@ -436,7 +434,7 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
   MapInput inputs[Functor::kMaxInputs];
   bool together = to.step == block.cols;  // The rows follow each other without gaps.
   for (int i = 0; i < stage.input_count; ++i) {
-    const Source& source = stage.inputs[static_cast<size_t>(i)];
+    const Source& source = stage.inputs[i];
     MapInput& in = inputs[i];
     std::byte* const operand = source.kind == SourceKind::kStage ? nullptr : operands[source.index];
     switch (source.kind) {
@@ -483,9 +481,9 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
   }
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
-    if (stage.total >= 0) continue;
+    if (stage.total.valid()) continue;
     const StridedData result = data_of(static_cast<int32_t>(s), block, operands, scratch);
-    if (stage.row_op >= 0) {
+    if (stage.row_op.valid()) {
       run_row_op(stage, functors[s], block, operands, scratch, result);
       continue;
     }
@@ -509,7 +507,7 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
                        std::byte* const* operands, float* scratch, const StridedData& to) const {
   RowOp::Rows inputs[RowOp::kMaxInputs];
   for (int i = 0; i < stage.input_count; ++i) {
-    const Source& source = stage.inputs[static_cast<size_t>(i)];
+    const Source& source = stage.inputs[i];
     StridedData strided;
     if (source.kind == SourceKind::kStage) {
       strided = data_of(source.index, block, operands, scratch);
@@ -522,7 +520,7 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
     }
     inputs[i] = {strided.data, strided.step};
   }
-  const RowOp& op = row_ops_[static_cast<size_t>(stage.row_op)];
+  const RowOp& op = row_ops_[stage.row_op];
   op.run({static_cast<const ops::Labels*>(labels),
           inputs,
           {to.data, to.step},
@@ -534,11 +532,11 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
 void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
-    if (stage.total < 0) continue;
+    if (!stage.total.valid()) continue;
     const StridedData losses = data_of(stage.inputs[0].index, {}, operands, scratch);
     const auto& labels = *static_cast<const ops::Labels*>(parameters.functors_[s]);
     *reinterpret_cast<float*>(operands[stage.output]) =
-        totals_[static_cast<size_t>(stage.total)].run(labels, losses.data);
+        totals_[stage.total].run(labels, losses.data);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "sluice/base/ids.h"
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/fused/row_op.h"
 #include "sluice/target/fused_op.h"
@@ -88,9 +89,9 @@ class Chain {
   int64_t scratch_bytes() const;
   /// Whether every block reads or writes its own elements of an operand, which has the results'
   /// shape.
-  bool is_full(size_t operand) const { return kinds_[operand] == SourceKind::kFull; }
-  Cut cut_columns(size_t operand, int64_t cols) const;
-  Cut cut_rows(size_t operand, int64_t rows) const;
+  bool is_full(int32_t operand) const { return kinds_[OperandId(operand)] == SourceKind::kFull; }
+  Cut cut_columns(int32_t operand, int64_t cols) const;
+  Cut cut_rows(int32_t operand, int64_t rows) const;
   /// (input, output) pairs of operands that may be the same bytes.
   const std::vector<std::pair<int, int>>& may_coincide() const { return may_coincide_; }
 
@@ -114,6 +115,9 @@ class Chain {
   void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
  private:
+  using OperandId = Id<struct OperandTag>;
+  using RowOpId = Id<struct RowOpTag>;
+  using TotalId = Id<struct TotalTag>;
   enum class SourceKind : uint8_t { kFull, kColumn, kRow, kChannel, kScalar, kStage, kLabels };
   struct Source {
     SourceKind kind = SourceKind::kFull;
@@ -121,9 +125,9 @@ class Chain {
   };
   struct Stage {
     Functor functor;
-    int32_t row_op = -1;  // Index in row_ops_ if the stage works on rows.
-    int32_t total = -1;   // Index in totals_ if the stage is a total.
-    std::array<Source, Functor::kMaxInputs> inputs;
+    RowOpId row_op;  // Valid if the stage works on rows.
+    TotalId total;   // Valid if the stage is a total.
+    Source inputs[Functor::kMaxInputs];
     int input_count = 0;
     int32_t output = -1;   // Operand that stores the result; -1: not stored.
     int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.
@@ -167,10 +171,10 @@ class Chain {
   int32_t slots_ = 0;
   int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
-  std::vector<SourceKind> kinds_;  // Kind of each operand.
+  Ids<OperandId, SourceKind> kinds_;
   std::vector<Stage> stages_;
-  std::vector<RowOp> row_ops_;
-  std::vector<LossTotal> totals_;
+  Ids<RowOpId, RowOp> row_ops_;
+  Ids<TotalId, LossTotal> totals_;
   std::vector<std::pair<int, int>> may_coincide_;
 };
 

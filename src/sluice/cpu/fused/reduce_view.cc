@@ -1,5 +1,7 @@
 #include "sluice/cpu/fused/reduce_view.h"
 
+#include <set>
+
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reductions.h"
 
@@ -31,24 +33,23 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
   ReduceView r;
   r.op = *op;
   const Shape& in = view.input(0).shape;
-  const int axes = ops::axes_of(in);
-  std::vector<bool> reduced(static_cast<size_t>(axes), false);
   const auto options = view.options<ops::ReduceOptions>();
-  if (options.axes.empty()) reduced.assign(reduced.size(), true);
+  std::set<int> axes;
   for (const int64_t axis : options.axes)
-    reduced[static_cast<size_t>(normalize_axis(axis, axes, "reduce"))] = true;
+    axes.insert(normalize_axis(axis, ops::axes_of(in), "reduce"));
   // An axis of size 1 counts as reduced or as kept, whichever fits.
   int changes = 0;
   std::optional<bool> previous;
   bool first = false;
   int64_t leading = 1;  // Elements of the reduced axes before the first kept one.
   for (int i = 0; i < in.rank(); ++i) {
-    (reduced[static_cast<size_t>(i)] ? r.extent : r.results) *= in[i];
+    const bool reduced = axes.empty() || axes.contains(i);
+    (reduced ? r.extent : r.results) *= in[i];
     if (in[i] == 1) continue;
-    if (!previous) first = reduced[static_cast<size_t>(i)];
-    if (previous && *previous != reduced[static_cast<size_t>(i)]) ++changes;
+    if (!previous) first = reduced;
+    if (previous && *previous != reduced) ++changes;
     if (changes == 0) leading *= in[i];
-    previous = reduced[static_cast<size_t>(i)];
+    previous = reduced;
   }
   r.columns = first && changes == 1;
   const bool in_runs = first && changes == 2;

@@ -1,5 +1,6 @@
 #include "sluice/cpu/gemm/panels.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sluice::cpu {
@@ -16,9 +17,7 @@ void copy_rows(const float* from, int64_t from_stride, float* to, int64_t to_str
                int64_t cols) {
   if (cols == 32) return copy_rows<32>(from, from_stride, to, to_stride, rows);
   if (cols == 16) return copy_rows<16>(from, from_stride, to, to_stride, rows);
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(to + r * to_stride, from + r * from_stride,
-                static_cast<size_t>(cols) * sizeof(float));
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, cols, to + r * to_stride);
 }
 
 }  // namespace

@@ -90,12 +90,11 @@ std::array<ChannelSums, kSums> sum_chunks(const ops::Planes& p, int64_t c, int64
   }
   std::array<std::array<ChannelSums, kReduceLanes>, kSums> lanes{};
   const auto add = [count](ChannelSums& to, const ChannelSums& from) {
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = to[i] + from[i];
+    for (int64_t i = 0; i < count; ++i) to.data()[i] = to.data()[i] + from.data()[i];
   };
   for (int64_t n = 0; n < p.batch; n += samples) {
     sum_samples(n);
-    for (size_t s = 0; s < kSums; ++s)
-      add(lanes[s][static_cast<size_t>(n / samples % kReduceLanes)], chunk[s]);
+    for (size_t s = 0; s < kSums; ++s) add(lanes[s].begin()[n / samples % kReduceLanes], chunk[s]);
   }
   for (size_t s = 0; s < kSums; ++s) {
     for (size_t half = kReduceLanes / 2; half > 0; half /= 2) {
@@ -128,7 +127,7 @@ void find_moments(const Channels& o, int64_t c, int64_t count, ChannelSums& mean
   const auto divisor = static_cast<float>(p.values());
   using Sums = std::array<ChannelSums, 1>;
   const auto divide = [&](const Sums& sums, ChannelSums& to) {
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = sums[0][i] / divisor;
+    for (int64_t i = 0; i < count; ++i) to.data()[i] = sums[0].data()[i] / divisor;
   };
   const auto sum = [&](int64_t at, const NormChannels& part, Sums& sums) {
     channel_sums(part, x + at, sums[0].data());

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
@@ -47,7 +46,7 @@ void run_cast(const void* state, const runtime::KernelBlock& block, int64_t task
   const std::byte* const from = block.operands[c.from] + begin * c.from_size;
   std::byte* const to = block.operands[c.to] + begin * c.to_size;
   if (c.widen == nullptr && c.narrow == nullptr) {
-    if (from != to) std::memcpy(to, from, static_cast<size_t>(n * c.to_size));
+    if (from != to) std::copy_n(from, n * c.to_size, to);
     return;
   }
   const bool streams = is_streamed(c.elements * c.to_size, 0) && from != to;
@@ -84,7 +83,7 @@ KernelChoice choose_cast(const OpView& op) {
   KernelChoice choice;
   choice.tasks = c.tasks;
   choice.task_stride.assign(static_cast<size_t>(c.to) + 1, c.per_task * c.to_size);
-  choice.task_stride[static_cast<size_t>(c.from)] = c.per_task * c.from_size;
+  choice.task_stride.begin()[c.from] = c.per_task * c.from_size;
   return choice;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
@@ -118,7 +117,7 @@ void run_all_reduce(const void* state, const runtime::CollectiveBlock& b) {
     k.combine(b.inputs, k.members, at, n, result);
     for (int64_t j = 0; j < k.members; ++j) {
       std::byte* const out = pointer_to(b.outputs[j]);
-      if (out != nullptr) std::memcpy(out + at * k.width, result, static_cast<size_t>(n * k.width));
+      if (out != nullptr) std::copy_n(result, n * k.width, out + at * k.width);
     }
   }
 }
@@ -146,16 +145,16 @@ void run_reduce_scatter(const void* state, const runtime::CollectiveBlock& b) {
   // Elements from `end` on are padding and become zero.
   const int64_t end = std::clamp(k.elements - first, span.begin, span.end);
   std::byte* const out = pointer_to(b.outputs[b.member]);
-  const auto copied = static_cast<size_t>((end - span.begin) * k.width);
+  const int64_t copied = (end - span.begin) * k.width;
   if (k.combine == nullptr && copied > 0) {
-    std::memcpy(out + span.begin * k.width,
-                pointer_to(b.inputs[b.member]) + (first + span.begin) * k.width, copied);
+    std::copy_n(pointer_to(b.inputs[b.member]) + (first + span.begin) * k.width, copied,
+                out + span.begin * k.width);
   }
   for (int64_t at = span.begin; k.combine != nullptr && at < end; at += kCollectiveBlock) {
     k.combine(b.inputs, k.members, first + at, std::min(kCollectiveBlock, end - at),
               out + at * k.width);
   }
-  std::memset(out + end * k.width, 0, static_cast<size_t>((span.end - end) * k.width));
+  std::fill_n(out + end * k.width, (span.end - end) * k.width, std::byte{0});
 }
 
 runtime::ByteRange read_by_reduce_scatter(const void* state, int64_t member) {
@@ -191,8 +190,8 @@ void run_all_gather(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const Blocks*>(state);
   for_each_piece(k, b, [&](int64_t block, int64_t inside, int64_t at, int64_t n) {
     const std::byte* const from = pointer_to(b.inputs[block % k.members]);
-    std::memcpy(pointer_to(b.outputs[b.member]) + at, from + block / k.members * k.bytes + inside,
-                static_cast<size_t>(n));
+    std::copy_n(from + block / k.members * k.bytes + inside, n,
+                pointer_to(b.outputs[b.member]) + at);
   });
 }
 
@@ -207,7 +206,7 @@ void run_slice(const void* state, const runtime::CollectiveBlock& b) {
   std::byte* const to = pointer_to(b.outputs[b.member]);
   for_each_piece(k, b, [&](int64_t block, int64_t inside, int64_t at, int64_t n) {
     const int64_t whole_block = block * k.members + b.member;
-    std::memcpy(to + at, from + whole_block * k.bytes + inside, static_cast<size_t>(n));
+    std::copy_n(from + whole_block * k.bytes + inside, n, to + at);
   });
 }
 

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/gemm/panels.h"
@@ -64,7 +64,7 @@ void convert_taps(const Copy& c, const float* from, float* to, int64_t begin, in
 void run_copy(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& c = *static_cast<const Copy*>(state);
   if (!c.converts) {
-    std::memcpy(block.operands[1], block.operands[0], static_cast<size_t>(c.bytes));
+    std::copy_n(block.operands[0], c.bytes, block.operands[1]);
     return;
   }
   const auto* const from = reinterpret_cast<const float*>(block.operands[0]);

@@ -69,9 +69,9 @@ struct Elementwise {
   Functor functor;
   Rows rows;
   int inputs = 0;
-  int outputs_at = 0;                      // Index of output 0 among the operands.
-  std::array<int64_t, kMaxInputs> step{};  // 1: array along a row, 0: one value.
-  std::array<Element, kMaxInputs> input_elements;
+  int outputs_at = 0;             // Index of output 0 among the operands.
+  int64_t step[kMaxInputs] = {};  // 1: array along a row, 0: one value.
+  Element input_elements[kMaxInputs];
   Element output_element;
   bool all_f32 = true;
   bool streams = false;  // Streaming stores, unless a row overwrites an input.
@@ -93,7 +93,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
   alignas(64) float floats[kMaxInputs + 1][kElementwiseBlock];
   alignas(64) std::byte narrowed[kElementwiseBlock * sizeof(float)];
   MapInput inputs[kMaxInputs];
-  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+  for (int i = 0; i < e.inputs; ++i) {
     const Element& element = e.input_elements[i];
     inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
                  e.step[i]};
@@ -103,7 +103,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
   const int64_t max = streams ? kStreamedBlock : kElementwiseBlock;
   for (int64_t done = 0; done < n; done += max) {
     const int64_t count = std::min(max, n - done);
-    for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+    for (int i = 0; i < e.inputs; ++i) {
       const Element& element = e.input_elements[i];
       if (e.step[i] == 0) continue;
       const std::byte* const part = from[i] + done * element.size;
@@ -131,7 +131,7 @@ void run_row(const Elementwise& e, const void* functor, const std::byte* const* 
   const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
   if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
   MapInput inputs[kMaxInputs];
-  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
+  for (int i = 0; i < e.inputs; ++i)
     inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
   const MapOutput output{reinterpret_cast<float*>(to)};
   e.functor.kernel()(functor, inputs, &output, 1, n);
@@ -139,7 +139,7 @@ void run_row(const Elementwise& e, const void* functor, const std::byte* const* 
 
 void run_elementwise(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& e = *static_cast<const Elementwise*>(state);
-  const auto inputs = static_cast<size_t>(e.inputs);
+  const int inputs = e.inputs;
   Functor::Storage own;
   const void* functor = e.functor.parameters(block.operands, own);
   const std::byte* from[kMaxInputs];
@@ -147,16 +147,15 @@ void run_elementwise(const void* state, const runtime::KernelBlock& block, int64
   const int64_t out_size = e.output_element.size;
   if (e.at.empty()) {
     const int64_t begin = task * e.per_task;
-    for (size_t i = 0; i < inputs; ++i)
+    for (int i = 0; i < inputs; ++i)
       from[i] = block.operands[i] + begin * e.step[i] * e.input_elements[i].size;
     run_row(e, functor, from, out + begin * out_size, std::min(e.per_task, e.rows.inner - begin));
     return;
   }
   const int64_t end = std::min(e.rows.outer, (task + 1) * e.per_task);
   for (int64_t row = task * e.per_task; row < end; ++row) {
-    const auto& at = e.at[static_cast<size_t>(row)];
-    for (size_t i = 0; i < inputs; ++i)
-      from[i] = block.operands[i] + at[i] * e.input_elements[i].size;
+    const int64_t* const at = e.at.data()[row].data();
+    for (int i = 0; i < inputs; ++i) from[i] = block.operands[i] + at[i] * e.input_elements[i].size;
     run_row(e, functor, from, out + row * e.rows.inner * out_size, e.rows.inner);
   }
 }
@@ -197,16 +196,14 @@ runtime::BoundKernel bind_elementwise(std::shared_ptr<const OpRecord> op) {
   std::vector<ops::BroadcastIndex> index;
   for (int i = 0; i < e->inputs; ++i) {
     index.emplace_back(view.input(i).shape, view.output(0).shape);
-    e->input_elements[static_cast<size_t>(i)] = element_of(view.input(i).dtype);
+    e->input_elements[i] = element_of(view.input(i).dtype);
     e->all_f32 = e->all_f32 && view.input(i).dtype == f32;
-    e->step[static_cast<size_t>(i)] =
-        e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
+    e->step[i] = e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
   }
   if (e->rows.outer > 1) {
-    e->at.resize(static_cast<size_t>(e->rows.outer));
     for (int64_t row = 0; row < e->rows.outer; ++row) {
-      for (size_t i = 0; i < index.size(); ++i)
-        e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
+      auto& at = e->at.emplace_back();
+      for (size_t i = 0; i < index.size(); ++i) at[i] = index[i](row * e->rows.inner);
     }
   }
   return {run_elementwise, e};

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "sluice/cpu/kernels/kernel_list.h"
@@ -20,7 +19,7 @@ void run_fill(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& fill = *static_cast<const Fill*>(state);
   for (int64_t at = 0; at < fill.bytes; at += kPieceBytes) {
     const int64_t bytes = std::min(kPieceBytes, fill.bytes - at);
-    std::memcpy(block.operands[0] + at, fill.piece.data(), static_cast<size_t>(bytes));
+    std::copy_n(fill.piece.data(), bytes, block.operands[0] + at);
   }
 }
 

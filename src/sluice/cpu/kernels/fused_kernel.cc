@@ -112,8 +112,7 @@ struct Fused {
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
     if (!reduction) return true;
-    if (op.stages[static_cast<size_t>(reduced)].spec.shape != op.stages.front().spec.shape)
-      return false;
+    if (op.spec_of(~reduced).shape != op.stages.front().spec.shape) return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMaxSerial;
     return chain.row_major() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
@@ -132,13 +131,12 @@ struct Fused {
     a = inputs[0];
     b = inputs[1];
     c = head.output;
-    args.b_panel = panel_width(op.layouts[static_cast<size_t>(b)]);
+    args.b_panel = panel_width(op.layout_of(b));
     // gemm_args() may store a row-major vector either way round. Panels fix whether B is
     // transposed.
     if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
     for (const OpStage& stage : op.stages) {
-      if (stage.output >= 0)
-        args.c_panel = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
+      if (stage.output >= 0) args.c_panel = panel_width(op.layout_of(stage.output));
     }
     args.scratch_c = c < 0;
     grid = one_axis_grid(args);
@@ -150,8 +148,7 @@ struct Fused {
     const OpStage& stage = op.stages.front();
     const std::vector<TensorSpec> inputs = op.input_specs(stage);
     const ops::ConvSizes sizes = ops::conv_sizes(view_of(stage, inputs));
-    const ConvWeightSteps steps =
-        weight_steps(sizes, op.layouts[static_cast<size_t>(stage.inputs[1])]);
+    const ConvWeightSteps steps = weight_steps(sizes, op.layout_of(stage.inputs[1]));
     conv =
         stage.op == &ops::conv_def() ? plan_conv(sizes, steps) : plan_conv_transpose(sizes, steps);
     a = stage.inputs[0];
@@ -174,8 +171,7 @@ struct Fused {
     a = stage.inputs[0];
     b = stage.inputs[1];
     c = stage.output;
-    weight_grad =
-        plan_conv_weight_grad(sizes, weight_steps(sizes, op.layouts[static_cast<size_t>(c)]));
+    weight_grad = plan_conv_weight_grad(sizes, weight_steps(sizes, op.layout_of(c)));
     weight_cut = cut_weight_grad(weight_grad);
     tasks = weight_cut.tasks;
     head_bytes = correlate_weights_workspace_bytes(weight_grad, weight_cut.steps);
@@ -341,7 +337,7 @@ bool is_product(const FusedOp& op) {
   const ops::MatmulShape shape =
       ops::matmul_shape(lhs.shape, rhs.shape, from_attrs<ops::MatmulOptions>(head.attrs));
   return ops::fold_batch(shape).batch.elements() == 1 &&
-         op.layouts[static_cast<size_t>(head.inputs[0])].is_row_major();
+         op.layout_of(head.inputs[0]).is_row_major();
 }
 
 Head conv_head(const FusedOp& op) {
@@ -354,7 +350,7 @@ Head conv_head(const FusedOp& op) {
   // Only a weight or its gradient may be in taps.
   const int32_t weight = weight_grad ? stage.output : stage.inputs[1];
   for (int32_t i = 0; i < static_cast<int32_t>(op.operands.size()); ++i) {
-    const Layout& layout = op.layouts[static_cast<size_t>(i)];
+    const Layout& layout = op.layout_of(i);
     if (!layout.is_row_major() && (i != weight || layout != in_taps())) return Head::kNone;
   }
   return weight_grad ? Head::kWeightGrad : Head::kConv;
@@ -366,10 +362,10 @@ bool has_panels(const FusedOp& op) {
   for (const Layout& layout : op.layouts) {
     if (layout == in_taps()) return false;
   }
-  const int64_t of_rhs = panel_width(op.layouts[static_cast<size_t>(head.inputs[1])]);
+  const int64_t of_rhs = panel_width(op.layout_of(head.inputs[1]));
   int64_t of_result = 0;
   for (const OpStage& stage : op.stages) {
-    if (stage.output >= 0) of_result = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
+    if (stage.output >= 0) of_result = panel_width(op.layout_of(stage.output));
   }
   for (const int64_t panel : {of_rhs, of_result}) {
     if (panel != 0 && panel != 16 && panel != 32) return false;
@@ -404,7 +400,7 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
   if (!is_product(op) || operand >= op.inputs) return {};
   const auto& head = op.stages.front().inputs;
   if (head[0] == operand || head[1] != operand) return {};
-  return in_panels(Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1]));
+  return in_panels(Panels::width_for(op.spec_of(operand).shape[1]));
 }
 
 // Returns how the tasks of a convolution cut operand i. Every task reads the weight as a whole.

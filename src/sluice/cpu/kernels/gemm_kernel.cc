@@ -40,10 +40,8 @@ void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task
   const int64_t batch = task / per_matrix;
   const int64_t tile = task % per_matrix;
   GemmArgs args = gemm_state.args;
-  args.a = reinterpret_cast<const float*>(block.operands[0]) +
-           gemm_state.a_offset[static_cast<size_t>(batch)];
-  args.b = reinterpret_cast<const float*>(block.operands[1]) +
-           gemm_state.b_offset[static_cast<size_t>(batch)];
+  args.a = reinterpret_cast<const float*>(block.operands[0]) + gemm_state.a_offset.data()[batch];
+  args.b = reinterpret_cast<const float*>(block.operands[1]) + gemm_state.b_offset.data()[batch];
   args.c = reinterpret_cast<float*>(block.operands[2]) + batch * args.m * args.n;
   const int64_t row = tile / grid.col_blocks * grid.rows;
   const int64_t col = tile % grid.col_blocks * grid.cols;

@@ -74,8 +74,8 @@ void run_group_forward(const Operands& o, int64_t row, float mean, float inverse
   for_channels(g, [&](int64_t j, const NormRows& planes) {
     for (int64_t i = 0; i < planes.rows; ++i) {
       const int64_t c = channel + j + i;
-      scale[static_cast<size_t>(i)] = g.weight < 0 ? inverse : inverse * o.in(g.weight)[c];
-      shift[static_cast<size_t>(i)] = g.bias < 0 ? 0.0f : o.in(g.bias)[c];
+      scale.data()[i] = g.weight < 0 ? inverse : inverse * o.in(g.weight)[c];
+      shift.data()[i] = g.bias < 0 ? 0.0f : o.in(g.bias)[c];
     }
     const NormNumbers numbers{.mean = means.data(), .scale = scale.data(), .shift = shift.data()};
     norm_scale(planes, x + j * g.planes.size, numbers, y + j * g.planes.size);
@@ -105,8 +105,7 @@ void run_group_gradient(const Operands& o, int64_t row, float mean, float invers
   shifts.fill(inverse * weighted_mean(grads));
   slopes.fill((inverse * inverse) * weighted_mean(products));
   for_channels(g, [&](int64_t j, const NormRows& planes) {
-    for (int64_t i = 0; i < planes.rows; ++i)
-      scale[static_cast<size_t>(i)] = inverse * weight(j + i);
+    for (int64_t i = 0; i < planes.rows; ++i) scale.data()[i] = inverse * weight(j + i);
     const int64_t at = j * g.planes.size;
     norm_gradient(planes, grad + at, x + at,
                   {means.data(), scale.data(), slopes.data(), shifts.data()}, dx + at);

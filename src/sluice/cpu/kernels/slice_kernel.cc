@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
@@ -40,9 +39,7 @@ void run_slice(const void* state, const runtime::KernelBlock& block, int64_t tas
   const auto& s = *static_cast<const Slice*>(state);
   const int64_t at = task * s.per_task;
   const int64_t count = std::min(s.per_task, s.bytes - at);
-  if (count > 0)
-    std::memcpy(block.operands[1] + at, block.operands[0] + s.begin + at,
-                static_cast<size_t>(count));
+  if (count > 0) std::copy_n(block.operands[0] + s.begin + at, count, block.operands[1] + at);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "sluice/cpu/layout/layouts.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "sluice/base/checked.h"
@@ -101,8 +100,7 @@ void read_elements(const TensorSpec& spec, const Layout& layout, const std::byte
   const int64_t width = size_of(spec.dtype);
   for_stretches(spec, layout, begin, static_cast<int64_t>(out.size()) / width,
                 [&](int64_t at, int64_t to, int64_t n) {
-                  std::memcpy(out.data() + to * width, buffer + at * width,
-                              static_cast<size_t>(n * width));
+                  std::copy_n(buffer + at * width, n * width, out.data() + to * width);
                 });
 }
 
@@ -111,8 +109,7 @@ void write_elements(const TensorSpec& spec, const Layout& layout, std::byte* buf
   const int64_t width = size_of(spec.dtype);
   for_stretches(spec, layout, begin, static_cast<int64_t>(in.size()) / width,
                 [&](int64_t at, int64_t from, int64_t n) {
-                  std::memcpy(buffer + at * width, in.data() + from * width,
-                              static_cast<size_t>(n * width));
+                  std::copy_n(in.data() + from * width, n * width, buffer + at * width);
                 });
 }
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "sluice/base/numbers/extended_range.h"
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 #include "sluice/cpu/simd/divide.h"
 #include "sluice/cpu/simd/stored_elements.h"
 

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "sluice/base/numbers/extended_range.h"
+#include "sluice/base/numbers/simd_math.h"
 #include "sluice/base/reduce.h"
-#include "sluice/base/simd_math.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 
 namespace sluice::cpu {

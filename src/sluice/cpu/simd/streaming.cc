@@ -1,7 +1,6 @@
 #include "sluice/cpu/simd/streaming.h"
 
 #include <algorithm>
-#include <cstring>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -13,7 +12,7 @@ void stream(const std::byte* from, std::byte* to, int64_t bytes) {
 #if defined(__x86_64__)
   constexpr int64_t kLine = 64;
   const auto copy = [&](int64_t count) {
-    std::memcpy(to, from, static_cast<size_t>(count));
+    std::copy_n(from, count, to);
     from += count;
     to += count;
     bytes -= count;
@@ -29,7 +28,7 @@ void stream(const std::byte* from, std::byte* to, int64_t bytes) {
   }
   copy(bytes);
 #else
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  std::copy_n(from, bytes, to);
 #endif
 }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sluice/base/simd_math.h"
+#include "sluice/base/numbers/simd_math.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/cpu/simd/test_functors.h"
 #include "sluice/ops/functors.h"

@@ -45,7 +45,7 @@ Dataset choose(const std::string& path, const std::vector<std::string>& all,
     const auto found = std::find(all.begin(), all.end(), name);
     require(found != all.end(), "{}: the field must be one of [{}], got '{}'", path,
             fmt::join(all, ", "), name);
-    arrays.arrays.push_back(read(static_cast<size_t>(found - all.begin())));
+    arrays.arrays.push_back(read(std::distance(all.begin(), found)));
   }
   return from_arrays(path, std::move(arrays));
 }

@@ -244,8 +244,8 @@ std::string npy_header(const TensorSpec& spec) {
                                 [&](const auto& r) { return r.second == spec.dtype; });
   require(row != kDTypes.end(), "npy: the dtype must be one that NumPy has, got {}; cast it to f32",
           name_of(spec.dtype));
-  require(static_cast<size_t>(spec.shape.rank()) <= kMaxNpyRank,
-          "npy: the rank must be at most {}, got {}", kMaxNpyRank, spec.shape.rank());
+  require(spec.shape.dims().size() <= kMaxNpyRank, "npy: the rank must be at most {}, got {}",
+          kMaxNpyRank, spec.shape.rank());
   return npy_header(row->first, spec.shape);
 }
 

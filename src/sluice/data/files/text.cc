@@ -75,9 +75,9 @@ HostTensor Text::encode(const std::string& text) const {
 std::string Text::decode(const HostTensor& ids) const {
   std::string text;
   for (const int32_t id : ids.as<int32_t>()) {
-    require(id >= 0 && static_cast<size_t>(id) < vocabulary.size(),
-            "text: an id must be in [0, {}), got {}", vocabulary.size(), id);
-    text += vocabulary[static_cast<size_t>(id)];
+    require(id >= 0 && id < std::ssize(vocabulary), "text: an id must be in [0, {}), got {}",
+            vocabulary.size(), id);
+    text += vocabulary.begin()[id];
   }
   return text;
 }

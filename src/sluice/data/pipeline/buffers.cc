@@ -62,13 +62,12 @@ class Shuffled final : public Combinator {
 /// Joins elements along a new first axis. The first of them is element number `first` of a pass.
 Element join(std::vector<Element> elements, int64_t first) {
   const ElementSpecs specs = specs_of(elements[0]);
-  const auto n = static_cast<int64_t>(elements.size());
-  for (int64_t k = 1; k < n; ++k) {
-    const Element& element = elements[static_cast<size_t>(k)];
-    if (internal::has_specs(element, specs)) continue;
+  int64_t k = 0;
+  for (const Element& element : elements) {
+    if (k++ == 0 || internal::has_specs(element, specs)) continue;
     fail(ErrorKind::kUsage,
          "batch: element {} must be {} like element {}, got {}; give all elements one shape",
-         first + k, to_string(specs), first, to_string(specs_of(element)));
+         first + k - 1, to_string(specs), first, to_string(specs_of(element)));
   }
   Element batch;
   batch.names = specs.names;
@@ -186,8 +185,7 @@ class Cached final : public Combinator {
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
     const auto all = stored();
-    return all ? internal::copy_element((*all)[static_cast<size_t>(k)], k, to)
-               : Node::write_at(k, to);
+    return all ? internal::copy_element(all->begin()[k], k, to) : Node::write_at(k, to);
   }
 
  private:

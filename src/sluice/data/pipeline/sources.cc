@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "sluice/base/numbers/slices.h"
 #include "sluice/data/pipeline/node.h"
 #include "sluice/data/samples.h"
 
@@ -74,9 +75,8 @@ class Tensors final : public Node {
   };
 
   std::span<const std::byte> row(int64_t k, size_t array) const {
-    const auto all = whole_.arrays[array].bytes();
-    const size_t bytes = all.size() / static_cast<size_t>(whole_.arrays[array].shape()[0]);
-    return all.subspan(static_cast<size_t>(k) * bytes, bytes);
+    const HostTensor& whole = whole_.arrays[array];
+    return Slices(whole.bytes(), whole.shape()[0])[k];
   }
 
   Element whole_;

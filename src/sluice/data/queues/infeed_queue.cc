@@ -42,7 +42,7 @@ std::vector<size_t> InfeedQueue::indices_in(const FeedLayout& layout) const {
     size_t index = f;
     if (!specs_.names.empty()) {
       const auto found = std::find(specs_.names.begin(), specs_.names.end(), field.name);
-      index = static_cast<size_t>(found - specs_.names.begin());
+      index = std::distance(specs_.names.begin(), found);
     }
     is_right = index < fields_.size() && fields_[index].spec.shape == field.spec.shape &&
                fields_[index].spec.dtype == field.spec.dtype;

@@ -74,7 +74,7 @@ size_t column_of(const std::string& path, const CsvColumn& column, size_t column
   if (column.number >= 0) {
     require(column.number < static_cast<int64_t>(columns),
             "{}: the column must be in [0, {}), got {}", path, columns, column.number);
-    return static_cast<size_t>(column.number);
+    return column.number;
   }
   require(!names.empty(),
           "{}: column '{}' requires a header in line 1, got numbers; name columns by their numbers",
@@ -85,7 +85,7 @@ size_t column_of(const std::string& path, const CsvColumn& column, size_t column
   require(std::count(found, names.end(), column.name) == 1,
           "{}: the header must have column '{}' once, got more; name columns by their numbers",
           path, column.name);
-  return static_cast<size_t>(found - names.begin());
+  return std::distance(names.begin(), found);
 }
 
 /// Whether the first line is a header.

@@ -94,7 +94,7 @@ class SchemaParser {
     const std::string text = text_of(at(json, key), key);
     const auto found = std::find(std::begin(words), std::end(words), text);
     if (found == std::end(words)) bad(key, "a known word");
-    return static_cast<size_t>(found - std::begin(words));
+    return std::distance(std::begin(words), found);
   }
 
   TableColumn column_of(const Json& json) const {

@@ -137,7 +137,7 @@ std::vector<size_t> Table::columns_of(std::span<const std::string> wanted,
     const bool is_twice =
         found != names_.end() && std::find(found + 1, names_.end(), name) != names_.end();
     if (found != names_.end() && !is_twice) {
-      column_indices.push_back(static_cast<size_t>(found - names_.begin()));
+      column_indices.push_back(std::distance(names_.begin(), found));
       continue;
     }
     const char* const header =

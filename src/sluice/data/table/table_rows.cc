@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/data/table/row_reader.h"
 #include "sluice/data/table/table.h"
 
@@ -115,9 +116,9 @@ TableRows read_rows(const Table& table, const TableSchema& schema, const RowChoi
 }
 
 void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int64_t> training) {
-  std::vector<int64_t> all(static_cast<size_t>(rows.rows()));
+  std::vector<int64_t> all(rows.lines.size());
   std::iota(all.begin(), all.end(), int64_t{0});
-  const size_t width = rows.cells.size() / all.size();
+  const Slices cells(std::span(rows.cells), rows.rows());
   size_t column_index = 0;
   for (TableColumn& column : schema.columns) {
     if (column.role != ColumnRole::kInput) continue;
@@ -126,7 +127,7 @@ void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int
     for (const std::span<const int64_t> chosen : {training, std::span<const int64_t>(all)}) {
       if (!found.empty()) break;
       for (const int64_t r : chosen) {
-        const double x = rows.cells[static_cast<size_t>(r) * width + column_index];
+        const double x = cells[r][column_index];
         if (!std::isnan(x)) found.push_back(x);
       }
     }
@@ -134,7 +135,7 @@ void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int
     const auto count = static_cast<double>(std::max<size_t>(found.size(), 1));
     if (!column.values.empty()) {
       column.means.assign(column.values.size(), 0);
-      for (const double x : found) column.means[static_cast<size_t>(x)] += 1 / count;
+      for (const double x : found) column.means.begin()[static_cast<int64_t>(x)] += 1 / count;
       continue;
     }
     double mean = 0, squares = 0;
@@ -177,15 +178,14 @@ Samples encode(const Table& table, const TableSchema& schema, const TableRows& r
       if (!std::isfinite(*out++)) {
         fail(ErrorKind::kBadFile,
              "{}: line {}: column '{}': must be of float32's range when it is standardised, got {}",
-             table.path(), rows.lines[static_cast<size_t>(r)], printable(column.name), x);
+             table.path(), rows.lines.begin()[r], printable(column.name), x);
       }
     }
     for (int64_t t = 0; t < targets; ++t, ++cell) {
       if (schema.classes > 0) {
-        samples.labels.as<int32_t>()[static_cast<size_t>(r)] = static_cast<int32_t>(*cell);
+        samples.labels.as<int32_t>().begin()[r] = static_cast<int32_t>(*cell);
       } else {
-        samples.labels.as<float>()[static_cast<size_t>(r * targets + t)] =
-            static_cast<float>(*cell);
+        samples.labels.as<float>().begin()[r * targets + t] = static_cast<float>(*cell);
       }
     }
   }

@@ -47,7 +47,7 @@ Tensor add_bias(Builder& b, const Options& o, const Tensor& y, const Tensor& wei
   const int64_t fan = conv_fans(weight.shape()).in;
   const Tensor bias =
       b.add_variable_input("bias", internal::bias_init(o.init, fan), {o.channels}, y.dtype());
-  std::vector<int64_t> dims(static_cast<size_t>(y.rank() - 1), 1);
+  std::vector<int64_t> dims(y.shape().dims().size() - 1, 1);
   dims[0] = o.channels;
   return y + ops::reshape(bias, Shape(std::move(dims)));
 }

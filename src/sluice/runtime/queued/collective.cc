@@ -69,12 +69,12 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
 // share. It writes to the member's own output alone.
 void QueuedCollective::run(const Share& share) {
   const auto members = static_cast<size_t>(share.meeting.members());
-  const auto own = static_cast<size_t>(share.member);
   const void* const state = share.bound.state.get();
   const ByteRange range = share.bound.reads(state, share.member);
   std::fill_n(operands_.begin(), 2 * members, DeviceAddress{});
-  operands_[own] = share.meeting.operands(share.member).input;
-  operands_[members + own] = share.meeting.operands(share.member).output;
+  operands_.begin()[share.member] = share.meeting.operands(share.member).input;
+  operands_.begin()[share.meeting.members() + share.member] =
+      share.meeting.operands(share.member).output;
   DeviceAddress room = workspace_;
   for_each_peer(share.meeting, share.member, [&](int32_t peer) {
     if (range.begin == range.end) return;
@@ -82,7 +82,7 @@ void QueuedCollective::run(const Share& share) {
     copy(share, peer, room, share.meeting.operands(peer).input + range.begin,
          range.end - range.begin);
     // The share adds its offset in the whole input, so pass the address where that would begin.
-    operands_[static_cast<size_t>(peer)] = room - range.begin;
+    operands_.begin()[peer] = room - range.begin;
     room = room + room_of(range);
   });
   int64_t member = share.member;

@@ -40,7 +40,7 @@ void QueuedIo::start() {
 
 int64_t QueuedIo::issue(const QueuedTransfer& transfer, int64_t mark) {
   const int64_t number = issued_.load();
-  if (number - ended_.load() >= static_cast<int64_t>(ring_.size())) return kNotYet;
+  if (number - ended_.load() >= ring_.size()) return kNotYet;
   job(number) = {transfer, mark};
   issued_.store(number + 1);
   if (run_.has_io_threads) {

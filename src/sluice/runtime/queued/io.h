@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/base/numbers/ring.h"
 #include "sluice/runtime/queued/staging.h"
 
 namespace sluice::runtime {
@@ -51,13 +52,13 @@ class QueuedIo {
 
   void serve();
   bool advance_or_fail();
-  Job& job(int64_t number) { return ring_[static_cast<size_t>(number) % ring_.size()]; }
+  Job& job(int64_t number) { return ring_[number]; }
 
   RunState& run_;
   Commands& compute_;
   Commands commands_;
   Staging staging_;
-  std::vector<Job> ring_;
+  Ring<Job> ring_;
   bool follows_ = false;  ///< The current transfer waits for the compute queue on the device.
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};

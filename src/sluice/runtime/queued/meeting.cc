@@ -8,7 +8,7 @@ namespace sluice::runtime {
 
 void QueueMeeting::arrive(int32_t member, int64_t number, Stage stage, int64_t mark) {
   Member& own = at(member);
-  own.marks[static_cast<size_t>(stage)] = mark;
+  own.mark_of(stage) = mark;
   own.arrived.store(position(number, stage), std::memory_order_release);
 }
 

@@ -1,7 +1,6 @@
 #include "sluice/runtime/queued/staging.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace sluice::runtime {
 
@@ -49,11 +48,10 @@ std::byte* Staging::array(const QueuedTransfer& t) const {
 bool Staging::load_piece(const QueuedTransfer& t, int64_t bytes) {
   Slot& slot = slots_[next_];
   if (!is_free(slot)) return false;
-  const auto size = static_cast<size_t>(bytes);
   if (t.issue->kind == exe::TransferKind::kStreamIn) {
-    std::memcpy(slot.memory, array(t), size);
+    std::copy_n(array(t), bytes, slot.memory);
   } else {
-    run_.remote->load(t.issue->object, t.entry, done_, {slot.memory, size});
+    run_.remote->load(t.issue->object, t.entry, done_, {slot.memory, slot.memory + bytes});
   }
   commands_.add(t.step, [&](Queue& q) { q.upload(t.memory + done_, slot.memory, bytes); });
   slot.mark = commands_.mark();
@@ -71,11 +69,10 @@ bool Staging::store_piece(const QueuedTransfer& t, int64_t bytes) {
     if (!is_free(slot)) return false;
   }
   storing_ = false;
-  const auto size = static_cast<size_t>(bytes);
   if (t.issue->kind == exe::TransferKind::kStreamOut) {
-    std::memcpy(array(t), slot.memory, size);
+    std::copy_n(slot.memory, bytes, array(t));
   } else {
-    run_.remote->store(t.issue->object, t.entry, done_, {slot.memory, size});
+    run_.remote->store(t.issue->object, t.entry, done_, {slot.memory, slot.memory + bytes});
   }
   return true;
 }

@@ -35,9 +35,10 @@ class Differentiator {
     active_ = transforms::Dependence().downstream(network.graph.graph(), required);
   }
 
-  std::vector<std::optional<BlockGradient>> run() {
-    std::vector<std::optional<BlockGradient>> result(cut_.blocks.size());
-    for (size_t b = result.size(); b-- > 0;) result[b] = differentiate(cut_.blocks[b]);
+  BlockGradients run() {
+    BlockGradients result(cut_.blocks.size());
+    for (BlockId b(result.size() - 1); b.valid(); b = BlockId(b - 1))
+      result[b] = differentiate(cut_.blocks[b]);
     return result;
   }
 
@@ -155,14 +156,12 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
 
 }  // namespace
 
-std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
-                                                        const WeightRules& rules,
-                                                        WeightGradients weights) {
+BlockGradients differentiate(const NetworkGraph& network, const Cut& cut, const WeightRules& rules,
+                             WeightGradients weights) {
   return Differentiator(network, cut, rules, weights).run();
 }
 
-void recompute(const Cut& cut, const Recompute& blocks,
-               std::vector<std::optional<BlockGradient>>& gradients) {
+void recompute(const Cut& cut, const Recompute& blocks, BlockGradients& gradients) {
   std::vector<std::string> names;
   for (const BlockGraph& block : cut.blocks) names.push_back(block.name);
   for (const std::string& name : blocks.blocks) {
@@ -170,10 +169,10 @@ void recompute(const Cut& cut, const Recompute& blocks,
             "recompute: '{}' must be a block of the network, which has {}", name,
             nn::internal::join_keys(names));
   }
-  for (size_t b = 0; b < gradients.size(); ++b) {
-    const bool chosen =
-        std::find(blocks.blocks.begin(), blocks.blocks.end(), names[b]) != blocks.blocks.end();
-    const bool last = b + 1 == gradients.size();  // Its gradient follows at once.
+  for (const BlockId b : gradients.ids()) {
+    const bool chosen = std::find(blocks.blocks.begin(), blocks.blocks.end(), cut.blocks[b].name) !=
+                        blocks.blocks.end();
+    const bool last = BlockId(b + 1) == gradients.end_id();  // Its gradient follows at once.
     if (!gradients[b] || last || !(blocks.all || chosen)) continue;
     BlockGradient& gradient = *gradients[b];
     transforms::RecomputeResult result =
@@ -194,9 +193,9 @@ void recompute(const Cut& cut, const Recompute& blocks,
 }
 
 TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
-                               const std::vector<std::optional<BlockGradient>>& gradients) {
+                               const BlockGradients& gradients) {
   std::map<std::string, std::vector<const WeightUse*>> uses;
-  for (size_t b = 0; b < gradients.size(); ++b) {
+  for (const BlockId b : gradients.ids()) {
     if (!gradients[b]) continue;
     for (const size_t i : gradients[b]->weights)
       uses[cut.blocks[b].weights[i].key].push_back(&cut.blocks[b].weights[i]);

@@ -31,6 +31,9 @@ struct BlockGradient {
   Tensors accumulators = {};         ///< Inputs of the graph, one for each of `weights`.
 };
 
+/// One entry for each block; absent for a block without a gradient graph.
+using BlockGradients = Ids<BlockId, std::optional<BlockGradient>>;
+
 /// How gradient graphs pass on the gradients of weights.
 enum class WeightGradients {
   kReturn,            ///< They are outputs, after those of `inputs`.
@@ -46,15 +49,13 @@ enum class WeightGradients {
 /// neither on its trained weights nor, through it, on those of earlier blocks.
 ///
 /// Returns one entry for each block. May append outputs (kept values) to the blocks' graphs.
-std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
-                                                        const WeightRules& rules,
-                                                        WeightGradients weights);
+BlockGradients differentiate(const NetworkGraph& network, const Cut& cut, const WeightRules& rules,
+                             WeightGradients weights);
 
 /// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
 /// tensors. The last block is not changed, because its gradient follows at once. Error{kUsage}
 /// names a block that does not exist, or an op that must not run twice.
-void recompute(const Cut& cut, const Recompute& blocks,
-               std::vector<std::optional<BlockGradient>>& gradients);
+void recompute(const Cut& cut, const Recompute& blocks, BlockGradients& gradients);
 
 /// The uses of each trained weight that have a gradient, ascending, by key of the weight. The
 /// pointers refer to the cut.
@@ -62,7 +63,7 @@ using TrainedWeights = std::map<std::string, std::vector<const WeightUse*>>;
 
 /// Error{kUsage} names a trained weight that no loss depends on.
 TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
-                               const std::vector<std::optional<BlockGradient>>& gradients);
+                               const BlockGradients& gradients);
 
 /// Returns the gradient of a weight: those of its uses, added from the last use on. `gradient`
 /// returns that of a use (WeightUse::name()).

@@ -53,11 +53,10 @@ std::string ops_text(const Graph& graph, Numbers& numbers) {
 
 class Grouper {
  public:
-  Grouper(const NetworkGraph& network, const Cut& cut,
-          const std::vector<std::optional<BlockGradient>>& gradients,
-          const WeightRules& weight_rules, const std::vector<size_t>& stages)
+  Grouper(const NetworkGraph& network, const Cut& cut, const BlockGradients& gradients,
+          const WeightRules& weight_rules, const Ids<BlockId, StageId>& stages)
       : cut_(cut), gradients_(gradients), stages_(stages) {
-    stages_.resize(cut.blocks.size());
+    stages_.resize(cut.blocks.size(), StageId(0));
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const Loss& l : network.results.losses) results_.insert(l.value.id());
     for (const Prediction& p : network.results.predictions) results_.insert(p.value.id());
@@ -74,9 +73,9 @@ class Grouper {
   }
 
   Grouping run() {
-    for (size_t first = 0; first < cut_.blocks.size();) {
+    for (BlockId first(0); cut_.blocks.contains(first);) {
       BlockGroup group = group_from(first);
-      first += static_cast<size_t>(group.rows);
+      first = group.end();
       result_.groups.push_back(std::move(group));
     }
     if (cut_.seeds) place_all(cut_.seeds->outputs);
@@ -85,14 +84,14 @@ class Grouper {
   }
 
  private:
-  const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
+  const BlockGraph& block(BlockId b) const { return cut_.blocks[b]; }
 
-  BlockGroup group_from(size_t first);
-  bool stands_alone(size_t b) const;
-  bool equal(size_t a, size_t b) const;
-  std::string gradient_structure(size_t b) const;
-  std::optional<GroupInput> kind_of(size_t first, size_t input, size_t second) const;
-  bool fits(const BlockGroup& group, size_t b) const;
+  BlockGroup group_from(BlockId first);
+  bool stands_alone(BlockId b) const;
+  bool equal(BlockId a, BlockId b) const;
+  std::string gradient_structure(BlockId b) const;
+  std::optional<GroupInput> kind_of(BlockId first, size_t input, BlockId second) const;
+  bool fits(const BlockGroup& group, BlockId b) const;
   bool add_value_rows(const BlockGroup& group);
   bool place_chain(const BlockGroup& group, size_t input);
   bool place_sequence(const BlockGroup& group, size_t input);
@@ -102,24 +101,24 @@ class Grouper {
       if (!result_.value_rows.contains(v.whole.id())) place_next(v.whole);
     }
   }
-  int64_t& used(size_t stage, const TensorSpec& spec);
+  int64_t& used(StageId stage, const TensorSpec& spec);
   void find_values_of_several_stages();
-  size_t stage_of(const Tensor& t) const {
+  StageId stage_of(const Tensor& t) const {
     const auto maker = makers_.find(t.id());
-    return maker == makers_.end() ? 0 : stages_[maker->second];
+    return maker == makers_.end() ? StageId(0) : stages_[maker->second];
   }
 
   const Cut& cut_;
-  const std::vector<std::optional<BlockGradient>>& gradients_;
+  const BlockGradients& gradients_;
   std::set<TensorId> fields_;
   std::set<TensorId> results_;  ///< Losses, predictions and the total weight.
   std::set<std::string> tied_;
-  std::vector<size_t> stages_;  ///< Indexed by block.
-  std::map<TensorId, size_t> makers_;
+  Ids<BlockId, StageId> stages_;
+  std::map<TensorId, BlockId> makers_;
   std::set<TensorId> crossing_;  ///< Values that blocks of several stages make and read.
-  std::vector<std::string> structures_;
+  Ids<BlockId, std::string> structures_;
   struct Used {
-    size_t stage;
+    StageId stage;
     TensorSpec spec;
     int64_t rows;
   };
@@ -127,8 +126,8 @@ class Grouper {
   Grouping result_;
 };
 
-bool Grouper::stands_alone(size_t b) const {
-  const bool last = b + 1 == cut_.blocks.size();
+bool Grouper::stands_alone(BlockId b) const {
+  const bool last = BlockId(b + 1) == cut_.blocks.end_id();
   // In training, rows would store their results in one stream.
   const bool returns =
       !gradients_.empty() &&
@@ -143,7 +142,7 @@ bool Grouper::stands_alone(size_t b) const {
 }
 
 // The gradients that a block reads and computes, as indices.
-std::string Grouper::gradient_structure(size_t b) const {
+std::string Grouper::gradient_structure(BlockId b) const {
   if (gradients_.empty() || !gradients_[b]) return "";
   const BlockGradient& gradient = *gradients_[b];
   const auto at = [](const std::vector<BlockValue>& list, const Tensor& whole) {
@@ -162,7 +161,7 @@ std::string Grouper::gradient_structure(size_t b) const {
   return text;
 }
 
-bool Grouper::equal(size_t a, size_t b) const {
+bool Grouper::equal(BlockId a, BlockId b) const {
   if (stages_[a] != stages_[b] || structures_[a] != structures_[b] ||
       gradient_structure(a) != gradient_structure(b))
     return false;
@@ -175,7 +174,7 @@ bool Grouper::equal(size_t a, size_t b) const {
 }
 
 // The source of an input, judged by the first two rows.
-std::optional<GroupInput> Grouper::kind_of(size_t first, size_t input, size_t second) const {
+std::optional<GroupInput> Grouper::kind_of(BlockId first, size_t input, BlockId second) const {
   const Tensor a = block(first).inputs[input].whole;
   const Tensor b = block(second).inputs[input].whole;
   if (a == b) return GroupInput{GroupInput::Source::kInvariant};
@@ -188,8 +187,8 @@ std::optional<GroupInput> Grouper::kind_of(size_t first, size_t input, size_t se
 }
 
 // Whether block `b` can be the next row of the group.
-bool Grouper::fits(const BlockGroup& group, size_t b) const {
-  if (b >= cut_.blocks.size() || stands_alone(b) || !equal(group.first, b)) return false;
+bool Grouper::fits(const BlockGroup& group, BlockId b) const {
+  if (!cut_.blocks.contains(b) || stands_alone(b) || !equal(group.first, b)) return false;
   for (size_t i = 0; i < group.inputs.size(); ++i) {
     const Tensor& t = block(b).inputs[i].whole;
     switch (group.inputs[i].kind) {
@@ -197,10 +196,10 @@ bool Grouper::fits(const BlockGroup& group, size_t b) const {
         if (t != block(group.first).inputs[i].whole) return false;
         break;
       case GroupInput::Source::kChain:
-        if (t != block(b - 1).outputs[group.inputs[i].output].whole) return false;
+        if (t != block(BlockId(b - 1)).outputs[group.inputs[i].output].whole) return false;
         break;
       case GroupInput::Source::kSequence:
-        for (size_t row = group.first; row < b; ++row) {
+        for (const BlockId row : IdRange(group.first, b)) {
           if (t == block(row).inputs[i].whole || block(row).output(t).valid()) return false;
         }
         break;
@@ -209,11 +208,11 @@ bool Grouper::fits(const BlockGroup& group, size_t b) const {
   return true;
 }
 
-BlockGroup Grouper::group_from(size_t first) {
+BlockGroup Grouper::group_from(BlockId first) {
   BlockGroup group{.first = first, .inputs = {}};
   group.inputs.resize(block(first).inputs.size());
-  const size_t second = first + 1;
-  if (stands_alone(first) || second >= cut_.blocks.size() || stands_alone(second) ||
+  const BlockId second(first + 1);
+  if (stands_alone(first) || !cut_.blocks.contains(second) || stands_alone(second) ||
       !equal(first, second))
     return group;
   BlockGroup longer = group;
@@ -222,14 +221,14 @@ BlockGroup Grouper::group_from(size_t first) {
     if (!kind) return group;
     longer.inputs[i] = *kind;
   }
-  while (fits(longer, first + static_cast<size_t>(longer.rows))) ++longer.rows;
+  while (fits(longer, longer.end())) ++longer.rows;
   // The values of the rows need consecutive buffer rows. Without them, the first block is a group
   // of its own, and the next block begins another group.
   return longer.rows > 1 && add_value_rows(longer) ? longer : group;
 }
 
 void Grouper::find_values_of_several_stages() {
-  for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+  for (const BlockId b : cut_.blocks.ids()) {
     for (const BlockValue& v : block(b).outputs) makers_.emplace(v.whole.id(), b);
     for (const BlockValue& v : block(b).inputs) {
       const auto maker = makers_.find(v.whole.id());
@@ -239,7 +238,7 @@ void Grouper::find_values_of_several_stages() {
   }
 }
 
-int64_t& Grouper::used(size_t stage, const TensorSpec& spec) {
+int64_t& Grouper::used(StageId stage, const TensorSpec& spec) {
   for (Used& u : used_) {
     if (u.stage == stage && u.spec == spec) return u.rows;
   }
@@ -247,7 +246,7 @@ int64_t& Grouper::used(size_t stage, const TensorSpec& spec) {
 }
 
 void Grouper::place_next(const Tensor& t) {
-  const size_t stage = stage_of(t);
+  const StageId stage = stage_of(t);
   result_.value_rows.emplace(t.id(), ValueRow{t.spec(), used(stage, t.spec())++, stage});
 }
 
@@ -262,7 +261,7 @@ bool Grouper::place_chain(const BlockGroup& group, size_t input) {
   }
   if (stage_of(outer) != stages_[group.first]) return false;
   for (int64_t r = 0; r < group.rows; ++r) {
-    const BlockGraph& row = block(group.first + static_cast<size_t>(r));
+    const BlockGraph& row = block(group.block(r));
     const Tensor& made = row.outputs[group.inputs[input].output].whole;
     if (result_.value_rows.contains(made.id())) return false;
     place_next(made);
@@ -272,7 +271,7 @@ bool Grouper::place_chain(const BlockGroup& group, size_t input) {
 
 bool Grouper::place_sequence(const BlockGroup& group, size_t input) {
   for (int64_t r = 0; r < group.rows; ++r) {
-    const Tensor& t = block(group.first + static_cast<size_t>(r)).inputs[input].whole;
+    const Tensor& t = block(group.block(r)).inputs[input].whole;
     if (result_.value_rows.contains(t.id())) return false;
     place_next(t);
   }
@@ -290,8 +289,7 @@ bool Grouper::add_value_rows(const BlockGroup& group) {
   // Outputs that the next row does not read have consecutive buffer rows, too.
   for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {
     if (result_.value_rows.contains(block(group.first).outputs[o].whole.id())) continue;
-    for (int64_t r = 0; r < group.rows; ++r)
-      place_next(block(group.first + static_cast<size_t>(r)).outputs[o].whole);
+    for (int64_t r = 0; r < group.rows; ++r) place_next(block(group.block(r)).outputs[o].whole);
   }
   if (placed) return true;
   result_.value_rows = value_rows;
@@ -327,9 +325,8 @@ std::string structure_of(const BlockGraph& block) {
   return text;
 }
 
-Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
-                      const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightRules& weight_rules, const std::vector<size_t>& stages) {
+Grouping group_blocks(const NetworkGraph& network, const Cut& cut, const BlockGradients& gradients,
+                      const WeightRules& weight_rules, const Ids<BlockId, StageId>& stages) {
   return Grouper(network, cut, gradients, weight_rules, stages).run();
 }
 

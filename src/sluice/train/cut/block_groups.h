@@ -21,9 +21,14 @@ struct GroupInput {
 
 /// Neighbouring blocks with equal graphs and equal gradient graphs. Each one is a row.
 struct BlockGroup {
-  size_t first = 0;  ///< Block of row 0.
+  BlockId first{0};  ///< Block of row 0.
   int64_t rows = 1;
   std::vector<GroupInput> inputs;  ///< One for each of BlockGraph::inputs.
+
+  /// Returns the block of a row.
+  BlockId block(int64_t row) const { return BlockId(first + row); }
+  /// Returns the block after the last row.
+  BlockId end() const { return block(rows); }
 };
 
 /// Returns a text that is equal for two blocks exactly if their graphs are equal up to names: the
@@ -38,7 +43,7 @@ std::string structure_of(const Graph& graph);
 struct ValueRow {
   TensorSpec spec = {};
   int64_t row = 0;
-  size_t stage = 0;  ///< Stage of the block that makes it. Seeds belong to stage 0.
+  StageId stage{0};  ///< Stage of the block that makes it. Seeds belong to stage 0.
 };
 
 struct Grouping {
@@ -47,16 +52,15 @@ struct Grouping {
   std::map<TensorId, ValueRow> value_rows;
 };
 
-/// Groups blocks and assigns each value a row. Row r of a group then finds each input at row r plus
-/// a constant, or at a fixed row. Blocks are grouped only if that is possible. The last block forms
-/// a group of its own. So does a block with a field as input, or with a loss or prediction in
-/// training. Rows may read one tied weight as the same input; other blocks with a tied weight form
-/// groups of their own. Rows treat the gradients of their weights alike. `gradients` may be empty
-/// (evaluation): then blocks need not have equal gradient graphs. `stages` has the stage of each
-/// block; empty: one stage. Rows are blocks of one stage; a block that computes or reads a value of
-/// several stages forms a group of its own.
-Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
-                      const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightRules& weight_rules = {}, const std::vector<size_t>& stages = {});
+/// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a
+/// constant, or at a fixed row. Blocks are grouped only if that is possible. The last block stands
+/// alone. So does a block with a field as input, or with a loss or prediction in training. Rows may
+/// read one tied weight in one place; other blocks with a tied weight stand alone. Rows treat the
+/// gradients of their weights alike. `gradients` may be empty (evaluation): then blocks need not
+/// have equal gradient graphs. `stages` has the stage of each block; empty: one stage. Rows are
+/// blocks of one stage; a block that makes or reads a value of several stages stands alone.
+Grouping group_blocks(const NetworkGraph& network, const Cut& cut, const BlockGradients& gradients,
+                      const WeightRules& weight_rules = {},
+                      const Ids<BlockId, StageId>& stages = {});
 
 }  // namespace sluice::train

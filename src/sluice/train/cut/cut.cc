@@ -11,8 +11,12 @@
 namespace sluice::train {
 namespace {
 
-constexpr int kNoBlock = -1;
-constexpr int kSeeds = -2;
+// Number of a block in the order of appearance of its name, or one of the values below.
+using Number = Id<struct NumberTag>;
+constexpr Number kNoBlock(-1);
+constexpr Number kSeeds(-2);
+// Position of an op in the network's graph.
+using Position = Id<struct PositionTag, int64_t>;
 
 std::string scope_of(const std::string& submodule) {
   std::string scope = submodule;
@@ -39,37 +43,35 @@ class Cutter {
     Cut result;
     if (std::find(block_.begin(), block_.end(), kSeeds) != block_.end())
       result.seeds = copy(kSeeds, "seeds");
-    for (const int b : order_) result.blocks.push_back(copy(b, names_[static_cast<size_t>(b)]));
+    for (const Number b : order_) result.blocks.push_back(copy(b, names_[b]));
     if (seeds_ == SeedOps::kApart) pass_seed(result);
     return result;
   }
 
  private:
-  const Op& op(size_t i) const { return graph_.ops()[i]; }
-  // The op that made the value which `operand` reads; -1 for inputs and constants.
-  int64_t maker(const Operand& o) const {
+  const Op& op(Position i) const { return graph_.ops().begin()[i]; }
+  // The op that made the value which `operand` reads; invalid for inputs and constants.
+  Position maker(const Operand& o) const {
     const transforms::Value v = transforms::value_read(graph_, o);
     const OpId id = graph_.storage(v.storage).writers[static_cast<size_t>(v.version)].op;
-    return id < 0 ? -1 : graph_.op_index(id);
+    return id < 0 ? Position() : Position(graph_.op_index(id));
   }
-  std::string name_of(int block) const {
-    return block < 0 ? "seeds" : names_[static_cast<size_t>(block)];
-  }
+  std::string name_of(Number block) const { return block.valid() ? names_[block] : "seeds"; }
   static std::string text(const Op& op) {
     return fmt::format("{} ({})", op.label(), op.provenance->line);
   }
 
   void name_blocks();
-  int block_named(const std::string& name);
+  Number block_named(const std::string& name);
   std::string submodule_of(const Op& op) const;
   void check_writes() const;
   void order_blocks();
-  [[noreturn]] void fail_cycle(const std::set<int>& rest) const;
+  [[noreturn]] void fail_cycle(const std::set<Number>& rest) const;
   void take_seed_ops_apart();
   void pass_seed(Cut& cut);
   void sort_ops();
   void find_uses();
-  BlockGraph copy(int block, const std::string& name);
+  BlockGraph copy(Number block, const std::string& name);
 
   const NetworkGraph& network_;
   Graph& graph_;
@@ -77,18 +79,18 @@ class Cutter {
   SeedOps seeds_;
   std::map<TensorId, std::string> weights_;        ///< Keys of the weights.
   std::map<std::string, std::string> submodules_;  ///< Submodules by scope.
-  std::vector<std::string> names_;                 ///< Names of the blocks, in order of appearance.
-  std::map<std::string, int> numbers_;             ///< Block by name.
-  std::vector<int> block_;                         ///< The block of each op.
-  std::vector<int> order_;                         ///< Blocks in the order of the cut.
-  std::map<int, std::vector<size_t>> ops_;         ///< The ops of each block.
+  Ids<Number, std::string> names_;                 ///< Names of the blocks, in order of appearance.
+  std::map<std::string, Number> numbers_;          ///< Block by name.
+  Ids<Position, Number> block_;                    ///< The block of each op.
+  std::vector<Number> order_;                      ///< Blocks in the order of the cut.
+  std::map<Number, std::vector<Position>> ops_;    ///< The ops of each block.
   std::set<TensorId> crossing_;  ///< Results, and tensors that another block reads.
   /// Number of the use by weight, block and module path.
-  std::map<std::tuple<TensorId, int, std::string>, int> uses_;
+  std::map<std::tuple<TensorId, Number, std::string>, int> uses_;
 };
 
-int Cutter::block_named(const std::string& name) {
-  const auto [found, added] = numbers_.emplace(name, static_cast<int>(names_.size()));
+Number Cutter::block_named(const std::string& name) {
+  const auto [found, added] = numbers_.emplace(name, names_.end_id());
   if (added) names_.push_back(name);
   return found->second;
 }
@@ -109,9 +111,9 @@ void Cutter::name_blocks() {
   const auto named = std::find_if(graph_.ops().begin(), graph_.ops().end(),
                                   [](const Op& op) { return !op.provenance->block.empty(); });
   const bool explicitly = named != graph_.ops().end();
-  int last = kNoBlock;
+  Number last = kNoBlock;
   block_.assign(graph_.ops().size(), kNoBlock);
-  for (size_t i = 0; i < block_.size(); ++i) {
+  for (const Position i : block_.ids()) {
     if (explicitly) {
       require(!op(i).provenance->block.empty(),
               "No active Block: {} is outside all blocks, but {} is in block '{}'; open a block "
@@ -124,16 +126,16 @@ void Cutter::name_blocks() {
     if (!name.empty()) last = block_named(name);
     block_[i] = last;
   }
-  const auto index = [this](OpId id) { return static_cast<size_t>(graph_.op_index(id)); };
+  const auto index = [this](OpId id) { return Position(graph_.op_index(id)); };
   for (const auto& [id, origin] : network_.added) block_[index(id)] = block_[index(origin)];
   if (names_.empty()) names_.emplace_back("model");
-  for (int& b : block_) {
-    if (b == kNoBlock) b = 0;
+  for (Number& b : block_) {
+    if (b == kNoBlock) b = Number(0);
   }
 }
 
 void Cutter::check_writes() const {
-  for (size_t i = 0; i < block_.size(); ++i) {
+  for (const Position i : block_.ids()) {
     for (const Effect& e : op(i).effects) {
       require(e.kind == Effect::Action::kPrint,
               "cut of graph {}: {} uses a stream or a remote buffer; give the network a field",
@@ -146,13 +148,13 @@ void Cutter::check_writes() const {
       if (o.new_version >= 0) {
         require(root >= 0, "cut of graph {}: {} writes '{}', an input of the network; write a copy",
                 graph_.name(), text(op(i)), name);
-        const int owner = block_[static_cast<size_t>(graph_.op_index(root))];
+        const Number owner = block_[Position(graph_.op_index(root))];
         require(owner == block_[i],
                 "cut of graph {}: {} of block '{}' writes '{}' of block '{}'; write a copy",
                 graph_.name(), text(op(i)), name_of(block_[i]), name, name_of(owner));
       }
-      const int64_t m = maker(o);
-      if (m < 0 || block_[static_cast<size_t>(m)] == block_[i]) continue;
+      const Position m = maker(o);
+      if (!m.valid() || block_[m] == block_[i]) continue;
       if (o.version == storage.version()) continue;
       const Op& writer = graph_.op(storage.writers[static_cast<size_t>(o.version) + 1].op);
       fail(ErrorKind::kUsage,
@@ -163,21 +165,21 @@ void Cutter::check_writes() const {
 }
 
 void Cutter::order_blocks() {
-  std::map<int, std::set<int>> reads;  // Blocks that a block reads.
-  std::set<int> rest;
-  for (size_t i = 0; i < block_.size(); ++i) {
+  std::map<Number, std::set<Number>> reads;  // Blocks that a block reads.
+  std::set<Number> rest;
+  for (const Position i : block_.ids()) {
     rest.insert(block_[i]);
     for (const Operand& o : op(i).inputs) {
-      const int64_t m = maker(o);
-      if (m < 0) continue;
-      const int from = block_[static_cast<size_t>(m)];
+      const Position m = maker(o);
+      if (!m.valid()) continue;
+      const Number from = block_[m];
       if (from != block_[i]) reads[block_[i]].insert(from);
     }
   }
   while (!rest.empty()) {
-    const auto ready = std::find_if(rest.begin(), rest.end(), [&](int b) {
+    const auto ready = std::find_if(rest.begin(), rest.end(), [&](Number b) {
       return std::none_of(reads[b].begin(), reads[b].end(),
-                          [&](int from) { return rest.contains(from); });
+                          [&](Number from) { return rest.contains(from); });
     });
     if (ready == rest.end()) fail_cycle(rest);
     order_.push_back(*ready);
@@ -187,26 +189,26 @@ void Cutter::order_blocks() {
 
 // Fails with two ops of a cycle of blocks. The first op reads a block; the second op, in that
 // block, reads the next block of the cycle.
-void Cutter::fail_cycle(const std::set<int>& rest) const {
-  std::map<int, std::map<int, size_t>> edges;  // For each block: {block it reads, the op}.
-  for (size_t i = 0; i < block_.size(); ++i) {
+void Cutter::fail_cycle(const std::set<Number>& rest) const {
+  std::map<Number, std::map<Number, Position>> edges;  // For each block: {block it reads, the op}.
+  for (const Position i : block_.ids()) {
     if (!rest.contains(block_[i])) continue;
     for (const Operand& o : op(i).inputs) {
-      const int64_t m = maker(o);
-      if (m < 0) continue;
-      const int from = block_[static_cast<size_t>(m)];
+      const Position m = maker(o);
+      if (!m.valid()) continue;
+      const Number from = block_[m];
       if (from != block_[i] && rest.contains(from)) edges[block_[i]].emplace(from, i);
     }
   }
   // Every block here reads another one of `rest`, so that a walk closes a cycle.
-  std::vector<int> walk{*rest.begin()};
+  std::vector<Number> walk{*rest.begin()};
   for (;;) {
-    const int next = edges[walk.back()].begin()->first;
+    const Number next = edges[walk.back()].begin()->first;
     const bool closed = std::find(walk.begin(), walk.end(), next) != walk.end();
     walk.push_back(next);
     if (!closed) continue;
-    const int a = walk[walk.size() - 2];
-    const int b = walk.back();
+    const Number a = walk[walk.size() - 2];
+    const Number b = walk.back();
     const auto at = std::find(walk.begin(), walk.end(), b);
     const Op& first = op(edges[a].begin()->second);
     const Op& second = op(edges[b].begin()->second);
@@ -222,14 +224,13 @@ void Cutter::fail_cycle(const std::set<int>& rest) const {
 // order of the blocks stays, so that it does not depend on where these ops are.
 void Cutter::take_seed_ops_apart() {
   if (network_.seed.empty()) return;
-  for (size_t i = 0; i < block_.size(); ++i) {
+  for (const Position i : block_.ids()) {
     bool seeded = false;
     bool other = false;
     for (const Operand& o : op(i).inputs) {
-      const int64_t m = maker(o);
+      const Position m = maker(o);
       const bool constant = graph_.info(o.tensor).kind == TensorKind::kConstant;
-      const bool seed =
-          m < 0 ? o.tensor == network_.seed[0].id() : block_[static_cast<size_t>(m)] == kSeeds;
+      const bool seed = m.valid() ? block_[m] == kSeeds : o.tensor == network_.seed[0].id();
       seeded = seeded || seed;
       other = other || (!seed && !constant) || o.new_version >= 0;
     }
@@ -239,8 +240,9 @@ void Cutter::take_seed_ops_apart() {
     if (seeded && !other && makes_seeds) block_[i] = kSeeds;
   }
   check_writes();
-  std::erase_if(
-      order_, [this](int b) { return std::find(block_.begin(), block_.end(), b) == block_.end(); });
+  std::erase_if(order_, [this](Number b) {
+    return std::find(block_.begin(), block_.end(), b) == block_.end();
+  });
 }
 
 // A block that reads the network's seed itself gets it as an output of the seeds.
@@ -259,8 +261,8 @@ void Cutter::pass_seed(Cut& cut) {
 }
 
 void Cutter::sort_ops() {
-  std::map<TensorId, int> maker;
-  for (size_t i = 0; i < block_.size(); ++i) {
+  std::map<TensorId, Number> maker;
+  for (const Position i : block_.ids()) {
     ops_[block_[i]].push_back(i);
     for (const TensorId t : op(i).outputs) maker.emplace(t, block_[i]);
     for (const Operand& o : op(i).inputs) {
@@ -273,8 +275,8 @@ void Cutter::sort_ops() {
 
 void Cutter::find_uses() {
   std::map<TensorId, int> count;
-  for (const int b : order_) {
-    for (const size_t i : ops_[b]) {
+  for (const Number b : order_) {
+    for (const Position i : ops_[b]) {
       for (const Operand& o : op(i).inputs) {
         if (!weights_.contains(o.tensor)) continue;
         const auto [use, added] =
@@ -285,7 +287,7 @@ void Cutter::find_uses() {
   }
 }
 
-BlockGraph Cutter::copy(int block, const std::string& name) {
+BlockGraph Cutter::copy(Number block, const std::string& name) {
   Graph& g = ir_.create_empty_graph(name);
   BlockGraph result{.name = name, .graph = nn::GraphWithNamedArgs(g)};
   GraphEditor editor(g);
@@ -314,7 +316,7 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
     }
     return here;
   };
-  for (const size_t i : ops_[block]) {
+  for (const Position i : ops_[block]) {
     Op origin = op(i);
     auto provenance = std::make_shared<Provenance>(*origin.provenance);
     provenance->block = block == kSeeds ? "" : name;
@@ -334,7 +336,7 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
     const Tensors made = g.emit(*origin.def, inputs, origin.attrs, std::move(options));
     for (size_t k = 0; k < made.size(); ++k) known[origin.outputs[k]] = made[k];
   }
-  for (const size_t i : ops_[block]) {
+  for (const Position i : ops_[block]) {
     for (const TensorId t : op(i).outputs) {
       if (!crossing_.contains(t)) continue;
       result.outputs.push_back({graph_.handle(t), known.at(t)});
@@ -342,8 +344,7 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
     }
   }
   for (const nn::internal::RunningUpdate& u : network_.updates) {
-    const int64_t maker = graph_.op_index(graph_.info(u.value).producer);
-    if (block_[static_cast<size_t>(maker)] != block) continue;
+    if (block_[Position(graph_.op_index(graph_.info(u.value).producer))] != block) continue;
     result.updates.push_back(
         {u.key, network_.factories[u.key].spec(), {u.value, known.at(u.value.id())}, u.rule});
   }

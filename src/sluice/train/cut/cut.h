@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/train/cut/ids.h"
 #include "sluice/train/network.h"
 
 namespace sluice::train {
@@ -52,7 +53,7 @@ struct Cut {
   /// Derives the seeds of all blocks from the network's seed. Present with SeedOps::kApart, if the
   /// network draws.
   std::optional<BlockGraph> seeds;
-  std::vector<BlockGraph> blocks;  ///< In an order in which each one reads earlier ones only.
+  Ids<BlockId, BlockGraph> blocks;  ///< In an order in which each one reads earlier ones only.
 
   int uses(const std::string& key) const;  ///< Number of uses of a weight.
 };

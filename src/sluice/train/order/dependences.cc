@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/ids_format.h"
 
 namespace sluice::train {
 namespace {
@@ -27,7 +28,7 @@ bool uses(const std::vector<OrderItem>& items, size_t depth) {
 struct Run {
   std::vector<int64_t> time;
   const Task* task = nullptr;
-  std::optional<int64_t> block = {};
+  std::optional<BlockId> block = {};
   int64_t micro_batch = 0;
 
   Task at() const {
@@ -69,13 +70,14 @@ class Check {
   }
 
  private:
+  using ByBlock = Ids<BlockId, const Run*>;
+
   // The facts that hold for each task apart from the others.
   void check_written() const {
     std::map<TaskKind, int64_t> counts;
     for_each_loop(items_, depth_, 1, [&](const Task& t, int64_t trips, size_t depth) {
-      const auto stages = static_cast<int>(step_.stages.size());
-      require(t.stage >= 0 && t.stage < stages, "order: '{}' must name one of {} stages",
-              to_string(t), stages);
+      require(step_.stages.contains(t.stage), "order: '{}' must name one of {} stages",
+              to_string(t), step_.stages.size());
       require(step_.counts.has_update || t.kind == TaskKind::kForward || t.kind == TaskKind::kSeeds,
               "order: '{}' must not be in an order without an update", to_string(t));
       require(t.kind != TaskKind::kBoth || t.block, "order: '{}' must name a block", to_string(t));
@@ -110,11 +112,11 @@ class Check {
   }
 
   // The blocks of a task; `block` is the block of one run.
-  std::vector<size_t> blocks_of(const Task& task, std::optional<int64_t> block) const {
-    if (!task.block) return step_.stages.at(static_cast<size_t>(task.stage));
-    return {static_cast<size_t>(block.value_or(0))};
+  std::vector<BlockId> blocks_of(const Task& task, std::optional<BlockId> block) const {
+    if (!task.block) return step_.stages[task.stage];
+    return {block.value_or(BlockId(0))};
   }
-  const std::string& name(size_t b) const { return step_.blocks[b].name; }
+  const std::string& name(BlockId b) const { return step_.blocks[b].name; }
 
   // The micro-batches that are looked at: those before, at the begin of, and after the loops.
   std::vector<int64_t> samples() const {
@@ -173,10 +175,13 @@ class Check {
         if (depth_ + i < at.size()) run.time.push_back(at[depth_ + i]);
       }
       if (task.block) {
-        run.block = task.block->at(at);
-        const auto blocks = static_cast<int64_t>(step_.blocks.size());
-        require(*run.block >= 0 && *run.block < blocks, "order: {} must name one of {} blocks",
-                text(run), blocks);
+        const int64_t block = task.block->at(at);
+        Task named = task;
+        named.micro_batch = {m};
+        named.block = Affine{block};
+        require(block >= 0 && block < step_.blocks.end_id(),
+                "order: '{}' must name one of {} blocks", to_string(named), step_.blocks.size());
+        run.block = BlockId(block);
       }
       runs.push_back(std::move(run));
       return;
@@ -212,17 +217,16 @@ class Check {
 
   // Each task of a micro-batch follows those that it depends on, and runs once.
   void check_micro_batch(const std::vector<Run>& runs, int64_t m) const {
-    const size_t blocks = step_.blocks.size();
-    std::vector<const Run*> forward(blocks), backward(blocks);
+    ByBlock forward(step_.blocks.size()), backward(step_.blocks.size());
     const Run* seeds = nullptr;
-    const auto need = [&](const Run& run, size_t b, const std::vector<const Run*>& made, size_t of,
+    const auto need = [&](const Run& run, BlockId b, const ByBlock& made, BlockId of,
                           std::string_view what) {
       require(made[of] != nullptr,
               "order: {} must follow the {} task of block '{}' for micro-batch "
               "{}, which block '{}' reads",
               text(run), what, name(of), m, name(b));
     };
-    const auto once = [&](const Run& run, size_t b, std::vector<const Run*>& made) {
+    const auto once = [&](const Run& run, BlockId b, ByBlock& made) {
       require(made[b] == nullptr,
               "order: block '{}' must run once for a micro-batch, got {} and {}", name(b),
               made[b] == nullptr ? "" : text(*made[b]), text(run));
@@ -235,28 +239,28 @@ class Check {
       }
       require(!step_.has_seeds || seeds != nullptr,
               "order: {} must follow the seeds of micro-batch {}", text(run), m);
-      std::vector<size_t> own = blocks_of(*run.task, run.block);
+      std::vector<BlockId> own = blocks_of(*run.task, run.block);
       if (run.task->runs_forward()) {
-        for (const size_t b : own) {
-          for (const size_t r : step_.blocks[b].reads) need(run, b, forward, r, "forward");
+        for (const BlockId b : own) {
+          for (const BlockId r : step_.blocks[b].reads) need(run, b, forward, r, "forward");
           once(run, b, forward);
         }
       }
       if (!run.task->runs_backward()) continue;
       std::reverse(own.begin(), own.end());
-      for (const size_t b : own) {
+      for (const BlockId b : own) {
         if (!step_.blocks[b].has_gradient) {
           require(!run.task->block, "order: {} must not run backward; block '{}' has no gradient",
                   text(run), name(b));
           continue;
         }
         need(run, b, forward, b, "forward");
-        for (const size_t r : step_.blocks[b].reads_gradients)
+        for (const BlockId r : step_.blocks[b].reads_gradients)
           need(run, b, backward, r, "backward");
         once(run, b, backward);
       }
     }
-    for (size_t b = 0; b < blocks; ++b) {
+    for (const BlockId b : step_.blocks.ids()) {
       require(forward[b] != nullptr, "order: block '{}' must run forward for micro-batch {}",
               name(b), m);
       require(!step_.counts.has_update || !step_.blocks[b].has_gradient || backward[b] != nullptr,
@@ -264,11 +268,11 @@ class Check {
     }
   }
 
-  std::map<std::pair<size_t, bool>, const Run*> by_block(const std::vector<Run>& runs) const {
-    std::map<std::pair<size_t, bool>, const Run*> result;
+  std::map<std::pair<BlockId, bool>, const Run*> by_block(const std::vector<Run>& runs) const {
+    std::map<std::pair<BlockId, bool>, const Run*> result;
     for (const Run& run : runs) {
       if (run.task->kind == TaskKind::kSeeds) continue;
-      for (const size_t b : blocks_of(*run.task, run.block)) {
+      for (const BlockId b : blocks_of(*run.task, run.block)) {
         if (run.task->runs_forward()) result[{b, false}] = &run;
         if (run.task->runs_backward()) result[{b, true}] = &run;
       }
@@ -310,7 +314,7 @@ class Check {
         if (reader.task->kind == TaskKind::kSeeds) continue;
         require(!reader.task->runs_forward() || reader.time < run.time,
                 "order: {} must follow the last forward task, {}", text(run), text(reader));
-        for (const size_t b : blocks_of(*reader.task, reader.block)) {
+        for (const BlockId b : blocks_of(*reader.task, reader.block)) {
           for (const size_t w : step_.blocks[b].weights) {
             require(!written.contains(w) || reader.time < run.time || !owns(run, w),
                     "order: {} must follow {}; block '{}' reads a weight that it updates",
@@ -319,7 +323,7 @@ class Check {
         }
       }
     }
-    for (size_t b = 0; b < step_.blocks.size(); ++b) {
+    for (const BlockId b : step_.blocks.ids()) {
       for (const size_t w : step_.blocks[b].weights)
         require(!step_.blocks[b].has_gradient || updated.contains(w),
                 "order: a weight of block '{}' must be updated", name(b));
@@ -329,8 +333,7 @@ class Check {
   // The first block with a gradient that reads a weight updates it.
   bool owns(const Run& update, size_t weight) const {
     if (!update.block) return true;
-    const auto b = static_cast<size_t>(*update.block);
-    for (size_t other = 0; other < b; ++other) {
+    for (const BlockId other : IdRange(BlockId(0), *update.block)) {
       const BlockDependences& o = step_.blocks[other];
       if (o.has_gradient &&
           std::find(o.weights.begin(), o.weights.end(), weight) != o.weights.end())
@@ -340,8 +343,8 @@ class Check {
   }
   std::set<size_t> weights_of(const Run& update) const {
     std::set<size_t> result;
-    for (size_t b = 0; b < step_.blocks.size(); ++b) {
-      if (update.block && static_cast<size_t>(*update.block) != b) continue;
+    for (const BlockId b : step_.blocks.ids()) {
+      if (update.block && *update.block != b) continue;
       for (const size_t w : step_.blocks[b].weights) {
         if (owns(update, w)) result.insert(w);
       }
@@ -358,7 +361,7 @@ class Check {
 
 // Micro-batches in flight of a stage's blocks, or of the stage if its tasks have all blocks.
 struct Flight {
-  using Key = std::pair<int, int64_t>;
+  using Key = std::pair<StageId, int64_t>;
   std::map<Key, int64_t> now;
   std::map<Key, int64_t> max;
 };
@@ -439,15 +442,15 @@ void collect(const std::vector<OrderItem>& items, size_t depth, Written& at,
 
 void check_order(const Order& order, const StepDependences& step) { Check(order, step).check(); }
 
-std::vector<int64_t> max_in_flight(const Order& order, size_t stages) {
+Ids<StageId, int64_t> max_in_flight(const Order& order, size_t stages) {
   Flight flight;
   bool trains = false;
   for_each_written_task(order.items,
                         [&](const Task& t, size_t) { trains = trains || t.runs_backward(); });
   fly(update_loop(order).body, trains, flight);
-  std::vector<int64_t> result(stages);
+  Ids<StageId, int64_t> result(stages);
   for (const auto& [key, max] : flight.max) {
-    int64_t& of_stage = result[static_cast<size_t>(key.first)];
+    int64_t& of_stage = result[key.first];
     of_stage = std::max(of_stage, max);
   }
   return result;
@@ -458,7 +461,7 @@ std::vector<MicroBatchTask> tasks_of_micro_batch(const Order& order) {
   std::vector<Written> written;
   Written at;
   collect(updates.body, &updates.body == &order.items ? 0 : 1, at, written);
-  using Key = std::tuple<TaskKind, int, std::vector<int64_t>>;
+  using Key = std::tuple<TaskKind, StageId, std::vector<int64_t>>;
   std::map<Key, const Written*> chosen;
   for (const Written& w : written) {
     const Task& t = w.task.task;

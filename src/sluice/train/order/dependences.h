@@ -11,10 +11,10 @@ namespace sluice::train {
 /// Reads and writes of a block's tasks that limit their order.
 struct BlockDependences {
   std::string name = {};
-  std::vector<size_t> reads = {};  ///< Earlier blocks whose values it reads.
+  std::vector<BlockId> reads = {};  ///< Earlier blocks whose values it reads.
   bool has_gradient = false;
-  std::vector<size_t> reads_gradients = {};  ///< Later blocks whose gradients its own reads.
-  std::vector<size_t> weights = {};          ///< Numbers of the weights that it reads.
+  std::vector<BlockId> reads_gradients = {};  ///< Later blocks whose gradients its own reads.
+  std::vector<size_t> weights = {};           ///< Numbers of the weights that it reads.
   /// Whether its forward task uses a stream, or updates a running variable or a kept result:
   /// micro-batches ascend.
   bool ascends = false;
@@ -30,8 +30,8 @@ struct OrderCounts {
 
 /// A step, as far as it limits the order of tasks.
 struct StepDependences {
-  std::vector<BlockDependences> blocks = {};
-  std::vector<std::vector<size_t>> stages = {};  ///< Blocks of each stage, ascending.
+  Ids<BlockId, BlockDependences> blocks = {};
+  Ids<StageId, std::vector<BlockId>> stages = {};  ///< Blocks of each stage, ascending.
   OrderCounts counts = {};
   bool has_seeds = false;  ///< Whether seeds are tasks of their own.
 };
@@ -50,7 +50,7 @@ void check_order(const Order& order, const StepDependences& step);
 /// order without loops over rows. A micro-batch is in flight from the begin of its first forward
 /// task to the end of its last backward task, or of its forward task if the order has no backward
 /// ones. It is the number of activation sets that a stage stores.
-std::vector<int64_t> max_in_flight(const Order& order, size_t stages);
+Ids<StageId, int64_t> max_in_flight(const Order& order, size_t stages);
 
 /// A task as a micro-batch meets it.
 struct MicroBatchTask {

@@ -15,7 +15,8 @@ using testing::ElementsAre;
 
 std::vector<int64_t> max_in_flight(const PipelineOrder& schedule, int64_t micro_batches) {
   return train::max_in_flight(staged_order(schedule, {.micro_batches = micro_batches}),
-                              static_cast<size_t>(schedule.stages));
+                              static_cast<size_t>(schedule.stages))
+      .items();
 }
 
 TEST(InFlight, HasTheValuesOfTheReference) {
@@ -31,11 +32,11 @@ TEST(InFlight, HasTheValuesOfTheReference) {
 // Counts in slots instead of in tasks: in the slot of each forward task, the micro-batches whose
 // forward slot has come and whose backward slot has not. A backward task in the same slot has run.
 std::vector<int64_t> counted(const PipelineOrder& order, int64_t micro_batches) {
-  std::vector<int64_t> forward(static_cast<size_t>(order.stages)), backward(forward);
+  Ids<StageId, int64_t> forward(static_cast<size_t>(order.stages)), backward(forward);
   for (const PipelineTask& task : order.tasks)
-    (task.backward ? backward : forward)[static_cast<size_t>(task.stage)] = task.slot;
-  std::vector<int64_t> max(forward.size());
-  for (size_t s = 0; s < max.size(); ++s) {
+    (task.backward ? backward : forward)[task.stage] = task.slot;
+  Ids<StageId, int64_t> max(forward.size());
+  for (const StageId s : max.ids()) {
     for (int64_t now = 0; now < micro_batches; ++now) {
       int64_t count = 0;
       for (int64_t i = 0; i < micro_batches; ++i)
@@ -43,7 +44,7 @@ std::vector<int64_t> counted(const PipelineOrder& order, int64_t micro_batches) 
       max[s] = std::max(max[s], count);
     }
   }
-  return max;
+  return max.items();
 }
 
 TEST(InFlight, EqualsACountOfSlots) {

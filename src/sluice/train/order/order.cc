@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/ids_format.h"
 
 namespace sluice::train {
 namespace {
@@ -143,7 +144,7 @@ class Parser {
       if (peek() == ",") next();
       const std::string_view what = next();
       if (what == "stage") {
-        task.stage = static_cast<int>(number(next()));
+        task.stage = StageId(number(next()));
       } else if (what == "block") {
         task.block = read_affine(depth);
       } else if (what == "micro-batch" && task.has_micro_batch()) {

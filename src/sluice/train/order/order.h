@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/train/cut/ids.h"
+
 namespace sluice::train {
 
 /// A number that is affine in the iterations of the loops around it.
@@ -34,7 +36,7 @@ enum class TaskKind : uint8_t {
 /// Part of a training step that runs as a whole, on one device.
 struct Task {
   TaskKind kind = TaskKind::kForward;
-  int stage = 0;
+  StageId stage{0};
   /// The block, by its position in the cut. Absent: all blocks of the stage, ascending forward and
   /// descending backward. A norm, or an update without a block, covers all weights.
   std::optional<Affine> block = {};

@@ -1,4 +1,5 @@
 #include "sluice/train/order/order.h"
+#include "sluice/train/cut/test_ids.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +9,16 @@
 
 namespace sluice::train {
 namespace {
+
+// A table of stages is not indexed by blocks, devices or plain numbers.
+template <typename Table, typename Index>
+constexpr bool kHasIndex = requires(Table table, Index index) {
+  table[index];
+};
+static_assert(kHasIndex<Ids<StageId, int>, StageId>);
+static_assert(!kHasIndex<Ids<StageId, int>, BlockId>);
+static_assert(!kHasIndex<Ids<StageId, int>, DeviceId>);
+static_assert(!kHasIndex<Ids<StageId, int>, size_t>);
 
 TEST(Order, HasATextThatParsesBack) {
   const std::string text =
@@ -85,9 +96,9 @@ TEST(Order, OfAPipelineHasRampsAroundItsLoop) {
 
 TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
   const std::vector<PhasedBlocks> groups = {
-      {.first = 0, .has_gradient = false},
-      {.first = 1, .rows = 3, .forward_loop = 3, .backward_loop = 3},
-      {.first = 4}};
+      {.first = BlockId(0), .has_gradient = false},
+      {.first = BlockId(1), .rows = 3, .forward_loop = 3, .backward_loop = 3},
+      {.first = BlockId(4)}};
   EXPECT_EQ(to_string(phased_order(groups, MicroBatchForm::kLoop, PhasedUpdates::kInBackward, true,
                                    {.micro_batches = 5, .updates = 1})),
             "for i in 5 {\n"
@@ -115,8 +126,8 @@ TEST(Order, OfPhasesVisitsABlockWithAllMicroBatches) {
 
 TEST(Order, OfPhasesRunsSomeRowsBeforeTheLoop) {
   const std::vector<PhasedBlocks> groups = {
-      {.first = 0, .rows = 3, .forward_loop = 3, .backward_loop = 2, .update_loop = 3},
-      {.first = 3}};
+      {.first = BlockId(0), .rows = 3, .forward_loop = 3, .backward_loop = 2, .update_loop = 3},
+      {.first = BlockId(3)}};
   const Order order = phased_order(groups, MicroBatchForm::kLoop, PhasedUpdates::kApart, false,
                                    {.micro_batches = 5, .updates = 2});
   const std::string text = to_string(order);
@@ -137,8 +148,9 @@ TEST(Order, OfPhasesRunsSomeRowsBeforeTheLoop) {
 }
 
 TEST(Order, OfAnEvaluationHasRowsInLoops) {
-  const std::vector<PhasedBlocks> groups = {
-      {.first = 0}, {.first = 1, .rows = 3, .forward_loop = 3}, {.first = 4, .rows = 2}};
+  const std::vector<PhasedBlocks> groups = {{.first = BlockId(0)},
+                                            {.first = BlockId(1), .rows = 3, .forward_loop = 3},
+                                            {.first = BlockId(4), .rows = 2}};
   const Order order = row_order(groups, {.micro_batches = 5});
   EXPECT_EQ(to_string(order),
             "for i in 5 {\n"
@@ -156,7 +168,7 @@ TEST(Order, OfAnEvaluationHasRowsInLoops) {
     EXPECT_EQ(t.loops.size(), 1U);
   }
   EXPECT_EQ(blocks, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(to_string(row_order({{.first = 0, .rows = 2, .forward_loop = 2}}, {})),
+  EXPECT_EQ(to_string(row_order({{.first = BlockId(0), .rows = 2, .forward_loop = 2}}, {})),
             "for i in 2 {\n  forward stage 0, block i, micro-batch 0\n}\n");
 }
 
@@ -164,7 +176,7 @@ TEST(Order, OfPhasesInStagesPipelinesGroups) {
   StepDependences step{.blocks = {{.name = "A", .has_gradient = false},
                                   {.name = "B", .has_gradient = true},
                                   {.name = "C", .has_gradient = true}},
-                       .stages = {{0, 1}, {2}},
+                       .stages = {blocks({0, 1}), blocks({2})},
                        .counts = {.micro_batches = 6}};
   const PipelineOrder two = training_order(Schedule::kSequential, 2);
   EXPECT_EQ(to_string(grouped_order(two, 2, step)),
@@ -204,28 +216,29 @@ TEST(Order, OfPhasesInStagesPipelinesGroups) {
 }
 
 TEST(Order, OfPhasesInLineHasATaskForEachMicroBatch) {
-  EXPECT_EQ(
-      to_string(phased_order({{.first = 0}, {.first = 1}}, MicroBatchForm::kInLine,
-                             PhasedUpdates::kApart, false, {.micro_batches = 2, .has_norm = true})),
-      "forward stage 0, block 0, micro-batch 0\n"
-      "forward stage 0, block 0, micro-batch 1\n"
-      "both stage 0, block 1, micro-batch 0\n"
-      "both stage 0, block 1, micro-batch 1\n"
-      "backward stage 0, block 0, micro-batch 0\n"
-      "backward stage 0, block 0, micro-batch 1\n"
-      "norm\n"
-      "update stage 0, block 1\n"
-      "update stage 0, block 0\n");
+  EXPECT_EQ(to_string(phased_order({{.first = BlockId(0)}, {.first = BlockId(1)}},
+                                   MicroBatchForm::kInLine, PhasedUpdates::kApart, false,
+                                   {.micro_batches = 2, .has_norm = true})),
+            "forward stage 0, block 0, micro-batch 0\n"
+            "forward stage 0, block 0, micro-batch 1\n"
+            "both stage 0, block 1, micro-batch 0\n"
+            "both stage 0, block 1, micro-batch 1\n"
+            "backward stage 0, block 0, micro-batch 0\n"
+            "backward stage 0, block 0, micro-batch 1\n"
+            "norm\n"
+            "update stage 0, block 1\n"
+            "update stage 0, block 0\n");
 }
 
 // Four blocks in a chain. Block 0 and 3 share weight 0; block 1 has a running variable.
-StepDependences chain(int64_t micro_batches, std::vector<std::vector<size_t>> stages) {
-  StepDependences step{.stages = std::move(stages), .counts = {.micro_batches = micro_batches}};
-  for (size_t b = 0; b < 4; ++b) {
+StepDependences chain(int64_t micro_batches, const std::vector<std::vector<BlockId>>& stages) {
+  StepDependences step{.stages = Ids<StageId, std::vector<BlockId>>(stages),
+                       .counts = {.micro_batches = micro_batches}};
+  for (int b = 0; b < 4; ++b) {
     BlockDependences block{.name = "B" + std::to_string(b), .has_gradient = true};
-    if (b > 0) block.reads = {b - 1};
-    if (b < 3) block.reads_gradients = {b + 1};
-    block.weights = {b % 3};
+    if (b > 0) block.reads = blocks({b - 1});
+    if (b < 3) block.reads_gradients = blocks({b + 1});
+    block.weights = {b % 3u};
     block.ascends = b == 1;
     step.blocks.push_back(std::move(block));
   }
@@ -238,8 +251,10 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
          {Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential}) {
       for (const int64_t updates : {1, 3}) {
         const OrderCounts counts{.micro_batches = n, .updates = updates, .has_norm = updates == 3};
-        for (const auto& stages : std::vector<std::vector<std::vector<size_t>>>{
-                 {{0}, {1}, {2}, {3}}, {{0, 1}, {2, 3}}, {{0, 1, 2, 3}}}) {
+        for (const auto& stages : std::vector<std::vector<std::vector<BlockId>>>{
+                 {blocks({0}), blocks({1}), blocks({2}), blocks({3})},
+                 {blocks({0, 1}), blocks({2, 3})},
+                 {blocks({0, 1, 2, 3})}}) {
           StepDependences step = chain(n, stages);
           step.counts = counts;
           const PipelineOrder slots = training_order(schedule, static_cast<int>(stages.size()));
@@ -250,13 +265,13 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
         }
       }
     }
-    StepDependences phases = chain(n, {{0, 1, 2, 3}});
+    StepDependences phases = chain(n, {blocks({0, 1, 2, 3})});
     phases.has_seeds = true;
     for (const int64_t loop : {0, 2}) {
       const std::vector<PhasedBlocks> groups = {
-          {.first = 0},
-          {.first = 1, .rows = 2, .forward_loop = loop, .backward_loop = loop},
-          {.first = 3}};
+          {.first = BlockId(0)},
+          {.first = BlockId(1), .rows = 2, .forward_loop = loop, .backward_loop = loop},
+          {.first = BlockId(3)}};
       for (const PhasedUpdates updates : {PhasedUpdates::kInBackward, PhasedUpdates::kApart}) {
         for (const int64_t d : {1, 4}) {
           phases.counts.updates = d;
@@ -268,11 +283,23 @@ TEST(Order, OfEachStrategyRespectsTheDependences) {
   }
 }
 
+TEST(Order, RefusesABlockWhoseNumberHasMoreThan32Bits) {
+  const std::string others =
+      "forward stage 0, block 1, micro-batch 0\nforward stage 1, micro-batch 0\nupdate\n";
+  expect_refused(
+      {{"a block",
+        [&] {
+          check_order(parse_order("forward stage 0, block 4294967296, micro-batch 0\n" + others),
+                      chain(1, {blocks({0, 1}), blocks({2, 3})}));
+        },
+        "'forward stage 0, block 4294967296, micro-batch 0' must name one of 4 blocks"}});
+}
+
 // Wrong orders, each with the tasks that conflict.
 TEST(Order, NamesTheTasksThatConflict) {
   const auto check = [](std::string text, int64_t n) {
     return [text = std::move(text), n] {
-      check_order(parse_order(text), chain(n, {{0, 1}, {2, 3}}));
+      check_order(parse_order(text), chain(n, {blocks({0, 1}), blocks({2, 3})}));
     };
   };
   const std::string forward =

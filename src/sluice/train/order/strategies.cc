@@ -96,14 +96,14 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
   const size_t depth = counts.updates > 1 ? 1 : 0;
   const bool updates_in_backward = group == counts.micro_batches && !counts.has_norm;
   // The last block of the last stage runs backward at once.
-  const size_t last = step.stages.back().back();
+  const BlockId last = step.stages.back().back();
   const bool joint = counts.has_update && step.blocks[last].has_gradient;
   // `number` is the group's number; the block runs are nested in `loops` loops of the body.
   const auto block_runs = [&](const PipelineTask& t, const Affine& number, size_t loops) {
     std::vector<OrderItem> items;
-    std::vector<size_t> blocks = step.stages[static_cast<size_t>(t.stage)];
+    std::vector<BlockId> blocks = step.stages[t.stage];
     if (t.backward) std::reverse(blocks.begin(), blocks.end());
-    for (const size_t b : blocks) {
+    for (const BlockId b : blocks) {
       const bool both = joint && b == last;
       if (t.backward ? !step.blocks[b].has_gradient : both) continue;
       Affine m{number.constant * group, number.factors};
@@ -112,7 +112,7 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
                         : both      ? TaskKind::kBoth
                                     : TaskKind::kBackward,
                 .stage = t.stage,
-                .block = Affine{static_cast<int64_t>(b)}};
+                .block = Affine{b}};
       if (group > 1) m.factors.resize(depth + loops + 1);
       if (group > 1) m.factors.back() = 1;
       task.micro_batch = std::move(m);
@@ -138,8 +138,8 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
   require(!counts.has_norm || updates == PhasedUpdates::kApart,
           "order: a norm of all gradients requires updates apart from backward phases");
   Body body(counts.updates > 1 ? 1 : 0);
-  // Runs a block for all micro-batches, nested in `loops` loops of the body.
-  const auto run_block = [&](TaskKind kind, int stage, const std::optional<Affine>& block,
+  // All micro-batches visit a block, `loops` loops inside of the body.
+  const auto run_block = [&](TaskKind kind, StageId stage, const std::optional<Affine>& block,
                              size_t loops) {
     std::vector<OrderItem> items;
     if (form == MicroBatchForm::kLoop) {
@@ -156,7 +156,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
   // Runs the tasks of each row, which `tasks(block, loops)` returns.
   const auto run_rows = [&](const PhasedBlocks& g, Rows rows, int64_t looped, const auto& tasks) {
     const int64_t step = rows == Rows::kAscending ? 1 : -1;
-    const auto first = static_cast<int64_t>(g.first) + (step < 0 ? g.rows - 1 : 0);
+    const int64_t first = g.first + (step < 0 ? g.rows - 1 : 0);
     const int64_t in_line = looped > 1 ? g.rows - looped : g.rows;
     for (int64_t r = 0; r < in_line; ++r) {
       for (OrderItem& item : tasks(Affine{first + step * r}, size_t{0})) body.add(std::move(item));
@@ -165,7 +165,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
       body.add(OrderLoop{looped, tasks(body.index(first + step * in_line, 0, step), size_t{1})});
   };
   if (has_seeds) {
-    for (OrderItem& item : run_block(TaskKind::kSeeds, 0, std::nullopt, 0))
+    for (OrderItem& item : run_block(TaskKind::kSeeds, StageId(0), std::nullopt, 0))
       body.add(std::move(item));
   }
   const auto is_both = [&](const PhasedBlocks& g) {
@@ -178,7 +178,7 @@ Order phased_order(const std::vector<PhasedBlocks>& groups, MicroBatchForm form,
     });
   }
   if (!counts.has_update) return std::move(body).finish(counts);
-  const auto update = [](int stage, const Affine& block) {
+  const auto update = [](StageId stage, const Affine& block) {
     return Task{.kind = TaskKind::kUpdate, .stage = stage, .block = block};
   };
   for (auto g = groups.rbegin(); g != groups.rend(); ++g) {
@@ -205,14 +205,13 @@ Order row_order(const std::vector<PhasedBlocks>& groups, const OrderCounts& coun
   Body body(counts.micro_batches > 1 ? 1 : 0);
   const Affine micro_batch{0, {counts.micro_batches > 1 ? 1 : 0}};
   for (const PhasedBlocks& g : groups) {
-    const auto first = static_cast<int64_t>(g.first);
-    Task task{.stage = g.stage, .block = body.index(first, 0), .micro_batch = micro_batch};
+    Task task{.stage = g.stage, .block = body.index(g.first, 0), .micro_batch = micro_batch};
     if (g.forward_loop > 1) {
       body.add(OrderLoop{g.rows, {task}});
       continue;
     }
     for (int64_t r = 0; r < g.rows; ++r) {
-      task.block = Affine{first + r};
+      task.block = Affine{g.first + r};
       body.add(task);
     }
   }

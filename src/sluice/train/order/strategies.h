@@ -22,9 +22,9 @@ Order grouped_order(const PipelineOrder& schedule, int64_t group, const StepDepe
 
 /// Neighbouring blocks that a phased step runs in a loop over rows, or one block.
 struct PhasedBlocks {
-  size_t first = 0;
+  BlockId first{0};
   int64_t rows = 1;
-  int stage = 0;
+  StageId stage{0};
   bool has_gradient = true;
   /// Rows whose forward phases, backward phases and updates apart from these are a loop. The other
   /// rows run before it.

@@ -11,7 +11,7 @@ namespace {
 using Readers = std::map<TensorId, int>;
 
 const BlockGraph& row_of(const Cut& cut, const BlockGroup& group, int64_t row) {
-  return cut.blocks[group.first + static_cast<size_t>(row)];
+  return cut.blocks[group.block(row)];
 }
 
 // Whether the weights of all rows are rows of remote variables.
@@ -57,7 +57,7 @@ std::vector<PhasedBlocks> evaluated_blocks(const NetworkGraph& network, const St
     const bool loop = is_loop(blocks.cut, group, readers, variables);
     result.push_back({.first = group.first,
                       .rows = group.rows,
-                      .stage = static_cast<int>(blocks.stage_of[group.first]),
+                      .stage = blocks.stage_of[group.first],
                       .has_gradient = false,
                       .forward_loop = loop ? group.rows : 0});
   }

@@ -82,8 +82,7 @@ std::vector<VariableRows> variable_rows(const StepBlocks& blocks) {
   const auto add = [&](const BlockGroup& group, const std::string& key, const auto& key_in) {
     const BlockGraph& first = cut.blocks[group.first];
     VariableRows& own = result.emplace_back(VariableRows{name_in_row(cut, first, key), {}});
-    for (int64_t r = 0; r < group.rows; ++r)
-      own.keys.push_back(key_in(cut.blocks[group.first + static_cast<size_t>(r)]));
+    for (int64_t r = 0; r < group.rows; ++r) own.keys.push_back(key_in(cut.blocks[group.block(r)]));
   };
   for (const BlockGroup& group : blocks.grouping.groups) {
     const BlockGraph& first = cut.blocks[group.first];
@@ -127,11 +126,11 @@ std::vector<PhasedBlocks> phased_blocks(const PhasedStep& step) {
     }
     for (const RunningUse& u : block.updates)
       running = is_remote(u.key, VariablePart::kValue) && running;
-    PhasedBlocks& blocks = result.emplace_back(
-        PhasedBlocks{.first = group.first,
-                     .rows = group.rows,
-                     .stage = static_cast<int>(step.blocks.stage_of[group.first]),
-                     .has_gradient = has_gradient});
+    PhasedBlocks& blocks =
+        result.emplace_back(PhasedBlocks{.first = group.first,
+                                         .rows = group.rows,
+                                         .stage = step.blocks.stage_of[group.first],
+                                         .has_gradient = has_gradient});
     if (group.rows == 1) continue;
     const bool apart = step.updates() == PhasedUpdates::kApart;
     if (weights && running) blocks.forward_loop = group.rows;
@@ -165,7 +164,7 @@ void Phases::run(const std::vector<OrderItem>& items) {
   for (size_t next = 0; next < items.size();) {
     RowTasks tasks = read_rows(items, next);
     if (tasks.kind == TaskKind::kSeeds) {
-      const DeviceScope on(main_, device(0));
+      const DeviceScope on(main_, device(BlockId(0)));
       const Graph::ProvenanceScope of(main_, {.role = OpRole::kSeed});
       seeds_->call(&main_, 0);
       continue;
@@ -184,7 +183,7 @@ void Phases::run(const std::vector<OrderItem>& items) {
       tasks.rows.looped = more.rows.looped;
       next = after;
     }
-    const int own = device(step_.blocks.grouping.groups[g].first);
+    const DeviceId own = device(step_.blocks.grouping.groups[g].first);
     const nn::NamedTensors& weights = scope_.weights.at(own);
     const DeviceScope on(main_, own);
     switch (tasks.kind) {
@@ -211,7 +210,7 @@ void Phases::find_readers() {
   // The group whose backward phases are the last ones that read a tied weight.
   std::set<std::string> found;
   for (size_t g = 0; g < step_.blocks.grouping.groups.size(); ++g) {
-    const size_t b = step_.blocks.grouping.groups[g].first;
+    const BlockId b = step_.blocks.grouping.groups[g].first;
     if (!step_.blocks.gradients[b]) continue;
     for (const WeightUse& w : block(b).weights) {
       if (is_tied(w.key) && step_.rules.contains(w.key) && found.insert(w.key).second)
@@ -282,7 +281,7 @@ nn::BoundGraph Phases::serialise_seeds() {
   return phase.graph.bind(kept);
 }
 
-std::string Phases::name_of(size_t b, const WeightUse& w) const {
+std::string Phases::name_of(BlockId b, const WeightUse& w) const {
   return is_tied(w.key) ? fmt::format("tied.{}_u{}", w.key, w.use)
                         : "weight." + name_in_row(step_.blocks.cut, block(b), w.key);
 }
@@ -302,7 +301,7 @@ std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
   return std::nullopt;
 }
 
-GroupGraphs Phases::separate_graphs(size_t b) const {
+GroupGraphs Phases::separate_graphs(BlockId b) const {
   GroupGraphs graphs{.block = block(b).name};
   nn::NamedTensors weights;
   std::vector<GroupVariable>& all = graphs.variables;
@@ -345,7 +344,7 @@ GroupGraphs Phases::separate_graphs(size_t b) const {
 
 // One graph that runs the block forward and backward. Its inputs are the block's inputs. Its
 // outputs are the block's outputs, then the gradients that the block computes.
-GroupGraphs Phases::joint_graphs(size_t b) const {
+GroupGraphs Phases::joint_graphs(BlockId b) const {
   GroupGraphs graphs = separate_graphs(b);
   const nn::GraphWithNamedArgs forward = *graphs.forward;
   const nn::GraphWithNamedArgs backward = *graphs.backward;
@@ -495,7 +494,7 @@ void Phases::connect_separate(const BlockGroup& group, GroupGraphs& graphs,
 }
 
 // The updates of running variables by the outputs of the graph that runs the block forward.
-void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const {
+void Phases::add_updates(BlockId b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const {
   const auto& outputs = block(b).outputs;
   for (const RunningUse& u : block(b).updates) {
     nn::BatchUpdate update{.value = u.value.part,
@@ -505,9 +504,10 @@ void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialise
                              ops::scaled_add_(variable, value, rule.keep, rule.take);
                            }};
     if (!graphs.forward) {
-      const auto at = std::find_if(outputs.begin(), outputs.end(),
-                                   [&](const BlockValue& v) { return v.whole == u.value.whole; });
-      update.value = graphs.backward->graph().outputs()[static_cast<size_t>(at - outputs.begin())];
+      const Tensors made = graphs.backward->graph().outputs();
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].whole == u.value.whole) update.value = made[i];
+      }
     }
     o.updates.push_back(std::move(update));
   }
@@ -515,9 +515,9 @@ void Phases::add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialise
 
 // The gradient of a value that block `source` computes, in a buffer of the stage of `source`.
 nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& whole,
-                                        size_t source) {
+                                        BlockId source) {
   const ValueRow& value_row = step_.blocks.grouping.value_rows.at(whole.id());
-  const size_t stage = step_.blocks.stage_of[source];
+  const StageId stage = step_.blocks.stage_of[source];
   if (value_row.stage != stage) {
     const auto [found, added] = crossing_gradients_.try_emplace({whole.id(), stage});
     if (added) found->second = ir_.remote_buffer(value_row.spec, step_.options.accumulate);
@@ -533,7 +533,7 @@ nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const Tensor& w
 nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradient& taken) {
   if (taken.loss.valid()) return handle(BufferRole::kValue, taken.loss);
   // The next block that computes a gradient of the value.
-  for (size_t b = group.first + 1; b < step_.blocks.gradients.size(); ++b) {
+  for (const BlockId b : IdRange(group.block(1), step_.blocks.gradients.end_id())) {
     const auto& gradient = step_.blocks.gradients[b];
     if (!gradient) continue;
     const Tensors& given = gradient->inputs;
@@ -545,8 +545,9 @@ nn::BatchHandle Phases::taken_gradient(const BlockGroup& group, const TakenGradi
 }
 
 PhasedGroup Phases::make_group(const BlockGroup& group) {
-  const size_t b = group.first;
-  const bool joint = b + 1 == step_.blocks.cut.blocks.size() && step_.blocks.gradients[b];
+  const BlockId b = group.first;
+  const bool joint =
+      group.block(1) == step_.blocks.cut.blocks.end_id() && step_.blocks.gradients[b];
   GroupGraphs graphs = joint ? joint_graphs(b) : separate_graphs(b);
   nn::BatchSerialiseOptions o = serial_options();
   if (joint) {
@@ -559,7 +560,7 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
   const std::string note = result.serialise(o);
   if (step_.training.note.empty()) step_.training.note = note;
   std::vector<std::string> names;
-  for (int64_t r = 0; r < group.rows; ++r) names.push_back(block(b + static_cast<size_t>(r)).name);
+  for (int64_t r = 0; r < group.rows; ++r) names.push_back(block(group.block(r)).name);
   ir_.name_rows(block(b).name, std::move(names));
   return result;
 }

@@ -55,25 +55,25 @@ class Phases {
   // The buffer of all values, or of all gradients, of one stage and spec.
   enum class BufferRole { kValue, kGradient };
 
-  const BlockGraph& block(size_t b) const { return step_.blocks.cut.blocks[b]; }
+  const BlockGraph& block(BlockId b) const { return step_.blocks.cut.blocks[b]; }
   nn::BatchSerialiseOptions serial_options() const;
   void find_readers();
   bool is_tied(const std::string& key) const { return step_.blocks.cut.uses(key) > 1; }
   // Its gradients are added up; the update is one task.
   void end_tied(const std::string& key, bool updates);
 
-  int device(size_t b) const { return step_.blocks.stages[step_.blocks.stage_of[b]].device; }
+  DeviceId device(BlockId b) const { return step_.blocks.stages[step_.blocks.stage_of[b]].device; }
   const RemoteBuffer& buffer(BufferRole role, const ValueRow& value_row);
   nn::BatchHandle handle(BufferRole role, const Tensor& whole);
   nn::BatchHandle fixed_handle(BufferRole role, const Tensor& whole);
   nn::BatchHandle input_handle(BufferRole role, const BlockGroup& group, size_t input);
   nn::BatchHandle taken_gradient(const BlockGroup& group, const TakenGradient& taken);
-  nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, size_t source);
+  nn::BatchHandle gradient_handle(const BlockGroup& group, const Tensor& whole, BlockId source);
 
   nn::BoundGraph serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
-  GroupGraphs joint_graphs(size_t b) const;
-  GroupGraphs separate_graphs(size_t b) const;
+  GroupGraphs joint_graphs(BlockId b) const;
+  GroupGraphs separate_graphs(BlockId b) const;
   void connect_joint(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
   void connect_separate(const BlockGroup& group, GroupGraphs& graphs, nn::BatchSerialiseOptions& o);
   void load_values(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
@@ -81,8 +81,8 @@ class Phases {
                                  nn::BatchSerialiseOptions& o) const;
   void store_gradients(const BlockGroup& group, const Tensors& outputs,
                        nn::BatchSerialiseOptions& o);
-  void add_updates(size_t b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const;
-  std::string name_of(size_t b, const WeightUse& w) const;
+  void add_updates(BlockId b, const GroupGraphs& graphs, nn::BatchSerialiseOptions& o) const;
+  std::string name_of(BlockId b, const WeightUse& w) const;
   std::optional<size_t> once_input(const Tensor& whole) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
@@ -100,12 +100,12 @@ class Phases {
   std::map<TensorId, nn::BatchHandle> fields_;            ///< Fields that several blocks read.
   struct StageBuffer {
     BufferRole role;
-    size_t stage;
+    StageId stage;
     RemoteBuffer buffer;
   };
   std::vector<StageBuffer> buffers_;
   /// Gradients that another stage reads, by value and the stage of the block that computes them.
-  std::map<std::pair<TensorId, size_t>, RemoteBuffer> crossing_gradients_;
+  std::map<std::pair<TensorId, StageId>, RemoteBuffer> crossing_gradients_;
 };
 
 }  // namespace sluice::train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "sluice/base/error.h"
 #include "sluice/ir/builtin.h"
@@ -46,11 +47,10 @@ double seconds_of(const Graph& graph, const DeviceRates& rates) {
 
 }  // namespace
 
-std::vector<StageTimes> block_times(const Cut& cut,
-                                    const std::vector<std::optional<BlockGradient>>& gradients,
-                                    const DeviceRates& rates) {
-  std::vector<StageTimes> times;
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+Ids<BlockId, StageTimes> block_times(const Cut& cut, const BlockGradients& gradients,
+                                     const DeviceRates& rates) {
+  Ids<BlockId, StageTimes> times;
+  for (const BlockId b : cut.blocks.ids()) {
     times.push_back(
         {.forward = seconds_of(cut.blocks[b].graph.graph(), rates),
          .backward = gradients[b] ? seconds_of(gradients[b]->graph.graph(), rates) : 0});
@@ -58,31 +58,36 @@ std::vector<StageTimes> block_times(const Cut& cut,
   return times;
 }
 
-std::vector<size_t> balanced_cut(const std::vector<double>& seconds, int count) {
-  const size_t blocks = seconds.size();
-  require(count >= 1 && static_cast<size_t>(count) <= blocks,
-          "stages: must be at least 1 and at most the {} blocks of the model, got {}", blocks,
-          count);
-  const auto stages = static_cast<size_t>(count);
+std::vector<BlockId> balanced_cut(const Ids<BlockId, double>& seconds, int count) {
+  const BlockId end = seconds.end_id();
+  require(count >= 1 && count <= end,
+          "stages: must be at least 1 and at most the {} blocks of the model, got {}",
+          seconds.size(), count);
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  // The slowest of the last n stages, if they begin with block b.
-  std::vector<std::vector<double>> slowest(stages + 1, std::vector<double>(blocks + 1, kNever));
-  std::vector<std::vector<size_t>> ends(stages + 1, std::vector<size_t>(blocks + 1, blocks));
-  slowest[0][blocks] = 0;
-  for (size_t n = 1; n <= stages; ++n) {
-    for (size_t b = 0; b + n <= blocks; ++b) {
+  // The best cut of the blocks from one on into a number of stages.
+  struct Cut {
+    double slowest = kNever;  // Time of the slowest stage.
+    BlockId next;             // First block of the second stage.
+  };
+  // By the first block, for 0, 1, … stages; the last entry is that of no blocks.
+  std::vector<Ids<BlockId, Cut>> cuts{Ids<BlockId, Cut>(seconds.size() + 1)};
+  cuts[0][end].slowest = 0;
+  for (int n = 1; n <= count; ++n) {
+    const Ids<BlockId, Cut>& fewer = cuts.back();
+    Ids<BlockId, Cut> own(seconds.size() + 1);
+    for (const BlockId b : IdRange(BlockId(0), BlockId(end - n + 1))) {
       double first = 0;
-      for (size_t end = b + 1; end <= blocks; ++end) {
-        first += seconds[end - 1];
-        const double time = std::max(first, slowest[n - 1][end]);
-        if (time >= slowest[n][b]) continue;
-        slowest[n][b] = time;
-        ends[n][b] = end;
+      for (const BlockId last : IdRange(b, end)) {
+        first += seconds[last];
+        const BlockId next(last + 1);
+        const double time = std::max(first, fewer[next].slowest);
+        if (time < own[b].slowest) own[b] = {time, next};
       }
     }
+    cuts.push_back(std::move(own));
   }
-  std::vector<size_t> begins{0};
-  for (size_t n = stages; n > 1; --n) begins.push_back(ends[n][begins.back()]);
+  std::vector<BlockId> begins{BlockId(0)};
+  for (; cuts.size() > 2; cuts.pop_back()) begins.push_back(cuts.back()[begins.back()].next);
   return begins;
 }
 

@@ -13,11 +13,11 @@ namespace sluice::train {
 namespace {
 
 // The time of the slowest stage of the best cut, found by trying all cuts.
-double best(const std::vector<double>& seconds, size_t begin, int stages) {
+double best(const Ids<BlockId, double>& seconds, BlockId begin, int stages) {
   if (stages == 1) return std::accumulate(seconds.begin() + begin, seconds.end(), 0.0);
   double min = 1e30, first = 0;
-  for (size_t end = begin + 1; end + stages - 1 <= seconds.size(); ++end) {
-    first += seconds[end - 1];
+  for (BlockId end(begin + 1); end + stages - 1 <= seconds.end_id(); ++end) {
+    first += seconds[BlockId(end - 1)];
     min = std::min(min, std::max(first, best(seconds, end, stages - 1)));
   }
   return min;
@@ -26,21 +26,21 @@ double best(const std::vector<double>& seconds, size_t begin, int stages) {
 TEST(BalancedCut, HasTheFastestSlowestStage) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
-    std::vector<double> seconds(1 + random() % 9);
+    Ids<BlockId, double> seconds(1 + random() % 9);
     for (double& s : seconds) s = static_cast<double>(random() % 10);
     const int stages = 1 + static_cast<int>(random() % seconds.size());
-    const std::vector<size_t> begins = balanced_cut(seconds, stages);
+    const std::vector<BlockId> begins = balanced_cut(seconds, stages);
     ASSERT_EQ(begins.size(), static_cast<size_t>(stages));
-    EXPECT_EQ(begins[0], 0u);
+    EXPECT_EQ(begins[0], 0);
     double slowest = 0;
     for (size_t s = 0; s < begins.size(); ++s) {
-      const size_t end = s + 1 < begins.size() ? begins[s + 1] : seconds.size();
+      const BlockId end = s + 1 < begins.size() ? begins[s + 1] : seconds.end_id();
       ASSERT_LT(begins[s], end);
       double sum = 0;
-      for (size_t b = begins[s]; b < end; ++b) sum += seconds[b];
+      for (const BlockId b : IdRange(begins[s], end)) sum += seconds[b];
       slowest = std::max(slowest, sum);
     }
-    EXPECT_DOUBLE_EQ(slowest, best(seconds, 0, stages));
+    EXPECT_DOUBLE_EQ(slowest, best(seconds, BlockId(0), stages));
   }
 }
 
@@ -74,16 +74,16 @@ TEST(BlockTimes, CountOperationsAndBytes) {
                    {{.name = "x", .spec = f32_spec({256, 512})}}});
   const NetworkGraph graph = n.build(ir, nn::RunMode::kTrain);
   const Cut blocks = cut(graph);
-  const std::vector<std::optional<BlockGradient>> none(blocks.blocks.size());
+  const BlockGradients none(blocks.blocks.size());
   // Products take time by their operations: 2·m·n·k.
   const double products = 2.0 * 256 * 512 * 1024;
   const auto slow = block_times(blocks, none, {.flops = 1e6, .copies = 1e30});
-  EXPECT_DOUBLE_EQ(slow[0].forward, products / 1e6);
-  EXPECT_EQ(slow[0].backward, 0);
+  EXPECT_DOUBLE_EQ(slow.front().forward, products / 1e6);
+  EXPECT_EQ(slow.front().backward, 0);
   // With slow copies, the bytes of the operands count: each is read or written once.
   const double bytes = 4.0 * (256 * 512 + 512 * 1024 + 256 * 1024);
   const auto moving = block_times(blocks, none, {.flops = 1e30, .copies = 1e6});
-  EXPECT_DOUBLE_EQ(moving[0].forward, bytes / 2e6);
+  EXPECT_DOUBLE_EQ(moving.front().forward, bytes / 2e6);
 }
 
 }  // namespace

@@ -40,9 +40,10 @@ class Model {
             costs.stages.size(), costs.activation_bytes.size());
     for (const int64_t bytes : costs.activation_bytes)
       require(bytes >= 0, "pipeline: activation bytes must be at least 0, got {}", bytes);
-    const auto count = static_cast<size_t>(*std::max_element(devices_.begin(), devices_.end())) + 1;
-    require(costs.budgets.empty() || costs.budgets.size() >= count,
-            "pipeline: must have the budgets of {} devices, got {}", count, costs.budgets.size());
+    const DeviceId last = *std::max_element(devices_.begin(), devices_.end());
+    require(costs.budgets.empty() || costs.budgets.contains(last),
+            "pipeline: must have the budgets of {} devices, got {}", last + 1,
+            costs.budgets.size());
     for (const int64_t bytes : costs.budgets)
       require(bytes >= 0, "pipeline: a budget must be at least 0 bytes, got {}", bytes);
   }
@@ -50,11 +51,12 @@ class Model {
   // Returns the depths S - s, below which a pipeline waits.
   const Depths& min() const { return min_; }
 
-  // Returns the bytes that are stored by the stages of a device, or of all devices if it is -1.
-  int64_t bytes(const Depths& depths, int device = -1) const {
+  // Returns the bytes that are stored by the stages of a device, or of all devices if it is
+  // invalid.
+  int64_t bytes(const Depths& depths, DeviceId device = {}) const {
     int64_t sum = 0;
-    for (size_t s = 0; s < devices_.size(); ++s) {
-      if (device >= 0 && devices_[s] != device) continue;
+    for (const StageId s : devices_.ids()) {
+      if (device.valid() && devices_[s] != device) continue;
       const auto step = static_cast<size_t>(steps_[s]);
       const int64_t sets = std::min<int64_t>(depths[step], micro_batches_);
       sum = checked_add(sum, checked_mul(sets, costs_.activation_bytes[s]));
@@ -67,8 +69,9 @@ class Model {
     for (size_t s = 1; s < depths.size(); ++s) {
       if (depths[s] >= depths[s - 1]) return false;
     }
-    return costs_.budgets.empty() || std::all_of(devices_.begin(), devices_.end(), [&](int device) {
-             return bytes(depths, device) <= costs_.budgets[static_cast<size_t>(device)];
+    return costs_.budgets.empty() ||
+           std::all_of(devices_.begin(), devices_.end(), [&](DeviceId device) {
+             return bytes(depths, device) <= costs_.budgets[device];
            });
   }
 
@@ -90,8 +93,8 @@ class Model {
   }
 
  private:
-  static std::vector<int> steps_of(const PipelineCosts& costs) {
-    std::vector<int> steps = costs.steps;
+  static Ids<StageId, int> steps_of(const PipelineCosts& costs) {
+    Ids<StageId, int> steps = costs.steps;
     if (steps.empty()) {
       steps.resize(costs.stages.size());
       std::iota(steps.begin(), steps.end(), 0);
@@ -107,9 +110,9 @@ class Model {
 
   const PipelineCosts& costs_;
   int64_t micro_batches_;
-  std::vector<int> steps_;  // Indexed by stage.
-  Depths min_;              // Indexed by step.
-  std::vector<int> devices_;
+  Ids<StageId, int> steps_;
+  Depths min_;  // Indexed by step.
+  Ids<StageId, DeviceId> devices_;
 };
 
 // Seconds of the depths that were tried.

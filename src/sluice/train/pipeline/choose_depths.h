@@ -8,11 +8,11 @@ namespace sluice::train {
 
 /// Costs from which Schedule::kAuto chooses depths.
 struct PipelineCosts {
-  std::vector<StageTimes> stages;         ///< Times of each stage.
-  std::vector<int64_t> activation_bytes;  ///< Bytes that a stage stores for a micro-batch.
-  std::vector<int> devices = {};          ///< Device of each stage. Empty: each has its own.
-  std::vector<int64_t> budgets = {};      ///< Bytes that a device may store. Empty: no limit.
-  std::vector<int> steps = {};            ///< Step of each stage. Empty: each is one.
+  Ids<StageId, StageTimes> stages;         ///< Times of each stage.
+  Ids<StageId, int64_t> activation_bytes;  ///< Bytes that a stage stores for a micro-batch.
+  Ids<StageId, DeviceId> devices = {};     ///< Device of each stage. Empty: each has its own.
+  Ids<DeviceId, int64_t> budgets = {};     ///< Bytes that a device may store. Empty: no limit.
+  Ids<StageId, int> steps = {};            ///< Step of each stage. Empty: each is one.
 };
 
 /// Returns the depths of the steps for which training_order() is fastest within the budgets

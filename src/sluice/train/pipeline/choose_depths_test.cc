@@ -1,4 +1,5 @@
 #include "sluice/train/pipeline/choose_depths.h"
+#include "sluice/train/cut/test_ids.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,8 +48,8 @@ std::vector<int> best_of_all(const PipelineCosts& costs, int64_t micro_batches) 
   for (const std::vector<int>& depths : all) {
     if (total(costs, depths, micro_batches) > 1.001 * min) continue;
     int64_t bytes = 0;
-    for (size_t s = 0; s < depths.size(); ++s)
-      bytes += std::min<int64_t>(depths[s], micro_batches) * costs.activation_bytes[s];
+    for (const StageId s : costs.activation_bytes.ids())
+      bytes += std::min<int64_t>(depths[s.value()], micro_batches) * costs.activation_bytes[s];
     best = std::min(best, {bytes, sum(depths), depths});
   }
   return std::get<2>(best);
@@ -120,7 +121,7 @@ TEST(ChooseDepths, CountTheMicroBatchesThatExist) {
 // fewest bytes. It is so long that the end of the run is extrapolated.
 TEST(ChooseDepths, DependOnTheLengthOfTheRun) {
   PipelineCosts costs = equal_costs(8, 0.25);
-  costs.stages[3] = {1.5, 3, 0.25};
+  costs.stages[StageId(3)] = {1.5, 3, 0.25};
   const auto min = depths_of(Schedule::kInterleaved, 8);
   const int64_t few = 60, many = 10000;
   EXPECT_GT(total(costs, min, few), 1.001 * total(costs, choose_depths(costs, few), few));
@@ -131,23 +132,25 @@ TEST(ChooseDepths, DependOnTheLengthOfTheRun) {
 TEST(ChooseDepths, OfManyStagesAreCloseToTheBest) {
   for (const double message : {0.2, 0.4, 0.6}) {
     PipelineCosts costs = equal_costs(9, message);
-    for (size_t s = 0; s < 9; ++s) costs.stages[s].forward += 0.1 * static_cast<double>(s % 3);
+    for (const StageId s : costs.stages.ids()) costs.stages[s].forward += 0.1 * (s % 3);
     costs.budgets = {1300, 1400, 1200, 800, 700, 500, 500, 300, 100};
     double min = std::numeric_limits<double>::infinity();
     for (const std::vector<int>& depths : all_depths(9)) {
       bool fits = true;
-      for (size_t s = 0; s < 9; ++s) fits &= 100 * depths[s] <= costs.budgets[s];
+      for (const DeviceId d : costs.budgets.ids())
+        fits &= 100 * depths[d.value()] <= costs.budgets[d];
       if (fits) min = std::min(min, total(costs, depths, 50));
     }
     const auto depths = choose_depths(costs, 50);
-    for (size_t s = 0; s < 9; ++s) EXPECT_LE(100 * depths[s], costs.budgets[s]);
+    for (const DeviceId d : costs.budgets.ids())
+      EXPECT_LE(100 * depths[d.value()], costs.budgets[d]);
     EXPECT_LE(total(costs, depths, 50), 1.002 * min) << "messages of " << message << " s";
   }
 }
 
 TEST(ChooseDepths, StagesOfADeviceShareItsBudget) {
   PipelineCosts costs = equal_costs(4, 1);
-  costs.devices = {0, 0, 1, 2};
+  costs.devices = on_devices({0, 0, 1, 2});
   EXPECT_THAT(choose_depths(costs, 64), ElementsAre(6, 5, 2, 1));
   costs.budgets = {1000, 1000, 1000};  // Device 0 has room for 10 micro-batches.
   const auto depths = choose_depths(costs, 64);
@@ -174,11 +177,11 @@ TEST(ChooseDepths, RefusesWrongInput) {
 TEST(ChooseDepths, CountTheBytesOfConcurrentStages) {
   PipelineCosts costs = equal_costs(4, 1);
   costs.steps = {0, 1, 1, 2};
-  costs.devices = {0, 1, 2, 3};
+  costs.devices = on_devices({0, 1, 2, 3});
   EXPECT_EQ(choose_depths(costs, 100), depths_of(Schedule::kGrouped, 3));
-  for (const size_t device : {1, 2}) {
+  for (const int device : {1, 2}) {
     costs.budgets = {1000, 1000, 1000, 1000};
-    costs.budgets[device] = 2 * costs.activation_bytes[device];
+    costs.budgets[DeviceId(device)] = 2 * costs.activation_bytes[StageId(device)];
     EXPECT_EQ(choose_depths(costs, 100)[1], 2) << device;
   }
 }

@@ -10,10 +10,10 @@ namespace sluice::train {
 /// A stage of a step, where it runs and what it costs for a micro-batch.
 struct StagePlan {
   std::vector<std::string> blocks;
-  int device = 0;
+  DeviceId device{0};
   /// Maximum number of micro-batches between their forward and backward tasks.
   int64_t in_flight = 1;
-  StageTimes times;              ///< According to Options::rates.
+  StageTimes times;              ///< Indexed by Options::rates.
   int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
   int64_t parameters = 0;        ///< Elements of its weights. A tied weight counts where its first
                                  ///< use is.
@@ -21,8 +21,8 @@ struct StagePlan {
 
 /// Bytes that a device sends to another one for each micro-batch.
 struct MessageBytes {
-  int from = 0;
-  int to = 0;
+  DeviceId from{0};
+  DeviceId to{0};
   int64_t forward = 0;   ///< Values of the network.
   int64_t backward = 0;  ///< Their gradients.
 };
@@ -30,7 +30,7 @@ struct MessageBytes {
 /// The stages of a step and the order of its micro-batches.
 struct PipelinePlan {
   Schedule schedule = Schedule::kGrouped;  ///< As asked for; sharded stages are sequential.
-  std::vector<StagePlan> stages;
+  Ids<StageId, StagePlan> stages;
   PipelineOrder order;
   std::vector<MessageBytes> messages;  ///< Sorted by pair of devices, ascending.
   DeviceRates rates;                   ///< Options::rates, from which the times follow.

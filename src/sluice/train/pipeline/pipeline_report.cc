@@ -12,11 +12,11 @@ double seconds_of(const StagePlan& s) { return s.times.forward + s.times.backwar
 
 }  // namespace
 
-size_t slowest_stage(const PipelinePlan& plan) {
+StageId slowest_stage(const PipelinePlan& plan) {
   const auto found = std::max_element(
       plan.stages.begin(), plan.stages.end(),
       [](const StagePlan& a, const StagePlan& b) { return seconds_of(a) < seconds_of(b); });
-  return static_cast<size_t>(found - plan.stages.begin());
+  return StageId(found - plan.stages.begin());
 }
 
 double imbalance(const PipelinePlan& plan) {
@@ -36,7 +36,7 @@ report::Pipeline pipeline_report(const Training& training) {
                      .seconds = plan.times.total,
                      .bubble = plan.times.bubble,
                      .imbalance = imbalance(plan),
-                     .slowest = static_cast<int32_t>(slowest_stage(plan))};
+                     .slowest = slowest_stage(plan)};
   for (const StagePlan& s : plan.stages)
     p.stages.push_back({.blocks = fmt::format("{}", fmt::join(s.blocks, "+")),
                         .device = s.device,

@@ -1,6 +1,4 @@
 #pragma once
-#include <cstddef>
-
 #include "sluice/report/report.h"
 #include "sluice/train/pipeline/pipeline_plan.h"
 #include "sluice/train/training_step.h"
@@ -8,7 +6,7 @@
 namespace sluice::train {
 
 /// Returns the index of the stage that takes the longest for a micro-batch, forward and backward.
-size_t slowest_stage(const PipelinePlan& plan);
+StageId slowest_stage(const PipelinePlan& plan);
 /// Returns the time of the slowest stage as a multiple of the mean.
 double imbalance(const PipelinePlan& plan);
 

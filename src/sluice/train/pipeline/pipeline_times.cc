@@ -18,7 +18,7 @@ constexpr int64_t kMaxSimulated = 4096;  // Micro-batches.
 
 // The messages that a stage receives from one stage of a neighbouring step.
 struct Link {
-  size_t from = 0;
+  StageId from;
   double seconds = 0;  // Time of a message.
   double free = 0;     // Time at which the last message has passed.
   std::queue<double> arrivals;
@@ -35,14 +35,14 @@ struct Link {
 };
 
 // Links into each stage: [0] from the step before it, [1] from the step after it.
-using Links = std::vector<std::array<std::vector<Link>, 2>>;
+using Links = Ids<StageId, std::array<std::vector<Link>, 2>>;
 
-Links make_links(const PipelineOrder& order, const std::vector<StageTimes>& stages,
-                 const std::vector<int>& devices) {
+Links make_links(const PipelineOrder& order, const Ids<StageId, StageTimes>& stages,
+                 const Ids<StageId, DeviceId>& devices) {
   Links links(stages.size());
-  for (size_t a = 0; a < stages.size(); ++a) {
-    for (size_t b = a + 1; b < stages.size(); ++b) {
-      if (order.step_of(static_cast<int>(b)) != order.step_of(static_cast<int>(a)) + 1) continue;
+  for (const StageId a : stages.ids()) {
+    for (const StageId b : IdRange(StageId(a + 1), stages.end_id())) {
+      if (order.step_of(b) != order.step_of(a) + 1) continue;
       const double seconds = devices[a] == devices[b] ? 0 : stages[a].message;
       links[b][0].push_back({.from = a, .seconds = seconds, .arrivals = {}});
       links[a][1].push_back({.from = b, .seconds = seconds, .arrivals = {}});
@@ -51,9 +51,9 @@ Links make_links(const PipelineOrder& order, const std::vector<StageTimes>& stag
   return links;
 }
 
-void check_times(const std::vector<StageTimes>& stages, int count) {
-  require(stages.size() == static_cast<size_t>(count),
-          "pipeline: must have the times of each of {} stages, got {}", count, stages.size());
+void check_times(const Ids<StageId, StageTimes>& stages, int count) {
+  require(stages.end_id() == count, "pipeline: must have the times of each of {} stages, got {}",
+          count, stages.size());
   for (const StageTimes& times : stages) {
     for (const double seconds : {times.forward, times.backward, times.message})
       require(seconds >= 0 && std::isfinite(seconds),
@@ -61,21 +61,21 @@ void check_times(const std::vector<StageTimes>& stages, int count) {
   }
 }
 
-double seconds_of(const PipelineTask& task, const std::vector<StageTimes>& stages) {
-  const StageTimes& times = stages[static_cast<size_t>(task.stage)];
+double seconds_of(const PipelineTask& task, const Ids<StageId, StageTimes>& stages) {
+  const StageTimes& times = stages[task.stage];
   return task.backward ? times.backward : times.forward;
 }
 
 // Returns the time from the begin of the first task to the end of the last one. Adds the number of
 // tasks to `tasks`.
 double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
-                         const std::vector<StageTimes>& stages, const std::vector<int>& devices,
-                         int64_t& tasks) {
+                         const Ids<StageId, StageTimes>& stages,
+                         const Ids<StageId, DeviceId>& devices, int64_t& tasks) {
   Links links = make_links(order, stages, devices);
-  std::map<int, double> free;  // Indexed by device.
+  std::map<DeviceId, double> free;  // Indexed by device.
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
     ++tasks;
-    const auto s = static_cast<size_t>(task.stage);
+    const StageId s = task.stage;
     double& now = free[devices[s]];
     for (Link& link : links[s][task.backward]) now = std::max(now, link.receive());
     now += seconds_of(task, stages);
@@ -91,7 +91,7 @@ double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
 }
 
 double total_seconds(const PipelineOrder& order, int64_t micro_batches,
-                     const std::vector<StageTimes>& stages, const std::vector<int>& devices,
+                     const Ids<StageId, StageTimes>& stages, const Ids<StageId, DeviceId>& devices,
                      int64_t& tasks) {
   const auto seconds = [&](int64_t count) {
     return simulated_seconds(order, count, stages, devices, tasks);
@@ -105,22 +105,21 @@ double total_seconds(const PipelineOrder& order, int64_t micro_batches,
 }  // namespace
 
 PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,
-                                const std::vector<StageTimes>& stages,
-                                const std::vector<int>& devices) {
+                                const Ids<StageId, StageTimes>& stages,
+                                const Ids<StageId, DeviceId>& devices) {
   check_times(stages, order.stages);
-  const std::vector<int> device_of_stage = devices_of(devices, order.stages);
-  const std::set<int> used(device_of_stage.begin(), device_of_stage.end());
+  const Ids<StageId, DeviceId> device_of_stage = devices_of(devices, order.stages);
+  const std::set<DeviceId> used(device_of_stage.begin(), device_of_stage.end());
   PipelineTimes result;
-  result.busy.resize(static_cast<size_t>(*used.rbegin()) + 1);
+  for (const DeviceId last = *used.rbegin(); !result.busy.contains(last);) result.busy.push_back(0);
   for (const PipelineTask& task : order.tasks) {
-    const int device = device_of_stage[static_cast<size_t>(task.stage)];
-    result.busy[static_cast<size_t>(device)] +=
+    result.busy[device_of_stage[task.stage]] +=
         static_cast<double>(micro_batches) * seconds_of(task, stages);
   }
 
   result.total = total_seconds(order, micro_batches, stages, device_of_stage, result.tasks);
   double waits = 0;
-  for (const int device : used) waits += result.total - result.busy[static_cast<size_t>(device)];
+  for (const DeviceId device : used) waits += result.total - result.busy[device];
   if (result.total > 0) result.bubble = waits / (static_cast<double>(used.size()) * result.total);
   return result;
 }

@@ -15,10 +15,10 @@ struct StageTimes {
 
 /// Times of a pipeline for all micro-batches, in seconds.
 struct PipelineTimes {
-  double total = 0;          ///< From the begin of the first task to the end of the last one.
-  std::vector<double> busy;  ///< Time in which each device runs tasks, by the device's number.
-  double bubble = 0;         ///< Share of `total` in which a device with a stage waits: the mean.
-  int64_t tasks = 0;         ///< Number of tasks that the simulation ran.
+  double total = 0;            ///< From the begin of the first task to the end of the last one.
+  Ids<DeviceId, double> busy;  ///< Time in which each device runs tasks.
+  double bubble = 0;           ///< Share of `total` in which a device with a stage waits: the mean.
+  int64_t tasks = 0;           ///< Number of tasks that the simulation ran.
 };
 
 /// Simulates devices that run their tasks in the order of `order`. A device starts a task as soon
@@ -31,7 +31,7 @@ struct PipelineTimes {
 /// Error{kUsage} if `micro_batches` is below 1, a time is negative or not finite, or a vector does
 /// not have an element for each stage.
 PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,
-                                const std::vector<StageTimes>& stages,
-                                const std::vector<int>& devices = {});
+                                const Ids<StageId, StageTimes>& stages,
+                                const Ids<StageId, DeviceId>& devices = {});
 
 }  // namespace sluice::train

@@ -1,4 +1,5 @@
 #include "sluice/train/pipeline/pipeline_times.h"
+#include "sluice/train/cut/test_ids.h"
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -15,9 +16,9 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<StageTimes> equal_stages(int stages, double forward, double backward,
-                                     double message = 0) {
-  return std::vector<StageTimes>(static_cast<size_t>(stages), {forward, backward, message});
+Ids<StageId, StageTimes> equal_stages(int stages, double forward, double backward,
+                                      double message = 0) {
+  return Ids<StageId, StageTimes>(static_cast<size_t>(stages), {forward, backward, message});
 }
 
 std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
@@ -75,10 +76,10 @@ TEST(PipelineTimes, HasTheTotalsOfTheReference) {
 // The slowest stage limits the steady state: here stage 1, which computes for 5 s for each
 // micro-batch and never waits. Stage 0 computes before it and after it.
 TEST(PipelineTimes, StagesOfOtherTimes) {
-  const std::vector<StageTimes> times = {{1, 1, 0}, {2, 3, 0}, {1, 2, 0}};
+  const Ids<StageId, StageTimes> times = {{1, 1, 0}, {2, 3, 0}, {1, 2, 0}};
   const auto result = simulate_pipeline(training_order(Schedule::kGrouped, 3), 10, times);
   EXPECT_EQ(result.total, 1 + 10 * 5 + 1);
-  EXPECT_THAT(result.busy, ElementsAre(20, 50, 30));
+  EXPECT_THAT(result.busy.items(), ElementsAre(20, 50, 30));
   EXPECT_DOUBLE_EQ(result.bubble, 1 - 100 / (3 * result.total));
 }
 
@@ -117,15 +118,15 @@ TEST(PipelineTimes, OneMessagePassesAtATime) {
 TEST(PipelineTimes, StagesShareADevice) {
   const auto times = equal_stages(4, 1, 2, 10);
   const auto result =
-      simulate_pipeline(training_order(Schedule::kGrouped, 4), 8, times, {1, 1, 1, 1});
+      simulate_pipeline(training_order(Schedule::kGrouped, 4), 8, times, on_devices({1, 1, 1, 1}));
   EXPECT_EQ(result.total, 8 * 4 * 3);  // Without messages.
-  EXPECT_THAT(result.busy, ElementsAre(0, 96));
+  EXPECT_THAT(result.busy.items(), ElementsAre(0, 96));
   EXPECT_EQ(result.bubble, 0);  // Device 0 has no stage.
 
   // Device 0 runs F1 of stages 0 and 1, then F2 of both: 4 s. Device 1 waits for the message of F2.
   const auto two =
-      simulate_pipeline(evaluation_order(4), 2, equal_stages(4, 1, 0, 1), {0, 0, 1, 1});
-  EXPECT_THAT(two.busy, ElementsAre(4, 4));
+      simulate_pipeline(evaluation_order(4), 2, equal_stages(4, 1, 0, 1), on_devices({0, 0, 1, 1}));
+  EXPECT_THAT(two.busy.items(), ElementsAre(4, 4));
   EXPECT_EQ(two.total, 4 + 1 + 2);
 }
 
@@ -157,16 +158,16 @@ TEST(PipelineTimes, RefusesWrongInput) {
   EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(2, 1, 2)), Error);
   EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(3, -1, 2)), Error);
   EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(3, 1, NAN)), Error);
-  EXPECT_THROW(simulate_pipeline(order, 4, times, {0, 1}), Error);
+  EXPECT_THROW(simulate_pipeline(order, 4, times, on_devices({0, 1})), Error);
   EXPECT_EQ(simulate_pipeline(order, 4, equal_stages(3, 0, 0)).bubble, 0);
 }
 
 // Concurrent stages run at the same time only on devices of their own.
 TEST(PipelineTimes, ConcurrentStagesAreBesideEachOther) {
-  const PipelineOrder order =
-      split_stages(training_order(Schedule::kGrouped, 3), std::vector<int>{0, 1, 1, 2});
-  const auto total = [&](std::vector<StageTimes> times, std::vector<int> devices) {
-    const PipelineTimes result = simulate_pipeline(order, 100, times, devices);
+  const PipelineOrder order = split_stages(training_order(Schedule::kGrouped, 3), {0, 1, 1, 2});
+  const auto total = [&](const Ids<StageId, StageTimes>& times,
+                         std::initializer_list<int> devices) {
+    const PipelineTimes result = simulate_pipeline(order, 100, times, on_devices(devices));
     double busy = 0;
     for (const double seconds : result.busy) busy += seconds;
     double sum = 0;
@@ -182,14 +183,14 @@ TEST(PipelineTimes, ConcurrentStagesAreBesideEachOther) {
   EXPECT_EQ(total(times, {0, 1, 2, 2}), total(times, {0, 2, 1, 2}));
   // The slower one of both delays the last stage.
   auto slow = times;
-  slow[1].backward = 4;
+  slow[StageId(1)].backward = 4;
   EXPECT_GE(total(slow, {0, 1, 2, 3}), 100 * 5);
 }
 
 // Later micro-batches take the time of the slowest stage.
 TEST(PipelineTimes, ExtrapolatesManyMicroBatches) {
   auto times = equal_stages(3, 1, 2);
-  times[1].forward = 1.5;
+  times[StageId(1)].forward = 1.5;
   const auto total = [&](int64_t count) {
     return simulate_pipeline(training_order(Schedule::kGrouped, 3), count, times).total;
   };

@@ -17,16 +17,15 @@ constexpr std::array<std::pair<std::string_view, Schedule>, 4> kNames = {{
     {"auto", Schedule::kAuto},
 }};
 
+using Slots = Ids<StageId, int64_t>;
+
 // Makes an order from the slots of each stage. `backward` is empty for evaluation.
-PipelineOrder make_order(int64_t period, const std::vector<int64_t>& forward,
-                         const std::vector<int64_t>& backward) {
+PipelineOrder make_order(int64_t period, const Slots& forward, const Slots& backward) {
   PipelineOrder order;
   order.stages = static_cast<int>(forward.size());
   order.period = period;
-  for (size_t s = 0; s < forward.size(); ++s)
-    order.tasks.push_back({static_cast<int>(s), false, forward[s]});
-  for (size_t s = 0; s < backward.size(); ++s)
-    order.tasks.push_back({static_cast<int>(s), true, backward[s]});
+  for (const StageId s : forward.ids()) order.tasks.push_back({s, false, forward[s]});
+  for (const StageId s : backward.ids()) order.tasks.push_back({s, true, backward[s]});
   const auto key = [&](const PipelineTask& t) {
     const int depth = t.backward ? 2 * order.stages - 1 - t.stage : t.stage;
     return std::tuple(t.slot % period, -depth);
@@ -79,7 +78,7 @@ PipelineOrder training_order(Schedule schedule, int stages) {
   require(schedule != Schedule::kAuto,
           "schedule: auto has no order of its own; choose depths with choose_depths()");
   if (schedule == Schedule::kInterleaved) return training_order(depths_of(schedule, stages));
-  std::vector<int64_t> forward, backward;
+  Slots forward, backward;
   for (int s = 0; s < stages; ++s) {
     forward.push_back(s);
     backward.push_back(2 * stages - 1 - s);
@@ -89,10 +88,12 @@ PipelineOrder training_order(Schedule schedule, int stages) {
 
 PipelineOrder training_order(const std::vector<int>& depths) {
   const auto stages = static_cast<int>(depths.size());
-  std::vector<int64_t> forward, backward;
-  for (int s = 0; s < stages; ++s) {
-    const int depth = depths[static_cast<size_t>(s)], rest = stages - s;
-    const bool falls = s == 0 || depths[static_cast<size_t>(s) - 1] > depth;
+  Slots forward, backward;
+  int before = 0;
+  for (const int depth : depths) {
+    const auto s = static_cast<int>(forward.size());
+    const int rest = stages - s;
+    const bool falls = s == 0 || before > depth;
     require(
         depth >= rest && depth <= 2 * rest - 1 && falls,
         "schedule: stage {} of {} must have a depth of {} to {}, below that of the stage before "
@@ -101,26 +102,26 @@ PipelineOrder training_order(const std::vector<int>& depths) {
     const int shift = 2 * (depths[0] - stages);  // Stage 0 begins in slot 0.
     forward.push_back(shift + s - 2 * (depth - rest));
     backward.push_back(shift + 2 * stages - 1 - s);
+    before = depth;
   }
   return make_order(2, forward, backward);
 }
 
 PipelineOrder evaluation_order(int stages, Schedule schedule) {
-  std::vector<int64_t> forward;
+  Slots forward;
   for (int s = 0; s < stages; ++s) forward.push_back(s);
   return make_order(schedule == Schedule::kSequential ? stages : 1, forward, {});
 }
 
-PipelineOrder split_stages(const PipelineOrder& order, const std::vector<int>& steps) {
+PipelineOrder split_stages(const PipelineOrder& order, const Ids<StageId, int>& steps) {
   PipelineOrder result{.stages = static_cast<int>(steps.size()),
                        .period = order.period,
                        .tasks = {},
                        .steps = steps};
   for (const PipelineTask& task : order.tasks) {
     for (int i = 0; i < result.stages; ++i) {
-      const int stage = task.backward ? result.stages - 1 - i : i;
-      if (steps[static_cast<size_t>(stage)] == task.stage)
-        result.tasks.push_back({stage, task.backward, task.slot});
+      const StageId stage(task.backward ? result.stages - 1 - i : i);
+      if (steps[stage] == task.stage) result.tasks.push_back({stage, task.backward, task.slot});
     }
   }
   return result;

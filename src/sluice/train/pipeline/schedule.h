@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/train/cut/ids.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -13,7 +14,7 @@ Schedule parse_schedule(std::string_view name);
 
 /// The forward or the backward part of a stage.
 struct PipelineTask {
-  int stage = 0;
+  StageId stage{0};
   bool backward = false;
   int64_t slot = 0;  ///< Slot in which the task runs micro-batch 0.
 };
@@ -28,9 +29,9 @@ struct PipelineOrder {
   /// comes first.
   std::vector<PipelineTask> tasks;
   /// Step of each stage, ascending from 0 (split_stages). Empty: each stage is a step.
-  std::vector<int> steps = {};
+  Ids<StageId, int> steps = {};
 
-  int step_of(int stage) const { return steps.empty() ? stage : steps[static_cast<size_t>(stage)]; }
+  int step_of(StageId stage) const { return steps.empty() ? stage.value() : steps[stage]; }
   /// Returns the iteration in which a task runs micro-batch 0.
   int64_t iteration(const PipelineTask& task) const { return task.slot / period; }
   /// Returns the number of iterations before the first one that runs all tasks. As many follow the
@@ -56,6 +57,6 @@ PipelineOrder evaluation_order(int stages, Schedule schedule = Schedule::kGroupe
 /// Returns an order of `steps.size()` stages in which stage i has the slots that stage `steps[i]`
 /// has in `order`. Stages with one step run in the order of their numbers forward, and in the
 /// opposite order backward. `steps` ascends from 0 to order.stages - 1.
-PipelineOrder split_stages(const PipelineOrder& order, const std::vector<int>& steps);
+PipelineOrder split_stages(const PipelineOrder& order, const Ids<StageId, int>& steps);
 
 }  // namespace sluice::train

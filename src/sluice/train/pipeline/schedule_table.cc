@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/train/pipeline/stage_devices.h"
 #include "sluice/train/pipeline/task_walk.h"
 
@@ -30,20 +31,21 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 }  // namespace
 
 std::string schedule_table(const PipelineOrder& order, int64_t micro_batches,
-                           const std::vector<int>& devices) {
-  const std::vector<int> device_of_stage = devices_of(devices, order.stages);
-  const auto slots = static_cast<size_t>(order.slots(micro_batches));
-  std::map<int, std::vector<std::string>> cells;  // Indexed by device, without the first column.
-  for (const int device : device_of_stage) cells[device].resize(slots);
+                           const Ids<StageId, DeviceId>& devices) {
+  const Ids<StageId, DeviceId> device_of_stage = devices_of(devices, order.stages);
+  const int64_t slots = order.slots(micro_batches);
+  std::map<DeviceId, std::vector<std::string>>
+      cells;  // Indexed by device, without the first column.
+  for (const DeviceId device : device_of_stage) cells[device].resize(slots);
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t micro_batch) {
-    const auto slot = static_cast<size_t>(task.slot + micro_batch * order.period);
-    std::string& cell = cells[device_of_stage[static_cast<size_t>(task.stage)]][slot];
+    const int64_t slot = task.slot + micro_batch * order.period;
+    std::string& cell = cells[device_of_stage[task.stage]].begin()[slot];
     cell +=
         fmt::format("{}{}{}", cell.empty() ? "" : "+", task.backward ? 'B' : 'F', micro_batch + 1);
   });
 
   std::vector<std::vector<std::string>> rows = {{"slot"}};
-  for (size_t slot = 1; slot <= slots; ++slot) rows[0].push_back(std::to_string(slot));
+  for (int64_t slot = 1; slot <= slots; ++slot) rows[0].push_back(std::to_string(slot));
   for (const auto& [device, row] : cells) {
     rows.push_back({fmt::format("{}{}", devices.empty() ? 'S' : 'D', device)});
     for (const std::string& cell : row) rows.back().push_back(cell.empty() ? "." : cell);

@@ -13,6 +13,6 @@ namespace sluice::train {
 /// Tasks of one cell are joined by `+` in the order in which they run. Error{kUsage} if
 /// `micro_batches` is below 1, or if `devices` is neither empty nor a number for each stage.
 std::string schedule_table(const PipelineOrder& order, int64_t micro_batches,
-                           const std::vector<int>& devices = {});
+                           const Ids<StageId, DeviceId>& devices = {});
 
 }  // namespace sluice::train

@@ -1,4 +1,5 @@
 #include "sluice/train/pipeline/schedule_table.h"
+#include "sluice/train/cut/test_ids.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 namespace sluice::train {
 namespace {
 
-const std::vector<int> kFourDevices = {0, 1, 2, 3};
+const Ids<StageId, DeviceId> kFourDevices = on_devices({0, 1, 2, 3});
 
 // Returns the cells of each line.
 std::vector<std::vector<std::string>> cells(const std::string& table) {
@@ -65,7 +66,7 @@ D3  .  .  . F1 F2 F3 F4 F5 F6 F7 F8
 
 // Stage 1 is later in a micro-batch, so its tasks stand before those of stage 0.
 TEST(ScheduleTable, StagesOnOneDeviceShareARow) {
-  EXPECT_EQ(schedule_table(training_order(Schedule::kGrouped, 3), 2, {4, 4, 0}),
+  EXPECT_EQ(schedule_table(training_order(Schedule::kGrouped, 3), 2, on_devices({4, 4, 0})),
             "slot  1     2  3     4  5     6  7\n"
             "D0    .     . F1 B1+F2 B2     .  .\n"
             "D4   F1 F1+F2 F2     . B1 B1+B2 B2\n");
@@ -80,8 +81,8 @@ TEST(ScheduleTable, AlignsItsColumns) {
 
 TEST(ScheduleTable, RefusesOtherDevices) {
   const PipelineOrder order = evaluation_order(3);
-  EXPECT_THROW(schedule_table(order, 4, {0, 1}), Error);
-  EXPECT_THROW(schedule_table(order, 4, {0, 1, -1}), Error);
+  EXPECT_THROW(schedule_table(order, 4, on_devices({0, 1})), Error);
+  EXPECT_THROW(schedule_table(order, 4, on_devices({0, 1, -1})), Error);
   EXPECT_THROW(schedule_table(order, 0), Error);
 }
 

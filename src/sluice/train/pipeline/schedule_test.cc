@@ -75,7 +75,7 @@ TEST(Schedule, HasTheDepthsOfTheReference) {
 
 // A, B, four stages side by side, D: 4 stages instead of 7.
 TEST(Schedule, CountsConcurrentStagesAsOne) {
-  const std::vector<int> steps{0, 1, 2, 2, 2, 2, 3};
+  const Ids<StageId, int> steps{0, 1, 2, 2, 2, 2, 3};
   const PipelineOrder training = split_stages(training_order(Schedule::kGrouped, 4), steps);
   EXPECT_EQ(training_order(Schedule::kGrouped, 7).ramp() - training.ramp(), 6);
   EXPECT_EQ(evaluation_order(7).ramp() - split_stages(evaluation_order(4), steps).ramp(), 3);

@@ -1,22 +1,21 @@
 #include "sluice/train/pipeline/stage_devices.h"
 
-#include <numeric>
-
 #include "sluice/base/error.h"
 
 namespace sluice::train {
 
-std::vector<int> devices_of(const std::vector<int>& devices, int stages) {
+Ids<StageId, DeviceId> devices_of(const Ids<StageId, DeviceId>& devices, int stages) {
   if (devices.empty()) {
-    std::vector<int> own(static_cast<size_t>(stages));
-    std::iota(own.begin(), own.end(), 0);
+    Ids<StageId, DeviceId> own;
+    for (int s = 0; s < stages; ++s) own.push_back(DeviceId(s));
     return own;
   }
-  require(devices.size() == static_cast<size_t>(stages),
+  require(devices.end_id() == stages,
           "pipeline: devices must name one device for each of {} stages, got {}", stages,
           devices.size());
-  for (const int device : devices)
-    require(device >= 0, "pipeline: devices must be numbers of at least 0, got {}", device);
+  for (const DeviceId device : devices)
+    require(device.valid(), "pipeline: devices must be numbers of at least 0, got {}",
+            device.value());
   return devices;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-#include <vector>
+#include "sluice/train/cut/ids.h"
 
 namespace sluice::train {
 
 /// Returns the device of each stage: `devices`, or 0 to stages - 1 if it is empty. Error{kUsage} if
 /// it is not one number of at least 0 for each stage.
-std::vector<int> devices_of(const std::vector<int>& devices, int stages);
+Ids<StageId, DeviceId> devices_of(const Ids<StageId, DeviceId>& devices, int stages);
 
 }  // namespace sluice::train

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/base/provenance.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/pipeline/block_times.h"
@@ -18,7 +18,7 @@ std::string names_of(const Cut& cut) {
   return names;
 }
 
-size_t find_block(const Cut& cut, const std::string& name) {
+BlockId find_block(const Cut& cut, const std::string& name) {
   const auto found = std::find_if(cut.blocks.begin(), cut.blocks.end(),
                                   [&](const BlockGraph& block) { return block.name == name; });
   require(
@@ -26,7 +26,7 @@ size_t find_block(const Cut& cut, const std::string& name) {
       "Unknown Block '{}': the blocks of the model are {}; a block that no result needs is left "
       "out",
       name, names_of(cut));
-  return static_cast<size_t>(found - cut.blocks.begin());
+  return BlockId(found - cut.blocks.begin());
 }
 
 // The device that the ops of a block name.
@@ -37,45 +37,49 @@ std::optional<int> named_device(const NetworkGraph& network, const std::string& 
   return std::nullopt;
 }
 
-std::vector<std::vector<size_t>> blocks_of(const std::vector<Stage>& stages, const Cut& cut) {
-  std::vector<std::vector<size_t>> result;
-  std::vector<int> stage_of(cut.blocks.size(), -1);
-  for (size_t s = 0; s < stages.size(); ++s) {
+Ids<StageId, std::vector<BlockId>> blocks_of(const Ids<StageId, Stage>& stages, const Cut& cut) {
+  Ids<StageId, std::vector<BlockId>> result;
+  Ids<BlockId, StageId> stage_of(cut.blocks.size());
+  for (const StageId s : stages.ids()) {
     auto& blocks = result.emplace_back();
     require(!stages[s].blocks().empty(), "stage {}: must have a block", s);
     for (const std::string& name : stages[s].blocks()) {
-      const size_t b = find_block(cut, name);
-      require(stage_of[b] < 0,
+      const BlockId b = find_block(cut, name);
+      require(!stage_of[b].valid(),
               "block '{}' must be in one stage, is associated with more than one stage: {} and {}",
               name, stage_of[b], s);
-      stage_of[b] = static_cast<int>(s);
+      stage_of[b] = s;
       blocks.push_back(b);
     }
     std::sort(blocks.begin(), blocks.end());
   }
-  for (size_t b = 0; b < stage_of.size(); ++b) {
+  const auto before = [](BlockId b) { return BlockId(b - 1); };
+  for (const BlockId b : stage_of.ids()) {
     const std::string& name = cut.blocks[b].name;
-    require(stage_of[b] >= 0, "block '{}' must be in a stage", name);
-    require(b == 0 || stage_of[b - 1] <= stage_of[b],
+    require(stage_of[b].valid(), "block '{}' must be in a stage", name);
+    require(b == 0 || stage_of[before(b)] <= stage_of[b],
             "stages must have the blocks in the order {}; block '{}' of stage {} precedes block "
             "'{}' of stage {}",
-            names_of(cut), cut.blocks[b - 1].name, stage_of[b - 1], name, stage_of[b]);
+            names_of(cut), cut.blocks[before(b)].name, stage_of[before(b)], name, stage_of[b]);
   }
   return result;
 }
 
-std::vector<Stage> named_stages(const Stages& stages, const Cut& cut,
-                                const std::vector<double>& seconds) {
+Ids<StageId, Stage> named_stages(const Stages& stages, const Cut& cut,
+                                 const Ids<BlockId, double>& seconds) {
   if (const auto* named = std::get_if<std::vector<Stage>>(&stages); named && !named->empty())
-    return *named;
-  std::vector<size_t> begins(cut.blocks.size());
-  std::iota(begins.begin(), begins.end(), 0);
-  if (const int* count = std::get_if<int>(&stages)) begins = balanced_cut(seconds, *count);
-  std::vector<Stage> result;
-  for (size_t s = 0; s < begins.size(); ++s) {
-    const size_t end = s + 1 < begins.size() ? begins[s + 1] : cut.blocks.size();
+    return Ids<StageId, Stage>(*named);
+  std::vector<BlockId> begins;
+  if (const int* count = std::get_if<int>(&stages)) {
+    begins = balanced_cut(seconds, *count);
+  } else {
+    for (const BlockId b : cut.blocks.ids()) begins.push_back(b);
+  }
+  begins.push_back(cut.blocks.end_id());
+  Ids<StageId, Stage> result;
+  for (auto begin = begins.begin(); begin + 1 != begins.end(); ++begin) {
     std::vector<std::string> blocks;
-    for (size_t b = begins[s]; b < end; ++b) blocks.push_back(cut.blocks[b].name);
+    for (const BlockId b : IdRange(*begin, *(begin + 1))) blocks.push_back(cut.blocks[b].name);
     result.emplace_back(std::move(blocks));
   }
   return result;
@@ -83,9 +87,9 @@ std::vector<Stage> named_stages(const Stages& stages, const Cut& cut,
 
 // Refuses concurrent stages that depend on each other.
 void check_concurrent(const AssignedStage& stage, const AssignedStage& other, const Cut& cut) {
-  for (const size_t b : stage.blocks) {
+  for (const BlockId b : stage.blocks) {
     const BlockGraph& block = cut.blocks[b];
-    for (const size_t o : other.blocks) {
+    for (const BlockId o : other.blocks) {
       const BlockGraph& before = cut.blocks[o];
       for (const BlockValue& v : block.inputs) {
         require(!before.output(v.whole).valid(),
@@ -104,11 +108,11 @@ void check_concurrent(const AssignedStage& stage, const AssignedStage& other, co
 }
 
 // Numbers the steps of the schedule.
-void set_steps(const std::vector<Stage>& stages, const Cut& cut,
-               std::vector<AssignedStage>& assigned) {
-  for (size_t s = 1; s < assigned.size(); ++s) {
-    assigned[s].step = assigned[s - 1].step + (stages[s].is_concurrent() ? 0 : 1);
-    for (size_t o = s; o-- > 0 && assigned[o].step == assigned[s].step;)
+void set_steps(const Ids<StageId, Stage>& stages, const Cut& cut, PlacedStages& assigned) {
+  for (const StageId s : IdRange(StageId(1), assigned.end_id())) {
+    const auto before = [](StageId stage) { return StageId(stage - 1); };
+    assigned[s].step = assigned[before(s)].step + (stages[s].is_concurrent() ? 0 : 1);
+    for (StageId o = before(s); o.valid() && assigned[o].step == assigned[s].step; o = before(o))
       check_concurrent(assigned[s], assigned[o], cut);
   }
   require(assigned.back().step >= 1,
@@ -154,19 +158,19 @@ Stages parse_stages(const std::vector<std::string>& texts) {
   return stages;
 }
 
-std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGraph& network,
-                                         const Cut& cut, const std::vector<double>& seconds) {
-  const std::vector<Stage> all = named_stages(stages, cut, seconds);
+PlacedStages assign_stages(const Stages& stages, const NetworkGraph& network, const Cut& cut,
+                           const Ids<BlockId, double>& seconds) {
+  const Ids<StageId, Stage> all = named_stages(stages, cut, seconds);
   const auto blocks = blocks_of(all, cut);
   require(all.size() >= 2,
           "a pipeline must have at least two stages, got {}; the model's blocks: {}", all.size(),
           names_of(cut));
   require(!all.front().is_concurrent(), "stage 0: must not be concurrent, as it is the first one");
-  std::vector<AssignedStage> assigned;
-  std::optional<size_t> with, without;  // A stage with a device, and one without.
-  for (size_t s = 0; s < all.size(); ++s) {
+  PlacedStages assigned;
+  std::optional<StageId> with, without;  // A stage with a device, and one without.
+  for (const StageId s : all.ids()) {
     std::optional<int> device = all[s].device();
-    for (const size_t b : blocks[s]) {
+    for (const BlockId b : blocks[s]) {
       const std::string& name = cut.blocks[b].name;
       const std::optional<int> named = named_device(network, name);
       if (!named) continue;
@@ -182,11 +186,11 @@ std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGrap
             "stage {}: its device must be from 0 to {}, got {}", s, kMaxDevices - 1,
             device.value_or(0));
     (device ? with : without) = s;
-    assigned.push_back({blocks[s], device.value_or(static_cast<int>(s))});
+    assigned.push_back({blocks[s], DeviceId(device.value_or(s))});
   }
   require(!with || !without,
           "stages: all must have a device, or none, but stage {} has one and stage {} has none",
-          with.value_or(0), without.value_or(0));
+          with.value_or(StageId(0)), without.value_or(StageId(0)));
   set_steps(all, cut, assigned);
   return assigned;
 }

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/train/cut/ids.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -11,10 +12,12 @@ struct NetworkGraph;
 
 /// A stage of a network that was cut.
 struct AssignedStage {
-  std::vector<size_t> blocks;  ///< Positions in Cut::blocks, ascending.
-  int device = 0;
+  std::vector<BlockId> blocks;  ///< Ascending.
+  DeviceId device{0};
   int step = 0;  ///< Number of its step in the schedule; concurrent stages have the same.
 };
+
+using PlacedStages = Ids<StageId, AssignedStage>;
 
 inline constexpr int kMaxDevices = 4096;
 
@@ -31,12 +34,12 @@ Stages parse_stages(const std::vector<std::string>& texts);
 /// has a device by these rules, stage s runs on device s.
 ///
 /// Error{kUsage}: a number of stages where blocks name devices; a device that is not in [0,
-/// kMaxDevices); a first stage that is concurrent; a stage without blocks; a block in two stages or
-/// without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
-/// stage that name different devices, or another device than the stage; a mix of stages with and
-/// without a device; fewer than two stages, where concurrent stages count as one; concurrent stages
-/// that read values or weights of each other.
-std::vector<AssignedStage> assign_stages(const Stages& stages, const NetworkGraph& network,
-                                         const Cut& cut, const std::vector<double>& seconds);
+/// kMaxDevices); a first stage that is concurrent; a stage without blocks; a block in two stages
+/// or without a stage; an unknown block; stages that are not in the order of the cut; blocks of a
+/// stage that name different devices, or another device than the stage; stages with a device beside
+/// stages without one; fewer than two stages, where concurrent stages count as one; concurrent
+/// stages that read values or weights of each other.
+PlacedStages assign_stages(const Stages& stages, const NetworkGraph& network, const Cut& cut,
+                           const Ids<BlockId, double>& seconds);
 
 }  // namespace sluice::train

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sluice/base/numbers/number_text.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ir/variable.h"
 
@@ -112,7 +113,7 @@ int64_t row_of_dataset(const data::BatchLoader& loader, int64_t row) {
   if (options.shuffle == data::Shuffle::kNo || samples == data::kForever) return index;
   std::vector<uint32_t> order(static_cast<size_t>(samples));
   data::shuffled_order(options.seed, loader.epoch(), order);
-  return order[static_cast<size_t>(index)];
+  return order.begin()[index];
 }
 
 int64_t row_of_element(const HostTensor& array, size_t i) {
@@ -160,8 +161,7 @@ std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const 
 void check_scores(std::string_view name, const HostTensor& prediction, int64_t rows, int64_t first,
                   const data::Element& inputs, int64_t offset) {
   if (prediction.elements() == 0 || rows == 0) return;
-  const size_t row_bytes = prediction.bytes().size() / static_cast<size_t>(prediction.shape()[0]);
-  const auto counted = prediction.bytes().first(static_cast<size_t>(rows) * row_bytes);
+  const auto counted = Slices(prediction.bytes(), prediction.shape()[0]).range(0, rows);
   const auto found = find_element(prediction.dtype(), counted, is_nan);
   if (!found) return;
   const int64_t row = row_of_element(prediction, *found);
@@ -169,8 +169,7 @@ void check_scores(std::string_view name, const HostTensor& prediction, int64_t r
   for (size_t f = 0; f < inputs.arrays.size() && reason.empty(); ++f) {
     const HostTensor& array = inputs.arrays[f];
     if (array.shape().rank() == 0 || array.shape()[0] <= row + offset) continue;
-    const size_t bytes = array.bytes().size() / static_cast<size_t>(array.shape()[0]);
-    const auto own = array.bytes().subspan(static_cast<size_t>(row + offset) * bytes, bytes);
+    const auto own = Slices(array.bytes(), array.shape()[0])[row + offset];
     if (const auto wrong = find_element(array.dtype(), own, is_not_finite))
       reason = fmt::format("; its field {} has {}", name_of_field(inputs, f),
                            number_text(element(array.dtype(), own, *wrong)));

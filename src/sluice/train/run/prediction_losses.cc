@@ -40,7 +40,7 @@ class Dependence {
  public:
   // A source has a row for each of `samples` samples.
   Dependence(const NetworkGraph& n, const Network& network, int64_t samples)
-      : graph_(n.graph.graph()), known_(static_cast<size_t>(graph_.tensor_count())) {
+      : graph_(n.graph.graph()) {
     for (const Prediction& p : n.results.predictions) {
       if (p.writing.form == Writing::Reduction::kEach)
         sources_.emplace(p.value.id(), Source{true, p.name});
@@ -57,13 +57,15 @@ class Dependence {
       const TensorSpec& spec = graph_.spec(source.first);
       return spec.shape.rank() == 0 || spec.shape[0] != samples || spec.bytes() == 0;
     });
-    for (const auto& [t, source] : sources_) known_[static_cast<size_t>(t)] = true;
+    for (const auto& [t, source] : sources_) known_.insert(t);
     for (const Op& op : graph_.ops()) {
       if (!op.callees.empty() || !op.effects.empty()) continue;
       const bool follows = std::all_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
         return o.mode == Mode::kRead && knows(o.tensor);
       });
-      for (const TensorId t : op.outputs) known_[static_cast<size_t>(t)] = follows || is_source(t);
+      for (const TensorId t : op.outputs) {
+        if (follows) known_.insert(t);
+      }
     }
   }
 
@@ -73,12 +75,12 @@ class Dependence {
   bool knows(TensorId t) const {
     const TensorInfo& info = graph_.info(t);
     if (graph_.storage(info.storage).version() > 0) return false;
-    return known_[static_cast<size_t>(t)] || info.constant != nullptr;
+    return known_.contains(t) || info.constant != nullptr;
   }
 
  private:
   const Graph& graph_;
-  std::vector<bool> known_;
+  std::set<TensorId> known_;
   std::map<TensorId, Source> sources_;
 };
 
@@ -186,11 +188,11 @@ void PredictionLosses::add(const data::Element& item, const data::Element& resul
       const HostTensor* const array = array_of(source.prediction ? results : item, source);
       const TensorSpec& spec = source.stream.spec;
       if (array == nullptr || array->dtype() != spec.dtype) break;
-      const auto row = static_cast<size_t>(spec.bytes() / count);
+      const int64_t row = spec.bytes() / count;
       // Predictions of the last micro-batch alone belong to the last samples.
-      const int64_t begin = first - (batch - static_cast<int64_t>(array->bytes().size() / row));
+      const int64_t begin = first - (batch - std::ssize(array->bytes()) / row);
       if (begin < 0 || (!source.prediction && begin != first)) break;
-      const std::byte* const data = array->bytes().data() + static_cast<size_t>(begin) * row;
+      const std::byte* const data = array->bytes().data() + begin * row;
       inputs.push_back({source.stream, ConstArrayView(spec, data)});
     }
     if (inputs.size() < p->sources.size()) continue;

@@ -27,9 +27,8 @@ void add(const FlowingValue& value, const Tensor& t, MicroBatchValues& values) {
 
 }  // namespace
 
-FlowingValues::FlowingValues(const Cut& cut,
-                             const std::vector<std::optional<BlockGradient>>& gradients,
-                             const std::vector<AssignedStage>& stages, std::vector<Flow> flows,
+FlowingValues::FlowingValues(const Cut& cut, const BlockGradients& gradients,
+                             const PlacedStages& stages, std::vector<Flow> flows,
                              const Options& options)
     : cut_(cut),
       gradients_(gradients),
@@ -48,7 +47,7 @@ void FlowingValues::add(const Flow& flow) {
   for (const MicroBatchTask& reader : flow.read_by) {
     const TaskDistance d = distance(flow.made_by, reader, options_.accumulate);
     if (!d.iterations) {
-      const Waiting waiting{flow.value, stages_[static_cast<size_t>(maker.stage)].device};
+      const Waiting waiting{flow.value, stages_[maker.stage].device};
       int64_t& capacity = buffers_[waiting].capacity;
       capacity = std::max(capacity, d.capacity);
       loads_.insert_or_assign({{reader.task.kind, key_of(reader.task)}, flow.value}, waiting);
@@ -84,7 +83,7 @@ RemoteEntry FlowingValues::entry(const TaskContext& context, const Task& task,
 MicroBatchValues FlowingValues::read(const TaskContext& context, const Task& task) {
   MicroBatchValues values;
   const auto known = values_.back().find(task.micro_batch.constant);
-  const int device = stages_[static_cast<size_t>(task.stage)].device;
+  const DeviceId device = stages_[task.stage].device;
   const auto read_one = [&](const FlowingValue& v) {
     if (find(values, v).valid()) return;
     const auto waiting = loads_.find({{task.kind, key_of(task)}, v});
@@ -101,7 +100,7 @@ MicroBatchValues FlowingValues::read(const TaskContext& context, const Task& tas
                                                entry(context, task, there.capacity), "value");
     train::add(v, t, values);
   };
-  for (const size_t b : blocks_of(task, stages_)) {
+  for (const BlockId b : blocks_of(task, stages_)) {
     if (task.runs_forward()) {
       for (const FlowingValue& v : reads_forward(cut_.blocks[b])) read_one(v);
     }
@@ -122,7 +121,7 @@ void FlowingValues::write(const TaskContext& context, const Task& task,
     const Tensor made = find(values, flow->value);
     if (!made.valid() || made == find(found, flow->value)) continue;
     values_.back()[task.micro_batch.constant].insert_or_assign({flow->value, flow->device}, made);
-    const int device = stages_[static_cast<size_t>(task.stage)].device;
+    const DeviceId device = stages_[task.stage].device;
     const auto there = buffers_.find({flow->value, device});
     if (there == buffers_.end() || !stored.insert(flow->value).second) continue;
     Buffer& b = there->second;

@@ -11,7 +11,7 @@
 namespace sluice::train {
 
 /// Stage and block that a task names; without a block, all blocks of the stage.
-using TaskBlocks = std::pair<int, std::optional<int64_t>>;
+using TaskBlocks = std::pair<StageId, std::optional<int64_t>>;
 
 inline TaskBlocks key_of(const Task& task) {
   return {task.stage, task.block ? std::optional(task.block->constant) : std::nullopt};
@@ -35,9 +35,8 @@ class FlowingValues {
  public:
   /// The arguments but `flows` must outlive this object. Error{kUsage} for flows that loops cannot
   /// have.
-  FlowingValues(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                const std::vector<AssignedStage>& stages, std::vector<Flow> flows,
-                const Options& options);
+  FlowingValues(const Cut& cut, const BlockGradients& gradients, const PlacedStages& stages,
+                std::vector<Flow> flows, const Options& options);
   FlowingValues(const FlowingValues&) = delete;
   FlowingValues& operator=(const FlowingValues&) = delete;
 
@@ -61,7 +60,7 @@ class FlowingValues {
   void leave_loop(const OrderLoop& loop, const Tensors& results);
 
  private:
-  using Reader = std::pair<FlowingValue, int>;  // A value and the device of its readers.
+  using Reader = std::pair<FlowingValue, DeviceId>;  // A value and the device of its readers.
   using ByReader = std::map<Reader, Tensor>;
   // A tensor that a loop carries.
   struct Slot {
@@ -73,7 +72,7 @@ class FlowingValues {
   using TaskKey = std::pair<TaskKind, TaskBlocks>;
   // A value that waits in remote memory, and the device that makes it. A gradient that a task adds
   // to on this device replaces the one before.
-  using Waiting = std::pair<FlowingValue, int>;
+  using Waiting = std::pair<FlowingValue, DeviceId>;
   struct Buffer {
     int64_t capacity = 1;  // Micro-batches that wait at a time.
     std::optional<RemoteBuffer> buffer = {};
@@ -83,8 +82,8 @@ class FlowingValues {
   RemoteEntry entry(const TaskContext& context, const Task& task, int64_t capacity) const;
 
   const Cut& cut_;
-  const std::vector<std::optional<BlockGradient>>& gradients_;
-  const std::vector<AssignedStage>& stages_;
+  const BlockGradients& gradients_;
+  const PlacedStages& stages_;
   const Options& options_;
   std::vector<Flow> flows_;
   std::map<TaskKey, std::vector<const Flow*>> made_by_;

@@ -10,26 +10,26 @@ namespace {
 
 class Flows {
  public:
-  Flows(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-        const std::set<MicroBatch::Value>& shared, const RemoteActivations* remote)
+  Flows(const Cut& cut, const BlockGradients& gradients, const std::set<MicroBatch::Value>& shared,
+        const RemoteActivations* remote)
       : cut_(cut), gradients_(gradients), shared_(shared), remote_(remote) {}
 
-  void forward(const std::vector<size_t>& blocks) {
-    for (const size_t b : blocks) {
+  void forward(const std::vector<BlockId>& blocks) {
+    for (const BlockId b : blocks) {
       for (const FlowingValue& v : reads_forward(cut_.blocks[b])) read(v);
       for (const auto& v : MicroBatch::outputs(cut_.blocks[b], gradients_[b])) make({false, v});
     }
   }
 
-  void backward(const std::vector<size_t>& blocks) {
-    for (const size_t b : blocks) {
+  void backward(const std::vector<BlockId>& blocks) {
+    for (const BlockId b : blocks) {
       if (!gradients_[b]) continue;
       for (const FlowingValue& v : reads_backward(cut_.blocks[b], gradients_[b], remote_)) read(v);
       for (const Tensor& t : gradients_[b]->inputs) make({true, MicroBatch::value(t)});
     }
   }
 
-  void begin(const MicroBatchTask& task, int device) {
+  void begin(const MicroBatchTask& task, DeviceId device) {
     device_ = device;
     task_ = task;
     ++position_;
@@ -54,20 +54,20 @@ class Flows {
   }
   // A gradient has the spec of its value.
   int64_t bytes_of(const FlowingValue& value) const {
-    const Ir ir = cut_.blocks[0].graph.graph().ir();
+    const Ir ir = cut_.blocks.front().graph.graph().ir();
     return ir.graph(value.value.first).spec(value.value.second).bytes();
   }
 
   const Cut& cut_;
-  const std::vector<std::optional<BlockGradient>>& gradients_;
+  const BlockGradients& gradients_;
   const std::set<MicroBatch::Value>& shared_;
   const RemoteActivations* remote_;
-  int device_ = 0;
+  DeviceId device_{0};
   int64_t position_ = 0;  ///< Number of the task.
   MicroBatchTask task_;
   std::map<FlowingValue, Maker> made_;
-  /// Sorted by the position of the block that computes the value.
-  std::map<std::tuple<FlowingValue, int, int64_t>, Flow> flows_;
+  std::map<std::tuple<FlowingValue, DeviceId, int64_t>, Flow>
+      flows_;  ///< Indexed by the maker's position.
 };
 
 }  // namespace
@@ -101,22 +101,21 @@ std::vector<FlowingValue> reads_backward(const BlockGraph& block,
   return values;
 }
 
-std::vector<size_t> blocks_of(const Task& task, const std::vector<AssignedStage>& stages) {
-  std::vector<size_t> blocks = stages[static_cast<size_t>(task.stage)].blocks;
-  if (task.block) blocks = {static_cast<size_t>(task.block->constant)};
+std::vector<BlockId> blocks_of(const Task& task, const PlacedStages& stages) {
+  std::vector<BlockId> blocks = stages[task.stage].blocks;
+  if (task.block) blocks = {BlockId(task.block->constant)};
   if (task.kind == TaskKind::kBackward) std::reverse(blocks.begin(), blocks.end());
   return blocks;
 }
 
-std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
-                             const std::vector<AssignedStage>& stages, const Cut& cut,
-                             const std::vector<std::optional<BlockGradient>>& gradients,
+std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks, const PlacedStages& stages,
+                             const Cut& cut, const BlockGradients& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote) {
   Flows flows(cut, gradients, shared, remote);
   for (const MicroBatchTask& t : tasks) {
-    flows.begin(t, stages[static_cast<size_t>(t.task.stage)].device);
-    const std::vector<size_t> blocks = blocks_of(t.task, stages);
+    flows.begin(t, stages[t.task.stage].device);
+    const std::vector<BlockId> blocks = blocks_of(t.task, stages);
     if (t.task.runs_forward()) flows.forward(blocks);
     if (t.task.runs_backward()) flows.backward(blocks);
   }

@@ -21,7 +21,7 @@ struct FlowingValue {
 struct Flow {
   FlowingValue value;
   int64_t bytes = 0;
-  int device = 0;  ///< Device of the readers.
+  DeviceId device{0};  ///< Device of the readers.
   MicroBatchTask made_by;
   std::vector<MicroBatchTask> read_by;  ///< In the order of time.
 };
@@ -29,9 +29,8 @@ struct Flow {
 /// Finds the flows between the tasks of a micro-batch (tasks_of_micro_batch()). A task that adds to
 /// a gradient makes it anew. The first reader of a field or a seed makes it. Values in `shared` do
 /// not flow. Gradients do not read values in `remote`, which may be null.
-std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks,
-                             const std::vector<AssignedStage>& stages, const Cut& cut,
-                             const std::vector<std::optional<BlockGradient>>& gradients,
+std::vector<Flow> find_flows(const std::vector<MicroBatchTask>& tasks, const PlacedStages& stages,
+                             const Cut& cut, const BlockGradients& gradients,
                              const std::set<MicroBatch::Value>& shared,
                              const RemoteActivations* remote);
 
@@ -47,6 +46,6 @@ std::vector<FlowingValue> reads_backward(const BlockGraph& block,
 
 /// Returns the blocks of a task in the order in which it runs them. A task that names a block names
 /// it by a constant.
-std::vector<size_t> blocks_of(const Task& task, const std::vector<AssignedStage>& stages);
+std::vector<BlockId> blocks_of(const Task& task, const PlacedStages& stages);
 
 }  // namespace sluice::train

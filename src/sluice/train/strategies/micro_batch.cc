@@ -41,31 +41,30 @@ std::vector<std::pair<Tensor, Tensor>> values_read(const BlockGradient& gradient
 
 }  // namespace
 
-RemoteActivations::RemoteActivations(const Cut& cut,
-                                     const std::vector<std::optional<BlockGradient>>& gradients,
+RemoteActivations::RemoteActivations(const Cut& cut, const BlockGradients& gradients,
                                      int64_t min_elements, Stores stores) {
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+  for (const BlockId b : cut.blocks.ids()) {
     if (!gradients[b]) continue;
     for (const auto& [input, part] : values_read(*gradients[b])) {
       if (!is_weight(cut.blocks[b], part) && input.elements() >= min_elements)
         stored_after_[value_of(cut.blocks[b], part)] = b;
     }
   }
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+  for (const BlockId b : cut.blocks.ids()) {
     for (const auto* list : {&cut.blocks[b].inputs, &cut.blocks[b].outputs}) {
       for (const BlockValue& v : *list) {
         const auto found = stored_after_.find({v.whole.graph_id(), v.whole.id()});
         if (found == stored_after_.end()) continue;
-        size_t& block = found->second;
+        BlockId& block = found->second;
         block = stores == Stores::kAtOnce ? std::min(block, b) : std::max(block, b);
       }
     }
   }
   std::erase_if(stored_after_,
-                [&](const auto& use) { return use.second + 1 == cut.blocks.size(); });
+                [&](const auto& use) { return BlockId(use.second + 1) == cut.blocks.end_id(); });
 }
 
-bool RemoteActivations::stores(const Value& value, size_t block) const {
+bool RemoteActivations::stores(const Value& value, BlockId block) const {
   const auto found = stored_after_.find(value);
   return found != stored_after_.end() && found->second == block;
 }
@@ -76,8 +75,7 @@ RemoteBuffer RemoteActivations::buffer(const Value& value, const TensorSpec& spe
   return buffers_.emplace(value, ir.remote_buffer(spec, entries_)).first->second;
 }
 
-MicroBatch::MicroBatch(Graph& graph, const Cut& cut,
-                       const std::vector<std::optional<BlockGradient>>& gradients,
+MicroBatch::MicroBatch(Graph& graph, const Cut& cut, const BlockGradients& gradients,
                        MicroBatchValues values, RemoteActivations* activations, IoMode io_mode,
                        RemoteEntry entry)
     : graph_(graph),
@@ -114,7 +112,7 @@ std::vector<MicroBatch::Value> MicroBatch::kept(const BlockGraph& block,
   return result;
 }
 
-void MicroBatch::forward(size_t b, const Weights& weights) {
+void MicroBatch::forward(BlockId b, const Weights& weights) {
   const BlockGraph& block = cut_.blocks[b];
   TensorMap given;
   for (const BlockValue& v : block.inputs) given.emplace_back(v.part, (*this)[v.whole]);
@@ -131,7 +129,7 @@ void MicroBatch::forward(size_t b, const Weights& weights) {
   if (activations_ != nullptr) store_activations(b);
 }
 
-void MicroBatch::store_activations(size_t b) {
+void MicroBatch::store_activations(BlockId b) {
   const BlockGraph& block = cut_.blocks[b];
   const Graph::IoScope scope(graph_, io_mode_);
   std::set<Value> stored;
@@ -147,7 +145,7 @@ void MicroBatch::store_activations(size_t b) {
 }
 
 // A forward value for the gradient of block `b`.
-Tensor MicroBatch::activation(size_t b, const Tensor& part) {
+Tensor MicroBatch::activation(BlockId b, const Tensor& part) {
   const Value value = value_of(cut_.blocks[b], part);
   if (activations_ == nullptr || !activations_->has(value)) return values_.forward.at(value);
   Tensor& t = loaded_[value];
@@ -159,7 +157,7 @@ Tensor MicroBatch::activation(size_t b, const Tensor& part) {
   return t;
 }
 
-MicroBatch::ByUse MicroBatch::backward(size_t b, const Weights& weights, const ByUse& accumulators,
+MicroBatch::ByUse MicroBatch::backward(BlockId b, const Weights& weights, const ByUse& accumulators,
                                        const Tensor& counter) {
   ByUse returned;
   if (!gradients_[b]) return returned;

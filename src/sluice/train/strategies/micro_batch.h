@@ -21,8 +21,8 @@ class RemoteActivations {
   /// Selects the values that gradient graphs read. Values that the last block stores are not
   /// selected, as its gradient may follow at once, nor are values with fewer than `min_elements`
   /// elements.
-  RemoteActivations(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                    int64_t min_elements, Stores stores);
+  RemoteActivations(const Cut& cut, const BlockGradients& gradients, int64_t min_elements,
+                    Stores stores);
 
   /// Sets the number of entries of each buffer: one for each micro-batch in flight.
   void set_entries(int64_t entries) { entries_ = entries; }
@@ -30,13 +30,13 @@ class RemoteActivations {
   /// A value is a network tensor that crosses a border of blocks, or an inner tensor of a block.
   using Value = std::pair<GraphId, TensorId>;
   /// Whether the value is stored after block `block`.
-  bool stores(const Value& value, size_t block) const;
+  bool stores(const Value& value, BlockId block) const;
   bool has(const Value& value) const { return stored_after_.contains(value); }
   RemoteBuffer buffer(const Value& value, const TensorSpec& spec, Ir ir);
 
  private:
   int64_t entries_ = 1;
-  std::map<Value, size_t> stored_after_;  ///< The block that stores the value.
+  std::map<Value, BlockId> stored_after_;  ///< The block that stores the value.
   std::map<Value, RemoteBuffer> buffers_;
 };
 
@@ -60,17 +60,16 @@ class MicroBatch {
 
   /// `values` has what earlier parts have computed, and fields and seeds of the network.
   /// `activations` may be null; transfers of activations have mode `io_mode` and this entry.
-  MicroBatch(Graph& graph, const Cut& cut,
-             const std::vector<std::optional<BlockGradient>>& gradients, MicroBatchValues values,
+  MicroBatch(Graph& graph, const Cut& cut, const BlockGradients& gradients, MicroBatchValues values,
              RemoteActivations* activations = nullptr, IoMode io_mode = IoMode::kCompute,
              RemoteEntry entry = 0);
 
   /// Runs block `b`. `weights` returns the tensor of `graph` for a weight's key.
-  void forward(size_t b, const Weights& weights);
+  void forward(BlockId b, const Weights& weights);
   /// Runs the gradient graph of block `b`, if it has one. `accumulators`: the tensors that
   /// gradients are added to, and their counter; empty if gradient graphs return the gradients.
   /// Returns the gradients that the graph returns.
-  ByUse backward(size_t b, const Weights& weights, const ByUse& accumulators,
+  ByUse backward(BlockId b, const Weights& weights, const ByUse& accumulators,
                  const Tensor& counter);
   /// Returns the tensor of `graph` that represents a tensor of the network.
   const Tensor& operator[](const Tensor& whole) const { return values_.forward.at(value(whole)); }
@@ -87,12 +86,12 @@ class MicroBatch {
   static Value value(const Tensor& whole) { return {whole.graph_id(), whole.id()}; }
 
  private:
-  Tensor activation(size_t b, const Tensor& part);
-  void store_activations(size_t b);
+  Tensor activation(BlockId b, const Tensor& part);
+  void store_activations(BlockId b);
 
   Graph& graph_;
   const Cut& cut_;
-  const std::vector<std::optional<BlockGradient>>& gradients_;
+  const BlockGradients& gradients_;
   MicroBatchValues values_;
   RemoteActivations* activations_;
   IoMode io_mode_;

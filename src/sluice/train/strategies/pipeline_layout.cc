@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "sluice/base/error.h"
@@ -18,37 +17,37 @@ Schedule schedule_of(const Strategy& strategy) {
   return pipelined == nullptr ? Schedule::kSequential : pipelined->schedule;
 }
 
-std::vector<double> seconds_of(const std::vector<StageTimes>& times) {
-  std::vector<double> seconds;
+Ids<BlockId, double> seconds_of(const Ids<BlockId, StageTimes>& times) {
+  Ids<BlockId, double> seconds;
   for (const StageTimes& t : times) seconds.push_back(t.forward + t.backward);
   return seconds;
 }
 
 size_t step_of(const AssignedStage& stage) { return static_cast<size_t>(stage.step); }
-size_t stage_of(const MicroBatchTask& t) { return static_cast<size_t>(t.task.stage); }
 
 // The times and bytes of each stage, and of the messages of its step.
 struct StageCosts {
-  std::vector<StageTimes> times;
-  std::vector<int64_t> activation_bytes;  // For a micro-batch in flight.
+  Ids<StageId, StageTimes> times;
+  Ids<StageId, int64_t> activation_bytes;  // For a micro-batch in flight.
 };
 
-StageCosts costs_of(const std::vector<AssignedStage>& stages, const std::vector<StageTimes>& times,
+StageCosts costs_of(const PlacedStages& stages, const Ids<BlockId, StageTimes>& times,
                     const std::vector<Flow>& flows, const DeviceRates& rates) {
-  StageCosts costs{std::vector<StageTimes>(stages.size()), std::vector<int64_t>(stages.size())};
+  StageCosts costs{.times = Ids<StageId, StageTimes>(stages.size()),
+                   .activation_bytes = Ids<StageId, int64_t>(stages.size())};
   const size_t steps = step_of(stages.back()) + 1;
   std::vector<int64_t> sent(steps), sent_back(steps);
   for (const Flow& flow : flows) {
-    const AssignedStage& maker = stages[stage_of(flow.made_by)];
+    const AssignedStage& maker = stages[flow.made_by.task.stage];
     if (flow.read_by.back().task.runs_backward() && !flow.value.is_gradient)
-      costs.activation_bytes[stage_of(flow.read_by.back())] += flow.bytes;
+      costs.activation_bytes[flow.read_by.back().task.stage] += flow.bytes;
     if (maker.device == flow.device) continue;
     // A gradient that a step makes comes back on the way from the step before it.
     if (!flow.value.is_gradient) sent[step_of(maker)] += flow.bytes;
     if (flow.value.is_gradient && maker.step > 0) sent_back[step_of(maker) - 1] += flow.bytes;
   }
-  for (size_t s = 0; s < stages.size(); ++s) {
-    for (const size_t b : stages[s].blocks) {
+  for (const StageId s : stages.ids()) {
+    for (const BlockId b : stages[s].blocks) {
       costs.times[s].forward += times[b].forward;
       costs.times[s].backward += times[b].backward;
     }
@@ -59,11 +58,10 @@ StageCosts costs_of(const std::vector<AssignedStage>& stages, const std::vector<
   return costs;
 }
 
-std::vector<MessageBytes> messages_of(const std::vector<AssignedStage>& stages,
-                                      const std::vector<Flow>& flows) {
-  std::map<std::pair<int, int>, MessageBytes> pairs;
+std::vector<MessageBytes> messages_of(const PlacedStages& stages, const std::vector<Flow>& flows) {
+  std::map<std::pair<DeviceId, DeviceId>, MessageBytes> pairs;
   for (const Flow& flow : flows) {
-    const int from = stages[stage_of(flow.made_by)].device;
+    const DeviceId from = stages[flow.made_by.task.stage].device;
     if (from == flow.device) continue;
     MessageBytes& pair =
         pairs.try_emplace({from, flow.device}, MessageBytes{from, flow.device}).first->second;
@@ -80,25 +78,22 @@ PipelineOrder order_of_steps(Schedule schedule, int steps, nn::RunMode mode) {
   return training_order(schedule == Schedule::kAuto ? Schedule::kInterleaved : schedule, steps);
 }
 
-PipelineOrder order_of_stages(const PipelineOrder& steps,
-                              const std::vector<AssignedStage>& stages) {
-  std::vector<int> step_of_stage;
+PipelineOrder order_of_stages(const PipelineOrder& steps, const PlacedStages& stages) {
+  Ids<StageId, int> step_of_stage;
   for (const AssignedStage& s : stages) step_of_stage.push_back(s.step);
   return split_stages(steps, step_of_stage);
 }
 
 // The flows of a step whose micro-batches run all tasks in one loop.
-std::vector<Flow> flows_of_loop(const PipelineOrder& order,
-                                const std::vector<AssignedStage>& stages,
+std::vector<Flow> flows_of_loop(const PipelineOrder& order, const PlacedStages& stages,
                                 const NetworkGraph& network, const Cut& cut,
-                                const std::vector<std::optional<BlockGradient>>& gradients,
-                                const RemoteActivations* remote) {
+                                const BlockGradients& gradients, const RemoteActivations* remote) {
   const Order loop = staged_order(order, {.micro_batches = order.ramp() + 2});
   return find_flows(tasks_of_micro_batch(loop), stages, cut, gradients, shared_values(network),
                     remote);
 }
 
-Order phases_of(const PhasedExecution& phased, const std::vector<AssignedStage>& stages,
+Order phases_of(const PhasedExecution& phased, const PlacedStages& stages,
                 const StepDependences& step) {
   if (has_groups(phased)) {
     const PipelineOrder steps = training_order(Schedule::kGrouped, stages.back().step + 1);
@@ -106,15 +101,15 @@ Order phases_of(const PhasedExecution& phased, const std::vector<AssignedStage>&
                          phased.group == 0 ? step.counts.micro_batches : phased.group, step);
   }
   std::vector<PhasedBlocks> blocks;
-  for (size_t b = 0; b < step.blocks.size(); ++b)
+  for (const BlockId b : step.blocks.ids())
     blocks.push_back({.first = b, .has_gradient = step.blocks[b].has_gradient});
   return phased_order(blocks, MicroBatchForm::kInLine,
                       step.counts.has_norm ? PhasedUpdates::kApart : PhasedUpdates::kInBackward,
                       false, step.counts);
 }
 
-PipelineCosts pipeline_costs(const std::vector<AssignedStage>& stages, const StageCosts& costs,
-                             const std::vector<int64_t>& budgets) {
+PipelineCosts pipeline_costs(const PlacedStages& stages, const StageCosts& costs,
+                             const Ids<DeviceId, int64_t>& budgets) {
   PipelineCosts result{
       .stages = costs.times, .activation_bytes = costs.activation_bytes, .budgets = budgets};
   for (const AssignedStage& stage : stages) {
@@ -125,14 +120,14 @@ PipelineCosts pipeline_costs(const std::vector<AssignedStage>& stages, const Sta
 }
 
 // Adds the stages of a plan, and its times by its order.
-void add_stages(const std::vector<AssignedStage>& stages, const Cut& cut, const StageCosts& costs,
+void add_stages(const PlacedStages& stages, const Cut& cut, const StageCosts& costs,
                 int64_t micro_batches, PipelinePlan& plan) {
-  const std::vector<int64_t> in_flight =
+  const Ids<StageId, int64_t> in_flight =
       max_in_flight(staged_order(plan.order, {.micro_batches = micro_batches}), stages.size());
-  std::vector<int> devices;
-  for (size_t s = 0; s < stages.size(); ++s) {
+  Ids<StageId, DeviceId> devices;
+  for (const StageId s : stages.ids()) {
     StagePlan& stage = plan.stages.emplace_back();
-    for (const size_t b : stages[s].blocks) {
+    for (const BlockId b : stages[s].blocks) {
       stage.blocks.push_back(cut.blocks[b].name);
       for (const WeightUse& w : cut.blocks[b].weights)
         stage.parameters += w.use == 0 ? w.input.spec().elements() : 0;
@@ -148,8 +143,8 @@ void add_stages(const std::vector<AssignedStage>& stages, const Cut& cut, const 
 
 }  // namespace
 
-std::vector<AssignedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
-                                     const Cut& cut, const std::vector<StageTimes>& times) {
+PlacedStages stages_of(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
+                       const Ids<BlockId, StageTimes>& times) {
   if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
     return assign_stages(pipelined->stages, network, cut, seconds_of(times));
   if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
@@ -158,9 +153,9 @@ std::vector<AssignedStage> stages_of(const Strategy& strategy, const NetworkGrap
     return assign_stages(ordered->stages, network, cut, seconds_of(times));
   if (const auto* phased = std::get_if<PhasedExecution>(&strategy); phased && phased->stages)
     return assign_stages(*phased->stages, network, cut, seconds_of(times));
-  std::vector<size_t> all(cut.blocks.size());
-  std::iota(all.begin(), all.end(), 0);
-  return {{all, kInheritDevice}};
+  AssignedStage all{.blocks = {}, .device = DeviceId(kInheritDevice)};
+  for (const BlockId b : cut.blocks.ids()) all.blocks.push_back(b);
+  return {all};
 }
 
 bool has_groups(const Strategy& strategy) {
@@ -175,10 +170,9 @@ std::set<MicroBatch::Value> shared_values(const NetworkGraph& network) {
 }
 
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
-                       const std::vector<std::optional<BlockGradient>>& gradients,
-                       const TrainedWeights& weights, const RemoteActivations* remote,
-                       nn::RunMode mode, const Options& options) {
-  const std::vector<StageTimes> times = block_times(cut, gradients, options.rates);
+                       const BlockGradients& gradients, const TrainedWeights& weights,
+                       const RemoteActivations* remote, nn::RunMode mode, const Options& options) {
+  const Ids<BlockId, StageTimes> times = block_times(cut, gradients, options.rates);
   PipelineLayout layout{.stages = stages_of(strategy, network, cut, times)};
   const auto* ordered = std::get_if<OrderedExecution>(&strategy);
   if (ordered != nullptr || std::holds_alternative<PhasedExecution>(strategy)) {
@@ -204,8 +198,10 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
     require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,
             "activation_budgets: require the schedule auto, got {}", to_string(schedule));
     if (chooses && mode == nn::RunMode::kTrain) {
-      const std::vector<int> depths = choose_depths(
-          pipeline_costs(layout.stages, costs, pipelined->activation_budgets), options.accumulate);
+      const std::vector<int> depths =
+          choose_depths(pipeline_costs(layout.stages, costs,
+                                       Ids<DeviceId, int64_t>(pipelined->activation_budgets)),
+                        options.accumulate);
       order = order_of_stages(training_order(depths), layout.stages);
     }
     layout.plan = PipelinePlan{.schedule = schedule,
@@ -218,22 +214,21 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   return layout;
 }
 
-PipelineLayout lay_out_phases(const std::vector<AssignedStage>& stages,
-                              const std::vector<PhasedBlocks>& blocks, PhasedUpdates updates,
-                              bool has_seeds, const OrderCounts& counts) {
+PipelineLayout lay_out_phases(const PlacedStages& stages, const std::vector<PhasedBlocks>& blocks,
+                              PhasedUpdates updates, bool has_seeds, const OrderCounts& counts) {
   return {.stages = stages,
           .order = phased_order(blocks, MicroBatchForm::kLoop, updates, has_seeds, counts),
           .plan = {}};
 }
 
-std::vector<AssignedStage> stages_of(const BlockDevices& block_devices, const Cut& cut) {
-  std::vector<AssignedStage> stages;
-  std::pair<int, int> device{kInheritDevice, 0};
+PlacedStages stages_of(const BlockDevices& block_devices, const Cut& cut) {
+  PlacedStages stages;
+  std::pair<DeviceId, int> device{kInheritDevice, 0};
   if (!block_devices.empty()) device = block_devices.begin()->second;
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+  for (const BlockId b : cut.blocks.ids()) {
     const auto found = block_devices.find(cut.blocks[b].name);
     const bool first = stages.empty();
-    const std::pair<int, int> next = found == block_devices.end() ? device : found->second;
+    const std::pair<DeviceId, int> next = found == block_devices.end() ? device : found->second;
     if (first || next != device) {
       const int step = first ? 0 : stages.back().step + (next.second != device.second);
       stages.push_back({.device = next.first, .step = step});
@@ -244,9 +239,8 @@ std::vector<AssignedStage> stages_of(const BlockDevices& block_devices, const Cu
   return stages;
 }
 
-PipelineLayout lay_out_evaluation(const std::vector<AssignedStage>& stages,
-                                  const Strategy& strategy, const Options& options,
-                                  const std::vector<PhasedBlocks>& rows) {
+PipelineLayout lay_out_evaluation(const PlacedStages& stages, const Strategy& strategy,
+                                  const Options& options, const std::vector<PhasedBlocks>& rows) {
   const OrderCounts counts = counts_of(options, nn::RunMode::kEvaluate);
   if (!rows.empty()) return {.stages = stages, .order = row_order(rows, counts), .plan = {}};
   const PipelineOrder steps =

@@ -66,8 +66,10 @@ TEST(PipelineLayout, ReportsTheMessagesOfAMicroBatch) {
   constexpr int64_t kBytes = kRows * kColumns * 4;
   ASSERT_EQ(p.messages.size(), 6u);
   for (const MessageBytes& m : p.messages) {
-    EXPECT_EQ(m.forward, m.to == m.from + 1 ? kBytes : 0) << m.from << " to " << m.to;
-    EXPECT_EQ(m.backward, m.to == m.from - 1 ? kBytes : 0) << m.from << " to " << m.to;
+    EXPECT_EQ(m.forward, m.to == m.from + 1 ? kBytes : 0)
+        << m.from.value() << " to " << m.to.value();
+    EXPECT_EQ(m.backward, m.to == m.from - 1 ? kBytes : 0)
+        << m.from.value() << " to " << m.to.value();
   }
 }
 
@@ -75,10 +77,10 @@ TEST(PipelineLayout, BalancesANumberOfStages) {
   // Six products: B1 has three of them.
   const PipelinePlan p = plan(layers(1, 2), PipelinedExecution{2}, 3);
   ASSERT_EQ(p.stages.size(), 2u);
-  EXPECT_EQ(p.stages[0].blocks, (std::vector<std::string>{"B0", "B1"}));
-  EXPECT_EQ(p.stages[1].blocks, (std::vector<std::string>{"B2", "B3"}));
-  EXPECT_EQ(plan(layers(0, 4), PipelinedExecution{2}, 3).stages[0].blocks.size(), 1u);
-  EXPECT_EQ(plan(layers(3, 4), ShardedExecution{2}, 3).stages[1].blocks.size(), 1u);
+  EXPECT_EQ(p.stages[StageId(0)].blocks, (std::vector<std::string>{"B0", "B1"}));
+  EXPECT_EQ(p.stages[StageId(1)].blocks, (std::vector<std::string>{"B2", "B3"}));
+  EXPECT_EQ(plan(layers(0, 4), PipelinedExecution{2}, 3).stages[StageId(0)].blocks.size(), 1u);
+  EXPECT_EQ(plan(layers(3, 4), ShardedExecution{2}, 3).stages[StageId(1)].blocks.size(), 1u);
   expect_refused({{"more stages than blocks", [] { plan(layers(), PipelinedExecution{5}, 3); },
                    "at most the 4 blocks of the model, got 5"},
                   {"one stage", [] { plan(layers(), PipelinedExecution{1}, 3); },
@@ -91,9 +93,9 @@ TEST(PipelineLayout, ChoosesDepthsByMessagesAndBudgets) {
   const DeviceRates fast{.messages = 1e30, .latency = 0}, slow{.latency = 1e-3};
   EXPECT_EQ(in_flight(plan(layers(), chosen, 16, fast)), (Depths{4, 3, 2, 1}));
   EXPECT_EQ(in_flight(plan(layers(), chosen, 16, slow)), (Depths{7, 5, 3, 1}));
-  const std::vector<StagePlan> stages = plan(layers(), chosen, 16, slow).stages;
+  const Ids<StageId, StagePlan> stages = plan(layers(), chosen, 16, slow).stages;
   for (const StagePlan& s : stages) EXPECT_GE(s.activation_bytes, kRows * kColumns * 4);
-  chosen.activation_budgets = {5 * stages[0].activation_bytes, 1 << 30, 1 << 30, 1 << 30};
+  chosen.activation_budgets = {5 * stages.front().activation_bytes, 1 << 30, 1 << 30, 1 << 30};
   EXPECT_EQ(in_flight(plan(layers(), chosen, 16, slow))[0], 5);
   expect_refused({{"budgets without a choice",
                    [] {

@@ -47,9 +47,9 @@ StepBlocks::StepBlocks(const NetworkGraph& network, const BlockDevices& block_de
 }
 
 void StepBlocks::find_stage_of() {
-  stage_of.resize(cut.blocks.size());
-  for (size_t s = 0; s < stages.size(); ++s) {
-    for (const size_t b : stages[s].blocks) stage_of[b] = s;
+  stage_of.resize(cut.blocks.size(), StageId(0));
+  for (const StageId s : stages.ids()) {
+    for (const BlockId b : stages[s].blocks) stage_of[b] = s;
   }
 }
 

@@ -26,11 +26,11 @@ struct StepBlocks {
   bool has_phases = false;
   Cut cut;
   WeightGradients weight_gradients = WeightGradients::kReturn;
-  std::vector<std::optional<BlockGradient>> gradients;  ///< One entry for each block.
-  TrainedWeights uses;                                  ///< The pointers refer to `cut`.
-  std::vector<AssignedStage> stages;                    ///< Only of phases and evaluations.
-  std::vector<size_t> stage_of;                         ///< Stage of each block, if known.
-  Grouping grouping;                                    ///< No groups if blocks are not rows.
+  BlockGradients gradients;
+  TrainedWeights uses;             ///< The pointers refer to `cut`.
+  PlacedStages stages;             ///< Only of phases and evaluations.
+  Ids<BlockId, StageId> stage_of;  ///< Empty if not known.
+  Grouping grouping;               ///< No groups if blocks are not rows.
 
  private:
   void find_stage_of();

@@ -34,15 +34,14 @@ OrderCounts counts_of(const Options& options, nn::RunMode mode) {
 }
 
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
-                                 const std::vector<std::optional<BlockGradient>>& gradients,
-                                 const TrainedWeights& weights,
-                                 const std::vector<AssignedStage>& stages, const Options& options,
+                                 const BlockGradients& gradients, const TrainedWeights& weights,
+                                 const PlacedStages& stages, const Options& options,
                                  nn::RunMode mode) {
   StepDependences step{.counts = counts_of(options, mode), .has_seeds = cut.seeds.has_value()};
   for (const AssignedStage& stage : stages) step.stages.push_back(stage.blocks);
   const std::set<TensorId> loaded = loaded_values(network), results = results_of(network);
-  std::map<TensorId, size_t> makers;
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+  std::map<TensorId, BlockId> makers;
+  for (const BlockId b : cut.blocks.ids()) {
     for (const BlockValue& v : cut.blocks[b].outputs) makers.emplace(v.whole.id(), b);
     for (const BlockValue& v : cut.blocks[b].inputs) {
       if (loaded.contains(v.whole.id())) makers.emplace(v.whole.id(), b);
@@ -50,10 +49,10 @@ StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
   }
   std::map<std::string, size_t> numbers;  // Trained weights by key.
   for (const auto& [key, uses] : weights) numbers.emplace(key, numbers.size());
-  // The first later block that computes the gradient of a value, keyed by value.
-  std::map<TensorId, size_t> gradient_makers;
+  // The first later block that gives the gradient of a value, by value.
+  std::map<TensorId, BlockId> gradient_makers;
   step.blocks.resize(cut.blocks.size());
-  for (size_t b = cut.blocks.size(); b-- > 0;) {
+  for (BlockId b(cut.blocks.size() - 1); b.valid(); b = BlockId(b - 1)) {
     const BlockGraph& block = cut.blocks[b];
     BlockDependences& d = step.blocks[b];
     d.name = block.name;

@@ -13,9 +13,8 @@ namespace sluice::train {
 /// loads those that no block reads. Micro-batches of a block ascend if it loads a value, updates a
 /// running variable or makes a result.
 StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
-                                 const std::vector<std::optional<BlockGradient>>& gradients,
-                                 const TrainedWeights& weights,
-                                 const std::vector<AssignedStage>& stages, const Options& options,
+                                 const BlockGradients& gradients, const TrainedWeights& weights,
+                                 const PlacedStages& stages, const Options& options,
                                  nn::RunMode mode);
 
 /// Returns the counts of a run of training or evaluation with these options.

@@ -2,14 +2,14 @@
 
 namespace sluice::train {
 
-StepDevices::StepDevices(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                         const std::vector<AssignedStage>& stages)
+StepDevices::StepDevices(const Cut& cut, const BlockGradients& gradients,
+                         const PlacedStages& stages)
     : stages_(stages) {
-  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+  for (const BlockId b : cut.blocks.ids()) {
     for (const BlockValue& v : cut.blocks[b].inputs) loaders_.emplace(v.whole.id(), b);
   }
-  for (size_t s = 0; s < stages.size(); ++s) {
-    for (const size_t b : stages[s].blocks) {
+  for (const StageId s : stages.ids()) {
+    for (const BlockId b : stages[s].blocks) {
       const BlockGraph& block = cut.blocks[b];
       stage_[b] = s;
       for (const BlockValue& v : block.outputs) makers_.emplace(v.whole.id(), b);
@@ -22,21 +22,21 @@ StepDevices::StepDevices(const Cut& cut, const std::vector<std::optional<BlockGr
   }
 }
 
-int StepDevices::device(const Tensor& value) const {
+DeviceId StepDevices::device(const Tensor& value) const {
   return stages_[stage_.at(maker(value).value())].device;
 }
 
-std::optional<size_t> StepDevices::maker(const Tensor& value) const {
+std::optional<BlockId> StepDevices::maker(const Tensor& value) const {
   const auto found = makers_.find(value.id());
   return found == makers_.end() ? std::nullopt : std::optional(found->second);
 }
 
-size_t StepDevices::loader(const Tensor& field) const {
+BlockId StepDevices::loader(const Tensor& field) const {
   const auto found = loaders_.find(field.id());
-  return found == loaders_.end() ? 0 : found->second;
+  return found == loaders_.end() ? BlockId(0) : found->second;
 }
 
-void StepDevices::set_devices(const std::map<std::string, int>& assigned) {
+void StepDevices::set_devices(const std::map<std::string, DeviceId>& assigned) {
   for (const auto& [key, device] : assigned) variables_.insert_or_assign(key, device);
 }
 

@@ -13,31 +13,30 @@ namespace sluice::train {
 /// first stage that reads it.
 class StepDevices {
  public:
-  StepDevices(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-              const std::vector<AssignedStage>& stages);
+  StepDevices(const Cut& cut, const BlockGradients& gradients, const PlacedStages& stages);
 
-  int device(const Task& task) const { return stages_[static_cast<size_t>(task.stage)].device; }
+  DeviceId device(const Task& task) const { return stages_[task.stage].device; }
   /// The device of the block that makes a value of the network.
-  int device(const Tensor& value) const;
+  DeviceId device(const Tensor& value) const;
   /// The block that makes a value; absent for fields, seeds and inputs.
-  std::optional<size_t> maker(const Tensor& value) const;
+  std::optional<BlockId> maker(const Tensor& value) const;
   /// The block that loads a field: the first one that reads it, or the first block.
-  size_t loader(const Tensor& field) const;
+  BlockId loader(const Tensor& field) const;
 
   /// Devices of weights and running variables, by key.
-  const std::map<std::string, int>& variables() const { return variables_; }
-  /// Keeps the devices that another program has `assigned` to variables.
-  void set_devices(const std::map<std::string, int>& assigned);
+  const std::map<std::string, DeviceId>& variables() const { return variables_; }
+  /// Variables in `assigned` have the devices that they have in another program.
+  void set_devices(const std::map<std::string, DeviceId>& assigned);
   /// The first block with a gradient that reads a weight: its update updates the weight.
-  size_t updating_block(const std::string& weight) const { return updating_blocks_.at(weight); }
+  BlockId updating_block(const std::string& weight) const { return updating_blocks_.at(weight); }
 
  private:
-  const std::vector<AssignedStage>& stages_;
-  std::map<TensorId, size_t> loaders_;             ///< Keyed by field.
-  std::map<TensorId, size_t> makers_;              ///< Indexed by value.
-  std::map<size_t, size_t> stage_;                 ///< Indexed by block.
-  std::map<std::string, int> variables_;           ///< Keyed by key.
-  std::map<std::string, size_t> updating_blocks_;  ///< Keyed by weight.
+  const PlacedStages& stages_;
+  std::map<TensorId, BlockId> loaders_;             ///< Indexed by field.
+  std::map<TensorId, BlockId> makers_;              ///< Indexed by value.
+  std::map<BlockId, StageId> stage_;                ///< Indexed by block.
+  std::map<std::string, DeviceId> variables_;       ///< Indexed by key.
+  std::map<std::string, BlockId> updating_blocks_;  ///< Indexed by weight.
 };
 
 }  // namespace sluice::train

@@ -4,17 +4,16 @@
 
 namespace sluice::train {
 
-LoopBlocks blocks_of(const OrderLoop& loop, size_t depth,
-                     const std::vector<AssignedStage>& stages) {
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const PlacedStages& stages) {
   LoopBlocks all;
   for_each_row({loop}, depth, [&](const Task& t) {
     require(t.has_micro_batch(), "order: '{}' must be outside of loops over micro-batches",
             to_string(t));
     if (t.runs_backward()) all.backward_tasks.insert(key_of(t));
-    for (const size_t b : blocks_of(t, stages)) {
+    for (const BlockId b : blocks_of(t, stages)) {
       if (t.runs_forward()) all.forward.insert(b);
       if (t.runs_backward()) all.backward.insert(b);
-      all.by_device[stages[static_cast<size_t>(t.stage)].device].insert(b);
+      all.by_device[stages[t.stage].device].insert(b);
     }
   });
   return all;
@@ -37,7 +36,7 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
   };
   for (const auto& [device, run] : blocks.by_device) {
     std::map<std::string, Pass> used;
-    for (const size_t b : run) {
+    for (const BlockId b : run) {
       for (const WeightUse& w : cut.blocks[b].weights) used.emplace(w.key, Pass::kByValue);
       for (const RunningUse& u : cut.blocks[b].updates) used[u.key] = Pass::kByReference;
     }
@@ -51,7 +50,7 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
     const auto run = blocks.by_device.find(device);
     if (run == blocks.by_device.end()) continue;
     std::set<MicroBatch::Value> read;
-    for (const size_t b : run->second) {
+    for (const BlockId b : run->second) {
       const auto all = MicroBatch::inputs(cut.blocks[b]);
       read.insert(all.begin(), all.end());
     }
@@ -65,7 +64,7 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
       inside.counters.emplace(key, add(counter, counter.name(), Pass::kByReference));
   }
   std::set<std::string> uses;
-  for (const size_t b : blocks.backward) {
+  for (const BlockId b : blocks.backward) {
     for (const WeightUse& w : cut.blocks[b].weights) uses.insert(w.name());
   }
   for (const auto& [use, mean] : outside.accumulators) {

@@ -13,9 +13,10 @@ namespace sluice::train {
 /// A graph that runs tasks, and its tensors that all micro-batches share.
 struct StepGraph {
   Graph& graph;
-  std::map<int, nn::NamedTensors> weights = {};  ///< Indexed by device; includes running variables.
+  std::map<DeviceId, nn::NamedTensors> weights =
+      {};  ///< Indexed by device; running variables, too.
   /// NetworkGraph::inputs, by device.
-  std::map<int, std::map<MicroBatch::Value, Tensor>> inputs = {};
+  std::map<DeviceId, std::map<MicroBatch::Value, Tensor>> inputs = {};
   MicroBatch::ByUse accumulators = {};
   std::map<TaskBlocks, Tensor> counters = {};  ///< Keyed by backward task.
   KeptResults kept = {};
@@ -25,13 +26,13 @@ struct StepGraph {
 
 /// The blocks that the tasks of a loop run.
 struct LoopBlocks {
-  std::set<size_t> forward;
-  std::set<size_t> backward;
+  std::set<BlockId> forward;
+  std::set<BlockId> backward;
   std::set<TaskBlocks> backward_tasks;
-  std::map<int, std::set<size_t>> by_device;
+  std::map<DeviceId, std::set<BlockId>> by_device;
 };
 /// `depth` loops are around the loop. Error{kUsage} for a norm or an update in it.
-LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const std::vector<AssignedStage>& stages);
+LoopBlocks blocks_of(const OrderLoop& loop, size_t depth, const PlacedStages& stages);
 
 /// Returns the difference of the micro-batches of consecutive iterations of a loop. `depth` loops
 /// are around it.
@@ -48,7 +49,7 @@ StepGraph make_body(const StepGraph& outside, Graph& body, const Cut& cut, const
 class LoopVariables {
  public:
   /// All arguments must outlive this object.
-  LoopVariables(const Task& task, const BlockGraph& block, int device,
+  LoopVariables(const Task& task, const BlockGraph& block, DeviceId device,
                 const StepVariables& variables, const Accumulators& accumulators)
       : task_(task),
         block_(block),
@@ -64,7 +65,7 @@ class LoopVariables {
  private:
   const Task& task_;
   const BlockGraph& block_;
-  int device_;
+  DeviceId device_;
   const StepVariables& variables_;
   const Accumulators& accumulators_;
   std::map<std::string, Tensor> running_;  ///< Keyed by key.

@@ -77,7 +77,7 @@ void Accumulators::store(Graph& graph, const std::string& use, const Tensor& acc
   graph.remote_store(there_.at(use), 0, accumulator);
 }
 
-void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
+void Accumulators::accumulate(Graph& graph, MicroBatch& run, BlockId b, const BlockGraph& block,
                               const std::optional<BlockGradient>& gradient,
                               const MicroBatch::Weights& weights, const MicroBatch::ByUse& here,
                               const Tensor& counter) const {
@@ -118,8 +118,8 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
       made_(main.ir()) {
   const auto add = [&](const VariableRows& own) {
     const auto variable = std::make_shared<Variable>(Variable{own});
-    for (size_t r = 0; r < own.keys.size(); ++r)
-      variable_rows_.emplace(own.keys[r], VariableRow{variable, static_cast<int64_t>(r)});
+    for (const RowId r : own.keys.ids())
+      variable_rows_.emplace(own.keys[r], VariableRow{variable, r});
   };
   for (const VariableRows& own : rows) add(own);
   const auto [keys, factories] = network.factories.unpack();
@@ -136,8 +136,7 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
       const int64_t shards = role == nn::Role::kWeight ? rule().threshold : nn::kNeverShard;
       nn::NamedVariableFactories one;
       one.merge(key, factory);
-      own.buffer = nn::named_variable_buffers(
-          main.ir(), one, static_cast<int64_t>(own.rows.keys.size()), shards)[key];
+      own.buffer = nn::named_variable_buffers(main.ir(), one, own.rows.keys.end_id(), shards)[key];
     });
   }
   const nn::InitOptions init{.seed = options.seed};
@@ -173,14 +172,15 @@ bool StepVariables::is_remote(const std::string& key) const {
 
 bool StepVariables::are_rows(const std::vector<std::string>& keys) const {
   const auto found = variable_rows_.find(keys[0]);
-  return found != variable_rows_.end() && found->second.variable->rows.keys == keys;
+  return found != variable_rows_.end() && found->second.variable->rows.keys.items() == keys;
 }
 
 Tensor StepVariables::load(Graph& graph, const std::string& key) const {
   const Graph::IoScope scope(graph, options_.io_mode);
   const Graph::ProvenanceScope of(graph, {.variable = key});
   const auto& [own, row] = variable_rows_.at(key);
-  return graph.remote_load(*own->buffer, row, own->rows.name.empty() ? key : own->rows.name);
+  return graph.remote_load(*own->buffer, row.value(),
+                           own->rows.name.empty() ? key : own->rows.name);
 }
 
 Tensor StepVariables::load(const std::string& key) const {
@@ -191,7 +191,7 @@ void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t)
   const Graph::IoScope scope(graph, options_.io_mode);
   const Graph::ProvenanceScope of(graph, {.variable = key});
   const auto& [own, row] = variable_rows_.at(key);
-  graph.remote_store(*own->buffer, row, t);
+  graph.remote_store(*own->buffer, row.value(), t);
 }
 
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
@@ -296,8 +296,8 @@ Tensors StepVariables::scale_of_kept() const {
   std::map<std::string, Tensors> squares = squares_;
   for (const auto& [first, stacked] : stacked_) {
     const DeviceScope on(main_, device(first));
-    for (size_t r = 0; r < stacked.counts[0].first->rows.keys.size(); ++r) {
-      const Tensor row = main_.remote_load(stacked.buffer, static_cast<int64_t>(r), "squares");
+    for (const RowId r : stacked.counts[0].first->rows.keys.ids()) {
+      const Tensor row = main_.remote_load(stacked.buffer, r.value(), "squares");
       int64_t at = 0;
       for (const auto& [own, count] : stacked.counts) {
         for (size_t c = 0; c < count; ++c, ++at) {
@@ -315,7 +315,7 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
   if (own.update) return *own.update;
   Ir ir = main_.ir();
   const WeightRule& weight = rules_.at(key);
-  const Tensor& first = training_.variables[own.rows.keys[0]];
+  const Tensor& first = training_.variables[own.rows.keys.front()];
   VariableInfo info = *main_.info(first).variable;
   const TensorSpec spec = nn::replica_sharded_spec(ir, network_.factories[key].spec(), rule());
   if (!spec.meta_shape.empty() && first.meta_shape().empty())
@@ -333,14 +333,13 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
     const bool off = is_off_device(options_.locations.optimizer, state.spec(), options_.locations);
     (off ? there : here).merge(name, state);
   });
-  update.there = nn::named_variable_buffers(ir, there, static_cast<int64_t>(own.rows.keys.size()));
-  for (size_t r = 0; r < own.rows.keys.size(); ++r) {
+  update.there = nn::named_variable_buffers(ir, there, own.rows.keys.end_id());
+  for (const RowId r : own.rows.keys.ids()) {
     const std::string& row = own.rows.keys[r];
     const nn::InitOptions init_options{.prefix =
                                            main_.info(training_.variables[row]).variable->path};
     update.here.push_back(here.init(main_, init_options, made_));
-    const nn::NamedTensors remote =
-        there.init_remote(main_, update.there, static_cast<int64_t>(r), init_options, made_);
+    const nn::NamedTensors remote = there.init_remote(main_, update.there, r, init_options, made_);
     for (const nn::NamedTensors* tree : {&std::as_const(update.here.back()), &remote}) {
       tree->for_each([&](const std::string& name, const Tensor& t) {
         training_.state.merge(row + "." + name, t);
@@ -369,7 +368,7 @@ void StepVariables::write_back(const std::string& key, const Tensor& changed) co
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale,
                            const Tensor& loaded) {
   const auto& [own, row] = variable_rows_.at(key);
-  const std::string& first = own->rows.keys[0];
+  const std::string& first = own->rows.keys.front();
   nn::NamedTensors arguments;
   add_arguments(key, scale, arguments);
   const DeviceScope on(main_, device(key));
@@ -382,12 +381,12 @@ void StepVariables::update(const std::string& key, const Tensor& gradient, const
     const Graph::IoScope scope(main_, options_.io_mode);
     for (const RowTensor& t : tensors) {
       const bool known = loaded.valid() && t.key == "value." + first;
-      here.merge(t.key, known ? loaded : main_.remote_load(t.buffer, row, t.name));
+      here.merge(t.key, known ? loaded : main_.remote_load(t.buffer, row.value(), t.name));
     }
   }
-  const Tensor changed = apply(main_, first, row, here, gradient, arguments);
+  const Tensor changed = apply(main_, first, row.value(), here, gradient, arguments);
   const Graph::IoScope scope(main_, options_.io_mode);
-  for (const RowTensor& t : tensors) main_.remote_store(t.buffer, row, here[t.key]);
+  for (const RowTensor& t : tensors) main_.remote_store(t.buffer, row.value(), here[t.key]);
   write_back(key, changed);
 }
 
@@ -409,14 +408,13 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
                            name.empty() ? states[i] : name + "." + states[i], buffers[i], stored,
                            key});
       }
-      return update.here[0].empty();
+      return update.here.front().empty();
     }
     case VariablePart::kGradient: {
       Update& update = update_of(key);
       if (!update.kept_there &&
           is_off_device(options_.locations.accumulators, update.gradient, options_.locations)) {
-        update.kept_there =
-            main_.ir().remote_buffer(update.gradient, static_cast<int64_t>(own.rows.keys.size()));
+        update.kept_there = main_.ir().remote_buffer(update.gradient, own.rows.keys.end_id());
       }
       if (update.kept_there)
         tensors.push_back({"gradient." + key, name, *update.kept_there, stored, key});
@@ -450,7 +448,7 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
     std::vector<RowTensor> there;
     any_remote = add_rows(key, VariablePart::kGradient, true, there) || any_remote;
     if (there.empty()) {
-      update_of(key).kept_here[static_cast<size_t>(row.constant())] = gradients[key];
+      update_of(key).kept_here[RowId(row.constant())] = gradients[key];
     } else {
       const Graph::ProvenanceScope of(graph, {.variable = key});
       graph.remote_store(there[0].buffer, row, gradients[key]);
@@ -463,7 +461,7 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
   }
   const Graph::ProvenanceScope of(graph, {.role = OpRole::kNorm});
   const Tensor stack = ops::stack(all);
-  const auto rows = static_cast<int64_t>(variable(keys[0]).rows.keys.size());
+  const int64_t rows = variable(keys[0]).rows.keys.end_id();
   const auto [found, added] = stacked_.try_emplace(keys[0]);
   if (added) {
     found->second.buffer = graph.ir().remote_buffer(stack.spec(), rows);
@@ -476,14 +474,13 @@ void StepVariables::keep(Graph& graph, const RemoteEntry& row, const std::vector
 Tensor StepVariables::kept(const std::string& key, const RemoteEntry& row,
                            const nn::NamedTensors& loaded) const {
   const Tensor* const t = loaded.find_leaf("gradient." + key);
-  return t != nullptr ? *t : variable(key).update->kept_here[static_cast<size_t>(row.constant())];
+  return t != nullptr ? *t : variable(key).update->kept_here[RowId(row.constant())];
 }
 
 Tensor StepVariables::kept(const std::string& key) const {
   const auto& [own, row] = variable_rows_.at(key);
   const auto& there = own->update->kept_there;
-  return there ? main_.remote_load(*there, row, key)
-               : own->update->kept_here[static_cast<size_t>(row)];
+  return there ? main_.remote_load(*there, row.value(), key) : own->update->kept_here[row];
 }
 
 void StepVariables::add_arguments(const std::string& key, const Tensors& scale,
@@ -507,7 +504,7 @@ Tensor StepVariables::apply(Graph& graph, const std::string& key, const RemoteEn
   const Graph::ProvenanceScope of(graph, {.role = OpRole::kUpdate, .variable = key});
   nn::NamedTensors state;
   if (loaded.contains("state." + key)) state = loaded.tree("state." + key);
-  if (!update.here[0].empty()) state.update(update.here[static_cast<size_t>(row.constant())]);
+  if (!update.here.front().empty()) state.update(update.here[RowId(row.constant())]);
   Tensors hypers;
   for (size_t i = 0; i < optimizer_.hypers(group).size(); ++i)
     hypers.push_back(arguments[fmt::format("hyper.{}.{}", group, i)]);

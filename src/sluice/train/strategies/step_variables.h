@@ -40,8 +40,8 @@ class StepSizes {
 /// A variable of equal blocks. Each block is a row. In remote memory the rows share a buffer, in
 /// which row r has entry r.
 struct VariableRows {
-  std::string name = {};          ///< Name of the tensors that are loaded for any row.
-  std::vector<std::string> keys;  ///< Keys of row 0, row 1, ….
+  std::string name = {};  ///< Name of the tensors that are loaded for any row.
+  Ids<RowId, std::string> keys;
 };
 
 /// A tensor that each row has in one remote buffer: row r has entry r.
@@ -78,8 +78,8 @@ class StepVariables {
 
   /// Chooses the devices of weights and running variables, by key. The others stay on the device of
   /// the caller.
-  void set_devices(std::map<std::string, int> keys) { devices_ = std::move(keys); }
-  const std::map<std::string, int>& devices() const { return devices_; }
+  void set_devices(std::map<std::string, DeviceId> keys) { devices_ = std::move(keys); }
+  const std::map<std::string, DeviceId>& devices() const { return devices_; }
   StepSizes& step_sizes() { return step_sizes_; }
   bool is_remote(const std::string& key) const;
   /// Whether the keys are rows 0, 1, … of one variable.
@@ -153,22 +153,22 @@ class StepVariables {
   struct Update {
     const nn::GraphWithNamedArgs& step;
     TensorSpec gradient;
-    nn::NamedRemoteBuffers there = {};        ///< Remote state by name.
-    std::vector<nn::NamedTensors> here = {};  ///< State on the device, by row.
+    nn::NamedRemoteBuffers there = {};       ///< Remote state by name.
+    Ids<RowId, nn::NamedTensors> here = {};  ///< State on the device.
     std::optional<RemoteBuffer> kept_there = {};
-    std::vector<Tensor> kept_here = {};  ///< Kept gradients on the device, by row.
+    Ids<RowId, Tensor> kept_here = {};  ///< Kept gradients on the device.
   };
   struct Variable {
     VariableRows rows;
     std::optional<RemoteBuffer> buffer = {};
     std::optional<Update> update = {};
     const std::string& key(const RemoteEntry& row) const {
-      return rows.keys[static_cast<size_t>(row.constant())];
+      return rows.keys[RowId(row.constant())];
     }
   };
   struct VariableRow {
     std::shared_ptr<Variable> variable;
-    int64_t row = 0;
+    RowId row;
   };
   /// Sums of squares of kept gradients, stacked, with an entry for each row.
   struct StackedSquares {
@@ -189,9 +189,9 @@ class StepVariables {
   Tensors clip(const std::map<std::string, Tensors>& squares) const;
   Tensor divisor(const std::string& key) const;
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
-  int device(const std::string& key) const {
+  DeviceId device(const std::string& key) const {
     const auto found = devices_.find(key);
-    return found == devices_.end() ? kInheritDevice : found->second;
+    return found == devices_.end() ? DeviceId(kInheritDevice) : found->second;
   }
 
   Graph& main_;
@@ -200,15 +200,15 @@ class StepVariables {
   nn::Optimizer& optimizer_;
   const Options& options_;
   Training& training_;
-  std::map<std::string, int> devices_;
-  std::map<std::string, VariableRow> variable_rows_;  ///< Keyed by key.
+  std::map<std::string, DeviceId> devices_;
+  std::map<std::string, VariableRow> variable_rows_;  ///< Indexed by key.
   mutable nn::GraphCache cache_;                      ///< Graphs of the norm.
   std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
   std::map<std::string, StackedSquares> stacked_;  ///< Keyed by the first key.
   StepSizes step_sizes_;
-  Tensor divisor_;                          ///< Divisor of gradients; empty without a total weight.
-  mutable std::map<int, Tensor> divisors_;  ///< Copies of it, by device.
-  nn::internal::PathCounts made_;           ///< Variables of the program by path.
+  Tensor divisor_;  ///< Divisor of gradients; empty without a total weight.
+  mutable std::map<DeviceId, Tensor> divisors_;  ///< Copies of it, by device.
+  nn::internal::PathCounts made_;                ///< Variables of the program by path.
 };
 
 /// The accumulators that micro-batches add their gradients to, by WeightUse::name(): on the device,
@@ -237,7 +237,7 @@ class Accumulators {
   /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote accumulators are loaded
   /// before it and stored after it, unless `here` has them. It has the tensors of the others in
   /// `graph`.
-  void accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
+  void accumulate(Graph& graph, MicroBatch& run, BlockId b, const BlockGraph& block,
                   const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
                   const MicroBatch::ByUse& here, const Tensor& counter) const;
 

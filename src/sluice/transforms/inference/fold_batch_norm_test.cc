@@ -6,7 +6,7 @@
 #include "sluice/ops/normalization.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
-#include "sluice/transforms/gradient_check.h"
+#include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
 namespace {

@@ -85,7 +85,7 @@ struct ProfileOptions {
   std::vector<report::ChosenOption> given;  ///< Options of the command line.
 };
 
-/// Options of `sluice plan` alone. At most one form is printed.
+/// Options of `sluice plan` alone. At most one view is printed.
 struct PlanOptions {
   enum class View {
     kSummary,
@@ -97,7 +97,7 @@ struct PlanOptions {
     kScheduleTable,
     kDot
   };
-  View form = View::kSummary;
+  View view = View::kSummary;
   std::vector<std::string> sweeps;  ///< "micro-batch=8;16": a row for each combination.
   std::string sort;                 ///< Column by which the rows ascend; empty: none.
   std::string problem;              ///< A planner's problem instead of a model; empty: none.

@@ -48,30 +48,30 @@ void add_run(FlagTable& table) {
 }
 
 // The flags that choose what `sluice plan` prints.
-void add_forms(FlagTable& table) {
+void add_views(FlagTable& table) {
   using View = PlanOptions::View;
   add_json(table, kPlan);
   Section s(table, kPlan, "Output", Common::kYes);
-  const auto add = [&](const char* name, Form form, const char* help) -> auto& {
-    Option<ToolOptions>& option = s.add_setter(name, of_plan(&PlanOptions::form), form, help);
+  const auto add = [&](const char* name, View view, const char* help) -> auto& {
+    Option<ToolOptions>& option = s.add_setter(name, of_plan(&PlanOptions::view), view, help);
     s.last().in_sweep = InSweep::kRefused;
     return option;
   };
-  add("full", Form::kFull, "Print the whole executable");
-  add("passes", Form::kPasses, "Print the compiler's passes with their times and changes");
-  add("fusions", Form::kFusions, "Print which operators share a kernel, and why others do not");
-  add("memory_map", Form::kMemoryMap,
+  add("full", View::kFull, "Print the whole executable");
+  add("passes", View::kPasses, "Print the compiler's passes with their times and changes");
+  add("fusions", View::kFusions, "Print which operators share a kernel, and why others do not");
+  add("memory_map", View::kMemoryMap,
       "Print the bytes of every memory by kind and name, and of every function");
-  add("transfers", Form::kTransfers, "Print every transfer with its bytes and forecast time");
-  add("schedule_table", Form::kScheduleTable,
+  add("transfers", View::kTransfers, "Print every transfer with its bytes and forecast time");
+  add("schedule_table", View::kScheduleTable,
       "Print when each stage runs each micro-batch of a pipeline")
       .require({"{step.strategy} pipelined or sharded",
                 [](const ToolOptions& o) { return o.staged() && !o.phased(); }});
-  add("dot", Form::kDot, "Print the graphs for Graphviz");
+  add("dot", View::kDot, "Print the graphs for Graphviz");
 }
 
 void add_plan(FlagTable& table) {
-  add_forms(table);
+  add_views(table);
   Section s(table, kPlan, "Output", Common::kYes);
   s.add_list("sweep", of_plan(&PlanOptions::sweeps), "VALUES",
              "Print a row for each combination of values: --sweep 'micro-batch=8;16'");

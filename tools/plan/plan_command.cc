@@ -262,7 +262,7 @@ Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
   try {
     return Plan(build_programs(o), o, machine.rates);
   } catch (const RefusedPrograms& e) {
-    const bool shows = o.plan.form == PlanOptions::View::kSummary && !o.output.json;
+    const bool shows = o.plan.view == PlanOptions::View::kSummary && !o.output.json;
     if (shows) print_refused(*e.programs(), o, machine);
     throw;
   }
@@ -307,7 +307,7 @@ int run_plan(const ToolOptions& o) {
     return 0;
   }
   using View = PlanOptions::View;
-  switch (o.plan.form) {
+  switch (o.plan.view) {
     case View::kSummary:
       print_plan(plan, o, machine.text);
       break;

@@ -11,7 +11,7 @@ namespace {
 
 TEST(Slices, AreEqualPartsOfASequence) {
   std::vector<int> all{0, 1, 2, 3, 4, 5};
-  const Slices rows(std::span(all), 3);
+  const Slices rows(std::span<int>(all), 3);
   EXPECT_EQ(rows.size(), 2);
   EXPECT_EQ(rows[2].front(), 4);
   EXPECT_EQ(rows.range(1, 2).size(), 4u);
@@ -22,8 +22,8 @@ TEST(Slices, AreEqualPartsOfASequence) {
 
 TEST(Slices, OfNothingAreEmpty) {
   std::vector<int> none;
-  EXPECT_EQ(Slices(std::span(none), 0).size(), 0);
-  EXPECT_TRUE(Slices(std::span(none), 4)[3].empty());
+  EXPECT_EQ(Slices(std::span<int>(none), 0).size(), 0);
+  EXPECT_TRUE(Slices(std::span<int>(none), 4)[3].empty());
 }
 
 TEST(Ring, KeepsTheLastElements) {

@@ -191,7 +191,7 @@ class Commands(unittest.TestCase):
         "cmake --build build/release --target vector_ops_test && "
         "build/release/tests/vector_ops_test",
         "cmake --build build/release --target compiler_test && "
-        "build/release/src/sluice/compiler/compiler_test --gtest_filter='DoubleNeg*'",
+        "build/release/src/sluice/compiler/compiler_test --gtest_filter='SplitSub*'",
         "cmake --build build/release --target sluice_cli && "
         "build/release/bin/sluice train mnist-rts --steps 20",
         "bench/equality_matrix.py build/bin/sluice --sample --launcher 'mpirun -n {processes}'",

@@ -9,6 +9,7 @@
 #include "sluice/compiler/lower/provenance.h"
 #include "sluice/compiler/lower/stored_entries.h"
 #include "sluice/compiler/lower/tables.h"
+#include "sluice/compiler/rewriter.h"
 #include "sluice/planner/solve.h"
 
 namespace sluice::compiler {
@@ -393,11 +394,11 @@ class Emitter {
     const auto* call = node.call();
     for (size_t i = first; i < last; ++i)
       c.args.push_back(operand(node.inputs[i], node.in_specs[i], exe::Access::kRead));
-    for (size_t u = 0; call != nullptr && u < call->updated.size(); ++u) {
-      exe::Operand& o = c.args[static_cast<size_t>(call->updated[u])];
+    for_each_updated(node, [&](size_t input, size_t output) {
+      exe::Operand& o = c.args[input];
       o.access = exe::Access::kUpdate;
-      o.made = value_id(node.outputs[static_cast<size_t>(call->results) + u]);
-    }
+      o.made = value_id(node.outputs[output]);
+    });
     const size_t results =
         call != nullptr ? static_cast<size_t>(call->results) : node.outputs.size();
     for (size_t r = 0; r < results; ++r) {

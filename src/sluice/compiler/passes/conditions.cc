@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "sluice/base/error.h"
+#include "sluice/base/ids.h"
+#include "sluice/compiler/rewriter.h"
 
 namespace sluice::compiler {
 namespace {
@@ -46,12 +48,10 @@ class Spreader {
       if (found == node.outputs.end()) continue;
       const Node::Call* call = node.call();
       if (call == nullptr) return node.device;
-      const auto output = static_cast<size_t>(found - node.outputs.begin());
-      const auto results = static_cast<size_t>(call->results);
       const Body& callee = program_.body(call->callee);
-      if (output < results) return maker(callee, callee.results[output]);
-      const auto updated = static_cast<size_t>(call->updated[output - results]);
-      return maker(callee, callee.params[updated].out);
+      const auto output = found - node.outputs.begin();
+      if (output < call->results) return maker(callee, at(callee.results, output));
+      return maker(callee, at(callee.params, at(call->updated, output - call->results)).out);
     }
     return body.device;
   }
@@ -69,7 +69,7 @@ class Spreader {
     if (!fresh) return known;
     known.exit = static_cast<int32_t>(bodies_.size()) - 1;
     Body& body = program_.body(loop.callee);
-    const BodyParam condition = body.params[static_cast<size_t>(loop.conditions[0])];
+    const BodyParam condition = at(body.params, loop.conditions[0]);
     const int32_t first = maker(body, condition.out);
     for (const int32_t device : devices_.at(loop.callee)) {
       if (device == first) continue;
@@ -88,34 +88,26 @@ class Spreader {
 
   void spread_loops(BodyId id) {
     Body& body = program_.body(id);
-    std::vector<Node> out;
-    for (Node& node : body.nodes) {
+    Rewriter rewriter(body);
+    rewriter.run([&](Node& node) {
       auto* loop = node.as<Node::Loop>();
-      if (loop == nullptr || loop->conditions.empty()) {
-        out.push_back(std::move(node));
-        continue;
-      }
+      if (loop == nullptr || loop->conditions.empty()) return true;
       const LoopBody& copies = spread_body(*loop, node);
       loop->exit = copies.exit;
       const auto first = static_cast<size_t>(loop->conditions[0]);
-      const auto updated = std::find(loop->updated.begin(), loop->updated.end(), first);
-      const ValueIndex last = node.outputs[static_cast<size_t>(loop->results) +
-                                           static_cast<size_t>(updated - loop->updated.begin())];
+      const ValueIndex before = node.inputs[first];
+      const TensorSpec spec = node.in_specs[first];
+      ValueIndex last = kNone;
+      for_each_updated(node, [&](size_t input, size_t output) {
+        if (input == first) last = node.outputs[output];
+      });
       for (const int32_t device : copies.devices) {
-        Node copy = copy_on(body, node.inputs[first], node, device);
-        const ValueIndex own = copy.outputs[0];
-        out.push_back(std::move(copy));
-        loop->conditions.push_back(static_cast<int32_t>(node.inputs.size()));
-        loop->updated.push_back(static_cast<int32_t>(node.inputs.size()));
-        node.inputs.push_back(own);
-        node.in_specs.push_back(node.in_specs[first]);
-        node.ties.push_back({static_cast<int32_t>(node.outputs.size()), own});
-        node.outputs.push_back(body.add(BodyValue(body.value(last))));
-        node.out_specs.push_back(node.in_specs[first]);
+        const ValueIndex own = rewriter.insert(copy_on(body, before, node, device));
+        const ValueIndex made = body.add(BodyValue(body.value(last)));
+        loop->conditions.push_back(add_updated(node, own, made, spec));
       }
-      out.push_back(std::move(node));
-    }
-    body.nodes = std::move(out);
+      return true;
+    });
   }
 
   Program& program_;
@@ -130,7 +122,7 @@ int64_t spread_conditions(Program& program) { return Spreader(program).run(); }
 void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& new_index) {
   std::vector<int32_t> own;
   for (const int32_t c : part.conditions) {
-    if (new_index[static_cast<size_t>(c)] >= 0) own.push_back(new_index[static_cast<size_t>(c)]);
+    if (at(new_index, c) >= 0) own.push_back(at(new_index, c));
   }
   part.conditions = std::move(own);
   SLUICE_CHECK(part.conditions.size() == (part.exit >= 0 ? 1 : 0));

@@ -6,6 +6,7 @@
 
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/analysis/uniform.h"
+#include "sluice/compiler/rewriter.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
 #include "sluice/ops/collectives.h"
@@ -163,8 +164,7 @@ class Functionaliser {
       node.def = &builtin::init();
       node.what = Node::Kernel{
           to_attrs(builtin::InitOptions{.shape = value.spec.shape, .dtype = value.spec.dtype})};
-      node.outputs = {v};
-      node.out_specs = {value.spec};
+      add_output(node, v, value.spec);
       body_.nodes.push_back(std::move(node));
     }
     return v;
@@ -240,31 +240,31 @@ class Functionaliser {
       }
       const ValueIndex v = o.mode == Mode::kRead ? read(o.tensor) : writable(o.tensor, op);
       if (o.mode != Mode::kRead) written.push_back({o.tensor, o.new_version, v});
-      node.inputs.push_back(v);
-      node.in_specs.push_back(graph_.spec(o.tensor));
+      add_input(node, v, graph_.spec(o.tensor));
     }
-    const auto make_version = [&](Written& w) {
-      if (w.into != kNone) node.ties.push_back({static_cast<int32_t>(node.outputs.size()), w.into});
-      node.outputs.push_back(add_version(w.tensor, w.version));
+    const auto make_version = [&](Written& w, const TensorSpec& spec) {
+      const ValueIndex made = add_version(w.tensor, w.version);
+      if (w.into == kNone) {
+        add_output(node, made, spec);
+      } else {
+        add_overwrite(node, w.into, made, spec);
+      }
       w.done = true;
     };
     // Add the outputs in the op's order. An output that aliases a written operand is its new
     // version.
     for (const TensorId t : op.outputs) {
-      node.out_specs.push_back(graph_.spec(t));
       const auto w = std::find_if(written.begin(), written.end(), [&](const Written& entry) {
         return graph_.info(entry.tensor).storage == graph_.info(t).storage;
       });
       if (w != written.end()) {
-        make_version(*w);
+        make_version(*w, graph_.spec(t));
       } else {
-        node.outputs.push_back(add_version(t, 0));
+        add_output(node, add_version(t, 0), graph_.spec(t));
       }
     }
     for (Written& w : written) {
-      if (w.done) continue;
-      node.out_specs.push_back(graph_.spec(w.tensor));
-      make_version(w);
+      if (!w.done) make_version(w, graph_.spec(w.tensor));
     }
     body_.nodes.push_back(std::move(node));
   }
@@ -278,8 +278,7 @@ class Functionaliser {
     }
     Node node = begin(op);
     node.what = Node::Kernel{op.attrs};
-    node.outputs = {v};
-    node.out_specs = {graph_.spec(t)};
+    add_output(node, v, graph_.spec(t));
     body_.nodes.push_back(std::move(node));
   }
 
@@ -304,8 +303,7 @@ class Functionaliser {
       const bool written = writes[skipped + i];
       if (written && !carried) loop.updated.push_back(static_cast<int32_t>(i));
       if (written && carried) left.push_back(i);
-      node.inputs.push_back(written && !carried ? writable(t, op) : read(t));
-      node.in_specs.push_back(graph_.spec(t));
+      add_input(node, written && !carried ? writable(t, op) : read(t), graph_.spec(t));
     }
     for (const int32_t c : loop.conditions) {
       const bool updated =
@@ -318,18 +316,16 @@ class Functionaliser {
     add_outputs(op, node);
     for (const size_t i : left) {
       const TensorSpec& spec = graph_.spec(op.inputs[i].tensor);
-      node.outputs.push_back(
+      const ValueIndex last =
           body_.add({qualified(graph_.info(op.inputs[i].tensor).name) + "'left",
-                     op.inputs[i].new_version, spec, BodyValue::Source::kNode, -1}));
-      node.out_specs.push_back(spec);
+                     op.inputs[i].new_version, spec, BodyValue::Source::kNode, -1});
+      add_output(node, last, spec);
     }
     loop.results = static_cast<int32_t>(node.outputs.size());
     for (const int32_t i : loop.updated) {
-      const Operand& o = op.inputs[static_cast<size_t>(i)];
-      node.ties.push_back(
-          {static_cast<int32_t>(node.outputs.size()), node.inputs[static_cast<size_t>(i)]});
-      node.outputs.push_back(add_version(o.tensor, o.new_version));
-      node.out_specs.push_back(graph_.spec(o.tensor));
+      const Operand& o = at(op.inputs, i);
+      add_overwrite(node, at(node.inputs, i), add_version(o.tensor, o.new_version),
+                    graph_.spec(o.tensor));
     }
     const std::vector<ValueIndex> outputs = node.outputs;
     if (op.def == &builtin::loop()) {
@@ -350,19 +346,13 @@ class Functionaliser {
     node.what = Node::Branch{
         {body_of_(op.callees[0], Role::kFunction), body_of_(op.callees[1], Role::kFunction)},
         static_cast<int32_t>(options.then_inputs)};
-    for (const Operand& o : op.inputs) {
-      node.inputs.push_back(read(o.tensor));
-      node.in_specs.push_back(graph_.spec(o.tensor));
-    }
+    for (const Operand& o : op.inputs) add_input(node, read(o.tensor), graph_.spec(o.tensor));
     add_outputs(op, node);
     body_.nodes.push_back(std::move(node));
   }
 
   void add_outputs(const Op& op, Node& node) {
-    for (const TensorId t : op.outputs) {
-      node.outputs.push_back(add_version(t, 0));
-      node.out_specs.push_back(graph_.spec(t));
-    }
+    for (const TensorId t : op.outputs) add_output(node, add_version(t, 0), graph_.spec(t));
   }
 
   // Copies a value into the storage of an operand.
@@ -395,10 +385,8 @@ class Functionaliser {
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       Node node = like;
       node.what = Node::View{};
-      node.inputs = {read(op.inputs[k].tensor)};
-      node.in_specs = {graph_.spec(op.inputs[k].tensor)};
-      node.outputs = {add_version(op.outputs[k], 0)};
-      node.out_specs = {graph_.spec(op.outputs[k])};
+      add_input(node, read(op.inputs[k].tensor), graph_.spec(op.inputs[k].tensor));
+      add_output(node, add_version(op.outputs[k], 0), graph_.spec(op.outputs[k]));
       body_.nodes.push_back(std::move(node));
     }
   }
@@ -425,8 +413,7 @@ class Functionaliser {
     value.source = BodyValue::Source::kNode;
     Node node;
     node.what = Node::Index{exe::IndexExpr::param(0)};
-    node.outputs = {iteration};
-    node.out_specs = {value.spec};
+    add_output(node, iteration, value.spec);
     node.provenance = Provenance{.role = OpRole::kCopy, .line = "iteration of " + body_.name};
     body_.nodes.insert(body_.nodes.begin(), std::move(node));
   }

@@ -9,6 +9,7 @@
 #include "sluice/compiler/passes/assign_devices.h"
 #include "sluice/compiler/passes/conditions.h"
 #include "sluice/compiler/passes/renumber.h"
+#include "sluice/compiler/rewriter.h"
 
 namespace sluice::compiler {
 namespace {
@@ -296,12 +297,9 @@ class Projector {
   // device.
   static Node part_of_call(const Node& node, const DividedBody& cut, int32_t device,
                            const std::vector<ValueIndex>& inputs) {
-    const Node::Call& whole = *node.call();
-    Node own;
+    Node own = node_like(node);
     own.what = node.what;
     own.def = node.def;
-    own.origin = node.origin;
-    own.provenance = node.provenance;
     own.device = device;
     Node::Call& call = *own.call();
     call.callee = cut.parts.at(device);
@@ -312,31 +310,23 @@ class Projector {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (cut.param_device[i] != device) continue;
       new_index[i] = static_cast<int32_t>(own.inputs.size());
-      own.inputs.push_back(inputs[i]);
-      own.in_specs.push_back(node.in_specs[i]);
+      add_input(own, inputs[i], node.in_specs[i]);
       if (static_cast<int32_t>(i) < node.carried()) ++carried;
     }
     if (auto* loop = own.as<Node::Loop>()) {
       loop->carried = carried;
       keep_own_condition(*loop, new_index);
     }
-    const auto add_output = [&](size_t o) {
-      own.outputs.push_back(node.outputs[o]);
-      own.out_specs.push_back(node.out_specs[o]);
-    };
-    for (size_t r = 0; r < static_cast<size_t>(whole.results); ++r) {
+    for (size_t r = 0; r < static_cast<size_t>(node.call()->results); ++r) {
       if (cut.result_device[r] != device) continue;
-      add_output(r);
+      add_output(own, node.outputs[r], node.out_specs[r]);
       ++call.results;
     }
-    for (size_t u = 0; u < whole.updated.size(); ++u) {
-      const auto input = static_cast<size_t>(whole.updated[u]);
-      if (new_index[input] < 0) continue;
-      const auto output = static_cast<size_t>(whole.results) + u;
-      own.ties.push_back({static_cast<int32_t>(own.outputs.size()), node.inputs[input]});
+    for_each_updated(node, [&](size_t input, size_t output) {
+      if (new_index[input] < 0) return;
       call.updated.push_back(new_index[input]);
-      add_output(output);
-    }
+      add_overwrite(own, node.inputs[input], node.outputs[output], node.out_specs[output]);
+    });
     return own;
   }
 
@@ -365,15 +355,12 @@ class Projector {
 
   void send_back(const Node& where, ValueIndex made, ValueIndex old) {
     const int32_t device = storage_device(old);
-    Node copy;
+    Node copy = node_like(where);
     copy.what = Node::Copy{};
-    copy.origin = where.origin;
-    copy.provenance = where.provenance;
-    copy.inputs = {receive(made, device, Moment::kReceiveBack)};
-    copy.in_specs = {body_.value(made).spec};
-    copy.out_specs = copy.in_specs;
-    copy.outputs = {add_value(made)};
-    copy.ties = {{0, local(old, device)}};
+    const TensorSpec& spec = body_.value(made).spec;
+    add_input(copy, receive(made, device, Moment::kReceiveBack), spec);
+    const ValueIndex returned = add_value(made);
+    add_overwrite(copy, local(old, device), returned, spec);
     local_[{made, device}] = copy.outputs[0];
     put(device, at(Moment::kCopyBack), std::move(copy));
   }
@@ -453,13 +440,11 @@ class Projector {
       const int32_t number = message_of(m.sent);
       Node send;
       send.what = Node::Send{m.channel, number};
-      send.inputs = {m.sent};
-      send.in_specs = {spec};
+      add_input(send, m.sent, spec);
       send.provenance = Provenance{.line = fmt::format("message to device {}", channel.to)};
       Node receive;
       receive.what = Node::Receive{m.channel, number};
-      receive.outputs = {m.received};
-      receive.out_specs = {spec};
+      add_output(receive, m.received, spec);
       receive.provenance = Provenance{.line = fmt::format("message from device {}", channel.from)};
       put(channel.from, m.from, std::move(send));
       put(channel.to, m.to, std::move(receive));

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 
+#include "sluice/base/ids.h"
+#include "sluice/compiler/rewriter.h"
+
 namespace sluice::compiler {
 namespace {
 
 class Splitter {
  public:
-  Splitter(Body& body, const Target& target)
-      : body_(body), target_(target), maker_(body.values.size(), -1) {}
+  Splitter(Body& body, const Target& target) : body_(body), target_(target), rewriter_(body) {}
 
   int64_t run() {
     int64_t changed = 0;
     const auto used = used_outputs(body_);
-    std::vector<Node> nodes = std::move(body_.nodes);
-    body_.nodes.clear();
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      const std::vector<OpStage> parts = parts_of(nodes[n]);
-      if (parts.empty() || !is_worth_it(nodes[n], parts)) {
-        push(std::move(nodes[n]));
-        continue;
-      }
-      split(nodes[n], parts, used[n]);
+    auto used_here = used.begin();
+    rewriter_.run([&](const Node& node) {
+      const std::vector<bool>& outputs = *used_here++;
+      const std::vector<OpStage> parts = parts_of(node);
+      if (parts.empty() || !is_worth_it(node, parts)) return true;
+      rewriter_.split(node, parts, outputs);
       ++changed;
-    }
+      return false;
+    });
     return changed;
   }
 
@@ -43,18 +43,6 @@ class Splitter {
     return node.def->parts(view_of(node));
   }
 
-  void push(Node node) {
-    for (const ValueIndex v : node.outputs) {
-      if (v != kNone && static_cast<size_t>(v) < maker_.size())
-        maker_[static_cast<size_t>(v)] = static_cast<int32_t>(body_.nodes.size());
-    }
-    body_.nodes.push_back(std::move(node));
-  }
-
-  static TensorSpec spec_of(const OpStage& part, const std::vector<TensorSpec>& inputs) {
-    return part.op->infer(OpView(*part.op, part.attrs, inputs))[0];
-  }
-
   bool is_worth_it(const Node& node, const std::vector<OpStage>& parts) const {
     std::vector<TensorSpec> made;
     for (const OpStage& part : parts) {
@@ -71,8 +59,7 @@ class Splitter {
                                           const std::vector<TensorSpec>& made) {
     std::vector<TensorSpec> specs;
     for (const int32_t i : part.inputs)
-      specs.push_back(i < 0 ? made[static_cast<size_t>(~i)]
-                            : node.in_specs[static_cast<size_t>(i)]);
+      specs.push_back(i < 0 ? at(made, ~i) : at(node.in_specs, i));
     return specs;
   }
 
@@ -80,12 +67,9 @@ class Splitter {
   bool joins(const Node& node, const OpStage& part, const std::vector<TensorSpec>& inputs) const {
     for (const int32_t i : part.inputs) {
       if (i < 0) continue;
-      const ValueIndex v = node.inputs[static_cast<size_t>(i)];
-      const int32_t maker = maker_[static_cast<size_t>(v)];
-      if (maker < 0) continue;
-      const Node& head = body_.nodes[static_cast<size_t>(maker)];
-      if (!is_plain(head) || head.outputs.size() != 1) continue;
-      if (target_.fuses(joint(head, node, part, inputs))) return true;
+      const Node* const head = rewriter_.maker(at(node.inputs, i));
+      if (head == nullptr || !is_plain(*head) || head->outputs.size() != 1) continue;
+      if (target_.fuses(joint(*head, node, part, inputs))) return true;
     }
     return false;
   }
@@ -107,7 +91,7 @@ class Splitter {
     OpStage second{part.op, part.attrs, {}, -1, {}};
     for (size_t i = 0; i < inputs.size(); ++i) {
       const int32_t from = part.inputs[i];
-      const bool made = from >= 0 && node.inputs[static_cast<size_t>(from)] == head.outputs[0];
+      const bool made = from >= 0 && at(node.inputs, from) == head.outputs[0];
       second.inputs.push_back(made ? ~0 : static_cast<int32_t>(op.operands.size()));
       if (!made) op.operands.push_back(inputs[i]);
     }
@@ -120,49 +104,9 @@ class Splitter {
     return op;
   }
 
-  // Replaces an op by those parts that its used results need.
-  void split(const Node& node, const std::vector<OpStage>& parts, const std::vector<bool>& used) {
-    std::vector<bool> needed(parts.size(), false);
-    for (size_t p = parts.size(); p-- > 0;) {
-      const int32_t output = parts[p].output;
-      needed[p] = needed[p] || (output >= 0 && used[static_cast<size_t>(output)]);
-      for (const int32_t i : parts[p].inputs) {
-        if (needed[p] && i < 0) needed[static_cast<size_t>(~i)] = true;
-      }
-    }
-    std::vector<ValueIndex> made(parts.size(), kNone);
-    for (size_t p = 0; p < parts.size(); ++p) {
-      if (!needed[p]) continue;
-      const OpStage& part = parts[p];
-      Node own = node;
-      own.def = part.op;
-      own.what = Node::Kernel{part.attrs};
-      if (part.op->has(Trait::kView)) own.what = Node::View{};
-      own.inputs.clear();
-      own.in_specs.clear();
-      for (const int32_t i : part.inputs) {
-        const ValueIndex v =
-            i < 0 ? made[static_cast<size_t>(~i)] : node.inputs[static_cast<size_t>(i)];
-        own.inputs.push_back(v);
-        own.in_specs.push_back(i < 0 ? body_.value(v).spec : node.in_specs[static_cast<size_t>(i)]);
-      }
-      own.out_specs = {spec_of(part, own.in_specs)};
-      if (part.output >= 0) {
-        made[p] = node.outputs[static_cast<size_t>(part.output)];
-      } else {
-        BodyValue value;
-        value.tensor = fmt::format("{} of {}", part.op->name, node.where());
-        value.spec = own.out_specs[0];
-        made[p] = body_.add(std::move(value));
-      }
-      own.outputs = {made[p]};
-      push(std::move(own));
-    }
-  }
-
   Body& body_;
   const Target& target_;
-  std::vector<int32_t> maker_;  // For each value: index of its node.
+  Rewriter rewriter_;
 };
 
 }  // namespace

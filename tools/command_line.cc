@@ -29,9 +29,15 @@
 namespace sluice::tool {
 namespace {
 
-// The commands and their flags.
+bool has_word(const std::vector<std::string>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// The commands, and the flags of those that the words of a command line name.
 struct CommandLine {
-  CommandLine();
+  explicit CommandLine(const std::vector<std::string>& the_words);
+
+  const std::vector<std::string>& words;
 
   CLI::App app{
       "Trains and runs neural networks by a plan that is known to the byte before the first step."};
@@ -56,12 +62,12 @@ struct CommandLine {
     sub->formatter(std::make_shared<Help>());
     sub->set_help_flag("--help", "Print the common options")->group("");
     sub->set_help_all_flag("--help-all", "Print every option")->group("");
-    add_flags(*sub, bit);
+    if (has_word(words, name) || has_word(words, "--help-all")) add_flags(*sub, bit);
     return sub;
   }
 };
 
-CommandLine::CommandLine() {
+CommandLine::CommandLine(const std::vector<std::string>& the_words) : words(the_words) {
   app.name("sluice");
   app.formatter(std::make_shared<Help>());
   app.require_subcommand(0, 1);
@@ -225,7 +231,7 @@ SweepFigures plan_of(const std::vector<std::string>& words,
                      const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;
   o.step.session.group = group;
-  CommandLine line;
+  CommandLine line(words);
   check_words(line, words);
   parse(line, words, o);
   read_options(*line.plan, kPlan, true, o);
@@ -241,13 +247,13 @@ bool is_single_process(int argc, char** argv) {
 int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;
   o.step.session.group = group;
-  CommandLine line;
   const std::vector<std::string> words = without_aliases({argv + 1, argv + argc});
+  CommandLine line(words);
   runtime::Agreement(group).require_same("command lines",
                                          fmt::format("'{}'", fmt::join(words, "' '")));
   check_words(line, words);
   if (parse(line, words, o)) return 0;
-  if (line.plan->count("--sweep") == 0) return run_command(line, o);
+  if (!*line.plan || line.plan->count("--sweep") == 0) return run_command(line, o);
   set_sweep_options(*line.plan, o);
   silence_other_processes(o);
   return run_sweep(*line.plan, o, words,

@@ -33,7 +33,8 @@ std::string help_of(const Option<ToolOptions>& option) {
 
 std::string default_of(const Option<ToolOptions>& option) {
   if (!option.default_text.empty()) return option.default_text;
-  const std::string text = option.print(ToolOptions());
+  static const ToolOptions defaults;
+  const std::string text = option.print(defaults);
   const bool has_value = option.type == OptionType::kList ? text != "none" : text != "absent";
   return option.type != OptionType::kFlag && has_value ? text : "";
 }

@@ -76,7 +76,7 @@ TEST(InfeedQueue, RefusesFeedsWithOtherFields) {
   open(named, {{"b", i}, {"a", two}})();
   open(tuple, {{"x", two}, {"y", f}})();
   expect_refused({{"second feed", open(named, {{"a", two}, {"b", i}}),
-                   "InfeedQueue: one feed must use the queue at a time, got feed 'train' beside "
+                   "InfeedQueue: one feed must use the queue at a time, got feed 'train' and "
                    "feed 'train'; make a queue for each feed"}});
   named.cancel();
   open(named, {{"a", two}, {"b", i}})();

@@ -145,7 +145,7 @@ TEST(InfeedBenchmark, Refusals) {
   EXPECT_EQ(infeed_benchmark(failing, {.elements = 4}).produced, 4);
   queue.open({.name = "x", .fields = queue.fields()});
   expect_refused({{"used", [&] { infeed_benchmark(queue); },
-                   "one feed must use the queue at a time, got feed 'infeed_benchmark' beside "
+                   "one feed must use the queue at a time, got feed 'infeed_benchmark' and "
                    "feed 'x'"}});
 }
 

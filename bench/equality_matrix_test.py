@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 import equality_matrix
-from equality_matrix import Matrix, Row, wrong_rows
+from equality_matrix import Matrix, MatrixRow, wrong_rows
 
 
 def right(row):
@@ -40,7 +40,7 @@ class Sample(unittest.TestCase):
         cls.dimensions, cls.rows = sample()
         # Each possible pair is in more than one of 100 random rows.
         noise = random.Random(1)
-        drawn = (Row(*map(noise.choice, cls.dimensions)) for _ in range(2000))
+        drawn = (MatrixRow(*map(noise.choice, cls.dimensions)) for _ in range(2000))
         cls.possible = set().union(*(pairs(equality_matrix.valid(row)) for row in drawn))
 
     def test_it_has_every_value_and_every_possible_pair(self):
@@ -51,7 +51,7 @@ class Sample(unittest.TestCase):
     def test_it_reports_a_fault_of_any_pair(self):
         # The dimensions before the strategy decide the digest.
         ways = [i for i, values in enumerate(self.dimensions)
-                if i >= Row._fields.index("strategy") and len(values) > 1]
+                if i >= MatrixRow._fields.index("strategy") and len(values) > 1]
         digests = {row: right(row) for row in self.rows}
         self.assertEqual(wrong_rows(digests), [])
         for (a, x), (b, y) in self.possible:

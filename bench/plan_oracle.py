@@ -41,21 +41,22 @@ import tempfile
 import time
 from pathlib import Path
 
-from equality_matrix import Row, add_row_options, chosen_rows, name, prepare
+from equality_matrix import MatrixRow, add_row_options, chosen_rows, name, prepare
 from plan_text import canonical
 
 VERSION = 1  # Format of the record.
 # Rows that run with each optional pass disabled.
 DISABLED_ROWS = [
-    Row("gelu", 1, threads=2),
-    Row("relu with dropout", 2, offload="optimizer", io_mode="io_overlapped", threshold=512),
-    Row("gelu", 2, strategy="phased", offload="optimizer", tier="file", threads=2, threshold=512),
-    Row("relu with dropout", 1, strategy="phased", recompute=True),
-    Row("batch norm", 2, "running mean in f16", strategy="phased", offload="all",
-        io_mode="io_overlapped"),
-    Row("skips, two losses and a tied weight", 2, strategy="interleaved", stages=2, offload="usual",
-        threshold=0),
-    Row("gelu", 1, "sum in bf16", strategy="sharded", stages=2, offload="accumulators"),
+    MatrixRow("gelu", 1, threads=2),
+    MatrixRow("relu with dropout", 2, offload="optimizer", io_mode="io_overlapped", threshold=512),
+    MatrixRow("gelu", 2, strategy="phased", offload="optimizer", tier="file", threads=2,
+              threshold=512),
+    MatrixRow("relu with dropout", 1, strategy="phased", recompute=True),
+    MatrixRow("batch norm", 2, "running mean in f16", strategy="phased", offload="all",
+              io_mode="io_overlapped"),
+    MatrixRow("skips, two losses and a tied weight", 2, strategy="interleaved", stages=2,
+              offload="usual", threshold=0),
+    MatrixRow("gelu", 1, "sum in bf16", strategy="sharded", stages=2, offload="accumulators"),
 ]
 # Command lines with options that the matrix does not use.
 OTHERS = {

@@ -165,6 +165,12 @@ class Usage(CliTest):
                 tested.add(flag)
         self.assertGreater(len(tested), 25)
 
+    def test_a_norm_of_0_is_no_limit(self):
+        plans = [self.expect_code(0, "plan", "mlp", "--width", 8, "--full", *flags).stdout
+                 for flags in ([], ["--clip-norm", 0], ["--clip-norm", 1])]
+        self.assertEqual(plans[0], plans[1])
+        self.assertNotEqual(plans[0], plans[2])
+
     def test_commands_take_only_options_that_they_use(self):
         for command, flags in (
             ("predict", ("--lr", "--optimizer", "--accumulate", "--micro-batch", "--validation",

@@ -30,7 +30,11 @@ void add_step(FlagTable& table) {
   s.add("optimizer", of_train(&TrainOptions::optimizer), optimizers(),
         "Update variables by this optimizer");
   Section rare(table, kOfSteps, "Training", Common::kNo);
-  rare.add_library("max_grad_norm");
+  Option<ToolOptions>& norm = rare.add_library("max_grad_norm");
+  norm.read = [read = norm.read](ToolOptions& o, const OptionTexts& texts) {
+    read(o, texts);
+    if (o.step.max_grad_norm == 0) o.step.max_grad_norm.reset();  // No limit.
+  };
   rare.add_library("accumulation_reduction");
   rare.add_library("replica_reduction");
   rare.add_library("accumulator_dtype")

@@ -52,7 +52,7 @@ USERS = {
 # Layers that tests may use too: they compare with the interpreter, run on devices and count with
 # reports.
 FOR_TESTS = ["interp", "devices", "report"]
-# Headers outside src/ that tests beside the code may include.
+# Headers outside src/ that tests in the folder of the code may include.
 SUPPORT = "tests/support/"
 TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_")
 

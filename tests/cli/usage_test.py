@@ -105,6 +105,8 @@ class Usage(CliTest):
                           "--seed", 1)
         for twice in (["--disable", "fuse"], ["--json"]):
             self.expect_code(0, "plan", "mlp", "--width", 8, *twice, *twice)
+        self.assertNotIn("{", self.expect_code(0, "plan", "mlp", "--width", 8,
+                                               "--json=false").stdout[:1])
         self.expect_error(2, "usage", "unexpected argument 'mlp'", "train", "mnist", "mlp")
 
     def test_a_plan_too_long_to_be_proved_is_refused_at_once(self):

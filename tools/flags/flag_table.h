@@ -87,7 +87,9 @@ class Section {
                 [=](const ToolOptions& o) {
                   return std::string(std::invoke(member, o) == value ? "true" : "false");
                 },
-                [=](ToolOptions& o, const OptionTexts&) { std::invoke(member, o) = value; }});
+                [=](ToolOptions& o, const OptionTexts& texts) {
+                  if (texts == OptionTexts{"true"}) std::invoke(member, o) = value;
+                }});
   }
   /// The last flag that was added.
   Flag& last() { return table_.flags.back(); }

@@ -57,7 +57,7 @@ CLI::Option* add_flag(CLI::App& app, const Flag& flag, const Option<ToolOptions>
 // The texts of a flag that the command line gives.
 OptionTexts texts_of(const std::string& name, const Flag& flag, OptionType type,
                      const std::vector<std::string>& results) {
-  if (type == OptionType::kFlag) return {"true"};
+  if (type == OptionType::kFlag) return {results.back() == "false" ? "false" : "true"};
   if (type != OptionType::kList || !flag.splits) return results;
   OptionTexts texts;
   for (const std::string& result : results) {

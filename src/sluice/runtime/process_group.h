@@ -65,7 +65,7 @@ class Agreement {
              const std::atomic<bool>* stop = nullptr);
   /// Shares size() equal parts of `bytes`; part p is that of process p.
   void gather(std::span<std::byte> bytes);
-  /// Returns the values of all processes, in the order of their ranks. Each gives equally many.
+  /// Returns the values of all processes, in the order of their ranks. All have equally many.
   template <typename T>
   std::vector<T> gathered(const std::vector<T>& own) {
     std::vector<T> all;

@@ -125,7 +125,7 @@ class TrainingModel {
 class InferenceModel {
  public:
   /// Returns the predictions by name. Feeds and errors as for a TrainingModel; a model that reads
-  /// the weights of a training takes and returns arrays.
+  /// the weights of a training reads and returns arrays.
   data::Element operator()(const data::Element& samples = {});
 
   void compile();

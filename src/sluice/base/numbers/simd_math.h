@@ -5,7 +5,7 @@
 #include "sluice/base/simd.h"
 
 /// exp, log, tanh, erf and activation functions over any vector type of simd.h. Every vector type
-/// computes the same bits. The functions accept every input: NaN gives NaN, and limits are exact
+/// computes the same bits. The functions accept every input: NaN returns NaN, and limits are exact
 /// (exp(-inf) = 0, log(0) = -inf, tanh(inf) = 1). Results below 2^-126 are denormal, or zero where
 /// the thread flushes denormals.
 ///

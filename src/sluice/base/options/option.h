@@ -49,7 +49,7 @@ struct Option {
   std::function<void(S&, const OptionTexts&)> read = nullptr;
   std::vector<Requirement<S>> requirements = {};
   std::string flag = {};          ///< "--lr"; empty: the last part of the name.
-  std::string default_text = {};  ///< The default in help; empty: that of a default S.
+  std::string default_text = {};  ///< The default in help; empty: the text of a default S.
 
   Option& require(Requirement<S> requirement) {
     requirements.push_back(std::move(requirement));

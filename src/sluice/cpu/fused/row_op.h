@@ -34,7 +34,7 @@ class RowOp {
   /// The part of an op that one call computes: rows [first, first + rows) of `cols` elements.
   struct RowBlock {
     const ops::Labels* labels = nullptr;  ///< The labels of all rows; null if the op has none.
-    /// kMaxInputs entries, which point to row `first`, except that of the labels. Entries without
+    /// kMaxInputs entries, which point to row `first`, except the labels. Entries without
     /// an operand have null data.
     const Rows* inputs = nullptr;
     Rows result;  ///< Points to row `first`; may be an input with rows.

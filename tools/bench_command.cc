@@ -104,7 +104,7 @@ int run_bench(const ToolOptions& o) {
     return 0;
   }
   fmt::print("{} steps of {} samples, {} threads\n", steps, samples,
-             session.executable().devices[0].workers);
+             session.executable().devices[exe::DeviceId(0)].workers);
   fmt::print("median {:.1f} us a step (minimum {:.1f}), {:.0f} samples/s\n", micros,
              times.min_seconds * 1e6, samples_per_second);
   fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", times.flops / 1e9,

@@ -43,14 +43,15 @@ TEST_F(RuntimeRefusals, Machines) {
   expect_refused({
       {"devices", [&] { runtime::Executor(executable, {}, {.threads = 1}); },
        "executable: number of devices must be 1, got 0"},
-      {"another kind", loaded([](exe::Executable& e) { e.devices[0].kind = "gpu"; }),
+      {"another kind", loaded([](exe::Executable& e) { e.devices[exe::DeviceId(0)].kind = "gpu"; }),
        "executable: device 0 must be of kind 'gpu', got 'cpu'"},
       {"workers", [&] { runtime::Executor(executable, {cpu::make_device()}, {.threads = 2}); },
        "executable: workers a device must be 1 as planned, got 2"},
       {"no worker", [] { runtime::Pool pool(0); }, "threads: must be in [1, 1024], got 0"},
       {"many workers", [] { runtime::Pool pool(1025); }, "threads: must be in [1, 1024], got 1025"},
       {"the file tier", loaded([](exe::Executable& e) {
-         e.arenas.push_back({"disk", exe::ArenaKind::kTier, exe::Space::kFile, -1, 64, 0});
+         e.arenas.push_back(
+             {"disk", exe::ArenaKind::kTier, exe::Space::kFile, exe::DeviceId(), 64, 0});
        }),
        "executable: a file tier requires a folder, got none"},
   });
@@ -58,8 +59,8 @@ TEST_F(RuntimeRefusals, Machines) {
     !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.
   expect_refused(
       {{"host memory", loaded([](exe::Executable& e) {
-          e.arenas.push_back(
-              {"host", exe::ArenaKind::kTier, exe::Space::kHost, -1, int64_t{1} << 58, 0});
+          e.arenas.push_back({"host", exe::ArenaKind::kTier, exe::Space::kHost, exe::DeviceId(),
+                              int64_t{1} << 58, 0});
         }),
         "the system refuses 288230376151711744 bytes of host memory", ErrorKind::kDoesNotFit}});
 #endif
@@ -245,7 +246,7 @@ TEST_F(RuntimeRefusals, Collectives) {
        "executable: operands 1 and 0 of ReplicatedAllReduce must not coincide"},
       {"a result", changed([](exe::Collective& c) { c.operands[1].spec = f32_spec({3}); }),
        "result of ReplicatedAllReduce of (2,) float32 must be (2,) float32, got (3,) float32"},
-      {"a group", loaded([](exe::Executable& e) { e.groups[0].size = 1; }),
+      {"a group", loaded([](exe::Executable& e) { e.groups[exe::GroupId(0)].size = 1; }),
        "options of ReplicatedAllReduce must match the group (size 1, stride 1)"},
   });
 }

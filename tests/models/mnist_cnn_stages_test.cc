@@ -31,10 +31,10 @@ TEST(MnistCnnStages, SendEachActivationAndItsGradientOnce) {
     for (const exe::Step& step : f.steps) {
       const auto* loop = std::get_if<exe::Loop>(&step.body);
       if (loop == nullptr) continue;
-      for (const exe::Step& inner : e.functions[static_cast<size_t>(loop->body.function)].steps) {
+      for (const exe::Step& inner : e.functions[loop->body.function].steps) {
         const auto* send = std::get_if<exe::Send>(&inner.body);
         if (send == nullptr) continue;
-        const exe::Channel& c = e.channels[static_cast<size_t>(send->channel)];
+        const exe::Channel& c = e.channels[send->channel];
         sent[{c.from, c.to}].insert(send->operand.bytes);
       }
     }

@@ -63,7 +63,7 @@ void fill_bytes(uint64_t h, uint8_t* p, int64_t n) {
 }
 
 struct ByteRange {
-  int32_t arena = 0;
+  ArenaId arena{0};
   int64_t begin = 0;
   int64_t bytes = 0;
 };
@@ -92,9 +92,9 @@ class Unroller {
 
  private:
   std::vector<Op> unroll(const Start& x) {
-    const Function& f = e_.functions[static_cast<size_t>(x.function)];
+    const Function& f = e_.functions[x.function];
     std::vector<Op> out;
-    function(f, {inside({x.frame.index, x.frame.offset, f.frame_bytes}), {}, {}, 0}, out);
+    function(f, {inside({x.frame.arena(), x.frame.offset, f.frame_bytes}), {}, {}, 0}, out);
     return out;
   }
 
@@ -106,7 +106,7 @@ class Unroller {
   };
 
   ByteRange inside(ByteRange p) const {
-    const Arena& a = e_.arenas[static_cast<size_t>(p.arena)];
+    const Arena& a = e_.arenas[p.arena];
     if (p.begin + p.bytes > a.bytes) fail(ErrorKind::kUsage, "reaches beyond arena '{}'", a.name);
     return p;
   }
@@ -122,9 +122,8 @@ class Unroller {
       if (slot < 0) fail(ErrorKind::kUsage, "a slot is below 0");
       begin += slot % at.depth * at.stride;
     }
-    ByteRange whole{
-        at.index, 0,
-        at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};
+    ByteRange whole{at.arena(), 0,
+                    at.base == Address::Base::kArena ? e_.arenas[at.arena()].bytes : 0};
     if (at.base == Address::Base::kFrame) whole = s.frame;
     if (at.base == Address::Base::kParam) whole = s.params[static_cast<size_t>(at.index)];
     if (begin + bytes > whole.bytes)
@@ -133,7 +132,7 @@ class Unroller {
   }
 
   void call(const Call& c, const Scope& s, std::vector<Op>& out) {
-    const Function& f = e_.functions[static_cast<size_t>(c.function)];
+    const Function& f = e_.functions[c.function];
     Scope inner;
     inner.frame = range_of(c.frame, f.frame_bytes, s);
     for (const Operand& o : c.args) inner.params.push_back(range_of(o.at, o.bytes, s));
@@ -199,7 +198,7 @@ class Unroller {
   /// Throws if two workers would share a slice of the workspace.
   void workspace(const Kernel& k, int32_t device) const {
     if (k.workspace_bytes == 0) return;
-    const int64_t workers = e_.devices[static_cast<size_t>(device)].workers;
+    const int64_t workers = e_.devices[exe::DeviceId(device)].workers;
     for (const Arena& a : e_.arenas) {
       if (a.kind != ArenaKind::kWorkspace || a.device != device) continue;
       if (workers > 1 && k.workspace_bytes > a.stride)
@@ -271,7 +270,7 @@ class DryRunner {
 
   ByteRange bytes_of(const VariablePlan& v) const {
     if (v.buffer < 0) return {v.arena, v.offset, v.bytes};
-    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+    const RemoteBufferPlan& b = e_.remote_buffers[v.buffer];
     return {b.arena, b.offset + v.entry * b.entry_stride, v.bytes};
   }
 
@@ -283,15 +282,13 @@ class DryRunner {
       fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
     }
     for (size_t v = 0; v < e_.variables.size(); ++v) {
-      const ByteRange p = bytes_of(e_.variables[v]);
-      require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
-              "a variable reaches beyond its arena");
+      const ByteRange p = bytes_of(e_.variables[exe::VariableId(v)]);
+      require(p.begin + p.bytes <= e_.arenas[p.arena].bytes, "a variable reaches beyond its arena");
       fill_bytes(mix(options_.seed + 77, v), at(p), p.bytes);
     }
     for (const ConstantPlan& c : e_.constants) {
       const auto bytes = static_cast<int64_t>(c.data.size());
-      require(c.offset + bytes <= e_.arenas[static_cast<size_t>(c.arena)].bytes,
-              "a constant reaches beyond its arena");
+      require(c.offset + bytes <= e_.arenas[c.arena].bytes, "a constant reaches beyond its arena");
       std::memcpy(at({c.arena, c.offset, bytes}), c.data.data(), c.data.size());
     }
     channels_.resize(e_.channels.size());
@@ -368,13 +365,13 @@ class DryRunner {
     }
     catch_up(d, 0);
     if (const auto* s = std::get_if<Send>(&op.step->body)) {
-      const Channel& c = e_.channels[static_cast<size_t>(s->channel)];
+      const Channel& c = e_.channels[s->channel];
       ChannelState& state = channels_[static_cast<size_t>(s->channel)];
       if (op.number != state.sent || state.sent - state.received >= c.capacity) return false;
       std::memcpy(at(slot(c, op)), at(op.operands[0]), static_cast<size_t>(op.operands[0].bytes));
       ++state.sent;
     } else if (const auto* r = std::get_if<Receive>(&op.step->body)) {
-      const Channel& c = e_.channels[static_cast<size_t>(r->channel)];
+      const Channel& c = e_.channels[r->channel];
       ChannelState& state = channels_[static_cast<size_t>(r->channel)];
       if (op.number != state.received || state.sent <= op.number) return false;
       std::memcpy(at(op.operands[0]), at(slot(c, op)), static_cast<size_t>(op.operands[0].bytes));
@@ -389,7 +386,7 @@ class DryRunner {
   /// same addresses, so they would show nothing more.
   void collective(const Op& op) {
     const auto& c = std::get<Collective>(op.step->body);
-    const ReplicaGroup& group = e_.groups[static_cast<size_t>(c.group)];
+    const ReplicaGroup& group = e_.groups[c.group];
     uint64_t h = mix(op.hash, static_cast<uint64_t>(op.number));
     h = mix(mix(h, static_cast<uint64_t>(group.stride)), static_cast<uint64_t>(group.size));
     const ByteRange& in = op.operands.front();
@@ -400,8 +397,7 @@ class DryRunner {
   ByteRange slot(const Channel& c, const Op& op) const {
     const ByteRange p{c.arena, c.offset + op.number % c.capacity * c.slot_bytes,
                       op.operands[0].bytes};
-    require(p.bytes <= c.slot_bytes &&
-                p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+    require(p.bytes <= c.slot_bytes && p.begin + p.bytes <= e_.arenas[p.arena].bytes,
             "a message reaches beyond its slot");
     return p;
   }
@@ -453,7 +449,7 @@ class DryRunner {
       seen = hash_bytes(seen, at(memory), memory.bytes);
       return;
     }
-    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
+    const RemoteBufferPlan& b = e_.remote_buffers[exe::BufferId(i.object)];
     int64_t entry = op.number;
     if (i.entry_from) {
       uint32_t word;
@@ -462,7 +458,7 @@ class DryRunner {
     }
     require(entry >= 0 && entry < b.entries, "a transfer reaches beyond its remote buffer");
     const ByteRange there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
-    require(there.begin + there.bytes <= e_.arenas[static_cast<size_t>(there.arena)].bytes,
+    require(there.begin + there.bytes <= e_.arenas[there.arena].bytes,
             "a remote buffer reaches beyond its arena");
     const bool load = i.kind == TransferKind::kRemoteLoad;
     std::memmove(at(load ? memory : there), at(load ? there : memory),
@@ -507,7 +503,7 @@ class DryRunner {
       for (int64_t i = 0; i < b.entries; ++i) {
         const ByteRange p{b.arena, b.offset + i * b.entry_stride,
                           std::min(b.entry_stride, b.spec.bytes())};
-        require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+        require(p.begin + p.bytes <= e_.arenas[p.arena].bytes,
                 "a remote buffer reaches beyond its arena");
         h = hash_bytes(h, at(p), p.bytes);
       }

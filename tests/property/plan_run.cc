@@ -49,13 +49,13 @@ class PlanRun {
 
  private:
   static runtime::ExecutorOptions options(const exe::Executable& e) {
-    runtime::ExecutorOptions o{.threads = e.devices.empty() ? 1 : e.devices[0].workers};
+    runtime::ExecutorOptions o{.threads =
+                                   e.devices.empty() ? 1 : e.devices[exe::DeviceId(0)].workers};
     o.folder = std::filesystem::temp_directory_path().string();
     return o;
   }
   runtime::OpenDevice& device(int32_t arena, int replica) const {
-    return executor_.device(executor_.executable().arenas[static_cast<size_t>(arena)].device,
-                            replica);
+    return executor_.device(executor_.executable().arenas[exe::ArenaId(arena)].device, replica);
   }
   Seed key(uint32_t what, size_t index) const {
     return {what * 65536 + static_cast<uint32_t>(index), static_cast<uint32_t>(seed_)};
@@ -69,7 +69,7 @@ class PlanRun {
             .write(executor_.arena(c.arena, replica) + c.offset, c.spec, "row", 0, c.data);
     }
     for (size_t v = 0; v < e.variables.size(); ++v) {
-      const exe::VariablePlan& plan = e.variables[v];
+      const exe::VariablePlan& plan = e.variables[exe::VariableId(v)];
       const TensorSpec spec{plan.spec.shape, plan.spec.dtype, {}};
       const auto values = elements(spec, 1, key(1, v));
       if (plan.buffer >= 0) {
@@ -87,7 +87,7 @@ class PlanRun {
     runtime::HostStreams streams(e);
     std::vector<std::vector<std::byte>> arrays;
     for (const exe::StreamCount& s : p.streams) {
-      const exe::StreamPort& port = e.streams[static_cast<size_t>(s.stream)];
+      const exe::StreamPort& port = e.streams[s.stream];
       arrays.push_back(elements(port.spec, port.input ? s.entries * e.replicas : 0,
                                 key(2, static_cast<size_t>(s.stream))));
       arrays.back().resize(static_cast<size_t>(s.entries * e.replicas * port.spec.bytes()));
@@ -96,13 +96,13 @@ class PlanRun {
     executor_.run_interleaved(p, streams, seed_);
     for (size_t i = 0; i < arrays.size(); ++i) {
       const int32_t s = p.streams[i].stream;
-      if (!e.streams[static_cast<size_t>(s)].input)
+      if (!e.streams[exe::StreamId(s)].input)
         seen_[p.name + " stream " + std::to_string(s)] = std::move(arrays[i]);
     }
   }
 
   void read(size_t v, int replica) {
-    const exe::VariablePlan& plan = executor_.executable().variables[v];
+    const exe::VariablePlan& plan = executor_.executable().variables[exe::VariableId(v)];
     const TensorSpec spec{plan.spec.shape, plan.spec.dtype, {}};
     std::vector<std::byte> values(static_cast<size_t>(spec.bytes()));
     if (plan.buffer >= 0) {

@@ -223,8 +223,8 @@ Outcome by_values(const RandomProgram& program, const Compiled& compiled) {
   const Ir& ir = program.ir;
   std::vector<HostTensor> first;
   for (size_t v = 0; v < compiled.variables.size(); ++v) {
-    first.push_back(
-        compiled.variables[v]->initializer.evaluate(compiled.executable.variables[v].spec));
+    first.push_back(compiled.variables[v]->initializer.evaluate(
+        compiled.executable.variables[exe::VariableId(v)].spec));
   }
   ValueProgram values(compiled.executable, first);
   Outcome outcome;

@@ -273,7 +273,8 @@ TEST(RandomGraphs, HaveMuchToSend) {
     }
     for (size_t f = 0; f < executable.functions.size(); ++f) {
       const auto sends = static_cast<int>(std::count_if(
-          executable.functions[f].steps.begin(), executable.functions[f].steps.end(),
+          executable.functions[exe::FunctionId(f)].steps.begin(),
+          executable.functions[exe::FunctionId(f)].steps.end(),
           [](const exe::Step& s) { return std::holds_alternative<exe::Send>(s.body); }));
       const auto id = static_cast<int32_t>(f);
       messages += sends;
@@ -299,7 +300,7 @@ TEST(RandomGraphs, HaveMuchToRotate) {
         const auto* const loop = std::get_if<exe::Loop>(&step.body);
         if (loop == nullptr) continue;
         for (const exe::Carry& c : loop->carried) {
-          const exe::Operand& from = loop->body.args[static_cast<size_t>(c.out)];
+          const exe::Operand& from = loop->body.args[c.out];
           rotations += from.access == exe::Access::kRead;
           slots += from.at.depth > 2;
         }

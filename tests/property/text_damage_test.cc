@@ -54,9 +54,9 @@ bool fits_cpus(const exe::Executable& plan) {
   static const auto cpu = cpu::make_device();
   for (const exe::Device& d : plan.devices) {
     // The executor requires as many workers for each device.
-    if (d.kind != cpu->kind() || d.workers != plan.devices[0].workers) return false;
+    if (d.kind != cpu->kind() || d.workers != plan.devices[exe::DeviceId(0)].workers) return false;
   }
-  const std::vector<runtime::Device*> devices(plan.devices.size(), cpu.get());
+  const Ids<exe::DeviceId, runtime::Device*> devices(plan.devices.size(), cpu.get());
   return runtime::refused_steps(plan, devices).empty();
 }
 

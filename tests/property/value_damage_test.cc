@@ -85,8 +85,8 @@ std::vector<Damage> changes(const exe::Executable& right) {
   std::vector<Damage> list;
   const auto holds = same_fingerprint(right);
   for (size_t f = 0; f < right.functions.size(); ++f) {
-    for (size_t s = 0; s < right.functions[f].steps.size(); ++s) {
-      const exe::Step& step = right.functions[f].steps[s];
+    for (size_t s = 0; s < right.functions[exe::FunctionId(f)].steps.size(); ++s) {
+      const exe::Step& step = right.functions[exe::FunctionId(f)].steps[s];
       if (!std::holds_alternative<exe::Kernel>(step.body)) continue;
       auto kernel = std::get<exe::Kernel>(step.body);
       for (size_t stage = 0; stage < std::max<size_t>(kernel.stages.size(), 1); ++stage) {
@@ -99,7 +99,7 @@ std::vector<Damage> changes(const exe::Executable& right) {
                           exe::step_title(step),
                           {},
                           [f, s, changed](exe::Executable& e) {
-                            e.functions[f].steps[s].body = changed;
+                            e.functions[exe::FunctionId(f)].steps[s].body = changed;
                             return std::string();
                           },
                           holds,

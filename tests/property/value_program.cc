@@ -34,6 +34,10 @@ template <typename List>
 auto& at(List& list, int64_t i) {
   return list.at(static_cast<size_t>(i));
 }
+template <typename I, typename T>
+const T& at(const Ids<I, T>& list, I i) {
+  return list.items().at(static_cast<size_t>(i.value()));
+}
 
 HostTensor shaped(const HostTensor& t, const TensorSpec& spec) {
   require(t.dtype() == spec.dtype && t.elements() == spec.elements(), "a value must be {}, got {}",
@@ -71,7 +75,7 @@ class ValueRun {
  private:
   void run_start(const Start& start, int32_t replica) {
     Activation a{at(e_.functions, start.function), replica};
-    for (int32_t v = 0; v < std::ssize(e_.variables); ++v)
+    for (const VariableId v : e_.variables.ids())
       a.values[at(e_.variables, v).value] =
           std::make_shared<HostTensor>(state_.variable(v, replica));
     run_steps(a);
@@ -201,12 +205,12 @@ class ValueRun {
   /// argument.
   std::vector<Array> call(const Activation& a, const Call& c, const std::vector<Array>& arguments) {
     Activation callee{at(e_.functions, c.function), a.replica};
-    const std::vector<Param>& params = callee.function.params;
+    const Ids<ParamId, Param>& params = callee.function.params;
     for (const IndexExpr& x : c.index_args) callee.numbers.push_back(number(a, x));
-    for (size_t i = 0; i < params.size(); ++i) {
+    for (const ParamId i : params.ids()) {
       if (params[i].access == Access::kWrite) continue;
-      require(arguments[i] != nullptr, "parameter '{}': must be given a value", params[i].name);
-      callee.values[params[i].value] = arguments[i];
+      require(at(arguments, i) != nullptr, "parameter '{}': must be given a value", params[i].name);
+      callee.values[params[i].value] = at(arguments, i);
     }
     run_steps(callee);
     std::vector<Array> results;
@@ -219,9 +223,9 @@ class ValueRun {
   }
 
   static void keep_results(Activation& a, const Call& c, const std::vector<Array>& results) {
-    for (size_t i = 0; i < c.args.size(); ++i) {
-      const bool written = c.args[i].access != Access::kRead && results[i] != nullptr;
-      if (written) make(a, c.args[i], *results[i]);
+    for (const ParamId i : c.args.ids()) {
+      const bool written = c.args[i].access != Access::kRead && at(results, i) != nullptr;
+      if (written) make(a, c.args[i], *at(results, i));
     }
   }
 
@@ -280,7 +284,7 @@ class ValueRun {
     const auto found = inputs_.find(i.object);
     const size_t count = found == inputs_.end() ? 0 : found->second.size();
     require(static_cast<size_t>(entry) < count, "stream {} has no entry {}", i.object, entry);
-    HostTensor own(at(e_.streams, i.object).spec);
+    HostTensor own(at(e_.streams, i.stream()).spec);
     const HostTensor all = shaped(at(found->second, entry), of_all(own.spec()));
     const auto from = all.bytes().begin() + a.replica * own.spec().bytes();
     std::copy(from, from + own.spec().bytes(), own.bytes().begin());
@@ -288,7 +292,7 @@ class ValueRun {
   }
 
   HostTensor& remote_entry(const Activation& a, const Issue& i, int64_t entry) const {
-    const RemoteBufferPlan& b = at(e_.remote_buffers, i.object);
+    const RemoteBufferPlan& b = at(e_.remote_buffers, i.buffer());
     require(entry >= 0 && entry < b.entries, "buffer '{}' has no entry {}", b.name, entry);
     return state_.remote(i.object, entry, a.replica);
   }
@@ -367,13 +371,13 @@ StreamEntries ValueProgram::run(const std::string& program, const StreamEntries&
 }
 
 HostTensor& ValueProgram::stored_variable(int32_t variable, int32_t replica) {
-  const VariablePlan& plan = at(executable_.variables, variable);
+  const VariablePlan& plan = at(std::as_const(executable_.variables), VariableId(variable));
   return plan.buffer < 0 ? variables_[{variable, replica}]
                          : remote_[{plan.buffer, plan.entry, replica}];
 }
 
 HostTensor& ValueProgram::remote(int32_t buffer, int64_t entry, int32_t replica) {
-  const TensorSpec& spec = at(executable_.remote_buffers, buffer).spec;
+  const TensorSpec& spec = at(std::as_const(executable_.remote_buffers), BufferId(buffer)).spec;
   return remote_.try_emplace({buffer, entry, replica}, spec).first->second;
 }
 

@@ -95,8 +95,9 @@ TEST(ValueProgram, OfReplicasEqualsTheInterpreter) {
   ValueProgram values(exe, none);
   for (size_t v = 0; v < none.size(); ++v) {
     for (int r = 0; r < 4; ++r) {
-      values.set_variable(static_cast<int32_t>(v), r,
-                          first_value(exe.variables[v], *plan.variables[v], r));
+      values.set_variable(
+          static_cast<int32_t>(v), r,
+          first_value(exe.variables[exe::VariableId(v)], *plan.variables[exe::VariableId(v)], r));
     }
   }
   std::vector<HostTensor> entries;

@@ -119,9 +119,11 @@ TEST(DataParallel, AnnouncesItsCollectives) {
   Session session(p.ir, {.device = cpu_device({.threads = 2})});
   const exe::Executable& exe = session.executable();
   EXPECT_EQ(exe.replicas, 4);
-  EXPECT_EQ(exe.devices[0].workers, 1);  // Two teams of one worker run two replicas each.
+  EXPECT_EQ(exe.devices[exe::DeviceId(0)].workers,
+            1);  // Two teams of one worker run two replicas each.
   ASSERT_EQ(exe.programs[0].collectives.size(), 1u);
-  EXPECT_EQ(exe.programs[0].collectives[0], (exe::CollectiveCount{0, 0, 6 * kTrainingSteps}));
+  EXPECT_EQ(exe.programs[0].collectives[0],
+            (exe::CollectiveCount{exe::DeviceId(0), exe::GroupId(0), 6 * kTrainingSteps}));
   EXPECT_EQ(exe::parse_text(exe::to_text(exe), "plan"), exe);
 }
 
@@ -221,7 +223,8 @@ TEST(DataParallel, WeightsMayLieInPanels) {
   const HostTensor rows = drawn({2, 64, 96}, f32, 3);
   Interpreter interpreter(ir);
   Session session(ir, {.device = cpu_device({.threads = 2})});
-  EXPECT_THAT(session.executable().variables[0].layout, testing::HasSubstr("panels"));
+  EXPECT_THAT(session.executable().variables[exe::VariableId(0)].layout,
+              testing::HasSubstr("panels"));
   for (int step = 0; step < 2; ++step) {
     const Collected want = interpreter.run({{in, rows}});
     EXPECT_TRUE(session.run({{in, rows}})[out].same_bits(want[out]));

@@ -202,7 +202,7 @@ TEST(Stops, EndALoopWithoutBarriers) {
     runtime::Executor executor(plan, {cpu::make_device()}, {.threads = threads});
     runtime::HostStreams streams(plan);
     HostTensor y(out.spec);
-    streams.bind(out.id, y.bytes().data());
+    streams.bind(exe::StreamId(out.id), y.bytes().data());
     std::thread stopper([&] {
       while (!executor.stop()) std::this_thread::yield();
     });

@@ -167,7 +167,7 @@ TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   exe::Address& frame = moved.starts[0].frame;
   const int64_t distance = round_up(plan.functions.back().frame_bytes, 64);
   frame.offset += distance;
-  plan.arenas[static_cast<size_t>(frame.index)].bytes += distance;
+  plan.arenas[exe::ArenaId(frame.index)].bytes += distance;
   plan.programs.push_back(moved);
   ASSERT_TRUE(check::violations(plan).empty());
   runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1});
@@ -176,8 +176,8 @@ TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   for (int run = 0; run < 2; ++run) {
     for (const exe::Program& program : plan.programs) {
       std::vector<float> x(40, value += 0.5f), result(40);
-      streams.bind(0, reinterpret_cast<std::byte*>(x.data()));
-      streams.bind(1, reinterpret_cast<std::byte*>(result.data()));
+      streams.bind(exe::StreamId(0), reinterpret_cast<std::byte*>(x.data()));
+      streams.bind(exe::StreamId(1), reinterpret_cast<std::byte*>(result.data()));
       executor.run(program, streams);
       EXPECT_NEAR(result[7], 2 * std::exp(x[0]), 1e-4) << program.name;
     }

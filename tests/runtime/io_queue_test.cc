@@ -34,9 +34,9 @@ bool touches(const exe::Step& step, const exe::Operand& memory) {
 // Puts every transfer of the entry functions on queue 1 and adds a wait. The wait is next to the
 // issue or before the first step that touches its bytes.
 exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
-  plan.devices[0].queues.push_back({"io"});
+  plan.devices[exe::DeviceId(0)].queues.push_back({"io"});
   for (const exe::Start& start : plan.programs[0].starts) {
-    exe::Function& function = plan.functions[static_cast<size_t>(start.function)];
+    exe::Function& function = plan.functions[start.function];
     function.buffers.clear();  // Buffers refer to step numbers, which change here.
     auto& steps = function.steps;
     std::vector<exe::Step> out;
@@ -100,8 +100,8 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
                                  {.threads = threads, .usable_cores = 1});
       runtime::HostStreams streams(plan);
       HostTensor result(want[out].spec());
-      streams.bind(in.id, entries.bytes().data());
-      streams.bind(out.id, result.bytes().data());
+      streams.bind(exe::StreamId(in.id), entries.bytes().data());
+      streams.bind(exe::StreamId(out.id), result.bytes().data());
       const exe::Program& program = executor.executable().program("main");
       for (int i = 0; i < 10; ++i) {
         std::fill(result.bytes().begin(), result.bytes().end(), std::byte{0xff});
@@ -162,9 +162,9 @@ TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
   const auto values = entry.as<float>();
   std::iota(values.begin(), values.end(), 0.0f);
   runtime::HostStreams streams(plan);
-  streams.bind(in.id, entry.bytes().data());
-  streams.bind(out.id, result.bytes().data());
-  streams.bind(second.id, other.bytes().data());
+  streams.bind(exe::StreamId(in.id), entry.bytes().data());
+  streams.bind(exe::StreamId(out.id), result.bytes().data());
+  streams.bind(exe::StreamId(second.id), other.bytes().data());
   const DelayedThreadStarts delays(400, 1);
   for (uint64_t seed = 0; seed < starts; ++seed) {
     runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1, .usable_cores = 1});

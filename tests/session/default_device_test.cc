@@ -15,7 +15,7 @@ TEST(DefaultDevice, IsTheCpuWhateverHeadersAProgramIncludes) {
   const Tensor x = main.host_load(input);
   const D2hStream sum = main.host_store(x + x, "sum");
   Session session(ir);
-  EXPECT_EQ(session.executable().devices.at(0).kind, "cpu");
+  EXPECT_EQ(session.executable().devices.front().kind, "cpu");
   HostTensor array(input.spec);
   array.as<float>()[1] = 3;
   HostTensors results = session.run({{input, array}});

@@ -234,8 +234,8 @@ TEST(Devices, UpdateVariablesThatAnotherHolds) {
   main.set_device(0);
   ops::scaled_add_(w, v, 1.0, 0.5);
   const exe::Executable e = expect_bits(ir);
-  EXPECT_EQ(e.arenas[static_cast<size_t>(e.variables[0].arena)].device, 0);
-  EXPECT_EQ(e.arenas[static_cast<size_t>(e.variables[1].arena)].device, 0);
+  EXPECT_EQ(e.arenas[e.variables[exe::VariableId(0)].arena].device, 0);
+  EXPECT_EQ(e.arenas[e.variables[exe::VariableId(1)].arena].device, 0);
 }
 
 TEST(Devices, UpdateVariablesInLoopsOfAnother) {
@@ -529,7 +529,7 @@ TEST(Devices, SendRowsOfPanels) {
   main.host_store(ops::tanh(v), "far");
   main.host_store(ops::exp(flat), "flat");
   const exe::Executable e = expect_bits(ir);
-  EXPECT_NE(e.variables[0].layout, "row");
+  EXPECT_NE(e.variables[exe::VariableId(0)].layout, "row");
 }
 
 }  // namespace

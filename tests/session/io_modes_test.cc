@@ -93,7 +93,7 @@ TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
   Session session(
       p.ir, {.device = cpu_device({.threads = threads}), .remote = tier, .io_queues = io_queues});
   EXPECT_TRUE(check::violations(session.executable()).empty());
-  EXPECT_EQ(session.executable().devices[0].queues.size(),
+  EXPECT_EQ(session.executable().devices[exe::DeviceId(0)].queues.size(),
             mode == IoMode::kCompute ? 1u : 1u + static_cast<size_t>(io_queues));
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   Interpreter interpreter(p.ir);
@@ -144,7 +144,7 @@ std::vector<std::string> words(const exe::Function& f) {
 }
 
 std::vector<std::string> words(const exe::Executable& plan) {
-  return words(plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)]);
+  return words(plan.functions[plan.programs[0].starts[0].function]);
 }
 
 TEST(IoModes, OverlapOnePhaseWithTheNext) {
@@ -171,14 +171,14 @@ TEST(IoModes, IoWaitsAtOnceAndWithoutThePassAllIsOnTheComputeQueue) {
     }
   }
   const exe::Executable off = plan_of(Phases(IoMode::kIoOverlapped, 2).ir, {"transfers"});
-  EXPECT_EQ(off.devices[0].queues.size(), 1u);
+  EXPECT_EQ(off.devices.front().queues.size(), 1u);
   for (const std::string& word : words(off)) EXPECT_FALSE(word.starts_with("wait")) << word;
 }
 
 TEST(IoModes, TwoPhasesAreThereAtOnceHoweverManyThereAre) {
   const auto frames = [](IoMode mode, int64_t layers) {
     const exe::Executable plan = plan_of(Phases(mode, layers).ir);
-    return plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)].frame_bytes;
+    return plan.functions[plan.programs[0].starts[0].function].frame_bytes;
   };
   const int64_t four = frames(IoMode::kIoOverlapped, 4);
   EXPECT_EQ(frames(IoMode::kIoOverlapped, 12), four);
@@ -236,8 +236,7 @@ TEST(IoModes, ThreeQueuesKeepPrefetchesOutOfTheWayOfLoads) {
         {.device = cpu_device({.threads = 2}), .io_queues = io_queues, .print_after = "layouts"});
     const exe::Executable& plan = session.executable();
     std::map<std::string, int32_t> found;
-    for (const exe::Step& step :
-         plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)].steps) {
+    for (const exe::Step& step : plan.functions[plan.programs[0].starts[0].function].steps) {
       if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
         static constexpr const char* kWords[] = {"in", "out", "load", "store"};
         found[fmt::format("{} {}", kWords[static_cast<size_t>(issue->kind)],
@@ -276,7 +275,7 @@ TEST(IoModes, RefuseQueuesThatAreNotThere) {
     return [=] {
       const Phases p(mode, 2);
       Session session(p.ir, {.device = cpu_device({.threads = 1}), .io_queues = io_queues});
-      EXPECT_EQ(session.executable().devices[0].queues.size(), 1u);
+      EXPECT_EQ(session.executable().devices[exe::DeviceId(0)].queues.size(), 1u);
     };
   };
   compiled(IoMode::kCompute, 0)();
@@ -376,7 +375,7 @@ TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
     Session session(ir, {.device = cpu_device({.threads = threads})});
     EXPECT_TRUE(session.run({})[out].same_bits(want));
     const exe::Executable& plan = session.executable();
-    EXPECT_THAT(words(plan.functions[0]),
+    EXPECT_THAT(words(plan.functions[exe::FunctionId(0)]),
                 testing::ElementsAre("load (p0+1)", "kernel", "kernel", "store p0",
                                      "wait load (p0+1)", "wait store p0"));
   }

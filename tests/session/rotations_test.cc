@@ -121,7 +121,7 @@ RotationCounts counts_of(const Ir& ir, const std::vector<std::string>& disable =
         if (o.at.depth > 0) rings[o.at.offset] = o.at.depth;
       }
       for (const auto& [offset, slots] : rings) counts.slots += slots;
-      for (const exe::Step& own : e.functions[static_cast<size_t>(loop->body.function)].steps) {
+      for (const exe::Step& own : e.functions[loop->body.function].steps) {
         const auto* kernel = std::get_if<exe::Kernel>(&own.body);
         counts.copies += kernel != nullptr && kernel->op == "Copy";
       }

@@ -154,7 +154,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     Session session(p.ir, options);
     session.run({{p.in, x}});
     // Byte 70,000 of the second entry of the first buffer.
-    const exe::RemoteBufferPlan& buffer = session.executable().remote_buffers[0];
+    const exe::RemoteBufferPlan& buffer = session.executable().remote_buffers[exe::BufferId(0)];
     const int64_t at = buffer.offset + buffer.entry_stride + 70000;
     const std::string text = "a file in " + folder.path +
                              ": bytes [65536, 131072) of an entry differ from the bytes written";
@@ -305,7 +305,7 @@ TEST(Tiers, DamagedPlansAreRejected) {
   rejected("'checksums' must have at least 320 bytes of host memory, got 319 bytes",
            [&](exe::Executable& e) { arena(e, ArenaKind::kChecksums).bytes -= 1; });
   rejected("'remote2': direct transfers require an offset and a stride of whole pages",
-           [&](exe::Executable& e) { e.remote_buffers[1].entry_stride = 64; });
+           [&](exe::Executable& e) { e.remote_buffers[exe::BufferId(1)].entry_stride = 64; });
 }
 
 }  // namespace

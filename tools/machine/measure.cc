@@ -170,7 +170,7 @@ MachineRates rates_of_machine(const ToolOptions& o) {
   report::Rates& rates = result.rates;
   rates =
       report::read_rates({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, o.machine);
-  rates.threads = compile_options(session_options(o)).devices[0].threads;
+  rates.threads = compile_options(session_options(o)).devices[exe::DeviceId(0)].threads;
   std::string source;
   if (o.step.session.remote_bandwidth >= 0) {
     rates.remote = static_cast<double>(o.step.session.remote_bandwidth);

@@ -62,7 +62,7 @@ MachineRates measure_rates(const ToolOptions& o) {
   static const WorkerRates worker = measure_worker();
   MachineRates result;
   report::Rates& rates = result.rates;
-  rates.threads = compile_options(session).devices[0].threads;
+  rates.threads = compile_options(session).devices[exe::DeviceId(0)].threads;
   rates.flops = worker.flops;
   rates.copies = worker.copies;
   const std::string folder = remote_folder(session.remote);

@@ -92,12 +92,13 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
       lines.push_back(fmt::format("    sends a micro-batch + an update:{}", messages));
   }
   std::vector<int> shared;  // Devices that the workers serve.
-  for (int d = 0; d < training.devices; ++d) {
-    if (!executable.devices[static_cast<size_t>(d)].queued) shared.push_back(d);
+  for (const exe::DeviceId d : executable.devices.ids()) {
+    if (!executable.devices[d].queued) shared.push_back(d);
   }
   if (shared.size() > 1)
     lines.push_back(fmt::format("  devices {} share {} threads: a kernel of one uses all of them",
-                                fmt::join(shared, ", "), executable.devices[0].workers));
+                                fmt::join(shared, ", "),
+                                executable.devices[exe::DeviceId(0)].workers));
   return lines;
 }
 
@@ -137,12 +138,11 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
   record.add("pipeline_table", schedule_text(training));
   std::vector<JsonRecord> devices;
   for (int d = 0; d < training.devices; ++d) {
-    const auto number = static_cast<size_t>(d);
     JsonRecord& device = devices.emplace_back();
     const train::DeviceId id(d);
     device.add("busy_seconds", plan.times.busy.contains(id) ? plan.times.busy[id] : 0.0);
-    device.add("workers", int64_t{executable.devices[number].workers});
-    device.add("shares_workers", !executable.devices[number].queued && training.devices > 1);
+    device.add("workers", int64_t{executable.devices[id].workers});
+    device.add("shares_workers", !executable.devices[id].queued && training.devices > 1);
   }
   record.add("pipeline_devices", std::move(devices));
   record.add("pipeline_ramp_slots", plan.order.ramp() * plan.order.period);

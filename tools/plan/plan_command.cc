@@ -84,7 +84,7 @@ int solve_problem(const ToolOptions& o) {
 // and passed over.
 std::vector<std::string> refusals_of_devices(const exe::Executable& executable) {
   const std::shared_ptr<runtime::Device> cpu = cpu_device().device;
-  std::vector<runtime::Device*> devices;
+  Ids<exe::DeviceId, runtime::Device*> devices;
   std::vector<std::string> refusals;
   for (const exe::Device& d : executable.devices) {
     const bool known = d.kind == cpu->kind();
@@ -204,7 +204,8 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   add_reductions(plan.programs.training, record);
   record.add("result_bytes", result_bytes(plan.programs));
   add_transfers(plan.report, record);
-  record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
+  record.add("planned_bytes",
+             exe::planned_bytes(executable, exe::DeviceId(0), exe::Space::kDevice));
   // If there are several devices, this is device 0; "memories" has all.
   for (const exe::MemoryNeeds& m : plan.report.memories) {
     if (m.device > 0) continue;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ class Id {
     ++value_;
     return *this;
   }
+  constexpr Id operator++(int) { return Id(value_++); }
   friend constexpr bool operator==(Id, Id) = default;
   friend constexpr auto operator<=>(Id, Id) = default;
 
@@ -54,11 +56,22 @@ class IdRange {
  public:
   class Iterator {
    public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = I;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const I*;
+    using reference = I;
+
     constexpr explicit Iterator(I id) : id_(id) {}
     constexpr I operator*() const { return id_; }
     constexpr Iterator& operator++() {
       ++id_;
       return *this;
+    }
+    constexpr Iterator operator++(int) {
+      const Iterator before = *this;
+      ++id_;
+      return before;
     }
     constexpr bool operator==(const Iterator&) const = default;
 
@@ -86,7 +99,8 @@ class Ids {
   Ids() = default;
   Ids(std::initializer_list<T> items) : items_(items) {}
   explicit Ids(std::vector<T> items) : items_(std::move(items)) {}
-  explicit Ids(size_t size, const T& item = T()) : items_(size, item) {}
+  explicit Ids(size_t size) : items_(size) {}
+  Ids(size_t size, const T& item) : items_(size, item) {}
 
   /// The element of a valid id that is less than end_id().
   reference operator[](I id) { return items_[static_cast<size_t>(id.value())]; }
@@ -137,9 +151,11 @@ class Ids {
   std::vector<T> items_;
 };
 
-/// Element `index` of a plain sequence whose positions are signed numbers, such as axes.
-template <typename Sequence, std::integral Index>
-constexpr decltype(auto) at(Sequence&& sequence, Index index) {
+/// Element `index` of a plain sequence whose positions are signed numbers, such as axes, or the
+/// enumerators of an enum.
+template <typename Sequence, typename Index>
+requires(std::integral<Index> || std::is_enum_v<Index>) constexpr decltype(auto)
+    at(Sequence&& sequence, Index index) {
   return std::forward<Sequence>(sequence)[static_cast<size_t>(index)];
 }
 

@@ -21,13 +21,13 @@ std::vector<Violation> violations(const exe::Executable& executable, const Optio
         p.position.section == exe::PlanPosition::Section::kFunction && p.position.step >= 0;
     const std::string where =
         step ? fmt::format("function '{}' step {}",
-                           executable.functions[static_cast<size_t>(p.position.index)].name,
+                           executable.functions[exe::FunctionId(p.position.index)].name,
                            p.position.step)
              : fmt::format("{} {}", exe::word(p.position.section), p.position.index);
     findings.add("index", "{}: {}", where, p.message);
   }
   if (!findings.empty()) return findings.take();
-  const std::vector<FunctionFacts> facts = function_facts(executable);
+  const FactsOfFunctions facts = function_facts(executable);
   check_tables(executable, findings);
   check_steps(executable, facts, findings);
   // Where no address or entry depends on the replica, all replicas run alike: run one of them.

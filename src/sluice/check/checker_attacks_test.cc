@@ -57,26 +57,26 @@ end
 )plan";
   EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
   const Surgery early = [](exe::Executable& e) {
-    std::swap(e.functions[3].steps[4], e.functions[3].steps[5]);
+    std::swap(e.functions[exe::FunctionId(3)].steps[4], e.functions[exe::FunctionId(3)].steps[5]);
   };
   refuse(text, "race", "the load is used before the wait", early);
   refuse(text, "race", "its entry is overwritten before the wait", [&](exe::Executable& e) {
     early(e);
-    auto& store = std::get<exe::Issue>(e.functions[3].steps[4].body);
+    auto& store = std::get<exe::Issue>(e.functions[exe::FunctionId(3)].steps[4].body);
     store.kind = exe::TransferKind::kRemoteStore;
     store.object = 0;
-    store.memory.value = 4;
+    store.memory.value = exe::ValueId(4);
     store.memory.at.offset = 192;
-    e.programs[0].streams[1].entries = 0;
+    e.programs[0].streams[exe::StreamId(1)].entries = 0;
   });
   refuse(text, "race", "the other arm touches what is loaded", [](exe::Executable& e) {
-    exe::Step early_use = e.functions[3].steps[5];
+    exe::Step early_use = e.functions[exe::FunctionId(3)].steps[5];
     auto& store = std::get<exe::Issue>(early_use.body);
     store.kind = exe::TransferKind::kRemoteStore;
     store.object = 0;
     store.entry = 2;
     store.memory.at = {exe::Address::Base::kArena, 0, 64, 0, 0, {}};
-    e.functions[1].steps.push_back(early_use);
+    e.functions[exe::FunctionId(1)].steps.push_back(early_use);
   });
 }
 
@@ -100,8 +100,9 @@ program "run"
 end
 )plan";
   EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
-  refuse(text, "race", "the second may come first",
-         [](exe::Executable& e) { std::swap(e.functions[0].steps[1], e.functions[0].steps[2]); });
+  refuse(text, "race", "the second may come first", [](exe::Executable& e) {
+    std::swap(e.functions[exe::FunctionId(0)].steps[1], e.functions[exe::FunctionId(0)].steps[2]);
+  });
 }
 
 // A budget must count all bytes, and only messages may use slots.

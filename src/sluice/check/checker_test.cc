@@ -241,20 +241,23 @@ TEST(Checker, RefusesDamagedCalls) {
 }
 
 TEST(Checker, RefusesMissingAndMovedSteps) {
-  const auto erase = [](size_t f, int64_t s) {
+  const auto erase = [](int f, int64_t s) {
     return [f, s](exe::Executable& e) {
-      e.functions[f].steps.erase(e.functions[f].steps.begin() + s);
+      auto& steps = e.functions[exe::FunctionId(f)].steps;
+      steps.erase(steps.begin() + s);
     };
   };
-  const auto swap = [](size_t f, size_t a, size_t b) {
+  const auto swap = [](int f, size_t a, size_t b) {
     return [f, a, b](exe::Executable& e) {
-      std::swap(e.functions[f].steps[a], e.functions[f].steps[b]);
+      auto& steps = e.functions[exe::FunctionId(f)].steps;
+      std::swap(steps[a], steps[b]);
     };
   };
   refuse(exe::plans::train_step(), "race", "no wait for the load", erase(0, 1));
   refuse(exe::plans::train_step(), "wait", "no wait for the load", erase(0, 1));
   refuse(exe::plans::train_step(), "value", "no load", [](exe::Executable& e) {
-    e.functions[0].steps.erase(e.functions[0].steps.begin(), e.functions[0].steps.begin() + 2);
+    e.functions[exe::FunctionId(0)].steps.erase(e.functions[exe::FunctionId(0)].steps.begin(),
+                                                e.functions[exe::FunctionId(0)].steps.begin() + 2);
   });
   refuse(exe::plans::train_step(), "value", "gemm and relu swapped", swap(0, 2, 3));
   refuse(exe::plans::train_step(), "race", "wait after gemm", swap(0, 1, 2));
@@ -266,22 +269,22 @@ TEST(Checker, RefusesMissingAndMovedSteps) {
   refuse(exe::plans::two_devices(), "deadlock", "no receive", erase(1, 0));
   refuse(exe::plans::branch(), "value", "an arm makes nothing", erase(1, 0));
   refuse(exe::plans::branch(), "wait", "a load in flight across a branch", [](exe::Executable& e) {
-    exe::Function& f = e.functions[3];
-    e.devices[0].queues.push_back({"io"});
+    exe::Function& f = e.functions[exe::FunctionId(3)];
+    e.devices[exe::DeviceId(0)].queues.push_back({"io"});
     std::get<exe::Issue>(f.steps[1].body).queue = 1;
     exe::Step wait;
     wait.body = exe::Wait{1, 1};
-    exe::Step inner = e.functions[2].steps[0];
+    exe::Step inner = e.functions[exe::FunctionId(2)].steps[0];
     auto& b = std::get<exe::Branch>(inner.body);
-    b.condition = std::get<exe::Call>(f.steps[2].body).args[0];
-    b.then_call = exe::Call{0,
-                            {std::get<exe::Call>(f.steps[2].body).args[1],
-                             std::get<exe::Call>(f.steps[2].body).args[2]},
+    b.condition = std::get<exe::Call>(f.steps[2].body).args[exe::ParamId(0)];
+    b.then_call = exe::Call{exe::FunctionId(0),
+                            {std::get<exe::Call>(f.steps[2].body).args[exe::ParamId(1)],
+                             std::get<exe::Call>(f.steps[2].body).args[exe::ParamId(2)]},
                             {},
                             {}};
     b.then_call.frame.offset = 128;
     b.else_call = b.then_call;
-    b.else_call.function = 1;
+    b.else_call.function = exe::FunctionId(1);
     f.steps[2] = inner;
     f.steps.insert(f.steps.begin() + 3, wait);
   });
@@ -289,34 +292,36 @@ TEST(Checker, RefusesMissingAndMovedSteps) {
 
 TEST(Checker, BranchArmsMustAgree) {
   refuse(exe::plans::branch(), "value", "results at different addresses", [](exe::Executable& e) {
-    e.functions[2].frame_bytes = 128;
-    auto& b = std::get<exe::Branch>(e.functions[2].steps[0].body);
-    b.else_call.args[1].at = exe::Address{};
-    b.else_call.args[1].at.offset = 64;
+    e.functions[exe::FunctionId(2)].frame_bytes = 128;
+    auto& b = std::get<exe::Branch>(e.functions[exe::FunctionId(2)].steps[0].body);
+    b.else_call.args[exe::ParamId(1)].at = exe::Address{};
+    b.else_call.args[exe::ParamId(1)].at.offset = 64;
   });
   refuse(exe::plans::branch(), "value", "results under different names", [](exe::Executable& e) {
-    std::get<exe::Branch>(e.functions[2].steps[0].body).else_call.args[1].value = 5;
+    std::get<exe::Branch>(e.functions[exe::FunctionId(2)].steps[0].body)
+        .else_call.args[exe::ParamId(1)]
+        .value = exe::ValueId(5);
   });
   refuse(exe::plans::branch(), "branch", "an arm reads a stream", [](exe::Executable& e) {
     exe::Step s;
     exe::Issue i;
-    i.memory = std::get<exe::Kernel>(e.functions[1].steps[0].body).operands[1];
+    i.memory = std::get<exe::Kernel>(e.functions[exe::FunctionId(1)].steps[0].body).operands[1];
     i.object = 1;
     i.entry = 1;
     s.body = i;
-    e.functions[1].steps[0] = s;
+    e.functions[exe::FunctionId(1)].steps[0] = s;
   });
   refuse(exe::plans::branch(), "value", "one arm overwrites what is read after it",
          [](exe::Executable& e) {
            // The frame of 'then' overlaps x, which the second call still reads.
-           auto& b = std::get<exe::Branch>(e.functions[2].steps[0].body);
+           auto& b = std::get<exe::Branch>(e.functions[exe::FunctionId(2)].steps[0].body);
            b.then_call.frame.base = exe::Address::Base::kArena;
            b.then_call.frame.offset = 192;
          });
   refuse(exe::plans::branch(), "sync", "the condition is written by worker 0 and read by all",
          [](exe::Executable& e) {
-           e.functions[3].steps[2].sync = false;
-           e.functions[2].steps[0].sync = false;
+           e.functions[exe::FunctionId(3)].steps[2].sync = false;
+           e.functions[exe::FunctionId(2)].steps[0].sync = false;
          });
 }
 
@@ -359,7 +364,9 @@ end
   EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
   refuse(text, {{"final", "final 0 value %1", "final 0 value %0"}});
   refuse(text, "final", "one arm only names the value", [](exe::Executable& e) {
-    std::get<exe::Branch>(e.functions[2].steps[1].body).else_call.args[0].made = exe::kNoValue;
+    std::get<exe::Branch>(e.functions[exe::FunctionId(2)].steps[1].body)
+        .else_call.args[exe::ParamId(0)]
+        .made = exe::kNoValue;
   });
 }
 
@@ -398,27 +405,31 @@ program "run"
 end
 )plan";
   EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
-  refuse(text, "race", "the message is sent before the store has ended",
-         [](exe::Executable& e) { std::swap(e.functions[0].steps[2], e.functions[0].steps[3]); });
-  refuse(text, "race", "no message", [](exe::Executable& e) {
-    e.functions[0].steps.pop_back();
-    e.functions[1].steps.erase(e.functions[1].steps.begin());
+  refuse(text, "race", "the message is sent before the store has ended", [](exe::Executable& e) {
+    std::swap(e.functions[exe::FunctionId(0)].steps[2], e.functions[exe::FunctionId(0)].steps[3]);
   });
-  refuse(text, "race", "loaded before the message is taken",
-         [](exe::Executable& e) { std::swap(e.functions[1].steps[0], e.functions[1].steps[1]); });
+  refuse(text, "race", "no message", [](exe::Executable& e) {
+    e.functions[exe::FunctionId(0)].steps.pop_back();
+    e.functions[exe::FunctionId(1)].steps.erase(e.functions[exe::FunctionId(1)].steps.begin());
+  });
+  refuse(text, "race", "loaded before the message is taken", [](exe::Executable& e) {
+    std::swap(e.functions[exe::FunctionId(1)].steps[0], e.functions[exe::FunctionId(1)].steps[1]);
+  });
 }
 
 TEST(Checker, BadIndicesAreFoundFirst) {
   refuse(exe::plans::train_step(), "index", "no such arena",
          [](exe::Executable& e) { e.programs[0].starts[0].frame.index = 9; });
   refuse(exe::plans::train_step(), "index", "overflow", [](exe::Executable& e) {
-    exe::Address& at = std::get<exe::Issue>(e.functions[0].steps[0].body).memory.at;
+    exe::Address& at =
+        std::get<exe::Issue>(e.functions[exe::FunctionId(0)].steps[0].body).memory.at;
     at.depth = 2;
     at.slot = (exe::IndexExpr::replica() + INT64_MAX) + 1;
   });
   refuse(exe::plans::carried_ring(), "index", "division by nothing", [](exe::Executable& e) {
-    std::get<exe::Loop>(e.functions[1].steps[1].body).body.args[0].at.slot =
-        exe::IndexExpr::iteration() % exe::IndexExpr(0);
+    std::get<exe::Loop>(e.functions[exe::FunctionId(1)].steps[1].body)
+        .body.args[exe::ParamId(0)]
+        .at.slot = exe::IndexExpr::iteration() % exe::IndexExpr(0);
   });
 }
 
@@ -433,15 +444,17 @@ TEST(Checker, CollectivesComeInOneOrderForAllReplicas) {
           {"collective", "collectives 3 device 0 group 1",
            "collectives 3 device 0 group 1\n  collectives 3 device 0 group 1"}});
   refuse(exe::plans::collectives(), "collective", "both sequences", [](exe::Executable& e) {
-    auto& steps = e.functions[0].steps;
+    auto& steps = e.functions[exe::FunctionId(0)].steps;
     std::swap(std::get<exe::Collective>(steps[2].body).group,
               std::get<exe::Collective>(steps[3].body).group);
     e.programs[0].collectives.pop_back();
   });
-  refuse(exe::plans::collectives(), "collective", "a dropped one",
-         [](exe::Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
-  refuse(exe::plans::collectives(), "value", "a dropped one",
-         [](exe::Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
+  refuse(exe::plans::collectives(), "collective", "a dropped one", [](exe::Executable& e) {
+    e.functions[exe::FunctionId(0)].steps.erase(e.functions[exe::FunctionId(0)].steps.begin() + 2);
+  });
+  refuse(exe::plans::collectives(), "value", "a dropped one", [](exe::Executable& e) {
+    e.functions[exe::FunctionId(0)].steps.erase(e.functions[exe::FunctionId(0)].steps.begin() + 2);
+  });
 }
 
 TEST(Checker, CollectivesFindTheirOperands) {
@@ -466,12 +479,12 @@ TEST(Checker, CollectivesDoNotStandInBranches) {
   refuse(exe::plans::branch(), "branch", "a collective in an arm", [](exe::Executable& e) {
     e.groups.push_back({1, 1});
     exe::Step s;
-    const exe::Step& kernel = e.functions[0].steps[0];
+    const exe::Step& kernel = e.functions[exe::FunctionId(0)].steps[0];
     exe::Operand o = std::get<exe::Kernel>(kernel.body).operands.back();
     o.access = exe::Access::kUpdate;
     o.made = o.value;
-    s.body = exe::Collective{"ReplicatedAllReduceInplace", {}, 0, 0, {o}, {}};
-    e.functions[0].steps.push_back(s);
+    s.body = exe::Collective{"ReplicatedAllReduceInplace", {}, exe::GroupId(0), 0, {o}, {}};
+    e.functions[exe::FunctionId(0)].steps.push_back(s);
   });
 }
 

@@ -11,7 +11,7 @@ void add_product(int64_t& sum, int64_t a, int64_t times) {
   sum = saturating_sum(sum, saturating_product(a, times));
 }
 
-std::string text_of(const std::map<std::pair<int32_t, int32_t>, int64_t>& collectives) {
+std::string text_of(const std::map<std::pair<exe::DeviceId, exe::GroupId>, int64_t>& collectives) {
   std::string text;
   for (const auto& [where, count] : collectives) {
     text += fmt::format("{}{} collectives of group {} on device {}", text.empty() ? "" : ", ",
@@ -22,10 +22,10 @@ std::string text_of(const std::map<std::pair<int32_t, int32_t>, int64_t>& collec
 
 }  // namespace
 
-Counts::Counts(const exe::Executable& executable, const std::vector<FunctionFacts>& facts)
+Counts::Counts(const exe::Executable& executable, const FactsOfFunctions& facts)
     : e_(executable), facts_(facts), functions_(executable.functions.size()) {
-  for (const int32_t f : exe::callees_first(executable))
-    functions_[static_cast<size_t>(f)] = total(executable.functions[static_cast<size_t>(f)]);
+  for (const exe::FunctionId f : exe::callees_first(executable))
+    functions_[f] = total(executable.functions[f]);
 }
 
 void Counts::add(const Total& from, int64_t times, Total& to) {
@@ -49,23 +49,23 @@ void Counts::add_step(const exe::Function& f, const exe::Step& step, Total& sum)
     switch (i->kind) {
       case exe::TransferKind::kStreamIn:
       case exe::TransferKind::kStreamOut:
-        return add_product(sum.streams[i->object], 1, 1);
+        return add_product(sum.streams[i->stream()], 1, 1);
       case exe::TransferKind::kRemoteLoad:
-        return add_product(sum.remote[i->object].loads, 1, 1);
+        return add_product(sum.remote[i->buffer()].loads, 1, 1);
       case exe::TransferKind::kRemoteStore:
-        return add_product(sum.remote[i->object].stores, 1, 1);
+        return add_product(sum.remote[i->buffer()].stores, 1, 1);
     }
   }
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
     return add_product(sum.collectives[{f.device, c->group}], 1, 1);
   if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
-    const Total& body = functions_[static_cast<size_t>(loop->body.function)];
+    const Total& body = functions_[loop->body.function];
     // The steps of a loop that may be left early are not counted.
     add_product(sum.steps, body.steps, loop_period(*loop, facts_) == 0 ? loop->trips : 0);
     return add(body, loop->trips, sum);
   }
   exe::for_each_call(step, [&](const exe::Call& c) {
-    const Total& callee = functions_[static_cast<size_t>(c.function)];
+    const Total& callee = functions_[c.function];
     add_product(sum.steps, callee.steps, 1);
     add(callee, 1, sum);
   });
@@ -80,7 +80,7 @@ bool Counts::agree(const exe::Program& program, const Options& options, int64_t 
   };
   Total all;
   for (const exe::Start& start : program.starts) {
-    const Total& entry = functions_[static_cast<size_t>(start.function)];
+    const Total& entry = functions_[start.function];
     add_product(all.steps, entry.steps, 1);
     add(entry, 1, all);
   }
@@ -89,13 +89,13 @@ bool Counts::agree(const exe::Program& program, const Options& options, int64_t 
         all.streams.contains(s.stream) ? all.streams.extract(s.stream).mapped() : 0;
     if (used == s.entries) continue;
     fault("stream", fmt::format("stream '{}': must use {} entries, got {}",
-                                e_.streams[static_cast<size_t>(s.stream)].name, s.entries, used));
+                                e_.streams[s.stream].name, s.entries, used));
   }
   for (const auto& [stream, used] : all.streams) {
-    fault("stream", fmt::format("stream '{}': must use 0 entries, got {}",
-                                e_.streams[static_cast<size_t>(stream)].name, used));
+    fault("stream",
+          fmt::format("stream '{}': must use 0 entries, got {}", e_.streams[stream].name, used));
   }
-  std::map<std::pair<int32_t, int32_t>, int64_t> announced;
+  std::map<std::pair<exe::DeviceId, exe::GroupId>, int64_t> announced;
   for (const exe::CollectiveCount& c : program.collectives)
     announced[{c.device, c.group}] = c.count;
   if (announced != all.collectives) {
@@ -106,8 +106,8 @@ bool Counts::agree(const exe::Program& program, const Options& options, int64_t 
     const Moved& moved = all.remote[t.buffer];
     if (moved.loads == t.loads && moved.stores == t.stores) continue;
     fault("remote", fmt::format("'{}': must have {} loads and {} stores, got {} and {}",
-                                e_.remote_buffers[static_cast<size_t>(t.buffer)].name, t.loads,
-                                t.stores, moved.loads, moved.stores));
+                                e_.remote_buffers[t.buffer].name, t.loads, t.stores, moved.loads,
+                                moved.stores));
   }
   int64_t steps = 0;
   add_product(steps, all.steps, walks);

@@ -17,7 +17,7 @@ namespace sluice::check {
 class Counts {
  public:
   /// All arguments must outlive the object.
-  Counts(const exe::Executable& executable, const std::vector<FunctionFacts>& facts);
+  Counts(const exe::Executable& executable, const FactsOfFunctions& facts);
 
   /// Returns whether all counts of a program are as announced and its simulation stays within the
   /// limit of steps. `walks` is the number of replicas that are simulated. Adds a violation for
@@ -34,9 +34,9 @@ class Counts {
   struct Total {
     /// Minimum number of simulated steps: a loop that is left early counts as one step.
     int64_t steps = 0;
-    std::map<int32_t, int64_t> streams;
-    std::map<std::pair<int32_t, int32_t>, int64_t> collectives;  ///< Indexed by device and group.
-    std::map<int32_t, Moved> remote;
+    std::map<exe::StreamId, int64_t> streams;
+    std::map<std::pair<exe::DeviceId, exe::GroupId>, int64_t> collectives;
+    std::map<exe::BufferId, Moved> remote;
   };
 
   /// Adds all counts but the steps.
@@ -45,8 +45,8 @@ class Counts {
   void add_step(const exe::Function& f, const exe::Step& step, Total& sum) const;
 
   const exe::Executable& e_;
-  const std::vector<FunctionFacts>& facts_;
-  std::vector<Total> functions_;
+  const FactsOfFunctions& facts_;
+  Ids<exe::FunctionId, Total> functions_;
 };
 
 }  // namespace sluice::check

@@ -77,7 +77,7 @@ TEST(Deadlock, NamesTheCycle) {
 
 TEST(Deadlock, NamesTheDeviceThatHasEnded) {
   exe::Executable no_send = plan(two_devices());
-  no_send.functions[0].steps.pop_back();
+  no_send.functions[exe::FunctionId(0)].steps.pop_back();
   EXPECT_THAT(messages(no_send),
               ElementsAre("deadlock: program 'run': device 1 ('main 1' step 0 iteration 0, "
                           "'consume' step 0) waits for message 0 of channel '0 to 1' from device "

@@ -98,14 +98,14 @@ Dependence dependence_of(const exe::IndexExpr& expr) {
 /// Calls f(expression) for the numbers of a step: those of messages, stream entries, collectives,
 /// and arguments on which numbers of callees depend.
 template <typename F>
-void for_each_number(const exe::Step& step, const std::vector<FunctionFacts>& facts, F&& f) {
+void for_each_number(const exe::Step& step, const FactsOfFunctions& facts, F&& f) {
   exe::for_each_call(step, [&](const exe::Call& c) {
-    const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
+    const FunctionFacts& callee = facts[c.function];
     for (size_t i = 0; i < c.index_args.size(); ++i) {
       if (callee.in_numbers[i]) f(c.index_args[i]);
     }
   });
-  if (const auto* i = std::get_if<exe::Issue>(&step.body); i != nullptr && is_stream(*i))
+  if (const auto* i = std::get_if<exe::Issue>(&step.body); i != nullptr && i->is_stream())
     f(i->entry);
   if (const auto* s = std::get_if<exe::Send>(&step.body)) f(s->message);
   if (const auto* r = std::get_if<exe::Receive>(&step.body)) f(r->message);
@@ -116,11 +116,10 @@ int64_t address_period(const exe::Address& a, Opcode kind, int64_t index) {
   return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
 }
 
-int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts, Opcode kind,
-                    int64_t index) {
+int64_t call_period(const exe::Call& c, const FactsOfFunctions& facts, Opcode kind, int64_t index) {
   int64_t result = address_period(c.frame, kind, index);
   for (const exe::Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
-  const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
+  const FunctionFacts& callee = facts[c.function];
   for (size_t i = 0; i < c.index_args.size(); ++i) {
     if (callee.index_period[i] != 1) {
       result = join(result, period(c.index_args[i], callee.index_period[i], kind, index));
@@ -129,7 +128,7 @@ int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts,
   return result;
 }
 
-int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& facts, Opcode kind,
+int64_t step_period(const exe::Step& step, const FactsOfFunctions& facts, Opcode kind,
                     int64_t index) {
   int64_t result = 1;
   exe::for_each_call(
@@ -138,31 +137,30 @@ int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& fac
     result = join(result, address_period(o.at, kind, index));
   });
   const auto* const issue = std::get_if<exe::Issue>(&step.body);
-  if (issue != nullptr && !is_stream(*issue) && !issue->entry_from)
+  if (issue != nullptr && !issue->is_stream() && !issue->entry_from)
     result = join(result, period(issue->entry, 0, kind, index));
   return result;
 }
 
-FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>& facts) {
+FunctionFacts facts_of(const exe::Function& f, const FactsOfFunctions& facts) {
   FunctionFacts out;
   out.index_period.assign(static_cast<size_t>(f.index_params), 1);
   out.in_numbers.assign(static_cast<size_t>(f.index_params), false);
   for (const exe::Step& step : f.steps) {
     if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-      out.communicates |= is_stream(*i);
-      out.moved = saturating_sum(out.moved, is_stream(*i) ? 0 : 1);
+      out.communicates |= i->is_stream();
+      out.moved = saturating_sum(out.moved, i->is_stream() ? 0 : 1);
     }
     out.communicates |= std::holds_alternative<exe::Send>(step.body) ||
                         std::holds_alternative<exe::Receive>(step.body) ||
                         std::holds_alternative<exe::Collective>(step.body);
     exe::for_each_call(step, [&](const exe::Call& c) {
-      out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
+      out.communicates |= facts[c.function].communicates;
       const auto* const loop = std::get_if<exe::Loop>(&step.body);
-      out.moved = saturating_sum(out.moved,
-                                 saturating_product(loop == nullptr ? 1 : loop->trips,
-                                                    facts[static_cast<size_t>(c.function)].moved));
-      out.affine &= facts[static_cast<size_t>(c.function)].affine;
-      out.exits |= facts[static_cast<size_t>(c.function)].exits;
+      out.moved = saturating_sum(out.moved, saturating_product(loop == nullptr ? 1 : loop->trips,
+                                                               facts[c.function].moved));
+      out.affine &= facts[c.function].affine;
+      out.exits |= facts[c.function].exits;
     });
     if (const auto* l = std::get_if<exe::Loop>(&step.body)) out.exits |= l->condition >= 0;
     for_each_number(step, facts, [&](const exe::IndexExpr& x) {
@@ -182,25 +180,21 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
 
 }  // namespace
 
-bool is_stream(const exe::Issue& issue) {
-  return issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut;
-}
-
-std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
-  std::vector<FunctionFacts> facts(executable.functions.size());
-  for (const int32_t f : exe::callees_first(executable)) {
-    facts[static_cast<size_t>(f)] = facts_of(executable.functions[static_cast<size_t>(f)], facts);
+FactsOfFunctions function_facts(const exe::Executable& executable) {
+  FactsOfFunctions facts(executable.functions.size());
+  for (const exe::FunctionId f : exe::callees_first(executable)) {
+    facts[f] = facts_of(executable.functions[f], facts);
   }
   return facts;
 }
 
-bool is_long(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
-  const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
+bool is_long(const exe::Loop& loop, const FactsOfFunctions& facts) {
+  const FunctionFacts& body = facts[loop.body.function];
   return loop.condition < 0 && saturating_product(loop.trips, body.moved) > exe::kLongLoop;
 }
 
-int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
-  const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
+int64_t loop_period(const exe::Loop& loop, const FactsOfFunctions& facts) {
+  const FunctionFacts& body = facts[loop.body.function];
   if ((body.moved > 0 && !is_long(loop, facts)) || body.exits || !body.affine) return 0;
   for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
     if (body.in_numbers[i] && dependence_of(loop.body.index_args[i]) == Dependence::kOther)

@@ -25,20 +25,19 @@ struct FunctionFacts {
   std::vector<bool> in_numbers;
 };
 
-/// Computes the facts of all functions. Calls must not form a cycle (see exe::validate).
-std::vector<FunctionFacts> function_facts(const exe::Executable& executable);
+using FactsOfFunctions = Ids<exe::FunctionId, FunctionFacts>;
 
-/// Returns whether a transfer uses a stream. The others use remote buffers.
-bool is_stream(const exe::Issue& issue);
+/// Computes the facts of all functions. Calls must not form a cycle (see exe::validate).
+FactsOfFunctions function_facts(const exe::Executable& executable);
 
 /// Returns whether a loop is long (exe/remote_trace.h).
-bool is_long(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
+bool is_long(const exe::Loop& loop, const FactsOfFunctions& facts);
 
 /// Returns m > 0 if a loop may be left early: the addresses and remote entries of the step and its
 /// body depend on the counter mod m only, the numbers in it are affine, and it has no loop with a
 /// condition in it. If it moves remote entries, it must be long, because the trace of a shorter
 /// loop names each iteration. Else 0.
-int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
+int64_t loop_period(const exe::Loop& loop, const FactsOfFunctions& facts);
 
 /// Returns whether an address, entry, message or sequence number of the executable depends on the
 /// replica.

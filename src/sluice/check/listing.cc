@@ -76,7 +76,7 @@ std::optional<std::string> fault_of(const exe::Executable& e, const exe::Functio
     };
     exe::for_each_operand(f.steps[s], [&](const exe::Operand& o) { look(o.at, o.bytes); });
     exe::for_each_call(f.steps[s], [&](const exe::Call& c) {
-      look(c.frame, e.functions[static_cast<size_t>(c.function)].frame_bytes);
+      look(c.frame, e.functions[c.function].frame_bytes);
       for (const exe::Operand& o : c.args) look(o.at, o.bytes);
     });
   }

@@ -15,7 +15,7 @@ namespace {
 
 class StepRules {
  public:
-  StepRules(const exe::Executable& e, const std::vector<FunctionFacts>& facts, Findings& findings)
+  StepRules(const exe::Executable& e, const FactsOfFunctions& facts, Findings& findings)
       : e_(e), facts_(facts), out_(findings) {
     for (const exe::Arena& a : e.arenas) {
       if (a.kind == exe::ArenaKind::kWorkspace) slices_.emplace(a.device, a.stride);
@@ -43,9 +43,8 @@ class StepRules {
               exe::word(b->condition.access), b->condition.bytes, name_of(b->condition.spec.dtype));
         }
         exe::for_each_call(step, [&](const exe::Call& c) {
-          if (facts_[static_cast<size_t>(c.function)].communicates) {
-            bad("branch", "the arm '{}' communicates",
-                e_.functions[static_cast<size_t>(c.function)].name);
+          if (facts_[c.function].communicates) {
+            bad("branch", "the arm '{}' communicates", e_.functions[c.function].name);
           }
         });
       }
@@ -62,7 +61,7 @@ class StepRules {
 
   void address(const exe::Address& at) {
     if (at.base != exe::Address::Base::kArena) return;
-    const exe::Arena& a = e_.arenas[static_cast<size_t>(at.index)];
+    const exe::Arena& a = e_.arenas[at.arena()];
     if (a.kind == exe::ArenaKind::kWorkspace) {
       bad("workspace", "an operand must not be in the workspace '{}'", a.name);
     } else if (a.kind == exe::ArenaKind::kTier || a.kind == exe::ArenaKind::kSlots ||
@@ -78,18 +77,18 @@ class StepRules {
       bad("bounds", "an operand {}", wrong);
     if (o.access == exe::Access::kRead) return;
     if (o.at.base == exe::Address::Base::kParam) {
-      const exe::Param& p = function_->params[static_cast<size_t>(o.at.index)];
+      const exe::Param& p = function_->params[o.at.param()];
       if (p.access == exe::Access::kRead)
         bad("access", "writes to the parameter '{}', which is read only", p.name);
     }
   }
 
   void call(const exe::Call& c) {
-    const exe::Function& callee = e_.functions[static_cast<size_t>(c.function)];
+    const exe::Function& callee = e_.functions[c.function];
     address(c.frame);
     if (c.frame.base == exe::Address::Base::kParam)
       bad("bounds", "the frame of '{}' must not be in a parameter", callee.name);
-    for (size_t i = 0; i < c.args.size(); ++i) {
+    for (const exe::ParamId i : c.args.ids()) {
       const exe::Operand& o = c.args[i];
       const exe::Param& p = callee.params[i];
       operand(o);
@@ -147,8 +146,8 @@ class StepRules {
     if (l.condition >= 0) condition(l);
     std::set<int32_t> ins;
     for (const exe::Carry& c : l.carried) {
-      const exe::Operand& from = l.body.args[static_cast<size_t>(c.out)];
-      const exe::Operand& to = l.body.args[static_cast<size_t>(c.in)];
+      const exe::Operand& from = l.body.args[c.out];
+      const exe::Operand& to = l.body.args[c.in];
       if (to.access == exe::Access::kWrite)
         bad("loop", "carry {}:{}: argument {} must be read or updated, got write", c.in, c.out,
             c.in);
@@ -165,12 +164,12 @@ class StepRules {
 
   /// An exit must leave every value where all other exits leave it.
   void condition(const exe::Loop& l) {
-    const exe::Operand& o = l.body.args[static_cast<size_t>(l.condition)];
+    const exe::Operand& o = l.body.args[l.condition];
     if (o.access != exe::Access::kUpdate || o.spec.dtype != boolean || o.bytes != 1) {
       bad("exit", "condition: must update 1 byte of bool, got {} of {} bytes of {}",
           exe::word(o.access), o.bytes, name_of(o.spec.dtype));
     }
-    for (size_t i = 0; i < l.body.args.size(); ++i) {
+    for (const exe::ParamId i : l.body.args.ids()) {
       const exe::Operand& arg = l.body.args[i];
       if (arg.access == exe::Access::kWrite) {
         bad("exit", "argument {}: must be read or updated by a loop with a condition, got write",
@@ -193,8 +192,8 @@ class StepRules {
     const bool in =
         i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kRemoteLoad;
     const char* rule = stream ? "stream" : "remote";
-    const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
-                                    : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
+    const TensorSpec& spec =
+        stream ? e_.streams[i.stream()].spec : e_.remote_buffers[i.buffer()].spec;
     if (i.memory.access != (in ? exe::Access::kWrite : exe::Access::kRead)) {
       bad("access", "transfer {} memory: access must be {}, got {}", in ? "into" : "out of",
           in ? "write" : "read", exe::word(i.memory.access));
@@ -204,10 +203,9 @@ class StepRules {
           to_string(i.memory.spec));
     if (i.memory.layout != "row")
       bad("layout", "memory: layout must be 'row', got '{}'", i.memory.layout);
-    if (stream && e_.streams[static_cast<size_t>(i.object)].input != in) {
-      bad("stream", "stream '{}' must be an {}, got an {}",
-          e_.streams[static_cast<size_t>(i.object)].name, in ? "input" : "output",
-          in ? "output" : "input");
+    if (stream && e_.streams[i.stream()].input != in) {
+      bad("stream", "stream '{}' must be an {}, got an {}", e_.streams[i.stream()].name,
+          in ? "input" : "output", in ? "output" : "input");
     }
     if (stream && i.entry_from) bad("stream", "the entry of a stream must not be read from memory");
     if (i.entry_from && (i.entry_from->access != exe::Access::kRead || i.entry_from->bytes != 4)) {
@@ -218,9 +216,9 @@ class StepRules {
       bad("remote", "'found' requires a load from a remote buffer");
   }
 
-  void message(int32_t channel, const exe::Operand& o, exe::Access access) {
-    const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
-    const int32_t device = access == exe::Access::kRead ? c.from : c.to;
+  void message(exe::ChannelId channel, const exe::Operand& o, exe::Access access) {
+    const exe::Channel& c = e_.channels[channel];
+    const exe::DeviceId device = access == exe::Access::kRead ? c.from : c.to;
     if (o.access != access)
       bad("access", "message: access must be {}, got {}", exe::word(access), exe::word(o.access));
     if (device != function_->device)
@@ -245,7 +243,7 @@ class StepRules {
       bad("access", "a collective must update one operand, or read one and write one");
       return;
     }
-    const int64_t size = e_.groups[static_cast<size_t>(c.group)].size;
+    const int64_t size = e_.groups[c.group].size;
     const int64_t in = all[0].spec.elements();
     const int64_t out = all[1].spec.elements();
     const auto chunk_of = [&](int64_t n) { return n / size + (n % size != 0); };
@@ -257,7 +255,7 @@ class StepRules {
   }
 
   const exe::Executable& e_;
-  const std::vector<FunctionFacts>& facts_;
+  const FactsOfFunctions& facts_;
   Findings& out_;
   std::map<int32_t, int64_t> slices_;  ///< Workspace bytes of a worker, by device.
   const exe::Function* function_ = nullptr;
@@ -266,7 +264,7 @@ class StepRules {
 
 }  // namespace
 
-void check_steps(const exe::Executable& executable, const std::vector<FunctionFacts>& facts,
+void check_steps(const exe::Executable& executable, const FactsOfFunctions& facts,
                  Findings& findings) {
   StepRules rules(executable, facts, findings);
   for (const exe::Function& f : executable.functions) rules.function(f);

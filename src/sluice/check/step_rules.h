@@ -6,7 +6,7 @@
 namespace sluice::check {
 
 /// Checks each step by itself, without running the program.
-void check_steps(const exe::Executable& executable, const std::vector<FunctionFacts>& facts,
+void check_steps(const exe::Executable& executable, const FactsOfFunctions& facts,
                  Findings& findings);
 
 }  // namespace sluice::check

@@ -66,7 +66,7 @@ class TableRules {
         out_.add("budget", "arena '{}': '{}' memory requires a tier", a.name, exe::word(a.space));
     }
     for (const exe::Channel& c : e_.channels) {
-      const exe::Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
+      const exe::Arena& a = e_.arenas[c.arena];
       const exe::SlotMemory memory = exe::slot_memory(e_, c.from, c.to);
       if (a.kind != exe::ArenaKind::kSlots || a.space != memory.space || a.device != memory.device)
         out_.add(
@@ -79,11 +79,10 @@ class TableRules {
   }
 
   void budgets() {
-    for (size_t d = 0; d < e_.devices.size(); ++d) {
+    for (const exe::DeviceId d : e_.devices.ids()) {
       int64_t total = 0;
       for (const exe::Arena& a : e_.arenas) {
-        if (a.device == static_cast<int32_t>(d) && a.space == exe::Space::kDevice)
-          total = saturating_sum(total, a.bytes);
+        if (a.device == d && a.space == exe::Space::kDevice) total = saturating_sum(total, a.bytes);
       }
       const int64_t budget = e_.devices[d].memory_budget;
       if (budget >= 0 && total > budget) {
@@ -105,14 +104,14 @@ class TableRules {
   }
 
   void workspaces() {
-    std::set<int32_t> devices;
+    std::set<exe::DeviceId> devices;
     for (const exe::Arena& a : e_.arenas) {
       if (a.kind != exe::ArenaKind::kWorkspace) continue;
       if (a.device < 0) {
         out_.add("workspace", "arena '{}': a workspace must belong to a device", a.name);
         continue;
       }
-      const int32_t workers = e_.devices[static_cast<size_t>(a.device)].workers;
+      const int32_t workers = e_.devices[a.device].workers;
       if (a.bytes < saturating_product(workers, a.stride)) {
         out_.add("workspace", "arena '{}' must have {} bytes for each of {} workers, got {} bytes",
                  a.name, a.stride, workers, a.bytes);
@@ -124,7 +123,7 @@ class TableRules {
   }
 
   void variables() {
-    std::set<std::pair<int32_t, int64_t>> entries;
+    std::set<std::pair<exe::BufferId, int64_t>> entries;
     for (const exe::VariablePlan& v : e_.variables) {
       const std::string what = fmt::format("variable '{}'", v.path);
       size(what, v.bytes, v.spec, v.layout);
@@ -135,7 +134,7 @@ class TableRules {
           out_.add("remote", "{}: entry must be 0 on a device, got {}", what, v.entry);
         continue;
       }
-      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[v.buffer];
       const int64_t begin = b.offset + v.entry * b.entry_stride;
       if (v.arena != b.arena || v.offset != begin) {
         out_.add("remote",
@@ -174,8 +173,8 @@ class TableRules {
       out_.add("bounds", "{} {}", what, wrong);
   }
 
-  void persistent(const std::string& what, int32_t arena) {
-    const exe::Arena& a = e_.arenas[static_cast<size_t>(arena)];
+  void persistent(const std::string& what, exe::ArenaId arena) {
+    const exe::Arena& a = e_.arenas[arena];
     if (a.kind == exe::ArenaKind::kWorkspace)
       out_.add("workspace", "{} must not be in the workspace", what);
     else if (a.kind != exe::ArenaKind::kPersistent)
@@ -184,9 +183,9 @@ class TableRules {
 
   void remote_buffers() {
     for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
-      if (e_.arenas[static_cast<size_t>(b.arena)].kind != exe::ArenaKind::kTier) {
+      if (e_.arenas[b.arena].kind != exe::ArenaKind::kTier) {
         out_.add("remote", "remote buffer '{}' must be in a tier, got arena '{}'", b.name,
-                 e_.arenas[static_cast<size_t>(b.arena)].name);
+                 e_.arenas[b.arena].name);
       }
       if (b.entry_stride < b.spec.bytes()) {
         out_.add("remote", "'{}': stride of entries must be at least {} bytes, got {}", b.name,
@@ -196,7 +195,7 @@ class TableRules {
   }
 
   struct Owned {
-    int32_t arena;
+    exe::ArenaId arena;
     int64_t begin;
     int64_t end;
     std::string what;
@@ -231,7 +230,7 @@ class TableRules {
       }
     }
     for (const Owned& o : owned) {
-      const exe::Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
+      const exe::Arena& a = e_.arenas[o.arena];
       if (o.end > a.bytes)
         out_.add("bounds", "{} must be inside the {} bytes of '{}', got end {}", o.what, a.bytes,
                  a.name, o.end);
@@ -244,7 +243,7 @@ class TableRules {
       if (o.begin == o.end) continue;
       if (furthest != nullptr && furthest->arena == o.arena && o.begin < furthest->end) {
         out_.add("overlap", "{} and {} share bytes of '{}' from {}", furthest->what, o.what,
-                 e_.arenas[static_cast<size_t>(o.arena)].name, o.begin);
+                 e_.arenas[o.arena].name, o.begin);
       }
       if (furthest == nullptr || furthest->arena != o.arena || o.end > furthest->end) furthest = &o;
     }
@@ -289,10 +288,10 @@ class TableRules {
   /// Checks the worker and the staging memory of queued devices: one arena for each queue, with
   /// slots for all its transfers, and a word. Other devices have none.
   void pinned_staging() {
-    for (size_t d = 0; d < e_.devices.size(); ++d) {
+    for (const exe::DeviceId d : e_.devices.ids()) {
       std::vector<const exe::Arena*> staging;  // Indexed by queue.
       for (const exe::Arena& a : e_.arenas) {
-        if (is_pinned_staging(a) && a.device == static_cast<int32_t>(d)) staging.push_back(&a);
+        if (is_pinned_staging(a) && a.device == d) staging.push_back(&a);
       }
       const exe::Device& device = e_.devices[d];
       if (!device.queued) {
@@ -311,7 +310,7 @@ class TableRules {
       }
       for (const exe::Arena* a : staging) staging_slots(*a);
       for (const exe::Function& f : e_.functions) {
-        if (f.device == static_cast<int32_t>(d)) staging_of_transfers(f, staging);
+        if (f.device == d) staging_of_transfers(f, staging);
       }
     }
   }
@@ -340,26 +339,24 @@ class TableRules {
     };
     for (const exe::Step& step : f.steps) {
       if (const auto* issue = std::get_if<exe::Issue>(&step.body);
-          issue != nullptr && static_cast<size_t>(issue->queue) < staging.size())
-        require_bytes(*staging[static_cast<size_t>(issue->queue)], issue->memory.bytes);
+          issue != nullptr && issue->queue < std::ssize(staging))
+        require_bytes(*at(staging, issue->queue), issue->memory.bytes);
       if (exe::reads_on_host(step)) require_bytes(*staging.front(), 0);
     }
   }
 
-  const std::string& stream_name(int32_t stream) const {
-    return e_.streams[static_cast<size_t>(stream)].name;
-  }
+  const std::string& stream_name(exe::StreamId stream) const { return e_.streams[stream].name; }
 
   /// Checks the fields of feeds. Their order is that of the streams, so two fields cannot be
   /// swapped.
   void feeds() {
     std::set<std::string> names;
-    std::set<int32_t> streams;
+    std::set<exe::StreamId> streams;
     for (const exe::Feed& f : e_.feeds) {
       if (!names.insert(f.name).second) out_.add("index", "two feeds have the name '{}'", f.name);
-      int32_t before = -1;
+      exe::StreamId before;
       for (const exe::FeedRing& r : f.rings) {
-        const exe::StreamPort& port = e_.streams[static_cast<size_t>(r.stream)];
+        const exe::StreamPort& port = e_.streams[r.stream];
         const std::string what = fmt::format("feed '{}': field '{}'", f.name, port.name);
         if (port.input != f.input)
           out_.add("stream", "{} must be an {} stream", what, f.input ? "input" : "output");
@@ -373,7 +370,7 @@ class TableRules {
   }
 
   void ring(const std::string& what, const exe::FeedRing& r, const exe::StreamPort& port) {
-    const exe::Arena& a = e_.arenas[static_cast<size_t>(r.arena)];
+    const exe::Arena& a = e_.arenas[r.arena];
     if (a.kind != exe::ArenaKind::kRings)
       out_.add("bounds", "{} must be in an arena of rings, got '{}'", what, a.name);
     if (r.slot_bytes < port.spec.bytes() || r.slot_bytes % kRingAlignment != 0 ||
@@ -387,7 +384,7 @@ class TableRules {
 
   /// Checks that a program uses all fields of a feed equally often.
   void fields_of(const exe::Program& p) {
-    std::map<int32_t, int64_t> entries;
+    std::map<exe::StreamId, int64_t> entries;
     for (const exe::StreamCount& s : p.streams) entries[s.stream] = s.entries;
     for (const exe::Feed& f : e_.feeds) {
       for (const exe::FeedRing& r : f.rings) {
@@ -411,28 +408,28 @@ class TableRules {
     for (const exe::Program& p : e_.programs) {
       if (!names.insert(p.name).second)
         out_.add("index", "two programs have the name '{}'", p.name);
-      std::set<int32_t> streams;
+      std::set<exe::StreamId> streams;
       for (const exe::StreamCount& s : p.streams) {
         if (!streams.insert(s.stream).second)
           out_.add("stream", "program '{}': stream {} is listed twice", p.name, s.stream);
       }
       fields_of(p);
-      std::set<std::pair<int32_t, int32_t>> groups;
+      std::set<std::pair<exe::DeviceId, exe::GroupId>> groups;
       for (const exe::CollectiveCount& c : p.collectives) {
         if (!groups.emplace(c.device, c.group).second) {
           out_.add("collective", "program '{}': group {} of device {} is listed twice", p.name,
                    c.group, c.device);
         }
       }
-      std::set<int32_t> variables;
+      std::set<exe::VariableId> variables;
       for (const exe::Final& f : p.finals) {
         if (!variables.insert(f.variable).second) {
           out_.add("final", "program '{}': variable {} is listed twice", p.name, f.variable);
         }
       }
       for (const exe::Start& x : p.starts) {
-        const exe::Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
-        const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
+        const exe::Arena& a = e_.arenas[x.frame.arena()];
+        const int64_t bytes = e_.functions[x.function].frame_bytes;
         if (x.frame.offset + bytes > a.bytes) {
           out_.add(
               "bounds",

@@ -103,8 +103,8 @@ TEST(StepRules, BytesAreThoseOfTheSpec) {
 
 TEST(StepRules, OperandsBeginAtAWholeElement) {
   refuse(train_step(), "bounds", "one byte further", [](exe::Executable& e) {
-    exe::Function& f = e.functions[0];
-    e.arenas[1].bytes = f.frame_bytes = 193;
+    exe::Function& f = e.functions[exe::FunctionId(0)];
+    e.arenas[exe::ArenaId(1)].bytes = f.frame_bytes = 193;
     f.buffers[2].offset = 129;
     for (exe::Step& step : f.steps) {
       exe::for_each_operand(step, [](exe::Operand& o) {

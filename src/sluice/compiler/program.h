@@ -46,7 +46,7 @@ struct ProgramChannel {
 struct LoweredBody {
   std::vector<KernelChoice> choices;  ///< One per node.
   Storage storage;
-  int32_t function = -1;  ///< Index in Executable::functions.
+  exe::FunctionId function;
 };
 
 struct Program {

@@ -4,21 +4,20 @@
 
 namespace sluice::exe {
 
-std::vector<int32_t> callees_first(const Executable& executable) {
-  const auto count = static_cast<int32_t>(executable.functions.size());
+std::vector<FunctionId> callees_first(const Executable& executable) {
   enum : uint8_t { kNew, kOpen, kDone };
-  std::vector<uint8_t> state(executable.functions.size(), kNew);
-  std::vector<int32_t> order;
-  for (int32_t root = 0; root < count; ++root) {
-    std::vector<int32_t> stack{root};
+  Ids<FunctionId, uint8_t> state(executable.functions.size(), kNew);
+  std::vector<FunctionId> order;
+  for (const FunctionId root : executable.functions.ids()) {
+    std::vector<FunctionId> stack{root};
     while (!stack.empty()) {
-      const int32_t f = stack.back();
-      uint8_t& s = state[static_cast<size_t>(f)];
+      const FunctionId f = stack.back();
+      uint8_t& s = state[f];
       if (s == kNew) {
         s = kOpen;
-        for (const Step& step : executable.functions[static_cast<size_t>(f)].steps) {
+        for (const Step& step : executable.functions[f].steps) {
           for_each_call(step, [&](const Call& c) {
-            if (state[static_cast<size_t>(c.function)] == kNew) stack.push_back(c.function);
+            if (state[c.function] == kNew) stack.push_back(c.function);
           });
         }
         continue;

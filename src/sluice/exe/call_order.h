@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdint>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -8,6 +7,6 @@ namespace sluice::exe {
 
 /// Returns all functions, each after its callees. No function may call itself, directly or through
 /// others (see validate).
-std::vector<int32_t> callees_first(const Executable& executable);
+std::vector<FunctionId> callees_first(const Executable& executable);
 
 }  // namespace sluice::exe

@@ -19,22 +19,20 @@ bool operator==(const StepBody& a, const StepBody& b) {
 
 const Provenance& Origins::at(int32_t row) const {
   static const Provenance none;
-  return row < 0 ? none : rows[static_cast<size_t>(row)];
+  return row < 0 ? none : sluice::at(rows, row);
 }
 
 int32_t Origins::of_value(ValueId value) const {
-  const auto v = static_cast<size_t>(value);
-  return value >= 0 && v < values.size() ? values[v] : -1;
+  return values.contains(value) ? values[value] : -1;
 }
 
-ValueId Origins::in_buffer(int32_t function, int32_t buffer) const {
-  const auto f = static_cast<size_t>(function), b = static_cast<size_t>(buffer);
-  return f < buffers.size() && b < buffers[f].size() ? buffers[f][b] : kNoValue;
+ValueId Origins::in_buffer(FunctionId function, size_t buffer) const {
+  const bool known = buffers.contains(function) && buffer < buffers[function].size();
+  return known ? buffers[function][buffer] : kNoValue;
 }
 
-Origins::Variable Origins::of_variable(int32_t variable) const {
-  const auto v = static_cast<size_t>(variable);
-  return v < variables.size() ? variables[v] : Variable();
+Origins::Variable Origins::of_variable(VariableId variable) const {
+  return variables.contains(variable) ? variables[variable] : Variable();
 }
 
 const Program& Executable::program(const std::string& name) const {
@@ -70,18 +68,17 @@ bool has_exits(const Executable& executable) {
   });
 }
 
-std::vector<int32_t> feeds_of_streams(const Executable& executable) {
-  std::vector<int32_t> feeds(executable.streams.size(), -1);
-  for (size_t f = 0; f < executable.feeds.size(); ++f) {
-    for (const FeedRing& ring : executable.feeds[f].rings)
-      feeds[static_cast<size_t>(ring.stream)] = static_cast<int32_t>(f);
+Ids<StreamId, FeedId> feeds_of_streams(const Executable& executable) {
+  Ids<StreamId, FeedId> feeds(executable.streams.size());
+  for (const FeedId f : executable.feeds.ids()) {
+    for (const FeedRing& ring : executable.feeds[f].rings) feeds[ring.stream] = f;
   }
   return feeds;
 }
 
-SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to) {
-  const Device& sender = executable.devices[static_cast<size_t>(from)];
-  const Device& receiver = executable.devices[static_cast<size_t>(to)];
+SlotMemory slot_memory(const Executable& executable, DeviceId from, DeviceId to) {
+  const Device& sender = executable.devices[from];
+  const Device& receiver = executable.devices[to];
   if (sender.queued && receiver.queued && sender.kind == receiver.kind)
     return {Space::kDevice, from};
   return {sender.queued || receiver.queued ? Space::kPinned : Space::kDevice, to};
@@ -91,7 +88,7 @@ int32_t workers_of_replica(int32_t threads, int32_t replicas) {
   return threads / std::gcd(threads, replicas);
 }
 
-int64_t planned_bytes(const Executable& executable, int32_t device, Space space) {
+int64_t planned_bytes(const Executable& executable, DeviceId device, Space space) {
   int64_t total = 0;
   for (const Arena& a : executable.arenas) {
     if (a.device == device && a.space == space) total += a.bytes;

@@ -8,17 +8,15 @@
 
 #include "sluice/base/attrs.h"
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/base/provenance.h"
 #include "sluice/base/shape.h"
+#include "sluice/exe/ids.h"
 #include "sluice/exe/index_expr.h"
 
 /// The result of compilation: plain data that is self-contained and printable. It does not refer to
 /// the graphs or to the code that it was compiled from.
 namespace sluice::exe {
-
-/// Index into Executable::values.
-using ValueId = int32_t;
-inline constexpr ValueId kNoValue = -1;
 
 /// One value of one tensor. A read must find this value in memory. Values are static names: each
 /// activation of a function and each iteration of a loop makes its own instance of a value.
@@ -53,7 +51,7 @@ struct Arena {
   std::string name;
   ArenaKind kind = ArenaKind::kPersistent;
   Space space = Space::kDevice;
-  int32_t device = 0;  ///< Device that owns the arena; -1 if the machine does.
+  DeviceId device{0};  ///< Device that owns the arena; invalid if the machine does.
   int64_t bytes = 0;
   int64_t stride = 0;  ///< Workspace: bytes for each worker; bytes >= workers * stride.
   bool operator==(const Arena&) const = default;
@@ -69,6 +67,10 @@ struct Address {
   int64_t depth = 0;
   int64_t stride = 0;
   IndexExpr slot;
+  /// The arena of an address whose base is kArena.
+  ArenaId arena() const { return ArenaId(index); }
+  /// The parameter of an address whose base is kParam.
+  ParamId param() const { return ParamId(index); }
   bool operator==(const Address&) const = default;
 };
 
@@ -115,8 +117,8 @@ struct Kernel {
 
 /// Runs a function on the caller's addresses.
 struct Call {
-  int32_t function = 0;
-  std::vector<Operand> args;          ///< One per parameter, with the parameter's access.
+  FunctionId function{0};
+  Ids<ParamId, Operand> args;         ///< One per parameter, with the parameter's access.
   std::vector<IndexExpr> index_args;  ///< One per index parameter.
   Address frame;                      ///< Address of the callee's frame.
   bool operator==(const Call&) const = default;
@@ -125,10 +127,10 @@ struct Call {
 /// A value of one iteration that the next iteration finds in argument `in`. All carries of a loop
 /// move at once: none of them finds a value that another one has moved.
 struct Carry {
-  int32_t in = 0;  ///< Iteration 0 finds the argument's `value`.
+  ParamId in{0};  ///< Iteration 0 finds the argument's `value`.
   /// The argument whose value is carried: the value that it makes, or, if it is only read, the
   /// value that it has found. It equals `in` if the loop updates the argument in place.
-  int32_t out = 0;
+  ParamId out{0};
   /// If `out` is only read, the carry *rotates*. This is then the name of the value in `in` after
   /// the last iteration; kNoValue if no step reads it. An argument that is made has a name itself.
   ValueId after = kNoValue;
@@ -145,8 +147,9 @@ struct Loop {
   Call body;
   int64_t trips = 0;
   std::vector<Carry> carried;
-  /// Argument of the body, an updated scalar bool in device memory; -1: the loop has no condition.
-  int32_t condition = -1;
+  /// Argument of the body, an updated scalar bool in device memory; invalid: the loop has no
+  /// condition.
+  ParamId condition;
   /// Loops with one number, at most one on each device, have equal conditions and exit together.
   int32_t exit = -1;
   bool operator==(const Loop&) const = default;
@@ -167,7 +170,7 @@ enum class TransferKind : uint8_t { kStreamIn, kStreamOut, kRemoteLoad, kRemoteS
 /// token.
 struct Issue {
   TransferKind kind = TransferKind::kStreamIn;
-  int32_t object = 0;  ///< Index into streams or remote buffers.
+  int32_t object = 0;  ///< A StreamId or a BufferId; see `kind`.
   IndexExpr entry;     ///< Entry number in the stream or the buffer.
   /// Scalar in device memory with the entry number, used instead of `entry`; the runtime checks its
   /// range.
@@ -176,6 +179,13 @@ struct Issue {
   int32_t queue = 0;
   int32_t token = 0;         ///< Unique in its function.
   ValueId found = kNoValue;  ///< Remote load: value in the entry, if this function knows it.
+  bool is_stream() const {
+    return kind == TransferKind::kStreamIn || kind == TransferKind::kStreamOut;
+  }
+  /// The stream of a transfer with one.
+  StreamId stream() const { return StreamId(object); }
+  /// The remote buffer of a load or a store.
+  BufferId buffer() const { return BufferId(object); }
   bool operator==(const Issue&) const = default;
 };
 
@@ -189,7 +199,7 @@ struct Wait {
 /// Copies a value to slot (message mod capacity) of a channel; first waits until the slot is free.
 /// The messages of a channel are numbered from 0 in the order of sending.
 struct Send {
-  int32_t channel = 0;
+  ChannelId channel{0};
   IndexExpr message;
   Operand operand;
   bool operator==(const Send&) const = default;
@@ -197,7 +207,7 @@ struct Send {
 
 /// Waits for message number `message` of a channel, copies it to memory and frees its slot.
 struct Receive {
-  int32_t channel = 0;
+  ChannelId channel{0};
   IndexExpr message;
   Operand operand;
   bool operator==(const Receive&) const = default;
@@ -209,7 +219,7 @@ struct Receive {
 struct Collective {
   std::string op;  ///< OpDef::type.
   Attrs attrs;
-  int32_t group = 0;
+  GroupId group{0};
   IndexExpr sequence;  ///< Number of earlier collectives of this group that the device has run.
   std::vector<Operand> operands;  ///< Input and output, or one operand that is updated.
   std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< See Kernel::may_coincide.
@@ -271,8 +281,8 @@ struct Function {
   std::string name;
   /// Key of the function: its graph, device, clobbered inputs, used outputs and layouts.
   std::string memo;
-  int32_t device = 0;
-  std::vector<Param> params;
+  DeviceId device{0};
+  Ids<ParamId, Param> params;
   int32_t index_params = 0;
   int64_t frame_bytes = 0;
   /// Lower bound of frame_bytes: maximum number of live bytes, callees included.
@@ -316,9 +326,9 @@ struct StreamPort {
 
 /// A stream of a feed, and its ring in host memory: element k is in slot k mod slots.
 struct FeedRing {
-  int32_t stream = 0;
+  StreamId stream{0};
   int64_t slots = 1;
-  int32_t arena = 0;  ///< Arena of the slots; slot s is at offset + s * slot_bytes.
+  ArenaId arena{0};  ///< Arena of the slots; slot s is at offset + s * slot_bytes.
   int64_t offset = 0;
   int64_t slot_bytes = 0;
   /// Returns the position of an element's slot in the arena.
@@ -345,7 +355,7 @@ struct RemoteBufferPlan {
   std::string name;
   TensorSpec spec;
   int64_t entries = 1;
-  int32_t arena = 0;  ///< A tier arena.
+  ArenaId arena{0};  ///< A tier arena.
   int64_t offset = 0;
   int64_t entry_stride = 0;  ///< Bytes from one entry to the next (padded for files).
   bool operator==(const RemoteBufferPlan&) const = default;
@@ -374,14 +384,14 @@ struct StagingPlan {
 struct VariablePlan {
   std::string path;
   TensorSpec spec;
-  int32_t arena = 0;
+  ArenaId arena{0};
   int64_t offset = 0;
   int64_t bytes = 0;
   std::string layout = "row";
   ValueId value = kNoValue;  ///< Value of the variable before a program runs.
   int32_t shard = 0;         ///< Number of chunks; 0 if the variable is not sharded.
-  int32_t group = -1;        ///< Replica group; -1: all replicas.
-  int32_t buffer = -1;       ///< Remote buffer that holds the variable; -1: none.
+  GroupId group;             ///< Replica group; invalid: all replicas.
+  BufferId buffer;           ///< Remote buffer that holds the variable; invalid: none.
   int64_t entry = 0;         ///< Entry of the variable in that buffer.
   std::string initializer;
   bool operator==(const VariablePlan&) const = default;
@@ -390,7 +400,7 @@ struct VariablePlan {
 struct ConstantPlan {
   std::string name;
   TensorSpec spec;
-  int32_t arena = 0;
+  ArenaId arena{0};
   int64_t offset = 0;
   ValueId value = kNoValue;
   std::vector<std::byte> data;
@@ -399,10 +409,10 @@ struct ConstantPlan {
 
 struct Channel {
   std::string name;
-  int32_t from = 0;      ///< Device that sends.
-  int32_t to = 0;        ///< Device that receives.
+  DeviceId from{0};      ///< Device that sends.
+  DeviceId to{0};        ///< Device that receives.
   int64_t capacity = 1;  ///< Number of slots.
-  int32_t arena = 0;     ///< Arena of the slots; slot s is at offset + s * slot_bytes.
+  ArenaId arena{0};      ///< Arena of the slots; slot s is at offset + s * slot_bytes.
   int64_t offset = 0;
   int64_t slot_bytes = 0;
   /// Returns the position of a message's slot in the arena.
@@ -420,22 +430,22 @@ struct ReplicaGroup {
 
 /// The function that a program starts on one device.
 struct Start {
-  int32_t device = 0;
-  int32_t function = 0;  ///< A function without parameters.
-  Address frame;         ///< Constant address in an arena.
+  DeviceId device{0};
+  FunctionId function{0};  ///< A function without parameters.
+  Address frame;           ///< Constant address in an arena.
   bool operator==(const Start&) const = default;
 };
 
 struct StreamCount {
-  int32_t stream = 0;
+  StreamId stream{0};
   int64_t entries = 0;  ///< Entries that one run reads or writes.
   bool operator==(const StreamCount&) const = default;
 };
 
 /// Number of collectives of a group that a device runs in one run of a program.
 struct CollectiveCount {
-  int32_t device = 0;
-  int32_t group = 0;
+  DeviceId device{0};
+  GroupId group{0};
   int64_t count = 0;
   bool operator==(const CollectiveCount&) const = default;
 };
@@ -466,7 +476,7 @@ struct CollectiveCount {
 ///     dynamic load   adds mix(transfer, mix(3, all)) to sum
 ///     found          (sum + all at the end of the run) / 2
 struct RemoteTrace {
-  int32_t buffer = 0;
+  BufferId buffer{0};
   int64_t loads = 0;
   int64_t stores = 0;
   int64_t found = 0;
@@ -474,7 +484,7 @@ struct RemoteTrace {
 };
 
 struct Final {
-  int32_t variable = 0;
+  VariableId variable{0};
   /// Value of the variable after a run. For a variable in a remote buffer, kNoValue means the value
   /// that was last stored there.
   ValueId value = kNoValue;
@@ -496,16 +506,15 @@ struct Program {
 struct Origins {
   struct Variable {
     OpRole role = OpRole::kForward;  ///< See VariableInfo::role.
-    int32_t owner = -1;  ///< Variable that state or an accumulator belongs to; -1: none.
+    VariableId owner;  ///< Variable that state or an accumulator belongs to; invalid: none.
     bool operator==(const Variable&) const = default;
   };
   std::vector<Provenance> rows;
-  /// For each value: index in `rows`; -1: unknown. Copies, conversions and transfers have that of
-  /// their value.
-  std::vector<int32_t> values;
-  /// For each function and buffer: the first value that it holds; kNoValue: a frame of a callee.
-  std::vector<std::vector<ValueId>> buffers;
-  std::vector<Variable> variables;
+  /// Index in `rows`; -1: unknown. Copies, conversions and transfers have that of their value.
+  Ids<ValueId, int32_t> values;
+  /// For each buffer: the first value that it holds; kNoValue: a frame of a callee.
+  Ids<FunctionId, std::vector<ValueId>> buffers;
+  Ids<VariableId, Variable> variables;
   /// Indexed by block (Provenance::block): names of the rows of equal blocks that share its
   /// functions.
   std::map<std::string, std::vector<std::string>> rows_of_blocks;
@@ -514,26 +523,26 @@ struct Origins {
   /// The provenance in a row; that of an op without one if `row` is -1.
   const Provenance& at(int32_t row) const;
   int32_t of_value(ValueId value) const;
-  ValueId in_buffer(int32_t function, int32_t buffer) const;
-  Variable of_variable(int32_t variable) const;
+  ValueId in_buffer(FunctionId function, size_t buffer) const;
+  Variable of_variable(VariableId variable) const;
 };
 
 struct Executable {
   /// Number of replicas that run the programs. Each has its own arenas, tiers, channels and
   /// streams.
   int32_t replicas = 1;
-  std::vector<Device> devices;
+  Ids<DeviceId, Device> devices;
   std::vector<Tier> tiers;
-  std::vector<Arena> arenas;
-  std::vector<StreamPort> streams;
-  std::vector<Feed> feeds;
-  std::vector<RemoteBufferPlan> remote_buffers;
-  std::vector<VariablePlan> variables;
-  std::vector<ConstantPlan> constants;
-  std::vector<Channel> channels;
-  std::vector<ReplicaGroup> groups;
-  std::vector<Value> values;
-  std::vector<Function> functions;
+  Ids<ArenaId, Arena> arenas;
+  Ids<StreamId, StreamPort> streams;
+  Ids<FeedId, Feed> feeds;
+  Ids<BufferId, RemoteBufferPlan> remote_buffers;
+  Ids<VariableId, VariablePlan> variables;
+  Ids<ConstantId, ConstantPlan> constants;
+  Ids<ChannelId, Channel> channels;
+  Ids<GroupId, ReplicaGroup> groups;
+  Ids<ValueId, Value> values;
+  Ids<FunctionId, Function> functions;
   std::vector<Program> programs;
   Origins origins;
   bool operator==(const Executable&) const = default;
@@ -548,26 +557,26 @@ bool reads_on_host(const Step& step);
 /// Whether a loop of the executable has a condition.
 bool has_exits(const Executable& executable);
 
-/// Returns the feed of each stream, by stream; -1 for a stream without feed.
-std::vector<int32_t> feeds_of_streams(const Executable& executable);
+/// Returns the feed of each stream; invalid for a stream without feed.
+Ids<StreamId, FeedId> feeds_of_streams(const Executable& executable);
 
 /// Where the slots of a channel are.
 struct SlotMemory {
   Space space = Space::kDevice;
-  int32_t device = 0;
+  DeviceId device{0};
   bool operator==(const SlotMemory&) const = default;
 };
 
 /// Returns where the slots of a channel between two devices must be. The queues of two queued
 /// devices of one kind copy messages from the memory of the sender. A queued device exchanges
 /// messages with any other device through pinned memory. Other devices use the receiver's memory.
-SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to);
+SlotMemory slot_memory(const Executable& executable, DeviceId from, DeviceId to);
 
 /// Number of workers that run one replica as a team. A pool of `threads` workers is cut into
 /// gcd(threads, replicas) equal teams, so each team runs equally many replicas.
 int32_t workers_of_replica(int32_t threads, int32_t replicas);
 
 /// Bytes of all arenas of one replica that `device` owns in `space`.
-int64_t planned_bytes(const Executable& executable, int32_t device, Space space);
+int64_t planned_bytes(const Executable& executable, DeviceId device, Space space);
 
 }  // namespace sluice::exe

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "sluice/base/hash.h"
-#include "sluice/exe/overloaded.h"
+#include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 
 namespace sluice::exe {
@@ -41,14 +41,14 @@ class Fingerprint {
 
   void value(ValueId v) {
     if (v == kNoValue) return add("no value");
-    const Value& named = e_.values[static_cast<size_t>(v)];
+    const Value& named = e_.values[v];
     add("version {}", named.version);
     add_string(named.tensor);
   }
 
-  void group(int32_t g) {
+  void group(GroupId g) {
     if (g < 0) return add("all replicas");
-    const ReplicaGroup& of = e_.groups[static_cast<size_t>(g)];
+    const ReplicaGroup& of = e_.groups[g];
     add("group {} {}", of.stride, of.size);
   }
 

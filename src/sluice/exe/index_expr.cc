@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sluice/base/error.h"
+#include "sluice/base/ids.h"
 
 namespace sluice::exe {
 namespace {
@@ -185,11 +186,11 @@ int64_t IndexExpr::evaluate(const IndexContext& context) const {
         stack[top++] = context.replica;
         break;
       case Opcode::kParam:
-        if (node.value < 0 || static_cast<size_t>(node.value) >= context.params.size()) {
+        if (node.value < 0 || node.value >= std::ssize(context.params)) {
           fail(ErrorKind::kUsage, "index expression {}: index parameters must be below {}, got p{}",
                to_string(*this), context.params.size(), node.value);
         }
-        stack[top++] = context.params[static_cast<size_t>(node.value)];
+        stack[top++] = at(context.params, node.value);
         break;
       default: {
         const auto v = apply(node.kind, stack[top - 2], stack[top - 1]);
@@ -244,7 +245,7 @@ IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params) {
         stack.push_back(IndexExpr::replica());
         break;
       case Opcode::kParam:
-        stack.push_back(params[static_cast<size_t>(node.value)]);
+        stack.push_back(at(params, node.value));
         break;
       default: {
         const IndexExpr b = std::move(stack.back());

@@ -40,6 +40,16 @@ class LineReader {
   int32_t integer32(std::string_view what);
   int64_t labelled(std::string_view keyword) { return expect(keyword), integer(keyword); }
   int32_t labelled32(std::string_view keyword) { return expect(keyword), integer32(keyword); }
+  /// Reads an index of the type of `id`.
+  template <typename I>
+  void read(I& id, std::string_view what) {
+    id = I(integer32(what));
+  }
+  template <typename I>
+  void labelled(I& id, std::string_view keyword) {
+    expect(keyword);
+    read(id, keyword);
+  }
   /// Reads one of `words`; returns its position as an enumerator.
   template <typename Enum, size_t N>
   Enum one_of(const std::array<std::string_view, N>& words, std::string_view what) {

@@ -19,7 +19,7 @@ namespace {
 struct Peak {
   int64_t step = -1;
   int64_t bytes = 0;
-  int32_t callee = -1;  ///< Function that the step calls; of a branch, the one that needs more.
+  FunctionId callee;  ///< Function that the step calls; of a branch, the one that needs more.
 };
 
 class NeedsOfMemories {
@@ -27,20 +27,20 @@ class NeedsOfMemories {
   NeedsOfMemories(const Executable& e, int max)
       : e_(e), max_(static_cast<size_t>(std::max(max, 0))), peaks_(e.functions.size()) {
     if (max > 0) contents_.emplace(e);
-    for (const int32_t f : callees_first(e)) peaks_[static_cast<size_t>(f)] = peak(f);
+    for (const FunctionId f : callees_first(e)) peaks_[f] = peak(f);
   }
 
   std::vector<MemoryNeeds> all() const {
     std::vector<MemoryNeeds> out;
-    for (size_t d = 0; d < e_.devices.size(); ++d) out.push_back(device(static_cast<int32_t>(d)));
+    for (const DeviceId d : e_.devices.ids()) out.push_back(device(d));
     for (const Tier& t : e_.tiers) out.push_back(tier(t));
     return out;
   }
 
  private:
-  const Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
+  const Function& function(FunctionId f) const { return e_.functions[f]; }
 
-  Peak peak(int32_t f) const {
+  Peak peak(FunctionId f) const {
     const Function& fn = function(f);
     std::map<int64_t, int64_t> changes{{0, 0}};
     for (const FrameBuffer& b : fn.buffers) {
@@ -49,11 +49,11 @@ class NeedsOfMemories {
       changes[b.end] -= b.bytes;
     }
     // For each step with a call: maximum bytes of a callee, and that callee.
-    std::map<int64_t, std::pair<int64_t, int32_t>> called;
+    std::map<int64_t, std::pair<int64_t, FunctionId>> called;
     for (size_t s = 0; s < fn.steps.size(); ++s) {
       for_each_call(fn.steps[s], [&](const Call& c) {
-        auto& best = called.try_emplace(static_cast<int64_t>(s), -1, -1).first->second;
-        best = std::max(best, {peaks_[static_cast<size_t>(c.function)].bytes, c.function});
+        auto& best = called.try_emplace(static_cast<int64_t>(s), -1, FunctionId()).first->second;
+        best = std::max(best, {peaks_[c.function].bytes, c.function});
         changes.try_emplace(static_cast<int64_t>(s), 0);
       });
     }
@@ -64,14 +64,14 @@ class NeedsOfMemories {
       const auto call = called.find(step);
       const int64_t bytes = live + (call == called.end() ? 0 : call->second.first);
       if (best.step < 0 || bytes > best.bytes)
-        best = {step, bytes, call == called.end() ? -1 : call->second.second};
+        best = {step, bytes, call == called.end() ? FunctionId() : call->second.second};
     }
     return best;
   }
 
-  void add_arenas(MemoryNeeds& m, int32_t device, Space space) const {
+  void add_arenas(MemoryNeeds& m, DeviceId device, Space space) const {
     for (const Arena& a : e_.arenas) {
-      if (a.space != space || (device >= 0 && a.device != device)) continue;
+      if (a.space != space || (device.valid() && a.device != device)) continue;
       m.total_bytes += a.bytes;
       switch (a.kind) {
         case ArenaKind::kPersistent:
@@ -104,41 +104,41 @@ class NeedsOfMemories {
                                 a.kind == ArenaKind::kRings;
       if (a.bytes > 0 && held_as_such) {
         m.bound_bytes += a.bytes;
-        m.peak_objects.push_back({a.name, std::string(word(a.kind)), "", a.bytes, -1, -1,
+        m.peak_objects.push_back({a.name, std::string(word(a.kind)), "", a.bytes, FunctionId(), -1,
                                   MemoryContents::of_arena(a.kind)});
       }
     }
   }
 
   /// Adds the variables, constants and remote buffers in the arenas of this device and space.
-  void add_persistent(MemoryNeeds& m, int32_t device, Space space) const {
-    const auto here = [&](int32_t arena) {
-      const Arena& a = e_.arenas[static_cast<size_t>(arena)];
-      return a.space == space && (device < 0 || a.device == device);
+  void add_persistent(MemoryNeeds& m, DeviceId device, Space space) const {
+    const auto here = [&](ArenaId arena) {
+      const Arena& a = e_.arenas[arena];
+      return a.space == space && (!device.valid() || a.device == device);
     };
-    const auto add = [&](const std::string& name, const char* kind, int64_t bytes, size_t index) {
+    const auto add = [&](const std::string& name, const char* kind, int64_t bytes, int32_t index) {
       m.bound_bytes += bytes;
-      m.peak_objects.push_back({name, kind, "", bytes, -1, static_cast<int32_t>(index)});
+      m.peak_objects.push_back({name, kind, "", bytes, FunctionId(), index});
     };
-    for (size_t i = 0; i < e_.variables.size(); ++i) {
+    for (const VariableId i : e_.variables.ids()) {
       const VariablePlan& v = e_.variables[i];
       if (v.buffer < 0 && here(v.arena)) add(v.path, "variable", v.bytes, i);
     }
-    for (size_t i = 0; i < e_.constants.size(); ++i) {
+    for (const ConstantId i : e_.constants.ids()) {
       const ConstantPlan& c = e_.constants[i];
       if (here(c.arena)) add(c.name, "constant", static_cast<int64_t>(c.data.size()), i);
     }
-    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+    for (const BufferId i : e_.remote_buffers.ids()) {
       const RemoteBufferPlan& b = e_.remote_buffers[i];
       if (here(b.arena)) add(b.name, "remote", b.entries * b.entry_stride, i);
     }
   }
 
-  void add_buffers(MemoryNeeds& m, int32_t f) const {
+  void add_buffers(MemoryNeeds& m, FunctionId f) const {
     std::string where;
-    while (f >= 0) {
+    while (f.valid()) {
       const Function& fn = function(f);
-      const Peak& p = peaks_[static_cast<size_t>(f)];
+      const Peak& p = peaks_[f];
       where += fmt::format("{}{} step {}", where.empty() ? "" : " > ", fn.name, p.step);
       for (size_t i = 0; i < fn.buffers.size(); ++i) {
         const FrameBuffer& b = fn.buffers[i];
@@ -160,21 +160,21 @@ class NeedsOfMemories {
   }
 
   void name(PeakObject& h) const {
-    if (h.kind == "variable") h.contents = contents_->of_variable(h.index);
-    if (h.kind == "constant") h.contents = contents_->of_constant(h.index);
-    if (h.kind == "remote") h.contents = contents_->of_remote(h.index);
+    if (h.kind == "variable") h.contents = contents_->of_variable(VariableId(h.index));
+    if (h.kind == "constant") h.contents = contents_->of_constant(ConstantId(h.index));
+    if (h.kind == "remote") h.contents = contents_->of_remote(BufferId(h.index));
     if (h.kind != "buffer") return;
-    h.contents = contents_->of_buffer(h.function, h.index);
-    h.provenance =
-        std::make_shared<const Provenance>(contents_->provenance_of(h.function, h.index));
+    const auto buffer = static_cast<size_t>(h.index);
+    h.contents = contents_->of_buffer(h.function, buffer);
+    h.provenance = std::make_shared<const Provenance>(contents_->provenance_of(h.function, buffer));
   }
 
-  MemoryNeeds device(int32_t d) const {
+  MemoryNeeds device(DeviceId d) const {
     MemoryNeeds m;
-    m.name = fmt::format("device {} ({}{})", d, e_.devices[static_cast<size_t>(d)].kind,
+    m.name = fmt::format("device {} ({}{})", d, e_.devices[d].kind,
                          e_.replicas == 1 ? "" : fmt::format(", each of {} replicas", e_.replicas));
     m.device = d;
-    m.budget_bytes = e_.devices[static_cast<size_t>(d)].memory_budget;
+    m.budget_bytes = e_.devices[d].memory_budget;
     add_arenas(m, d, Space::kDevice);
     add_persistent(m, d, Space::kDevice);
     const Start* largest = nullptr;
@@ -201,11 +201,11 @@ class NeedsOfMemories {
     MemoryNeeds m;
     m.name = "tier " + t.name;
     m.budget_bytes = t.budget;
-    add_arenas(m, -1, t.space);
-    add_persistent(m, -1, t.space);
+    add_arenas(m, DeviceId(), t.space);
+    add_persistent(m, DeviceId(), t.space);
     if (t.space == Space::kHost) {
-      add_arenas(m, -1, Space::kPinned);
-      add_persistent(m, -1, Space::kPinned);
+      add_arenas(m, DeviceId(), Space::kPinned);
+      add_persistent(m, DeviceId(), Space::kPinned);
     }
     for (int64_t* bytes :
          {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes, &m.tier_bytes,
@@ -219,7 +219,7 @@ class NeedsOfMemories {
   const Executable& e_;
   const size_t max_;
   std::optional<MemoryContents> contents_;  // Nothing if no object is listed.
-  std::vector<Peak> peaks_;
+  Ids<FunctionId, Peak> peaks_;
 };
 
 }  // namespace
@@ -228,7 +228,7 @@ bool holds_frame(const Function& function, const FrameBuffer& buffer) {
   const auto steps = static_cast<int64_t>(function.steps.size());
   if (buffer.begin < 0 || buffer.begin >= steps || buffer.end != buffer.begin + 1) return false;
   bool frame = false;
-  for_each_call(function.steps[static_cast<size_t>(buffer.begin)], [&](const Call& c) {
+  for_each_call(at(function.steps, buffer.begin), [&](const Call& c) {
     frame |= c.frame.base == Address::Base::kFrame && c.frame.offset == buffer.offset;
   });
   return frame;

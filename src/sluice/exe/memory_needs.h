@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/exe/ids.h"
+
 namespace sluice {
 
 struct Provenance;
@@ -29,7 +31,7 @@ struct PeakObject {
   std::string kind;   ///< "variable", "constant", "buffer", "remote", or the kind of an arena.
   std::string where;  ///< Buffer: step at which it is live, "main step 12 > Linear step 3".
   int64_t bytes = 0;
-  int32_t function = -1;  ///< The function whose frame has the buffer; else -1.
+  FunctionId function;  ///< The function whose frame has the buffer; else invalid.
   /// Index of the variable, constant or remote buffer, or of the buffer in its function; else -1.
   int32_t index = -1;
   Contents contents = {};  ///< As errors and reports name it.
@@ -39,8 +41,8 @@ struct PeakObject {
 
 /// Bytes needed in one memory with a budget: device memory or a tier.
 struct MemoryNeeds {
-  std::string name;     ///< "device 0 (cpu)", "tier host".
-  int32_t device = -1;  ///< Device; -1 for a tier.
+  std::string name;  ///< "device 0 (cpu)", "tier host".
+  DeviceId device;   ///< Device; invalid for a tier.
   int64_t persistent_bytes = 0;
   int64_t frame_bytes = 0;
   int64_t workspace_bytes = 0;

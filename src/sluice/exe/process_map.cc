@@ -46,12 +46,12 @@ ProcessMap::ProcessMap(int replicas, int devices, int processes, std::vector<int
           what_is_shared(replicas, devices), listed_.size());
   std::vector<ReplicaRange> of_one(replicas_of_.size() * static_cast<size_t>(devices), {0, 0});
   for (int i = 0; i < all; ++i) {
-    const int process = listed_[static_cast<size_t>(i)];
+    const int process = at(listed_, i);
     require(process >= 0 && process < processes,
             "map of processes: each number must be in [0, {}), got {}", processes, process);
     const int device = i % devices;
-    extend(replicas_of_[static_cast<size_t>(process)], i / devices, process, "devices");
-    extend(of_one[static_cast<size_t>(process * devices + device)], i / devices, process,
+    extend(at(replicas_of_, process), i / devices, process, "devices");
+    extend(at(of_one, process * devices + device), i / devices, process,
            fmt::format("device {}", device));
   }
   for (int p = 0; p < processes; ++p) {

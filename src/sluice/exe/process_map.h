@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "sluice/base/ids.h"
+
 namespace sluice::exe {
 
 /// Replicas [first, first + count) of a program.
@@ -26,11 +28,9 @@ class ProcessMap {
   /// `processes` cannot share the devices evenly.
   static std::vector<int> devices_first(int replicas, int devices, int processes);
 
-  int process_of(int replica, int device) const {
-    return listed_[static_cast<size_t>(replica * devices_ + device)];
-  }
+  int process_of(int replica, int device) const { return at(listed_, replica * devices_ + device); }
   /// Returns the replicas of which a process runs at least one device.
-  ReplicaRange replicas_of(int process) const { return replicas_of_[static_cast<size_t>(process)]; }
+  ReplicaRange replicas_of(int process) const { return at(replicas_of_, process); }
   /// Returns the number of these replicas, which is equal for all processes.
   int replicas_each() const { return replicas_of_.front().count; }
 

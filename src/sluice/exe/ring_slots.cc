@@ -103,7 +103,7 @@ Known bounds_of(const IndexExpr& x, const Scope& scope) {
         stack.push_back(scope.replica);
         break;
       case Opcode::kParam:
-        stack.push_back(scope.params[static_cast<size_t>(node.value)]);
+        stack.push_back(at(scope.params, node.value));
         break;
       default: {
         const Known right = stack.back();
@@ -118,25 +118,25 @@ Known bounds_of(const IndexExpr& x, const Scope& scope) {
 class Finder {
  public:
   explicit Finder(const Executable& e) : e_(e), params_(e.functions.size()) {
-    for (size_t f = 0; f < e.functions.size(); ++f)
+    for (const FunctionId f : e.functions.ids())
       params_[f].resize(static_cast<size_t>(e.functions[f].index_params));
     runs_.resize(e.functions.size(), false);
     for (const Program& p : e.programs) {
-      for (const Start& start : p.starts) runs_[static_cast<size_t>(start.function)] = true;
+      for (const Start& start : p.starts) runs_[start.function] = true;
     }
   }
 
   std::vector<Problem> run() {
-    std::vector<int32_t> order = callees_first(e_);
+    std::vector<FunctionId> order = callees_first(e_);
     std::reverse(order.begin(), order.end());
-    for (const int32_t f : order) {
-      if (runs_[static_cast<size_t>(f)]) function(static_cast<size_t>(f));
+    for (const FunctionId f : order) {
+      if (runs_[f]) function(f);
     }
     return std::move(problems_);
   }
 
  private:
-  void function(size_t f) {
+  void function(FunctionId f) {
     const std::vector<Step>& steps = e_.functions[f].steps;
     for (size_t s = 0; s < steps.size(); ++s) {
       Scope scope{params_[f], {}, {0, e_.replicas - 1}};
@@ -157,7 +157,7 @@ class Finder {
       if (bad == nullptr) continue;
       const Known slot = bounds_of(bad->slot, scope);
       problems_.push_back(
-          {{PlanPosition::Section::kFunction, static_cast<int64_t>(f), static_cast<int64_t>(s)},
+          {{PlanPosition::Section::kFunction, f, static_cast<int64_t>(s)},
            fmt::format("ring slot {} must be at least 0, got {}", to_string(bad->slot),
                        slot ? fmt::format("{} as its lowest value", slot->low)
                             : "an expression without a known lower bound")});
@@ -166,11 +166,10 @@ class Finder {
 
   /// Widens the bounds of the callee's parameters by the arguments of a call.
   void pass(const Call& c, const Scope& scope) {
-    const auto callee = static_cast<size_t>(c.function);
     for (size_t i = 0; i < c.index_args.size(); ++i) {
-      Known& param = params_[callee][i];
+      Known& param = params_[c.function][i];
       const Known given = bounds_of(c.index_args[i], scope);
-      if (!runs_[callee]) {
+      if (!runs_[c.function]) {
         param = given;
       } else if (param && given) {
         param = Bounds{std::min(param->low, given->low), std::max(param->high, given->high)};
@@ -178,13 +177,12 @@ class Finder {
         param = std::nullopt;
       }
     }
-    runs_[callee] = true;
+    runs_[c.function] = true;
   }
 
   const Executable& e_;
-  std::vector<std::vector<Known>> params_;  ///< Indexed by function.
-  /// For each function: whether a program or a call runs it.
-  std::vector<bool> runs_;
+  Ids<FunctionId, std::vector<Known>> params_;
+  Ids<FunctionId, bool> runs_;  ///< Whether a program or a call runs the function.
   std::vector<Problem> problems_;
 };
 

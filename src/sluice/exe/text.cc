@@ -81,7 +81,7 @@ class Writer {
     line("computes {}", fingerprint(e_));
     if (e_.replicas != 1) line("replicas {}", e_.replicas);
     tables();
-    for (size_t i = 0; i < e_.functions.size(); ++i) function(i);
+    for (const FunctionId i : e_.functions.ids()) function(i);
     for (const Program& p : e_.programs) {
       line("program {}", quote(p.name));
       for (const Start& x : p.starts) {
@@ -115,7 +115,7 @@ class Writer {
   }
 
   void tables() {
-    for (size_t i = 0; i < e_.devices.size(); ++i) {
+    for (const DeviceId i : e_.devices.ids()) {
       const Device& d = e_.devices[i];
       add("device {} kind {} isa {} memory {} workers {}{} queues", i, bare_or_quote(d.kind),
           bare_or_quote(d.isa), d.memory_budget, d.workers, d.queued ? " queued" : "");
@@ -126,16 +126,16 @@ class Writer {
       const Tier& t = e_.tiers[i];
       line("tier {} {} space {} budget {}", i, quote(t.name), word(t.space), t.budget);
     }
-    for (size_t i = 0; i < e_.arenas.size(); ++i) {
+    for (const ArenaId i : e_.arenas.ids()) {
       const Arena& a = e_.arenas[i];
       line("arena {} {} kind {} space {} device {} bytes {} stride {}", i, quote(a.name),
            word(a.kind), word(a.space), a.device, a.bytes, a.stride);
     }
-    for (size_t i = 0; i < e_.streams.size(); ++i) {
+    for (const StreamId i : e_.streams.ids()) {
       const StreamPort& s = e_.streams[i];
       line("stream {} {} {} {}", i, quote(s.name), s.input ? "in" : "out", spec_text(s.spec));
     }
-    for (size_t i = 0; i < e_.feeds.size(); ++i) {
+    for (const FeedId i : e_.feeds.ids()) {
       const Feed& f = e_.feeds[i];
       add("feed {} {} {} depth {}", i, quote(f.name), f.input ? "in" : "out", f.depth);
       for (const FeedRing& r : f.rings) {
@@ -144,39 +144,39 @@ class Writer {
       }
       out_ += '\n';
     }
-    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+    for (const BufferId i : e_.remote_buffers.ids()) {
       const RemoteBufferPlan& b = e_.remote_buffers[i];
       line("remote {} {} {} entries {} arena {} offset {} stride {}", i, quote(b.name),
            spec_text(b.spec), b.entries, b.arena, b.offset, b.entry_stride);
     }
-    for (size_t i = 0; i < e_.variables.size(); ++i) {
+    for (const VariableId i : e_.variables.ids()) {
       const VariablePlan& v = e_.variables[i];
       add("variable {} {} {} arena {} offset {} bytes {} {} value {} shard {} group {} buffer {} "
           "entry {} init {}",
           i, quote(v.path), spec_text(v.spec), v.arena, v.offset, v.bytes, bare_or_quote(v.layout),
           value_text(v.value), v.shard, v.group, v.buffer, v.entry, quote(v.initializer));
-      const auto [role, owner] = e_.origins.of_variable(static_cast<int32_t>(i));
+      const auto [role, owner] = e_.origins.of_variable(i);
       if (role != OpRole::kForward) add(" role {} of {}", word(role), owner);
       out_ += '\n';
     }
-    for (size_t i = 0; i < e_.constants.size(); ++i) {
+    for (const ConstantId i : e_.constants.ids()) {
       const ConstantPlan& c = e_.constants[i];
       add("constant {} {} {} arena {} offset {} value {} data ", i, quote(c.name),
           spec_text(c.spec), c.arena, c.offset, value_text(c.value));
       if (c.data.empty()) out_ += '-';
       for (const std::byte b : c.data) {
         constexpr std::string_view digits = "0123456789abcdef";
-        out_ += digits[static_cast<size_t>(b) >> 4];
-        out_ += digits[static_cast<size_t>(b) & 15];
+        out_ += at(digits, b >> 4);
+        out_ += at(digits, b & std::byte{15});
       }
       out_ += '\n';
     }
-    for (size_t i = 0; i < e_.channels.size(); ++i) {
+    for (const ChannelId i : e_.channels.ids()) {
       const Channel& c = e_.channels[i];
       line("channel {} {} from {} to {} capacity {} arena {} offset {} slot {}", i, quote(c.name),
            c.from, c.to, c.capacity, c.arena, c.offset, c.slot_bytes);
     }
-    for (size_t i = 0; i < e_.groups.size(); ++i) {
+    for (const GroupId i : e_.groups.ids()) {
       const ReplicaGroup& g = e_.groups[i];
       line("group {} stride {} size {}", i, g.stride, g.size);
     }
@@ -186,11 +186,11 @@ class Writer {
       for (const std::string& row : rows) add(" {}", quote(row));
       out_ += '\n';
     }
-    for (size_t i = 0; i < e_.values.size(); ++i) {
+    for (const ValueId i : e_.values.ids()) {
       const Value& v = e_.values[i];
       add("value {} {} {}", i, quote(v.tensor), v.version);
       if (v.message >= 0) add(" message {}", v.message);
-      from(e_.origins.of_value(static_cast<ValueId>(i)));
+      from(e_.origins.of_value(i));
       out_ += '\n';
     }
   }
@@ -219,8 +219,8 @@ class Writer {
   }
 
   void value_comment(ValueId v) {
-    if (v < 0 || static_cast<size_t>(v) >= e_.values.size()) return;
-    const Value& value = e_.values[static_cast<size_t>(v)];
+    if (!e_.values.contains(v)) return;
+    const Value& value = e_.values[v];
     add("{} v{}", is_bare(value.tensor) ? value.tensor : quote(value.tensor), value.version);
   }
 
@@ -358,11 +358,11 @@ class Writer {
     }
   }
 
-  void function(size_t index) {
+  void function(FunctionId index) {
     const Function& f = e_.functions[index];
     line("function {} {} memo {} device {} index_params {} frame {} bound {}", index, quote(f.name),
          quote(f.memo), f.device, f.index_params, f.frame_bytes, f.frame_bound);
-    for (size_t i = 0; i < f.params.size(); ++i) {
+    for (const ParamId i : f.params.ids()) {
       const Param& p = f.params[i];
       add("  param {} {} {} {}", i, quote(p.name), word(p.access), value_text(p.value));
       if (p.made != kNoValue) add(">{}", value_text(p.made));
@@ -372,8 +372,7 @@ class Writer {
       const FrameBuffer& b = f.buffers[i];
       add("  buffer {} offset {} bytes {} steps {} {}", quote(b.name), b.offset, b.bytes, b.begin,
           b.end);
-      const ValueId held =
-          e_.origins.in_buffer(static_cast<int32_t>(index), static_cast<int32_t>(i));
+      const ValueId held = e_.origins.in_buffer(index, i);
       if (held != kNoValue) add(" value {}", value_text(held));
       out_ += '\n';
     }

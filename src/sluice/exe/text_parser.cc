@@ -55,8 +55,8 @@ class TextParser {
 
   /// Reads the row number at the beginning of a table's line and adds the row. Rows are numbered
   /// from 0.
-  template <typename ListItem>
-  ListItem& row(Section section, std::vector<ListItem>& rows) {
+  template <typename Table>
+  auto& row(Section section, Table& rows) {
     const int64_t n = in_.integer("a number");
     if (n != static_cast<int64_t>(rows.size()))
       in_.bad("number {} expected, found {}", rows.size(), n);
@@ -124,16 +124,16 @@ class TextParser {
       a.kind = in_.one_of<ArenaKind>(kArenaWords, "kind of arena");
       in_.expect("space");
       a.space = in_.one_of<Space>(kSpaceWords, "space");
-      a.device = in_.labelled32("device");
+      in_.labelled(a.device, "device");
       a.bytes = in_.labelled("bytes");
       a.stride = in_.labelled("stride");
     } else if (in_.eat("channel")) {
       Channel& c = row(Section::kChannel, e_.channels);
       c.name = in_.string("a name");
-      c.from = in_.labelled32("from");
-      c.to = in_.labelled32("to");
+      in_.labelled(c.from, "from");
+      in_.labelled(c.to, "to");
       c.capacity = in_.labelled("capacity");
-      c.arena = in_.labelled32("arena");
+      in_.labelled(c.arena, "arena");
       c.offset = in_.labelled("offset");
       c.slot_bytes = in_.labelled("slot");
     } else if (in_.eat("group")) {
@@ -162,7 +162,7 @@ class TextParser {
       b.name = in_.string("a name");
       b.spec = in_.spec();
       b.entries = in_.labelled("entries");
-      b.arena = in_.labelled32("arena");
+      in_.labelled(b.arena, "arena");
       b.offset = in_.labelled("offset");
       b.entry_stride = in_.labelled("stride");
     } else if (in_.eat("variable")) {
@@ -171,7 +171,7 @@ class TextParser {
       ConstantPlan& c = row(Section::kConstant, e_.constants);
       c.name = in_.string("a name");
       c.spec = in_.spec();
-      c.arena = in_.labelled32("arena");
+      in_.labelled(c.arena, "arena");
       c.offset = in_.labelled("offset");
       in_.expect("value");
       c.value = in_.values().first;
@@ -222,9 +222,9 @@ class TextParser {
     f.depth = in_.labelled("depth");
     while (in_.eat("field")) {
       FeedRing& r = f.rings.emplace_back();
-      r.stream = in_.integer32("a stream");
+      in_.read(r.stream, "a stream");
       r.slots = in_.labelled("slots");
-      r.arena = in_.labelled32("arena");
+      in_.labelled(r.arena, "arena");
       r.offset = in_.labelled("offset");
       r.slot_bytes = in_.labelled("slot");
     }
@@ -236,7 +236,7 @@ class TextParser {
     f.name = in_.string("a name");
     in_.expect("memo");
     f.memo = in_.string("memo");
-    f.device = in_.labelled32("device");
+    in_.labelled(f.device, "device");
     f.index_params = in_.labelled32("index_params");
     f.frame_bytes = in_.labelled("frame");
     f.frame_bound = in_.labelled("bound");
@@ -257,54 +257,54 @@ class TextParser {
   void variable(VariablePlan& v) {
     v.path = in_.string("a path");
     v.spec = in_.spec();
-    v.arena = in_.labelled32("arena");
+    in_.labelled(v.arena, "arena");
     v.offset = in_.labelled("offset");
     v.bytes = in_.labelled("bytes");
     v.layout = in_.string("layout");
     in_.expect("value");
     v.value = in_.values().first;
     v.shard = in_.labelled32("shard");
-    v.group = in_.labelled32("group");
-    v.buffer = in_.labelled32("buffer");
+    in_.labelled(v.group, "group");
+    in_.labelled(v.buffer, "buffer");
     v.entry = in_.labelled("entry");
     in_.expect("init");
     v.initializer = in_.string("an initializer");
     Origins::Variable& origin = e_.origins.variables.emplace_back();
     if (in_.eat("role")) {
       origin.role = in_.one_of<OpRole>(kOpRoleWords, "role");
-      origin.owner = in_.labelled32("of");
+      in_.labelled(origin.owner, "of");
     }
   }
 
   void program_line() {
     if (in_.eat("entry")) {
       Start x;
-      x.device = in_.labelled32("device");
-      x.function = in_.labelled32("function");
+      in_.labelled(x.device, "device");
+      in_.labelled(x.function, "function");
       in_.expect("frame");
       x.frame = in_.address();
       program_->starts.push_back(x);
     } else if (in_.eat("stream")) {
       StreamCount s;
-      s.stream = in_.integer32("a stream");
+      in_.read(s.stream, "a stream");
       s.entries = in_.labelled("entries");
       program_->streams.push_back(s);
     } else if (in_.eat("collectives")) {
       CollectiveCount c;
       c.count = in_.integer("a count");
-      c.device = in_.labelled32("device");
-      c.group = in_.labelled32("group");
+      in_.labelled(c.device, "device");
+      in_.labelled(c.group, "group");
       program_->collectives.push_back(c);
     } else if (in_.eat("remote")) {
       RemoteTrace r;
-      r.buffer = in_.integer32("a remote buffer");
+      in_.read(r.buffer, "a remote buffer");
       r.loads = in_.labelled("loads");
       r.stores = in_.labelled("stores");
       r.found = in_.labelled("found");
       program_->remote.push_back(r);
     } else if (in_.eat("final")) {
       Final f;
-      f.variable = in_.integer32("a variable");
+      in_.read(f.variable, "a variable");
       in_.expect("value");
       f.value = in_.values().first;
       program_->finals.push_back(f);
@@ -374,7 +374,7 @@ class TextParser {
     s.op = in_.string("an op");
     in_.expect("from");
     while (!in_.peek("to")) s.inputs.push_back(in_.integer32("an operand"));
-    s.output = in_.labelled32("to");
+    in_.labelled(s.output, "to");
     s.spec = in_.spec();
   }
 
@@ -412,7 +412,8 @@ class TextParser {
       auto& l = body<Loop>("carried values");
       while (!in_.done()) {
         const auto [a, b] = in_.pair("arguments");
-        l.carried.push_back({a, b, in_.peek_value() ? in_.values().first : kNoValue});
+        l.carried.push_back(
+            {ParamId(a), ParamId(b), in_.peek_value() ? in_.values().first : kNoValue});
       }
     } else if (in_.eat("condition")) {
       once("condition");
@@ -471,7 +472,7 @@ class TextParser {
   }
 
   void call_head(Call& c) {
-    c.function = in_.integer32("a function");
+    in_.read(c.function, "a function");
     in_.expect("frame");
     c.frame = in_.address();
   }
@@ -500,7 +501,7 @@ class TextParser {
       call_head(l.body);
       l.trips = in_.labelled("trips");
       if (in_.peek("condition")) {
-        l.condition = in_.labelled32("condition");
+        in_.labelled(l.condition, "condition");
         l.exit = in_.labelled32("exit");
       }
     } else if (in_.eat("branch")) {
@@ -524,18 +525,18 @@ class TextParser {
       w.token = in_.labelled32("token");
     } else if (in_.eat("send")) {
       auto& s = step_->body.emplace<Send>();
-      s.channel = in_.integer32("a channel");
+      in_.read(s.channel, "a channel");
       in_.expect("message");
       s.message = in_.expression();
     } else if (in_.eat("receive")) {
       auto& r = step_->body.emplace<Receive>();
-      r.channel = in_.integer32("a channel");
+      in_.read(r.channel, "a channel");
       in_.expect("message");
       r.message = in_.expression();
     } else if (in_.eat("collective")) {
       auto& c = step_->body.emplace<Collective>();
       c.op = in_.string("an op");
-      c.group = in_.labelled32("group");
+      in_.labelled(c.group, "group");
       in_.expect("sequence");
       c.sequence = in_.expression();
       if (in_.eat("workspace")) c.workspace_bytes = in_.integer("bytes");

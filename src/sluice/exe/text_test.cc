@@ -62,8 +62,8 @@ TEST(Text, NamesValuesInComments) {
 TEST(Text, ARotationNamesTheValueAfterTheLoop) {
   const std::string text = plans::rotating_ring();
   const Executable e = plans::plan(text);
-  const std::vector<Carry> carried{{0, 2}, {1, 0, 3}};
-  EXPECT_EQ(std::get<Loop>(e.functions[1].steps[2].body).carried, carried);
+  const std::vector<Carry> carried{{ParamId(0), ParamId(2)}, {ParamId(1), ParamId(0), ValueId(3)}};
+  EXPECT_EQ(std::get<Loop>(e.functions[FunctionId(1)].steps[2].body).carried, carried);
   EXPECT_EQ(error_of(plans::replaced(text, "1:0 %3", "1:0 %7")),
             "f.plan:26: value 7 does not exist (there are 7)");
   EXPECT_EQ(error_of(plans::replaced(text, "1:0 %3", "1:0 %3 %3")),
@@ -258,7 +258,7 @@ TEST(Executable, ProgramByName) {
   const Executable e = plans::plan(plans::everything());
   EXPECT_EQ(e.program("load").name, "load");
   EXPECT_THROW(e.program("eval"), Error);
-  EXPECT_EQ(planned_bytes(e, 0, Space::kDevice), 4096 + 384);
+  EXPECT_EQ(planned_bytes(e, DeviceId(0), Space::kDevice), 4096 + 384);
 }
 
 // Each edit makes a valid plan invalid. parse_text must reject it with an error that names the
@@ -449,7 +449,7 @@ TEST(ExeRefusals, References) {
                     });
   // The text form cannot express this defect.
   Executable e = plans::plan(plans::everything());
-  std::get<Call>(e.functions[1].steps[0].body).frame.index = 1;
+  std::get<Call>(e.functions[FunctionId(1)].steps[0].body).frame.index = 1;
   ASSERT_EQ(validate(e).size(), 1u);
   EXPECT_EQ(validate(e)[0].message, "the index of a frame must be 0, got 1");
   expect_refused(

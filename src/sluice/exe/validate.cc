@@ -3,8 +3,8 @@
 #include <set>
 
 #include "sluice/base/error.h"
-#include "sluice/exe/overloaded.h"
 #include "sluice/exe/ring_slots.h"
+#include "sluice/exe/visit_step.h"
 
 namespace sluice::exe {
 namespace {
@@ -21,8 +21,8 @@ class Validator {
     feeds();
     variables();
     origins();
-    for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
-    for (size_t v = 0; v < e_.values.size(); ++v) {
+    for (const FunctionId f : e_.functions.ids()) function(f);
+    for (const ValueId v : e_.values.ids()) {
       at(Section::kValue, v);
       const int32_t message = e_.values[v].message;
       if (message < -1) bad("message must be at least 0, got {}", message);
@@ -38,7 +38,7 @@ class Validator {
   void bad(fmt::format_string<Args...> format, Args&&... args) {
     problems_.push_back({position_, fmt::format(format, std::forward<Args>(args)...)});
   }
-  void at(Section section, size_t index) { position_ = {section, static_cast<int64_t>(index), -1}; }
+  void at(Section section, int64_t index) { position_ = {section, index, -1}; }
 
   bool index(int64_t i, size_t count, std::string_view what) {
     if (i >= 0 && i < static_cast<int64_t>(count)) return true;
@@ -80,18 +80,18 @@ class Validator {
   void devices_and_arenas() {
     at(Section::kDevice, 0);
     if (e_.replicas < 1) bad("replicas must be at least 1, got {}", e_.replicas);
-    for (size_t i = 0; i < e_.devices.size(); ++i) {
+    for (const DeviceId i : e_.devices.ids()) {
       at(Section::kDevice, i);
       if (e_.devices[i].queues.empty()) bad("a device needs a compute queue");
       if (e_.devices[i].workers < 1)
         bad("workers must be at least 1, got {}", e_.devices[i].workers);
       budget(e_.devices[i].memory_budget);
     }
-    for (size_t i = 0; i < e_.tiers.size(); ++i) {
-      at(Section::kTier, i);
-      budget(e_.tiers[i].budget);
+    for (const Tier& tier : e_.tiers) {
+      at(Section::kTier, &tier - e_.tiers.data());
+      budget(tier.budget);
     }
-    for (size_t i = 0; i < e_.arenas.size(); ++i) {
+    for (const ArenaId i : e_.arenas.ids()) {
       at(Section::kArena, i);
       const Arena& a = e_.arenas[i];
       index_or_none(a.device, e_.devices.size(), "device");
@@ -101,11 +101,11 @@ class Validator {
   }
 
   void streams_and_channels() {
-    for (size_t i = 0; i < e_.streams.size(); ++i) {
+    for (const StreamId i : e_.streams.ids()) {
       at(Section::kStream, i);
       spec(e_.streams[i].spec);
     }
-    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+    for (const BufferId i : e_.remote_buffers.ids()) {
       at(Section::kRemoteBuffer, i);
       const RemoteBufferPlan& b = e_.remote_buffers[i];
       spec(b.spec);
@@ -115,7 +115,7 @@ class Validator {
       product(b.entries, b.entry_stride, "entries");
       index(b.arena, e_.arenas.size(), "arena");
     }
-    for (size_t i = 0; i < e_.groups.size(); ++i) {
+    for (const GroupId i : e_.groups.ids()) {
       at(Section::kGroup, i);
       const ReplicaGroup& g = e_.groups[i];
       if (g.stride < 1 || g.size < 1 || e_.replicas % (int64_t{g.stride} * g.size) != 0) {
@@ -124,7 +124,7 @@ class Validator {
             e_.replicas, g.stride, g.size);
       }
     }
-    for (size_t i = 0; i < e_.channels.size(); ++i) {
+    for (const ChannelId i : e_.channels.ids()) {
       at(Section::kChannel, i);
       const Channel& c = e_.channels[i];
       index(c.from, e_.devices.size(), "device");
@@ -138,7 +138,7 @@ class Validator {
   }
 
   void feeds() {
-    for (size_t i = 0; i < e_.feeds.size(); ++i) {
+    for (const FeedId i : e_.feeds.ids()) {
       at(Section::kFeed, i);
       if (e_.feeds[i].depth < 1) bad("depth must be at least 1, got {}", e_.feeds[i].depth);
       if (e_.feeds[i].rings.empty()) bad("a feed must have at least 1 field, got 0");
@@ -154,7 +154,7 @@ class Validator {
   }
 
   void variables() {
-    for (size_t i = 0; i < e_.variables.size(); ++i) {
+    for (const VariableId i : e_.variables.ids()) {
       at(Section::kVariable, i);
       const VariablePlan& v = e_.variables[i];
       spec(v.spec);
@@ -166,13 +166,11 @@ class Validator {
       if (v.buffer == -1) {
         index(v.arena, e_.arenas.size(), "arena");
       } else if (index(v.buffer, e_.remote_buffers.size(), "remote buffer") &&
-                 (v.entry < 0 ||
-                  v.entry >= e_.remote_buffers[static_cast<size_t>(v.buffer)].entries)) {
-        bad("entry must be in [0, {}), got {}",
-            e_.remote_buffers[static_cast<size_t>(v.buffer)].entries, v.entry);
+                 (v.entry < 0 || v.entry >= e_.remote_buffers[v.buffer].entries)) {
+        bad("entry must be in [0, {}), got {}", e_.remote_buffers[v.buffer].entries, v.entry);
       }
     }
-    for (size_t i = 0; i < e_.constants.size(); ++i) {
+    for (const ConstantId i : e_.constants.ids()) {
       at(Section::kConstant, i);
       const ConstantPlan& c = e_.constants[i];
       const int64_t bytes = spec(c.spec);
@@ -187,15 +185,15 @@ class Validator {
 
   void origins() {
     const Origins& o = e_.origins;
-    for (size_t i = 0; i < o.values.size(); ++i) {
+    for (const ValueId i : o.values.ids()) {
       at(Section::kValue, i);
       provenance(o.values[i]);
     }
-    for (size_t i = 0; i < o.variables.size(); ++i) {
+    for (const VariableId i : o.variables.ids()) {
       at(Section::kVariable, i);
       index_or_none(o.variables[i].owner, e_.variables.size(), "variable");
     }
-    for (size_t f = 0; f < o.buffers.size(); ++f) {
+    for (const FunctionId f : o.buffers.ids()) {
       at(Section::kFunction, f);
       for (const ValueId v : o.buffers[f]) value(v);
     }
@@ -241,7 +239,7 @@ class Validator {
 
   void call(const Call& c) {
     if (!index(c.function, e_.functions.size(), "function")) return;
-    const Function& f = e_.functions[static_cast<size_t>(c.function)];
+    const Function& f = e_.functions[c.function];
     if (c.args.size() != f.params.size()) {
       bad("'{}' must get {} arguments, got {}", f.name, f.params.size(), c.args.size());
     }
@@ -257,8 +255,8 @@ class Validator {
   }
 
   void queue(int32_t q) {
-    if (function_->device >= 0 && function_->device < static_cast<int64_t>(e_.devices.size())) {
-      index(q, e_.devices[static_cast<size_t>(function_->device)].queues.size(), "queue");
+    if (e_.devices.contains(function_->device)) {
+      index(q, e_.devices[function_->device].queues.size(), "queue");
     }
   }
 
@@ -290,9 +288,8 @@ class Validator {
       }
     }
     if (stage.output == -1) return;
-    index(stage.output, k.operands.size(), "operand");
-    if (stage.output >= 0 && stage.output < static_cast<int64_t>(k.operands.size()) &&
-        k.operands[static_cast<size_t>(stage.output)].access == Access::kRead) {
+    if (index(stage.output, k.operands.size(), "operand") &&
+        sluice::at(k.operands, stage.output).access == Access::kRead) {
       bad("stage {} must write an output, got operand {}, which is an input", i, stage.output);
     }
   }
@@ -314,9 +311,8 @@ class Validator {
   }
 
   void issue(const Issue& i) {
-    const bool stream = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kStreamOut;
-    index(i.object, stream ? e_.streams.size() : e_.remote_buffers.size(),
-          stream ? "stream" : "remote buffer");
+    index(i.object, i.is_stream() ? e_.streams.size() : e_.remote_buffers.size(),
+          i.is_stream() ? "stream" : "remote buffer");
     expression(i.entry);
     if (i.entry_from) operand(*i.entry_from);
     operand(i.memory);
@@ -362,7 +358,7 @@ class Validator {
                s.body);
   }
 
-  void function(size_t f) {
+  void function(FunctionId f) {
     at(Section::kFunction, f);
     function_ = &e_.functions[f];
     tokens_.clear();
@@ -392,13 +388,13 @@ class Validator {
   /// open calls itself.
   void call_order() {
     enum : uint8_t { kNew, kOpen, kDone };
-    std::vector<uint8_t> state(e_.functions.size(), kNew);
+    Ids<FunctionId, uint8_t> state(e_.functions.size(), kNew);
     struct Visit {
-      size_t function;
+      FunctionId function;
       size_t step;
       int part;  // 0, or 1 for the second function of a branch.
     };
-    for (size_t root = 0; root < e_.functions.size(); ++root) {
+    for (const FunctionId root : e_.functions.ids()) {
       if (state[root] != kNew) continue;
       std::vector<Visit> stack{{root, 0, 0}};
       state[root] = kOpen;
@@ -410,46 +406,44 @@ class Validator {
           stack.pop_back();
           continue;
         }
-        const int64_t callee = callee_of(steps[v.step], v.part);
-        if (callee < 0) {
+        const FunctionId callee = callee_of(steps[v.step], v.part);
+        if (!callee.valid()) {
           ++v.step;
           v.part = 0;
           continue;
         }
         ++v.part;
-        const auto c = static_cast<size_t>(callee);
-        if (state[c] == kOpen) {
-          position_ = {Section::kFunction, static_cast<int64_t>(v.function),
-                       static_cast<int64_t>(v.step)};
-          bad("function {} '{}' calls itself", callee, e_.functions[c].name);
+        if (state[callee] == kOpen) {
+          position_ = {Section::kFunction, v.function, static_cast<int64_t>(v.step)};
+          bad("function {} '{}' calls itself", callee, e_.functions[callee].name);
           return;
         }
-        if (state[c] == kNew) {
-          state[c] = kOpen;
-          stack.push_back({c, 0, 0});
+        if (state[callee] == kNew) {
+          state[callee] = kOpen;
+          stack.push_back({callee, 0, 0});
         }
       }
     }
   }
 
-  static int64_t callee_of(const Step& s, int part) {
-    if (const auto* c = std::get_if<Call>(&s.body)) return part == 0 ? c->function : -1;
-    if (const auto* l = std::get_if<Loop>(&s.body)) return part == 0 ? l->body.function : -1;
-    if (const auto* b = std::get_if<Branch>(&s.body)) {
-      return part == 0 ? b->then_call.function : part == 1 ? b->else_call.function : -1;
-    }
-    return -1;
+  /// Returns the function of the call number `part` of a step; invalid if it has fewer calls.
+  static FunctionId callee_of(const Step& s, int part) {
+    FunctionId callee;
+    for_each_call(s, [&](const Call& c) {
+      if (part-- == 0) callee = c.function;
+    });
+    return callee;
   }
 
   void programs() {
-    for (size_t i = 0; i < e_.programs.size(); ++i) {
-      at(Section::kProgram, i);
-      std::set<int32_t> devices;
-      for (const Start& start : e_.programs[i].starts) {
+    for (const Program& program : e_.programs) {
+      at(Section::kProgram, &program - e_.programs.data());
+      std::set<DeviceId> devices;
+      for (const Start& start : program.starts) {
         index(start.device, e_.devices.size(), "device");
         if (!devices.insert(start.device).second) bad("device {} has two entries", start.device);
         if (index(start.function, e_.functions.size(), "function")) {
-          const Function& f = e_.functions[static_cast<size_t>(start.function)];
+          const Function& f = e_.functions[start.function];
           if (!f.params.empty() || f.index_params != 0)
             bad("the entry '{}' must not have parameters", f.name);
           if (f.device != start.device)
@@ -464,18 +458,18 @@ class Validator {
           address(start.frame);
         }
       }
-      for (const StreamCount& s : e_.programs[i].streams) {
+      for (const StreamCount& s : program.streams) {
         index(s.stream, e_.streams.size(), "stream");
         size(s.entries, "stream entries");
       }
-      for (const CollectiveCount& c : e_.programs[i].collectives) {
+      for (const CollectiveCount& c : program.collectives) {
         index(c.device, e_.devices.size(), "device");
         index(c.group, e_.groups.size(), "group");
         size(c.count, "collectives");
       }
-      for (const RemoteTrace& r : e_.programs[i].remote)
+      for (const RemoteTrace& r : program.remote)
         index(r.buffer, e_.remote_buffers.size(), "remote buffer");
-      for (const Final& f : e_.programs[i].finals) {
+      for (const Final& f : program.finals) {
         index(f.variable, e_.variables.size(), "variable");
         value(f.value);
       }
@@ -496,7 +490,7 @@ std::string_view word(PlanPosition::Section section) {
   constexpr std::string_view words[] = {
       "device",     "tier",  "arena",    "stream",   "remote buffer", "group",    "channel",
       "provenance", "value", "variable", "constant", "feed",          "function", "program"};
-  return words[static_cast<size_t>(section)];
+  return at(words, static_cast<int>(section));
 }
 
 std::vector<Problem> validate(const Executable& executable) {

@@ -5,6 +5,14 @@
 
 namespace sluice::exe {
 
+/// One callable from several lambdas, for std::visit.
+template <typename... T>
+struct Overloaded : T... {
+  using T::operator()...;
+};
+template <typename... T>
+Overloaded(T...) -> Overloaded<T...>;
+
 /// Calls f(Call&) for each call of a step: one for a call or a loop, two for a branch. Step may be
 /// const.
 template <typename StepType, typename F>

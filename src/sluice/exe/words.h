@@ -14,9 +14,9 @@ inline constexpr std::array<std::string_view, 3> kAccessWords{"read", "write", "
 inline constexpr std::array<std::string_view, 4> kTransferWords{"stream_in", "stream_out",
                                                                 "remote_load", "remote_store"};
 
-inline std::string_view word(Space v) { return kSpaceWords[static_cast<size_t>(v)]; }
-inline std::string_view word(ArenaKind v) { return kArenaWords[static_cast<size_t>(v)]; }
-inline std::string_view word(Access v) { return kAccessWords[static_cast<size_t>(v)]; }
-inline std::string_view word(TransferKind v) { return kTransferWords[static_cast<size_t>(v)]; }
+inline std::string_view word(Space v) { return at(kSpaceWords, v); }
+inline std::string_view word(ArenaKind v) { return at(kArenaWords, v); }
+inline std::string_view word(Access v) { return at(kAccessWords, v); }
+inline std::string_view word(TransferKind v) { return at(kTransferWords, v); }
 
 }  // namespace sluice::exe

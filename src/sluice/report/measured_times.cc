@@ -10,7 +10,7 @@
 namespace sluice::report {
 namespace {
 
-using FunctionStep = std::pair<int32_t, int32_t>;  // Function and step.
+using FunctionStep = std::pair<exe::FunctionId, int32_t>;  // Function and step.
 using Intervals = std::vector<std::pair<double, double>>;
 
 // Joins intervals that touch. The result ascends.
@@ -51,7 +51,7 @@ void sort_kernels(std::vector<KernelTime>& kernels) {
 }
 
 const StepReport& step_of(const Report& report, const KernelTime& k) {
-  return report.functions[static_cast<size_t>(k.function)].steps[static_cast<size_t>(k.step)];
+  return at(report.functions[k.function].steps, k.step);
 }
 
 }  // namespace
@@ -64,26 +64,23 @@ void add_times(const exe::Executable& e, MeasuredRun& run) {
     int64_t events = 0;
   };
   std::map<FunctionStep, Sum> sums;
-  std::vector<Intervals> computes(e.devices.size());
-  std::vector<std::pair<int32_t, std::pair<double, double>>> transfers;
+  Ids<exe::DeviceId, Intervals> computes(e.devices.size());
+  std::vector<std::pair<exe::DeviceId, std::pair<double, double>>> transfers;
   run.devices.clear();
-  for (size_t d = 0; d < e.devices.size(); ++d)
-    run.devices.push_back({static_cast<int32_t>(d), 0, 0, 0});
+  for (const exe::DeviceId d : e.devices.ids()) run.devices.push_back({d, 0, 0, 0});
   for (const Event& event : run.trace.events) {
-    const auto device = static_cast<size_t>(event.device);
     const double seconds = event.end - event.begin;
     if (event.kind == Event::Activity::kWait) {
-      run.devices[device].waits += seconds / std::max(1, e.devices[device].workers);
+      run.devices[event.device].waits += seconds / std::max(1, e.devices[event.device].workers);
       continue;
     }
-    const exe::Step& step =
-        e.functions[static_cast<size_t>(event.function)].steps[static_cast<size_t>(event.step)];
+    const exe::Step& step = at(e.functions[event.function].steps, event.step);
     if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       if (event.queue != issue->queue) continue;  // It only hands the transfer to its queue.
       transfers.emplace_back(event.device, std::pair(event.begin, event.end));
     } else if (std::holds_alternative<exe::Kernel>(step.body) ||
                std::holds_alternative<exe::Collective>(step.body)) {
-      computes[device].emplace_back(event.begin, event.end);
+      computes[event.device].emplace_back(event.begin, event.end);
     }
     Sum& sum = sums[{event.function, event.step}];
     sum.seconds += seconds;
@@ -91,11 +88,10 @@ void add_times(const exe::Executable& e, MeasuredRun& run) {
   }
   for (Intervals& busy : computes) busy = joined(std::move(busy));
   for (const auto& [device, span] : transfers) {
-    DeviceWaits& of_device = run.devices[static_cast<size_t>(device)];
+    DeviceWaits& of_device = run.devices[device];
     const double seconds = span.second - span.first;
     of_device.transfers += seconds;
-    of_device.exposed +=
-        seconds - covered(computes[static_cast<size_t>(device)], span.first, span.second);
+    of_device.exposed += seconds - covered(computes[device], span.first, span.second);
   }
   run.steps.clear();
   for (const auto& [at, sum] : sums)
@@ -124,7 +120,8 @@ void merge_runs(std::vector<MeasuredRun>& earlier, std::vector<MeasuredRun> late
     run.steps.clear();
     for (const auto& [at, time] : steps) run.steps.push_back(time);
     if (run.devices.empty()) run.devices = found->devices;
-    for (size_t d = 0; d < std::min(run.devices.size(), found->devices.size()); ++d) {
+    for (const exe::DeviceId d : run.devices.ids()) {
+      if (!found->devices.contains(d)) break;
       take_minimum(run.devices[d].waits, found->devices[d].waits);
       take_minimum(run.devices[d].transfers, found->devices[d].transfers);
       take_minimum(run.devices[d].exposed, found->devices[d].exposed);
@@ -135,27 +132,25 @@ void merge_runs(std::vector<MeasuredRun>& earlier, std::vector<MeasuredRun> late
 
 void add_kernels(const exe::Executable& e, const exe::Program& program, const Report& report,
                  ProgramReport& out) {
-  std::vector<int64_t> runs(e.functions.size());
-  for (const exe::Start& start : program.starts) ++runs[static_cast<size_t>(start.function)];
-  std::vector<int32_t> order = exe::callees_first(e);
+  Ids<exe::FunctionId, int64_t> runs(e.functions.size());
+  for (const exe::Start& start : program.starts) ++runs[start.function];
+  std::vector<exe::FunctionId> order = exe::callees_first(e);
   std::reverse(order.begin(), order.end());
-  for (size_t d = 0; d < e.devices.size(); ++d)
-    out.devices.push_back({.device = static_cast<int32_t>(d)});
-  for (const int32_t f : order) {
-    const auto function = static_cast<size_t>(f);
-    if (runs[function] == 0) continue;
-    const FunctionTimeline& timeline = report.functions[function];
-    DeviceTimes& device = out.devices[static_cast<size_t>(timeline.device)];
+  for (const exe::DeviceId d : e.devices.ids()) out.devices.push_back({.device = d});
+  for (const exe::FunctionId f : order) {
+    if (runs[f] == 0) continue;
+    const FunctionTimeline& timeline = report.functions[f];
+    DeviceTimes& device = out.devices[timeline.device];
     for (size_t s = 0; s < timeline.steps.size(); ++s) {
       const StepReport& step = timeline.steps[s];
-      for (const int32_t callee : step.calls) {
-        int64_t& called = runs[static_cast<size_t>(callee)];
-        called = bounded_sum(called, bounded_product(runs[function], step.trips));
+      for (const exe::FunctionId callee : step.calls) {
+        int64_t& called = runs[callee];
+        called = bounded_sum(called, bounded_product(runs[f], step.trips));
       }
       if (step.kind != "kernel") continue;
-      const double seconds = step.seconds * static_cast<double>(runs[function]);
-      out.kernels.push_back({f, static_cast<int32_t>(s), runs[function], seconds});
-      device.kernels = bounded_sum(device.kernels, runs[function]);
+      const double seconds = step.seconds * static_cast<double>(runs[f]);
+      out.kernels.push_back({f, static_cast<int32_t>(s), runs[f], seconds});
+      device.kernels = bounded_sum(device.kernels, runs[f]);
       device.forecast += seconds;
       if (is_reference(step)) device.reference += seconds;
     }
@@ -175,7 +170,7 @@ void add_measured(std::vector<MeasuredRun> runs, Report& report) {
       for (const StepTime& s : run.steps)
         take_maximum(means.try_emplace({s.function, s.step}, 0).first->second, s.seconds);
       for (const DeviceWaits& w : run.devices) {
-        DeviceTimes& device = p.devices[static_cast<size_t>(w.device)];
+        DeviceTimes& device = p.devices[w.device];
         take_maximum(device.waits, w.waits);
         if (w.exposed >= device.exposed) {
           device.exposed = w.exposed;
@@ -190,8 +185,7 @@ void add_measured(std::vector<MeasuredRun> runs, Report& report) {
       const auto mean = means.find({k.function, k.step});
       if (mean == means.end()) continue;
       k.measured = mean->second * static_cast<double>(k.runs);
-      const int32_t device = report.functions[static_cast<size_t>(k.function)].device;
-      DeviceTimes& times = p.devices[static_cast<size_t>(device)];
+      DeviceTimes& times = p.devices[report.functions[k.function].device];
       times.measured += k.measured;
       if (is_reference(step_of(report, k))) times.reference += k.measured;
     }

@@ -33,19 +33,19 @@ std::string_view suffix(OpRole role) { return is_backward(role) ? " bwd" : " fwd
 
 PlanNames::PlanNames(const exe::Executable& executable)
     : e_(executable), contents_(e_), facts_(e_.functions.size()) {
-  for (const int32_t f : exe::callees_first(e_)) find_facts(f);
+  for (const exe::FunctionId f : exe::callees_first(e_)) find_facts(f);
 }
 
 Provenance PlanNames::of_step(const exe::Step& step, const Provenance& call) const {
   return e_.origins.at(step.provenance).inside(call);
 }
 
-Provenance PlanNames::first_call(int32_t f) const {
+Provenance PlanNames::first_call(exe::FunctionId f) const {
   const std::vector<Provenance>& calls = contents_.calls_of(f);
   return calls.empty() ? Provenance() : calls.front();
 }
 
-void PlanNames::find_facts(int32_t f) {
+void PlanNames::find_facts(exe::FunctionId f) {
   Facts& own = facts(f);
   const Provenance context = first_call(f);
   for (const exe::Step& step : function(f).steps) {
@@ -68,13 +68,13 @@ void PlanNames::find_facts(int32_t f) {
 }
 
 template <typename Use>
-void PlanNames::each_work(int32_t f, const Use& use) const {
+void PlanNames::each_work(exe::FunctionId f, const Use& use) const {
   for (const Provenance& call : contents_.calls_of(f)) {
     for (const Provenance& work : facts(f).work) use(work.inside(call));
   }
 }
 
-bool PlanNames::does(int32_t f, std::initializer_list<OpRole> roles) const {
+bool PlanNames::does(exe::FunctionId f, std::initializer_list<OpRole> roles) const {
   bool found = false;
   each_work(f, [&](const Provenance& p) {
     found = found || std::find(roles.begin(), roles.end(), p.role) != roles.end();
@@ -88,7 +88,7 @@ std::string PlanNames::part_of(const Provenance& p) const {
   return fmt::format("{}{}", rows != nullptr ? exe::range_of(*rows) : p.block, suffix(p.role));
 }
 
-std::vector<std::string> PlanNames::parts_of(int32_t f) const {
+std::vector<std::string> PlanNames::parts_of(exe::FunctionId f) const {
   std::vector<std::string> parts;
   each_work(f, [&](const Provenance& p) {
     if (has_part(p)) exe::add_once(parts, part_of(p));
@@ -101,12 +101,12 @@ std::string PlanNames::part_of_kernel(const exe::Step& step, const Provenance& p
   return kernel != nullptr && is_work(*kernel) ? part_of(provenance) : "";
 }
 
-std::string PlanNames::part_of_function(int32_t f) const {
+std::string PlanNames::part_of_function(exe::FunctionId f) const {
   const std::vector<std::string> parts = parts_of(f);
   return parts.size() == 1 ? parts.front() : "";
 }
 
-std::string PlanNames::of_function(int32_t f) const {
+std::string PlanNames::of_function(exe::FunctionId f) const {
   for (const exe::Program& p : e_.programs) {
     for (const exe::Start& start : p.starts) {
       if (start.function == f) return "program " + p.name;
@@ -131,7 +131,7 @@ std::string PlanNames::of_function(int32_t f) const {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::vector<std::string> PlanNames::parts_of_step(int32_t f, size_t s) const {
+std::vector<std::string> PlanNames::parts_of_step(exe::FunctionId f, size_t s) const {
   const exe::Step& step = function(f).steps[s];
   const Provenance p = of_step(step, first_call(f));
   if (const std::string part = part_of_kernel(step, p); !part.empty()) return {part};
@@ -160,15 +160,15 @@ std::vector<std::string> PlanNames::parts_of_step(int32_t f, size_t s) const {
     return together;
   std::vector<std::string> texts;
   for (int64_t i = 0; i < loop->trips; ++i) {
-    const auto row = static_cast<size_t>((p.at + i * p.per_iteration).row);
-    if (row >= rows->size()) return together;
-    texts.push_back(fmt::format("{}{}", (*rows)[row], suffix(role)));
+    const int64_t row = (p.at + i * p.per_iteration).row;
+    if (row < 0 || row >= std::ssize(*rows)) return together;
+    texts.push_back(fmt::format("{}{}", at(*rows, row), suffix(role)));
   }
   return texts;
 }
 
 std::vector<std::string> PlanNames::blocks_of_program(int32_t program) const {
-  const std::vector<exe::Start>& starts = e_.programs[static_cast<size_t>(program)].starts;
+  const std::vector<exe::Start>& starts = at(e_.programs, program).starts;
   std::vector<std::string> parts;
   if (std::none_of(starts.begin(), starts.end(), [&](const exe::Start& start) {
         return does(start.function, {OpRole::kGradient});

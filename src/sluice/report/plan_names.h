@@ -19,14 +19,14 @@ class PlanNames {
   const exe::MemoryContents& contents() const { return contents_; }
   /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop". A function of a phase has
   /// the block's name: "fc.1 … fc.3 bwd, update, a row of a loop".
-  std::string of_function(int32_t function) const;
+  std::string of_function(exe::FunctionId function) const;
   /// "fc.1 bwd" for a function that runs the forward or the backward part of one block, or of rows
   /// of equal blocks; empty for others.
-  std::string part_of_function(int32_t function) const;
+  std::string part_of_function(exe::FunctionId function) const;
   /// The parts of a block that a step runs: "fc.1 bwd", or "fc.3 fwd, fc.3 bwd" for a phase that
   /// runs both. A loop over rows of blocks has an entry for each iteration, any other step at most
   /// one. Empty for a step of several blocks and for a step without a block.
-  std::vector<std::string> parts_of_step(int32_t function, size_t step) const;
+  std::vector<std::string> parts_of_step(exe::FunctionId function, size_t step) const;
   /// The forward and backward parts of the blocks of a program that trains, in the order in which
   /// they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
   std::vector<std::string> blocks_of_program(int32_t program) const;
@@ -46,23 +46,23 @@ class PlanNames {
     std::vector<Provenance> work;
   };
 
-  void find_facts(int32_t function);
+  void find_facts(exe::FunctionId function);
   /// Calls use(provenance) for its work in each of its calls.
   template <typename Use>
-  void each_work(int32_t function, const Use& use) const;
-  bool does(int32_t function, std::initializer_list<OpRole> roles) const;
+  void each_work(exe::FunctionId function, const Use& use) const;
+  bool does(exe::FunctionId function, std::initializer_list<OpRole> roles) const;
   /// The part that an op of this provenance belongs to; empty: none.
   std::string part_of(const Provenance& provenance) const;
   /// In the order in which the function begins them.
-  std::vector<std::string> parts_of(int32_t function) const;
-  Provenance first_call(int32_t function) const;
-  const Facts& facts(int32_t f) const { return facts_[static_cast<size_t>(f)]; }
-  Facts& facts(int32_t f) { return facts_[static_cast<size_t>(f)]; }
-  const exe::Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
+  std::vector<std::string> parts_of(exe::FunctionId function) const;
+  Provenance first_call(exe::FunctionId function) const;
+  const Facts& facts(exe::FunctionId f) const { return facts_[f]; }
+  Facts& facts(exe::FunctionId f) { return facts_[f]; }
+  const exe::Function& function(exe::FunctionId f) const { return e_.functions[f]; }
 
   const exe::Executable& e_;
   const exe::MemoryContents contents_;
-  std::vector<Facts> facts_;  ///< Indexed by function.
+  Ids<exe::FunctionId, Facts> facts_;
 };
 
 }  // namespace sluice::report

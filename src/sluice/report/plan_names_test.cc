@@ -103,12 +103,12 @@ exe::Executable rows(const std::string& text = kRowsText) {
     for (const int64_t layer : {0, 1}) {
       const std::string path = layer == 0 ? "fc.9.weight" : "fc.10.weight";
       e.variables.push_back({.path = state == 0 ? path : path + ".first_order",
-                             .arena = 1,
+                             .arena = exe::ArenaId(1),
                              .offset = 128 * state + 64 * layer,
                              .bytes = 64,
-                             .buffer = static_cast<int32_t>(state),
+                             .buffer = exe::BufferId(state),
                              .entry = layer});
-      const auto owner = static_cast<int32_t>(state == 0 ? -1 : layer);
+      const exe::VariableId owner(state == 0 ? -1 : layer);
       e.origins.variables.push_back({state == 0 ? OpRole::kForward : OpRole::kUpdate, owner});
     }
   }
@@ -124,31 +124,32 @@ TEST(MemoryContents, NamesBuffersByTheProvenanceOfTheirValues) {
        {"accumulators", "fc.9.weight and 1 more, accumulator"},
        {"activations", "fc.9 … fc.10, gelu output (forward)"},
        {"gradients", "fc.9 … fc.10, gradient of gelu (backward)"}}};
-  for (int32_t b = 0; b < 5; ++b) {
-    const auto [kind, name] = contents.of_buffer(0, b);
-    EXPECT_EQ(kind, expected[static_cast<size_t>(b)].first) << b;
-    EXPECT_EQ(name, expected[static_cast<size_t>(b)].second);
+  for (size_t b = 0; b < expected.size(); ++b) {
+    const auto [kind, name] = contents.of_buffer(exe::FunctionId(0), b);
+    EXPECT_EQ(kind, expected[b].first) << b;
+    EXPECT_EQ(name, expected[b].second);
   }
-  EXPECT_EQ(contents.of_buffer(1, 0).name, "images, read from its stream");
+  EXPECT_EQ(contents.of_buffer(exe::FunctionId(1), 0).name, "images, read from its stream");
 }
 
 TEST(MemoryContents, NamesTheEntriesOfTiers) {
   const exe::Executable e = rows();
   const exe::MemoryContents contents(e);
-  EXPECT_EQ(contents.of_remote(0).name, "fc.9.weight … fc.10.weight");
-  EXPECT_EQ(contents.of_remote(2).name, "fc.9 … fc.10, gelu output");
-  EXPECT_EQ(contents.of_remote(3).name, "remote4");  // No step uses it.
-  EXPECT_EQ(contents.of_variable(3).name, "fc.10.weight, first_order");
-  EXPECT_EQ(contents.of_variable(3).kind, "optimizer state");
+  EXPECT_EQ(contents.of_remote(exe::BufferId(0)).name, "fc.9.weight … fc.10.weight");
+  EXPECT_EQ(contents.of_remote(exe::BufferId(2)).name, "fc.9 … fc.10, gelu output");
+  EXPECT_EQ(contents.of_remote(exe::BufferId(3)).name, "remote4");  // No step uses it.
+  EXPECT_EQ(contents.of_variable(exe::VariableId(3)).name, "fc.10.weight, first_order");
+  EXPECT_EQ(contents.of_variable(exe::VariableId(3)).kind, "optimizer state");
   const exe::Executable known =
       rows(exe::plans::replaced(kRowsText, "remote_load 0 entry p0", "remote_load 0 entry 1"));
-  EXPECT_EQ(exe::MemoryContents(known).of_buffer(0, 0).name, "fc.10.weight, loaded");
+  EXPECT_EQ(exe::MemoryContents(known).of_buffer(exe::FunctionId(0), 0).name,
+            "fc.10.weight, loaded");
 }
 
 TEST(MemoryContents, NamesTheRoleOfAnActivation) {
   exe::Executable e = rows();
   e.origins.rows[3].role = OpRole::kRecomputation;
-  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name,
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(exe::FunctionId(0), 3).name,
             "fc.9 … fc.10, gelu output (recomputation)");
 }
 
@@ -156,35 +157,38 @@ TEST(MemoryContents, NamesTheRoleOfAnActivation) {
 TEST(MemoryContents, AnOpOutsideAllModulesHasThatOfItsKernel) {
   exe::Executable e = rows();
   e.origins.rows[3].block = e.origins.rows[3].module_path = "";
-  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "gelu output (forward)");
-  exe::Step& step = e.functions[0].steps[3];
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(exe::FunctionId(0), 3).name, "gelu output (forward)");
+  exe::Step& step = e.functions[exe::FunctionId(0)].steps[3];
   std::get<exe::Kernel>(step.body).stages.resize(2);
   step.provenance = static_cast<int32_t>(e.origins.rows.size());
   e.origins.rows.push_back({.module_path = "body/fc1", .op = "matmul"});
   e.origins.rows.push_back(e.origins.rows[3]);
-  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "body.fc1, gelu output (forward)");
-  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).kind, "activations");
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(exe::FunctionId(0), 3).name,
+            "body.fc1, gelu output (forward)");
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(exe::FunctionId(0), 3).kind, "activations");
 }
 
 TEST(PlanNames, NamesFunctionsAndPartsByBlockAndRole) {
   using List = std::vector<std::string>;
   exe::Executable e = rows();
-  EXPECT_EQ(PlanNames(e).of_function(0),
+  EXPECT_EQ(PlanNames(e).of_function(exe::FunctionId(0)),
             "fc.9 … fc.10 fwd, fc.9 … fc.10 bwd, update, a row of a loop");
-  EXPECT_EQ(PlanNames(e).of_function(1), "program train");
+  EXPECT_EQ(PlanNames(e).of_function(exe::FunctionId(1)), "program train");
   EXPECT_EQ(PlanNames(e).blocks_of_program(0), (List{"fc.9 … fc.10 fwd", "fc.9 … fc.10 bwd"}));
-  EXPECT_EQ(PlanNames(e).parts_of_step(1, 1), List{"fc.9 … fc.10 fwd, fc.9 … fc.10 bwd"});
+  EXPECT_EQ(PlanNames(e).parts_of_step(exe::FunctionId(1), 1),
+            List{"fc.9 … fc.10 fwd, fc.9 … fc.10 bwd"});
   EXPECT_TRUE(PlanNames(e).has_phases());
   // A call that recomputes makes all forward ops of its callee part of the backward part. A loop
   // over rows then runs the backward parts of the rows in its order.
   e.origins.rows[8].role = OpRole::kRecomputation;
   e.origins.rows[8].at = {0, 1};
   e.origins.rows[8].per_iteration = {0, -1};
-  EXPECT_EQ(PlanNames(e).part_of_function(0), "fc.9 … fc.10 bwd");
-  EXPECT_EQ(PlanNames(e).parts_of_step(1, 1), (List{"fc.10 bwd", "fc.9 bwd"}));
+  EXPECT_EQ(PlanNames(e).part_of_function(exe::FunctionId(0)), "fc.9 … fc.10 bwd");
+  EXPECT_EQ(PlanNames(e).parts_of_step(exe::FunctionId(1), 1), (List{"fc.10 bwd", "fc.9 bwd"}));
   // Without rows, functions have the names of modules.
   e.origins.rows_of_blocks.clear();
-  EXPECT_EQ(PlanNames(e).of_function(0), "fc.9, forward, backward, update, a row of a loop");
+  EXPECT_EQ(PlanNames(e).of_function(exe::FunctionId(0)),
+            "fc.9, forward, backward, update, a row of a loop");
   EXPECT_FALSE(PlanNames(e).has_phases());
 }
 
@@ -194,14 +198,16 @@ TEST(PlanNames, KnowsNothingWithoutProvenance) {
   for (exe::Function& f : e.functions) {
     for (exe::Step& step : f.steps) step.provenance = -1;
   }
-  EXPECT_EQ(exe::MemoryContents(e).of_buffer(0, 3).name, "Block_subgraph(0)/gelu_103");
-  EXPECT_EQ(PlanNames(e).of_function(0), "rows_subgraph(3), an iteration of a loop");
+  EXPECT_EQ(exe::MemoryContents(e).of_buffer(exe::FunctionId(0), 3).name,
+            "Block_subgraph(0)/gelu_103");
+  EXPECT_EQ(PlanNames(e).of_function(exe::FunctionId(0)),
+            "rows_subgraph(3), an iteration of a loop");
   EXPECT_TRUE(PlanNames(e).blocks_of_program(0).empty());
 }
 
 TEST(MemoryContents, KeepsTheNameOfAVariableThatIsOverwritten) {
   const exe::Executable e = exe::plans::plan(exe::plans::train_step());
-  EXPECT_EQ(exe::MemoryContents(e).of_variable(0).name, "fc.weight");
+  EXPECT_EQ(exe::MemoryContents(e).of_variable(exe::VariableId(0)).name, "fc.weight");
 }
 
 TEST(Shares, AddUpToTheBytesOfEachMemory) {

@@ -53,8 +53,8 @@ class Reporter {
   std::string memory_of(const Traffic& t) const {
     if (t.kind == exe::TransferKind::kStreamIn || t.kind == exe::TransferKind::kStreamOut)
       return "streams";
-    const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(t.object)];
-    const exe::Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+    const exe::RemoteBufferPlan& b = e_.remote_buffers[exe::BufferId(t.object)];
+    const exe::Space space = e_.arenas[b.arena].space;
     for (const exe::Tier& tier : e_.tiers) {
       if (tier.space == space) return "tier " + tier.name;
     }
@@ -64,7 +64,7 @@ class Reporter {
   std::string slots_of(const exe::Feed& feed) const {
     std::string text = fmt::format("{} {}:", feed.name, feed.input ? "in" : "out");
     for (const exe::FeedRing& r : feed.rings) {
-      const std::string& stream = e_.streams[static_cast<size_t>(r.stream)].name;
+      const std::string& stream = e_.streams[r.stream].name;
       const bool prefixed = stream.starts_with(feed.name + ".");
       text += fmt::format("{} {} {}", &r == &feed.rings.front() ? "" : ",",
                           prefixed ? stream.substr(feed.name.size() + 1) : stream, r.slots);
@@ -76,9 +76,9 @@ class Reporter {
                  PlanReport& out) const {
     std::map<std::pair<std::string, std::string>, TransferReport> sums;
     for (const Traffic& t : traffic) {
-      const exe::Device& device = e_.devices[static_cast<size_t>(t.device)];
+      const exe::Device& device = e_.devices[t.device];
       const std::string memory = memory_of(t);
-      const std::string& queue = device.queues[static_cast<size_t>(t.queue)].name;
+      const std::string& queue = at(device.queues, t.queue).name;
       TransferReport& sum =
           sums.try_emplace({memory, queue}, TransferReport{program.name, memory, queue})
               .first->second;
@@ -93,20 +93,19 @@ class Reporter {
   }
 
   void functions(PlanReport& out) const {
-    std::vector<int64_t> sites(e_.functions.size(), 0);
+    Ids<exe::FunctionId, int64_t> sites(e_.functions.size(), 0);
     for (const exe::Function& f : e_.functions) {
       for (const exe::Step& s : f.steps) {
-        exe::for_each_call(s,
-                           [&](const exe::Call& c) { ++sites[static_cast<size_t>(c.function)]; });
+        exe::for_each_call(s, [&](const exe::Call& c) { ++sites[c.function]; });
       }
     }
     for (const exe::Program& p : e_.programs) {
-      for (const exe::Start& x : p.starts) ++sites[static_cast<size_t>(x.function)];
+      for (const exe::Start& x : p.starts) ++sites[x.function];
     }
-    for (size_t i = 0; i < e_.functions.size(); ++i) {
+    for (const exe::FunctionId i : e_.functions.ids()) {
       const exe::Function& f = e_.functions[i];
       FunctionReport r{.name = f.name,
-                       .model_name = plan_names_.of_function(static_cast<int32_t>(i)),
+                       .model_name = plan_names_.of_function(i),
                        .device = f.device,
                        .steps = static_cast<int64_t>(f.steps.size()),
                        .frame_bytes = f.frame_bytes,

@@ -13,7 +13,7 @@ namespace sluice::report {
 struct FunctionReport {
   std::string name;
   std::string model_name;  ///< "fc.1 … fc.3, backward, a micro-batch of a loop".
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int64_t steps = 0;
   int64_t program_bytes = 0;  ///< Bytes of its steps.
   int64_t frame_bytes = 0;
@@ -64,7 +64,7 @@ struct MemoryShares {
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<MemoryShares> shares;  ///< Indexed by memory.
-  std::vector<FunctionReport> functions;
+  Ids<exe::FunctionId, FunctionReport> functions;
   std::vector<ProgramBlocks> blocks;  ///< Programs that train.
   /// Whether the program runs a block at a time. plan_report() knows it where loops do so.
   bool phased = false;

@@ -37,8 +37,8 @@ TEST(Report, CountsBytesByKind) {
   EXPECT_EQ(m.persistent_bytes, 128);
   EXPECT_EQ(m.frame_bytes, 192);
   EXPECT_EQ(m.workspace_bytes, 256);
-  EXPECT_EQ(m.total_bytes,
-            exe::planned_bytes(exe::plans::plan(exe::plans::train_step()), 0, exe::Space::kDevice));
+  EXPECT_EQ(m.total_bytes, exe::planned_bytes(exe::plans::plan(exe::plans::train_step()),
+                                              exe::DeviceId(0), exe::Space::kDevice));
   EXPECT_EQ(m.bound_bytes, 64 + 8 + 192 + 256);
   EXPECT_EQ(m.budget_bytes, 1024);
   EXPECT_EQ(m.peak_program, "train");
@@ -67,11 +67,12 @@ TEST(Report, LooksThroughCalls) {
 TEST(Report, ListsFunctionsAndTiers) {
   const PlanReport r = plan_report(exe::plans::plan(exe::plans::overlapped_loop()));
   ASSERT_EQ(r.functions.size(), 2u);
-  EXPECT_EQ(r.functions[0].name, "body");
-  EXPECT_EQ(r.functions[0].steps, 5);
-  EXPECT_EQ(r.functions[0].call_sites, 1);
-  EXPECT_GT(r.functions[1].program_bytes, 0);
-  EXPECT_EQ(r.program_bytes, r.functions[0].program_bytes + r.functions[1].program_bytes);
+  EXPECT_EQ(r.functions[exe::FunctionId(0)].name, "body");
+  EXPECT_EQ(r.functions[exe::FunctionId(0)].steps, 5);
+  EXPECT_EQ(r.functions[exe::FunctionId(0)].call_sites, 1);
+  EXPECT_GT(r.functions[exe::FunctionId(1)].program_bytes, 0);
+  EXPECT_EQ(r.program_bytes, r.functions[exe::FunctionId(0)].program_bytes +
+                                 r.functions[exe::FunctionId(1)].program_bytes);
   ASSERT_EQ(r.memories.size(), 2u);
   EXPECT_EQ(r.memories[1].tier_bytes, 1024);
   EXPECT_EQ(r.memories[1].bound_bytes, 2 * 6 * 64);
@@ -102,23 +103,24 @@ TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   e.functions.push_back(transfers(exe::TransferKind::kRemoteStore, 2));
   e.functions.resize(4);
   exe::Branch branch;
-  branch.then_call.function = 0;
-  branch.else_call.function = 1;
-  e.functions[2].steps.push_back({.body = branch});
+  branch.then_call.function = exe::FunctionId(0);
+  branch.else_call.function = exe::FunctionId(1);
+  e.functions[exe::FunctionId(2)].steps.push_back({.body = branch});
   exe::Loop loop{.trips = 4};
-  loop.body.function = 2;
-  e.functions[3].steps.push_back({.body = loop});
-  e.functions[3].steps.push_back({.body = exe::Call{.function = 0}});
-  e.programs.push_back({.name = "train", .starts = {exe::Start{.function = 3}}});
+  loop.body.function = exe::FunctionId(2);
+  e.functions[exe::FunctionId(3)].steps.push_back({.body = loop});
+  e.functions[exe::FunctionId(3)].steps.push_back(
+      {.body = exe::Call{.function = exe::FunctionId(0)}});
+  e.programs.push_back({.name = "train", .starts = {exe::Start{.function = exe::FunctionId(3)}}});
   const auto moved = [&] { return TrafficCounter(e).of(e.program("train")); };
   ASSERT_EQ(moved().size(), 1u);
   EXPECT_EQ(moved()[0].kind, exe::TransferKind::kRemoteLoad);
   EXPECT_EQ(moved()[0].transfers, 4 * 3 + 3);
   EXPECT_EQ(moved()[0].bytes, (4 * 3 + 3) * 40);
-  std::get<exe::Loop>(e.functions[3].steps[0].body).trips = INT64_MAX;
+  std::get<exe::Loop>(e.functions[exe::FunctionId(3)].steps[0].body).trips = INT64_MAX;
   EXPECT_EQ(moved()[0].bytes, INT64_MAX);
-  e.functions[1].steps.resize(4, e.functions[1].steps[0]);
-  std::get<exe::Loop>(e.functions[3].steps[0].body).trips = 2;
+  e.functions[exe::FunctionId(1)].steps.resize(4, e.functions[exe::FunctionId(1)].steps[0]);
+  std::get<exe::Loop>(e.functions[exe::FunctionId(3)].steps[0].body).trips = 2;
   ASSERT_EQ(moved().size(), 2u);
   EXPECT_EQ(moved()[0].transfers, 3);
   EXPECT_EQ(moved()[1].kind, exe::TransferKind::kRemoteStore);

@@ -324,7 +324,7 @@ std::string memory_map(const PlanReport& report) {
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
   add("{:{}}  device  calls   steps  program bytes   frame bytes  place", "function", width);
   for (const FunctionReport& f : report.functions) {
-    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}  {}", f.name, width, f.device,
+    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}  {}", f.name, width, f.device.value(),
         grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes),
         f.model_name);
   }

@@ -25,7 +25,7 @@ void add_memory(PlanReport& report, const std::string& name, int32_t device, int
                 int64_t budget = -1) {
   exe::MemoryNeeds needs;
   needs.name = name;
-  needs.device = device;
+  needs.device = exe::DeviceId(device);
   needs.total_bytes = 100 * peak_objects;
   needs.bound_bytes = needs.total_bytes;
   needs.budget_bytes = budget;

@@ -20,13 +20,12 @@ struct LoopIteration {
 class Follower {
  public:
   explicit Follower(const exe::Executable& e) : e_(e), reaches_(e.functions.size()) {
-    for (const int32_t f : exe::callees_first(e)) {
+    for (const exe::FunctionId f : exe::callees_first(e)) {
       for (const exe::Step& step : steps(f)) {
         bool reaches = is_remote(step);
-        exe::for_each_call(step, [&](const exe::Call& c) {
-          reaches = reaches || reaches_[static_cast<size_t>(c.function)];
-        });
-        if (reaches) reaches_[static_cast<size_t>(f)] = true;
+        exe::for_each_call(step,
+                           [&](const exe::Call& c) { reaches = reaches || reaches_[c.function]; });
+        if (reaches) reaches_[f] = true;
       }
     }
   }
@@ -37,8 +36,8 @@ class Follower {
   }
 
  private:
-  const std::vector<exe::Step>& steps(int32_t function) const {
-    return e_.functions[static_cast<size_t>(function)].steps;
+  const std::vector<exe::Step>& steps(exe::FunctionId function) const {
+    return e_.functions[function].steps;
   }
 
   static bool is_remote(const exe::Step& step) {
@@ -47,8 +46,9 @@ class Follower {
                                 issue->kind == exe::TransferKind::kRemoteStore);
   }
 
-  void follow(int32_t function, const std::vector<int64_t>& params, const LoopIteration& around) {
-    if (!reaches_[static_cast<size_t>(function)]) return;
+  void follow(exe::FunctionId function, const std::vector<int64_t>& params,
+              const LoopIteration& around) {
+    if (!reaches_[function]) return;
     for (size_t s = 0; s < steps(function).size(); ++s) {
       const exe::Step& step = steps(function)[s];
       if (++steps_seen_ > kMaxSteps) found_.complete = false;
@@ -56,7 +56,7 @@ class Follower {
       if (is_remote(step)) add(std::get<exe::Issue>(step.body), function, s, params, around);
       if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
         for (int64_t i = 0; i < loop->trips && found_.complete; ++i) {
-          if (!reaches_[static_cast<size_t>(loop->body.function)]) break;
+          if (!reaches_[loop->body.function]) break;
           enter(loop->body, params, i, loop->trips > 1 ? LoopIteration{i, loop->trips} : around);
         }
       } else {
@@ -73,24 +73,24 @@ class Follower {
     follow(call.function, args, around);
   }
 
-  void add(const exe::Issue& issue, int32_t function, size_t step,
+  void add(const exe::Issue& issue, exe::FunctionId function, size_t step,
            const std::vector<int64_t>& params, const LoopIteration& around) {
     const int64_t entry = issue.entry_from ? -1 : issue.entry.evaluate({.params = params});
     const auto [at, is_new] =
-        rows_.try_emplace({issue.object, entry, function, step}, found_.rows.size());
+        rows_.try_emplace({issue.buffer(), entry, function, step}, found_.rows.size());
     if (is_new && found_.rows.size() == kMaxAccesses) {
       found_.complete = false;
       return;
     }
     if (is_new)
-      found_.rows.push_back({issue.object, entry, function, static_cast<int32_t>(step),
+      found_.rows.push_back({issue.buffer(), entry, function, static_cast<int32_t>(step),
                              around.number, around.trips, 0});
     ++found_.rows[at->second].count;
   }
 
   const exe::Executable& e_;
-  std::vector<bool> reaches_;  // For each function: whether it or a callee accesses remote memory.
-  std::map<std::tuple<int32_t, int64_t, int32_t, size_t>, size_t> rows_;
+  Ids<exe::FunctionId, bool> reaches_;  // Whether it or a callee accesses remote memory.
+  std::map<std::tuple<exe::BufferId, int64_t, exe::FunctionId, size_t>, size_t> rows_;
   int64_t steps_seen_ = 0;
   RemoteAccesses found_;
 };

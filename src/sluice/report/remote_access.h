@@ -11,9 +11,9 @@ inline constexpr size_t kMaxAccesses = 20000;
 
 /// The loads or stores of one entry of a remote buffer by one step.
 struct RemoteAccess {
-  int32_t buffer = 0;
+  exe::BufferId buffer{0};
   int64_t entry = -1;  ///< -1: the step reads the number from device memory.
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t step = 0;
   int64_t iteration =
       0;  ///< First iteration, of the innermost loop around the step, that accesses the entry.

@@ -40,7 +40,7 @@ class Maker {
           {a.name, std::string(word(a.kind)), std::string(word(a.space)), a.device, a.bytes});
     add_objects(r);
     r.functions.resize(e_.functions.size());
-    for (const int32_t f : exe::callees_first(e_)) add_function(f, r);
+    for (const exe::FunctionId f : exe::callees_first(e_)) add_function(f, r);
     add_memories(r);
     add_programs(max_events, r);
     return r;
@@ -48,51 +48,49 @@ class Maker {
 
  private:
   void add_objects(Report& r) const {
-    for (size_t i = 0; i < e_.variables.size(); ++i) {
+    for (const exe::VariableId i : e_.variables.ids()) {
       const exe::VariablePlan& v = e_.variables[i];
       if (v.buffer >= 0) continue;
-      const auto [kind, name] = plan_names_.contents().of_variable(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_variable(i);
       r.objects.push_back({v.path, name, kind, v.arena, v.offset, v.bytes});
     }
-    for (size_t i = 0; i < e_.constants.size(); ++i) {
+    for (const exe::ConstantId i : e_.constants.ids()) {
       const exe::ConstantPlan& c = e_.constants[i];
-      const auto [kind, name] = plan_names_.contents().of_constant(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_constant(i);
       r.objects.push_back(
           {c.name, name, kind, c.arena, c.offset, static_cast<int64_t>(c.data.size())});
     }
-    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+    for (const exe::BufferId i : e_.remote_buffers.ids()) {
       const exe::RemoteBufferPlan& b = e_.remote_buffers[i];
-      const auto [kind, name] = plan_names_.contents().of_remote(static_cast<int32_t>(i));
+      const auto [kind, name] = plan_names_.contents().of_remote(i);
       r.objects.push_back({b.name, name, kind, b.arena, b.offset, b.entries * b.entry_stride});
     }
-    for (size_t a = 0; a < e_.arenas.size(); ++a) {
+    for (const exe::ArenaId a : e_.arenas.ids()) {
       const exe::Arena& arena = e_.arenas[a];
       if (!is_one_object(arena.kind) || arena.bytes == 0) continue;
       const auto [kind, name] = exe::MemoryContents::of_arena(arena.kind);
-      r.objects.push_back({arena.name, name, kind, static_cast<int32_t>(a), 0, arena.bytes});
+      r.objects.push_back({arena.name, name, kind, a, 0, arena.bytes});
     }
   }
 
-  void add_function(int32_t id, Report& r) const {
-    const auto number = static_cast<size_t>(id);
-    const exe::Function& fn = e_.functions[number];
-    FunctionTimeline& f = r.functions[number];
+  void add_function(exe::FunctionId id, Report& r) const {
+    const exe::Function& fn = e_.functions[id];
+    FunctionTimeline& f = r.functions[id];
     f.name = fn.name;
-    f.model_name = plan_.functions[number].model_name;
+    f.model_name = plan_.functions[id].model_name;
     f.part = plan_names_.part_of_function(id);
     if (!f.part.empty()) number_of(f.part, r);
     f.device = fn.device;
     f.frame_bytes = fn.frame_bytes;
-    f.program_bytes = plan_.functions[number].program_bytes;
+    f.program_bytes = plan_.functions[id].program_bytes;
     std::vector<int64_t> changes(fn.steps.size() + 1);
     const auto change = [&](int64_t step) -> int64_t& {
-      return changes[static_cast<size_t>(
-          std::clamp<int64_t>(step, 0, static_cast<int64_t>(fn.steps.size())))];
+      return at(changes, std::clamp<int64_t>(step, 0, std::ssize(fn.steps)));
     };
     for (size_t b = 0; b < fn.buffers.size(); ++b) {
       const exe::FrameBuffer& buffer = fn.buffers[b];
       if (exe::holds_frame(fn, buffer)) continue;
-      const auto [kind, name] = plan_names_.contents().of_buffer(id, static_cast<int32_t>(b));
+      const auto [kind, name] = plan_names_.contents().of_buffer(id, b);
       f.buffers.push_back(
           {buffer.name, name, kind, buffer.offset, buffer.bytes, buffer.begin, buffer.end});
       change(buffer.begin) += buffer.bytes;
@@ -107,8 +105,8 @@ class Maker {
       for (const std::string& part : plan_names_.parts_of_step(id, s))
         f.steps.back().parts.push_back(number_of(part, r));
       int64_t called = 0;
-      for (const int32_t callee : f.steps.back().calls)
-        called = std::max(called, r.functions[static_cast<size_t>(callee)].peak_bytes);
+      for (const exe::FunctionId callee : f.steps.back().calls)
+        called = std::max(called, r.functions[callee].peak_bytes);
       f.peak_bytes = std::max(f.peak_bytes, bounded_sum(live, called));
     }
   }
@@ -136,7 +134,7 @@ class Maker {
       moves(loop != nullptr       ? "loop"
             : s.calls.size() == 2 ? "branch"
                                   : "call",
-            e_.functions[static_cast<size_t>(s.calls[0])].name, 0);
+            e_.functions[s.calls[0]].name, 0);
     } else if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
       moves("kernel", k->op, moved_bytes(k->operands));
       s.kernel = k->key;
@@ -144,12 +142,9 @@ class Maker {
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
       moves("collective", c->op, operand_bytes(c->operands));
     } else if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-      const auto object = static_cast<size_t>(i->object);
-      const bool stream =
-          i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
       moves(std::string(word(i->kind)),
-            stream ? e_.streams[object].name : e_.remote_buffers[object].name, i->memory.bytes,
-            i->queue);
+            i->is_stream() ? e_.streams[i->stream()].name : e_.remote_buffers[i->buffer()].name,
+            i->memory.bytes, i->queue);
     } else if (const auto* w = std::get_if<exe::Wait>(&step.body)) {
       moves("wait", "", 0, w->queue);
     } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
@@ -160,7 +155,7 @@ class Maker {
     return s;
   }
 
-  const std::string& channel(int32_t c) const { return e_.channels[static_cast<size_t>(c)].name; }
+  const std::string& channel(int32_t c) const { return e_.channels[exe::ChannelId(c)].name; }
 
   // Whether an arena is in a memory. Pinned memory belongs to the tier of the host.
   bool belongs(const exe::Arena& arena, const exe::MemoryNeeds& memory) const {
@@ -184,13 +179,13 @@ class Maker {
       m.planned = needs.total_bytes;
       m.kinds = plan_.shares[i].kinds;
       for (const HeldObject& o : r.objects) {
-        if (belongs(e_.arenas[static_cast<size_t>(o.arena)], needs)) m.always_live += o.bytes;
+        if (belongs(e_.arenas[exe::ArenaId(o.arena)], needs)) m.always_live += o.bytes;
       }
       if (needs.device < 0)
         m.always_live *= e_.replicas;  // A tier has the entries of all replicas.
       for (const exe::Program& p : e_.programs) {
         for (const exe::Start& start : p.starts) {
-          const int64_t peak = r.functions[static_cast<size_t>(start.function)].peak_bytes;
+          const int64_t peak = r.functions[start.function].peak_bytes;
           if (start.device != needs.device || peak <= m.peak_live) continue;
           m.peak_live = peak;
           m.peak_program = p.name;

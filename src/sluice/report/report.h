@@ -21,7 +21,7 @@ inline constexpr int kReportVersion = 1;
 /// Bytes of one memory, as a timeline shows them. `always_live + peak_live + gaps` is `planned`.
 struct MemoryBytes {
   std::string name;          ///< "device 0 (cpu)", "tier host".
-  int32_t device = -1;       ///< Device; -1 for a tier.
+  exe::DeviceId device;      ///< Device; invalid for a tier.
   int64_t budget = -1;       ///< -1: none.
   int64_t planned = 0;       ///< All arenas: the planned peak.
   int64_t always_live = 0;   ///< Objects outside frames: they exist for the life of the program.
@@ -37,7 +37,7 @@ struct ArenaBytes {
   std::string name;
   std::string kind;   ///< "persistent", "frames", …
   std::string space;  ///< "device", "pinned", "host" or "file".
-  int32_t device = -1;
+  exe::DeviceId device;
   int64_t bytes = 0;
 };
 
@@ -46,7 +46,7 @@ struct HeldObject {
   std::string name;        ///< In the plan.
   std::string model_name;  ///< In the model's own words: "fc.1.weight, first_order".
   std::string kind;        ///< As in KindBytes.
-  int32_t arena = 0;
+  exe::ArenaId arena{0};
   int64_t offset = 0;
   int64_t bytes = 0;
 };
@@ -73,10 +73,11 @@ struct StepReport {
   /// Kernels: bytes read and written. Collectives: bytes of operands, as in CollectiveBytes.
   /// Others: bytes moved.
   int64_t bytes = 0;
-  int32_t queue = 0;           ///< Transfers and waits.
-  std::vector<int32_t> calls;  ///< Functions that the step calls; of a branch, one of two runs.
-  int64_t trips = 1;           ///< Times that a loop calls its body.
-  double seconds = 0;          ///< Forecast; 0 for calls and waits.
+  int32_t queue = 0;  ///< Transfers and waits.
+  std::vector<exe::FunctionId>
+      calls;           ///< Functions that the step calls; of a branch, one of two runs.
+  int64_t trips = 1;   ///< Times that a loop calls its body.
+  double seconds = 0;  ///< Forecast; 0 for calls and waits.
   /// Indices into Report::parts: one for each iteration of a loop over equal blocks, else one for
   /// the whole step. Empty for a step of several blocks and for a step without a block.
   std::vector<int32_t> parts;
@@ -87,7 +88,7 @@ struct FunctionTimeline {
   std::string name;
   std::string model_name;  ///< PlanNames::of_function().
   std::string part;        ///< PlanNames::part_of_function(): "fc.1 bwd".
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int64_t frame_bytes = 0;
   int64_t peak_bytes = 0;     ///< Maximum number of live bytes at a step, callees included.
   int64_t program_bytes = 0;  ///< Bytes of its steps on the host.
@@ -97,7 +98,7 @@ struct FunctionTimeline {
 
 /// A kernel in a run of a program in one replica. Times are in seconds, of all its runs.
 struct KernelTime {
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t step = 0;
   int64_t runs = 1;  ///< Times that it runs. Both arms of a branch count.
   double forecast = 0;
@@ -106,7 +107,7 @@ struct KernelTime {
 
 /// Times of a device in a run of a program in one replica, in seconds. -1: not measured.
 struct DeviceTimes {
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int64_t kernels = 0;    ///< Runs of kernels.
   double forecast = 0;    ///< All kernels.
   double measured = -1;   ///< All kernels.
@@ -119,8 +120,8 @@ struct DeviceTimes {
 /// The work of one run of a program in one replica.
 struct ProgramReport {
   std::string name;
-  std::vector<std::pair<int32_t, int32_t>> starts;  ///< Device and function.
-  double seconds = 0;                               ///< Forecast.
+  std::vector<std::pair<exe::DeviceId, exe::FunctionId>> starts;  ///< Device and function.
+  double seconds = 0;                                             ///< Forecast.
   Work work;
   std::vector<Traffic> transfers;
   std::vector<Messages> messages;
@@ -129,29 +130,29 @@ struct ProgramReport {
   RemoteAccesses accesses;
   std::vector<Overlap> overlaps;  ///< Transfers of `trace`.
   Trace trace;
-  std::vector<KernelTime> kernels;   ///< The slowest first.
-  std::vector<DeviceTimes> devices;  ///< Indexed by device.
-  int64_t measured_runs = 0;         ///< Runs that were measured.
-  double measured_seconds = -1;      ///< The shortest of them; -1: none, or events were lost.
+  std::vector<KernelTime> kernels;  ///< The slowest first.
+  Ids<exe::DeviceId, DeviceTimes> devices;
+  int64_t measured_runs = 0;     ///< Runs that were measured.
+  double measured_seconds = -1;  ///< The shortest of them; -1: none, or events were lost.
 };
 
 /// Number of times that a transfer, a message or a collective ran in a run of one replica.
 struct StepRuns {
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t step = 0;
   int64_t runs = 0;
 };
 
 /// Mean time of one execution of a step.
 struct StepTime {
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t step = 0;
   double seconds = 0;
 };
 
 /// Times of a device in a run, as in DeviceTimes.
 struct DeviceWaits {
-  int32_t device = 0;
+  exe::DeviceId device{0};
   double waits = 0;
   double transfers = 0;
   double exposed = 0;
@@ -169,13 +170,13 @@ struct MeasuredRun {
   int64_t runs = 1;             ///< Runs that were measured.
   double seconds = -1;          ///< Time of a run; -1 if events were lost.
   std::vector<StepTime> steps = {};
-  std::vector<DeviceWaits> devices = {};  ///< Empty if events were lost.
+  Ids<exe::DeviceId, DeviceWaits> devices = {};  ///< Empty if events were lost.
 };
 
 /// A stage of a pipelined or sharded step. Times are for one micro-batch.
 struct StageReport {
   std::string blocks;  ///< "B1+B2".
-  int32_t device = 0;
+  exe::DeviceId device{0};
   double forward_seconds = 0;
   double backward_seconds = 0;
   double message_seconds = 0;
@@ -228,12 +229,12 @@ struct Report {
 
   int32_t replicas = 1;
   Rates rates;
-  std::vector<exe::Device> devices;
+  Ids<exe::DeviceId, exe::Device> devices;
   std::vector<MemoryBytes> memories;
   std::vector<ArenaBytes> arenas;
   std::vector<HeldObject> objects;
   std::vector<std::string> parts;  ///< Parts of blocks that steps run: "fc.1 fwd", "fc.1 bwd".
-  std::vector<FunctionTimeline> functions;
+  Ids<exe::FunctionId, FunctionTimeline> functions;
   std::vector<ProgramReport> programs;
   std::vector<std::string> streams;         ///< Indexed by Traffic::object of stream transfers.
   std::vector<std::string> remote_buffers;  ///< Indexed by Traffic::object of other transfers.

@@ -7,6 +7,16 @@
 #include "sluice/report/report.h"
 #include "sluice/report/viewer/viewer.h"
 
+namespace sluice {
+
+// An id is its number in JSON.
+template <typename Tag, typename Integer>
+void to_json(nlohmann::ordered_json& json, Id<Tag, Integer> id) {
+  json = id.value();
+}
+
+}  // namespace sluice
+
 namespace sluice::report {
 namespace {
 
@@ -86,9 +96,8 @@ Json json_of(const Trace& t) {
       {"kind", "device", "queue", "worker", "function", "step", "part", "begin_ns", "end_ns"});
   constexpr const char* kWords[] = {"step", "wait", "part"};
   for (const Event& e : t.events)
-    events["rows"].push_back({kWords[static_cast<size_t>(e.kind)], e.device, e.queue, e.worker,
-                              e.function, e.step, e.part, nanoseconds(e.begin),
-                              nanoseconds(e.end)});
+    events["rows"].push_back({at(kWords, e.kind), e.device, e.queue, e.worker, e.function, e.step,
+                              e.part, nanoseconds(e.begin), nanoseconds(e.end)});
   return {{"complete", t.complete}, {"seconds", t.seconds}, {"events", std::move(events)}};
 }
 
@@ -106,8 +115,8 @@ Json kernels_of(const Report& r, const ProgramReport& p) {
                         "forecast_ns", "measured_ns"});
   for (const KernelTime& k : p.kernels) {
     if (kernels["rows"].size() == kMaxKernels) break;
-    const FunctionTimeline& f = r.functions[static_cast<size_t>(k.function)];
-    const StepReport& s = f.steps[static_cast<size_t>(k.step)];
+    const FunctionTimeline& f = r.functions[k.function];
+    const StepReport& s = at(f.steps, k.step);
     auto [layer, source] = layer_and_source(s.where);
     if (layer.empty()) layer = f.model_name.empty() ? f.name : f.model_name;
     kernels["rows"].push_back({k.function, k.step, s.name, layer, source, is_reference(s), k.runs,
@@ -322,41 +331,40 @@ namespace {
 void add_chrome_events(const Report& report, const Trace& trace, const std::string& run,
                        int64_t first, Json& events) {
   const auto tid = [&](const Event& e) {
-    const auto queues =
-        static_cast<int64_t>(report.devices[static_cast<size_t>(e.device)].queues.size());
+    const auto queues = static_cast<int64_t>(report.devices[e.device].queues.size());
     if (e.kind == Event::Activity::kBlockPass) return queues;
     return e.worker == 0 ? int64_t{e.queue} : queues + e.worker;
   };
-  const auto meta = [&](const char* name, int32_t device, int64_t thread, const std::string& text) {
+  const auto meta = [&](const char* name, exe::DeviceId device, int64_t thread,
+                        const std::string& text) {
     events.push_back({{"ph", "M"},
                       {"name", name},
                       {"pid", first + device},
                       {"tid", thread},
                       {"args", {{"name", text}}}});
   };
-  for (size_t d = 0; d < report.devices.size(); ++d) {
-    const auto device = static_cast<int32_t>(d);
+  for (const exe::DeviceId device : report.devices.ids()) {
     meta("process_name", device, 0, fmt::format("{}, device {}", run, device));
-    const std::vector<exe::Queue>& queues = report.devices[d].queues;
+    const std::vector<exe::Queue>& queues = report.devices[device].queues;
     for (size_t q = 0; q < queues.size(); ++q)
       meta("thread_name", device, static_cast<int64_t>(q), queues[q].name);
     meta("thread_name", device, static_cast<int64_t>(queues.size()), "blocks");
-    for (int32_t w = 1; w < report.devices[d].workers; ++w)
+    for (int32_t w = 1; w < report.devices[device].workers; ++w)
       meta("thread_name", device, static_cast<int64_t>(queues.size()) + w,
            fmt::format("worker {}", w));
   }
   for (const Event& e : trace.events) {
-    const FunctionTimeline& f = report.functions[static_cast<size_t>(e.function)];
+    const FunctionTimeline& f = report.functions[e.function];
     Json event{{"ph", "X"},
                {"pid", first + e.device},
                {"tid", tid(e)},
                {"ts", static_cast<double>(nanoseconds(e.begin)) / 1e3},
                {"dur", static_cast<double>(nanoseconds(e.end) - nanoseconds(e.begin)) / 1e3}};
     if (e.kind == Event::Activity::kBlockPass) {
-      event["name"] = report.parts[static_cast<size_t>(e.part)];
+      event["name"] = at(report.parts, e.part);
       event["args"] = {{"turn", e.step}};
     } else {
-      const StepReport& s = f.steps[static_cast<size_t>(e.step)];
+      const StepReport& s = at(f.steps, e.step);
       event["name"] = e.kind == Event::Activity::kWait ? "wait: " + s.kind : s.name;
       event["cat"] = e.kind == Event::Activity::kWait ? "wait" : s.kind;
       event["args"] = {

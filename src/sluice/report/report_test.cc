@@ -43,7 +43,7 @@ TEST(Report, AlwaysLivePeakAndGapsAreThePlannedBytes) {
       for (const KindBytes& k : m.kinds) kinds += k.bytes;
       EXPECT_EQ(kinds, m.planned) << text;
       if (m.device < 0) continue;
-      EXPECT_EQ(m.planned, exe::planned_bytes(e, m.device, exe::Space::kDevice));
+      EXPECT_EQ(m.planned, exe::planned_bytes(e, exe::DeviceId(m.device), exe::Space::kDevice));
     }
   }
 }
@@ -58,7 +58,7 @@ TEST(Report, AFeedHasARateAndAMeanOccupancy) {
 
 TEST(Report, ATimelineHasTheLiveBytesOfEachStep) {
   const Report r = report_of(train_step());
-  const FunctionTimeline& f = r.functions[0];
+  const FunctionTimeline& f = r.functions[exe::FunctionId(0)];
   std::vector<int64_t> live;
   for (const StepReport& s : f.steps) live.push_back(s.live_bytes);
   EXPECT_EQ(live, (std::vector<int64_t>{64, 64, 128, 128, 192, 64, 64}));
@@ -155,7 +155,7 @@ TEST(Report, ALongLoopLeavesAccessesOut) {
   EXPECT_TRUE(all.complete);
   EXPECT_EQ(all.rows[1].count, 5);  // All iterations share a row.
   exe::Executable e = plan(many);
-  for (exe::Step& step : e.functions[1].steps) {
+  for (exe::Step& step : e.functions[exe::FunctionId(1)].steps) {
     if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
   }
   EXPECT_FALSE(remote_accesses(e, e.programs[0]).complete);
@@ -211,8 +211,7 @@ TEST(Report, ATraceHasThePlannedTransfersMessagesAndCollectives) {
       Sums traced;
       for (const Event& e : p.trace.events) {
         if (e.kind != Event::Activity::kStep) continue;
-        const StepReport& s =
-            r.functions[static_cast<size_t>(e.function)].steps[static_cast<size_t>(e.step)];
+        const StepReport& s = at(r.functions[e.function].steps, e.step);
         if (s.kind.rfind("stream_", 0) == 0 || s.kind.rfind("remote_", 0) == 0 ||
             s.kind == "send" || s.kind == "collective")
           add(traced, s.kind, 1, s.kind == "collective" ? 0 : s.bytes);
@@ -245,7 +244,8 @@ std::vector<MeasuredRun> measured_in(const exe::Executable& e, double second) {
   const auto add = [&](Event::Activity kind, int32_t step, double begin, double end,
                        int32_t worker) {
     const int32_t queue = step == 0 ? 1 : 0;  // The transfer is on the I/O queue.
-    run.trace.events.push_back({kind, 0, queue, 0, step, begin * second, end * second, worker});
+    run.trace.events.push_back({kind, exe::DeviceId(0), queue, exe::FunctionId(0), step,
+                                begin * second, end * second, worker});
   };
   add(Event::Activity::kStep, 0, 0, 3, 0);  // A transfer of which a second is hidden.
   add(Event::Activity::kStep, 2, 2, 6, 0);
@@ -266,15 +266,15 @@ TEST(MeasuredTimes, AreTheMinimumOfSeveralRuns) {
   EXPECT_EQ(runs[0].trace.seconds, 12);  // The events are those of the last run.
   ASSERT_EQ(runs[0].steps.size(), 2u);
   EXPECT_EQ(runs[0].steps[1].seconds, 3);  // The mean of the two workers.
-  EXPECT_EQ(runs[0].devices[0].transfers, 3);
-  EXPECT_EQ(runs[0].devices[0].exposed, 2);
-  EXPECT_EQ(runs[0].devices[0].waits, 2.0 / e.devices[0].workers);
+  EXPECT_EQ(runs[0].devices.front().transfers, 3);
+  EXPECT_EQ(runs[0].devices.front().exposed, 2);
+  EXPECT_EQ(runs[0].devices.front().waits, 2.0 / e.devices[exe::DeviceId(0)].workers);
 
   Report r = report_of(train_step());
   const ProgramReport before = r.programs[0];
   EXPECT_EQ(before.measured_runs, 0);
-  EXPECT_EQ(before.devices[0].kernels, 4);
-  EXPECT_EQ(before.devices[0].measured, -1);
+  EXPECT_EQ(before.devices.front().kernels, 4);
+  EXPECT_EQ(before.devices.front().measured, -1);
   add_measured(runs, r);
   const ProgramReport& p = r.programs[0];
   EXPECT_EQ(p.measured_runs, 3);
@@ -283,8 +283,8 @@ TEST(MeasuredTimes, AreTheMinimumOfSeveralRuns) {
   EXPECT_EQ(p.kernels[0].step, 2);
   EXPECT_EQ(p.kernels[0].measured, 3.0 * static_cast<double>(p.kernels[0].runs));
   EXPECT_EQ(p.kernels[1].measured, -1);
-  EXPECT_EQ(p.devices[0].measured, p.kernels[0].measured);
-  EXPECT_EQ(p.devices[0].exposed, 2);
+  EXPECT_EQ(p.devices.front().measured, p.kernels[0].measured);
+  EXPECT_EQ(p.devices.front().exposed, 2);
 }
 
 TEST(MeasuredTimes, HaveNoSumsWhereEventsWereLost) {
@@ -310,8 +310,8 @@ TEST(MeasuredTimes, CountTheRunsOfEachKernel) {
     forecast += k.forecast;
   }
   EXPECT_GT(runs, static_cast<int64_t>(p.kernels.size()));  // A loop repeats some.
-  EXPECT_EQ(p.devices[0].kernels, runs);
-  EXPECT_DOUBLE_EQ(p.devices[0].forecast, forecast);
+  EXPECT_EQ(p.devices.front().kernels, runs);
+  EXPECT_DOUBLE_EQ(p.devices.front().forecast, forecast);
 }
 
 }  // namespace

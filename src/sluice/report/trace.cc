@@ -19,7 +19,7 @@ struct Line {
 
 /// One activation of a function.
 struct Activation {
-  int32_t function = 0;
+  exe::FunctionId function{0};
   size_t step = 0;
   int64_t iterations_left = 0;            ///< Turns of the loop that called it, after this one.
   Provenance call;                        ///< Provenance of its call in the current iteration.
@@ -29,7 +29,7 @@ struct Activation {
 /// Consecutive kernels that run one part of a block for one micro-batch.
 struct Stretch {
   int32_t part = -1;
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t micro_batch = 0;
   double begin = 0;
   double end = 0;
@@ -37,7 +37,7 @@ struct Stretch {
 
 /// A device in the simulation.
 struct Walker {
-  int32_t device = 0;
+  exe::DeviceId device{0};
   double now = 0;
   std::vector<double> busy;  ///< Time until which each queue is busy.
   std::vector<Activation> stack;
@@ -64,7 +64,7 @@ class Simulation {
     for (const exe::Start& start : program.starts) {
       Walker& w = walkers.emplace_back();
       w.device = start.device;
-      w.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size());
+      w.busy.resize(e_.devices[start.device].queues.size());
       w.stack.push_back({start.function});
     }
     // Advance the device with the earliest time, because remote memory serves transfers in order of
@@ -86,10 +86,10 @@ class Simulation {
  private:
   static constexpr int64_t kMaxSlots = 1 << 16;
 
-  const std::vector<exe::Step>& steps(int32_t function) const {
-    return e_.functions[static_cast<size_t>(function)].steps;
+  const std::vector<exe::Step>& steps(exe::FunctionId function) const {
+    return e_.functions[function].steps;
   }
-  Line& line(int32_t channel) { return lines_[static_cast<size_t>(channel)]; }
+  Line& line(exe::ChannelId channel) { return lines_[channel]; }
 
   bool can_advance(const Walker& w) {
     const Activation& at = w.stack.back();
@@ -118,7 +118,8 @@ class Simulation {
     w.now += seconds;
   }
 
-  void enter(Walker& w, const exe::Step& step, int32_t function, int64_t iterations_left = 0) {
+  void enter(Walker& w, const exe::Step& step, exe::FunctionId function,
+             int64_t iterations_left = 0) {
     w.stack.push_back(
         {function, 0, iterations_left, plan_names_.of_step(step, w.stack.back().call)});
   }
@@ -195,7 +196,7 @@ class Simulation {
 
   void transfer(Walker& w, const exe::Issue& issue, double seconds) {
     const bool remote = times_.memory_of(issue.kind, issue.object) != 0;
-    double& queue = w.busy[static_cast<size_t>(issue.queue)];
+    double& queue = at(w.busy, issue.queue);
     double begin = issue.queue == 0 ? w.now : std::max(w.now, queue);
     if (remote) begin = std::max(begin, remote_busy_);
     if (issue.queue == 0) await(w, begin);
@@ -214,7 +215,7 @@ class Simulation {
   const PlanNames& plan_names_;
   std::map<std::string, int32_t> parts_;  ///< Numbers by name.
   const size_t max_;
-  std::vector<Line> lines_;
+  Ids<exe::ChannelId, Line> lines_;
   double remote_busy_ = 0;
   Trace trace_;
 };
@@ -229,22 +230,22 @@ Trace planned_trace(const exe::Executable& executable, const exe::Program& progr
 
 std::vector<Overlap> overlaps(const exe::Executable& executable, const Trace& trace) {
   const auto step_of = [&](const Event& e) -> const exe::Step& {
-    return executable.functions[static_cast<size_t>(e.function)].steps[static_cast<size_t>(e.step)];
+    return at(executable.functions[e.function].steps, e.step);
   };
   // The compute queue does one thing at a time, so these intervals ascend.
-  std::vector<std::vector<std::pair<double, double>>> computes(executable.devices.size());
+  Ids<exe::DeviceId, std::vector<std::pair<double, double>>> computes(executable.devices.size());
   for (const Event& e : trace.events) {
     if (e.kind != Event::Activity::kStep) continue;
     if (std::holds_alternative<exe::Kernel>(step_of(e).body) ||
         std::holds_alternative<exe::Collective>(step_of(e).body))
-      computes[static_cast<size_t>(e.device)].emplace_back(e.begin, e.end);
+      computes[e.device].emplace_back(e.begin, e.end);
   }
-  std::map<std::tuple<int32_t, exe::TransferKind, int32_t>, Overlap> sums;
+  std::map<std::tuple<exe::DeviceId, exe::TransferKind, int32_t>, Overlap> sums;
   for (const Event& e : trace.events) {
     const auto* issue =
         e.kind == Event::Activity::kStep ? std::get_if<exe::Issue>(&step_of(e).body) : nullptr;
     if (issue == nullptr) continue;
-    const auto& busy = computes[static_cast<size_t>(e.device)];
+    const auto& busy = computes[e.device];
     double hidden = 0;
     for (auto at = std::partition_point(busy.begin(), busy.end(),
                                         [&](const auto& i) { return i.second <= e.begin; });

@@ -18,10 +18,10 @@ struct Event {
   /// first kernel to its last one before a kernel of another part or micro-batch.
   enum class Activity : uint8_t { kStep, kWait, kBlockPass };
   Activity kind = Activity::kStep;
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int32_t queue = 0;
-  int32_t function = 0;  ///< Function of the step, or of the first kernel of the part.
-  int32_t step = 0;      ///< A part: the micro-batch.
+  exe::FunctionId function{0};  ///< Function of the step, or of the first kernel of the part.
+  int32_t step = 0;             ///< A part: the micro-batch.
   double begin = 0;
   double end = 0;
   int32_t worker = 0;  ///< Measured events of the compute queue: the worker of the device.
@@ -40,7 +40,7 @@ struct Trace {
 struct Overlap {
   exe::TransferKind kind = exe::TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int64_t transfers = 0;  ///< Number of them in the trace.
   double hidden = 0;
   double exposed = 0;

@@ -13,9 +13,8 @@ int64_t operand_bytes(const std::vector<exe::Operand>& operands) {
 
 TrafficCounter::TrafficCounter(const exe::Executable& executable)
     : functions_(executable.functions.size()) {
-  for (const int32_t f : exe::callees_first(executable))
-    functions_[static_cast<size_t>(f)] =
-        count(executable, executable.functions[static_cast<size_t>(f)]);
+  for (const exe::FunctionId f : exe::callees_first(executable))
+    functions_[f] = count(executable, executable.functions[f]);
 }
 
 std::vector<Traffic> TrafficCounter::of(const exe::Program& program) const {
@@ -81,9 +80,7 @@ int64_t TrafficCounter::Counts::bytes() const {
 
 TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
                                              const exe::Function& f) const {
-  const auto callee = [&](const exe::Call& c) -> const Counts& {
-    return functions_[static_cast<size_t>(c.function)];
-  };
+  const auto callee = [&](const exe::Call& c) -> const Counts& { return functions_[c.function]; };
   Counts sum;
   for (const exe::Step& step : f.steps) {
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
@@ -94,7 +91,7 @@ TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
       sum.add(Traffic{issue->kind, issue->object, f.device, issue->queue, 1, issue->memory.bytes},
               1);
     } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
-      const exe::Channel& channel = executable.channels[static_cast<size_t>(send->channel)];
+      const exe::Channel& channel = executable.channels[send->channel];
       sum.add(Messages{channel.from, channel.to, 1, send->operand.bytes}, 1);
     } else if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
       const Counts& then_counts = callee(branch->then_call);
@@ -111,8 +108,7 @@ TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
 
 TrafficCounter::Counts TrafficCounter::count(const exe::Program& program) const {
   Counts all;
-  for (const exe::Start& start : program.starts)
-    all.add(functions_[static_cast<size_t>(start.function)], 1);
+  for (const exe::Start& start : program.starts) all.add(functions_[start.function], 1);
   return all;
 }
 

@@ -30,7 +30,7 @@ int64_t operand_bytes(const std::vector<exe::Operand>& operands);
 struct Traffic {
   exe::TransferKind kind = exe::TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int32_t queue = 0;
   int64_t transfers = 0;
   int64_t bytes = 0;  ///< Bytes of the tensors, without padding of entries.
@@ -38,8 +38,8 @@ struct Traffic {
 
 /// Messages of one replica from a device to another one in one run of a program.
 struct Messages {
-  int32_t from = 0;
-  int32_t to = 0;
+  exe::DeviceId from{0};
+  exe::DeviceId to{0};
   int64_t messages = 0;
   int64_t bytes = 0;
 };
@@ -47,8 +47,8 @@ struct Messages {
 /// Collectives of one replica on a device in one run of a program, of one op and replica group.
 struct CollectiveBytes {
   std::string op;
-  int32_t group = 0;
-  int32_t device = 0;
+  exe::GroupId group{0};
+  exe::DeviceId device{0};
   int64_t collectives = 0;
   int64_t bytes = 0;  ///< Bytes of their operands; an operand that is updated counts once.
 };
@@ -77,10 +77,10 @@ class TrafficCounter {
 
  private:
   struct Counts {
-    using Where = std::tuple<exe::TransferKind, int32_t, int32_t, int32_t>;
+    using Where = std::tuple<exe::TransferKind, int32_t, exe::DeviceId, int32_t>;
     std::map<Where, Traffic> transfers;
-    std::map<std::pair<int32_t, int32_t>, Messages> messages;
-    std::map<std::tuple<std::string, int32_t, int32_t>, CollectiveBytes> collectives;
+    std::map<std::pair<exe::DeviceId, exe::DeviceId>, Messages> messages;
+    std::map<std::tuple<std::string, exe::GroupId, exe::DeviceId>, CollectiveBytes> collectives;
     Work work;
 
     void add(const Traffic& t, int64_t iterations);
@@ -95,7 +95,7 @@ class TrafficCounter {
   Counts count(const exe::Program& program) const;
 
   /// Counts of one activation of each function and its callees.
-  std::vector<Counts> functions_;
+  Ids<exe::FunctionId, Counts> functions_;
 };
 
 }  // namespace sluice::report

@@ -18,16 +18,15 @@ ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollec
 
 // Returns the maximum number of bytes that the shares of `part` read of one other member, over all
 // collectives of a group on a device.
-int64_t max_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
-                 int32_t group, const Meeting::ProcessMembers& part) {
+int64_t max_read(const exe::Executable& executable, const LoadedProgram& loaded,
+                 exe::DeviceId device, exe::GroupId group, const Meeting::ProcessMembers& part) {
   int64_t max = 0;
-  for (size_t f = 0; f < loaded.functions.size(); ++f) {
+  for (const exe::FunctionId f : loaded.functions.ids()) {
     if (executable.functions[f].device != device) continue;
     for (const LoadedStep& step : loaded.functions[f].steps) {
       if (step.collective < 0 || std::get<exe::Collective>(step.step->body).group != group)
         continue;
-      const BoundCollective& c =
-          loaded.functions[f].collectives[static_cast<size_t>(step.collective)];
+      const BoundCollective& c = at(loaded.functions[f].collectives, step.collective);
       const ByteRange range = of_members(c.reads, c, part);
       max = std::max(max, range.end - range.begin);
     }
@@ -99,7 +98,7 @@ bool Meeting::poll() {
 // Returns a range of the operand of a member of this process.
 std::span<std::byte> Meeting::bytes_of(int64_t member, DeviceAddress operand,
                                        const ByteRange& range) const {
-  OpenDevice& device = *devices_[static_cast<size_t>(member - own().first)];
+  OpenDevice& device = *at(devices_, member - own().first);
   return device.host_bytes(operand + range.begin, range.end - range.begin);
 }
 
@@ -112,12 +111,12 @@ void Meeting::exchange_inputs() {
     const ByteRange wanted = of_members(collective->reads, *collective, other);
     for (int64_t m = own().first; m < own().first + own().count; ++m) {
       if (wanted.end > wanted.begin)
-        messages_->send(other.process, bytes_of(m, inputs[static_cast<size_t>(m)], wanted));
+        messages_->send(other.process, bytes_of(m, at(inputs, m), wanted));
     }
     for (int64_t m = other.first; m < other.first + other.count; ++m) {
       // The share adds its offset in the whole input, so store the address where that input would
       // begin.
-      inputs[static_cast<size_t>(m)] = room - needed.begin;
+      at(inputs, m) = room - needed.begin;
       if (bytes > 0) messages_->receive(other.process, bytes_of(own().first, room, {0, bytes}));
       room = room + round_up(bytes, kAlignment);
     }
@@ -126,7 +125,7 @@ void Meeting::exchange_inputs() {
 
 void Meeting::exchange_outputs() {
   const auto whole = [&](const ByteRange& range) {
-    return bytes_of(own().first, outputs[static_cast<size_t>(own().first)], range);
+    return bytes_of(own().first, at(outputs, own().first), range);
   };
   const ByteRange made = of_members(collective->writes, *collective, own());
   for (const ProcessMembers& other : parts_) {
@@ -143,39 +142,37 @@ void Meeting::copy_outputs() {
   for (const ProcessMembers& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange range = of_members(collective->writes, *collective, other);
-    const auto received = bytes_of(first, outputs[static_cast<size_t>(first)], range);
+    const auto received = bytes_of(first, at(outputs, first), range);
     for (int64_t m = first + 1; m < first + own().count; ++m) {
-      const auto copy = bytes_of(m, outputs[static_cast<size_t>(m)], range);
+      const auto copy = bytes_of(m, at(outputs, m), range);
       std::copy(received.begin(), received.end(), copy.begin());
     }
   }
 }
 
 Communicator::Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
-                           const std::vector<std::vector<OpenDevice*>>& devices,
-                           const Placement& placement, std::shared_ptr<ProcessGroup> group)
-    : group_(std::move(group)), placement_(placement), groups_(executable.groups.size()) {
-  for (size_t d = 0; d < executable.devices.size(); ++d) {
-    const auto device = static_cast<int32_t>(d);
+                           const std::vector<OpenDevices>& devices, const Placement& placement,
+                           std::shared_ptr<ProcessGroup> group)
+    : group_(std::move(group)), placement_(placement), memberships_(executable.devices.size()) {
+  for (const exe::DeviceId d : executable.devices.ids()) {
     const bool queued = executable.devices[d].queued;
     require(!queued || group_ == nullptr || group_->size() == 1,
             "device {}: devices with queues must run in one process, got {} processes", d,
             group_ == nullptr ? 1 : group_->size());
-    for (size_t g = 0; g < groups_; ++g) {
-      const auto index = static_cast<int32_t>(g);
+    for (const exe::GroupId g : executable.groups.ids()) {
       if (queued) {
-        add_queue_meetings(executable, index);
+        add_queue_meetings(executable, d, g);
       } else {
-        add_meetings(executable, loaded, devices, device, index);
+        add_meetings(executable, loaded, devices, d, g);
       }
     }
   }
 }
 
 void Communicator::add_meetings(const exe::Executable& executable, const LoadedProgram& loaded,
-                                const std::vector<std::vector<OpenDevice*>>& devices,
-                                int32_t device, int32_t group) {
-  const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
+                                const std::vector<OpenDevices>& devices, exe::DeviceId device,
+                                exe::GroupId group) {
+  const exe::ReplicaGroup& shape = executable.groups[group];
   const exe::ReplicaRange& here = placement_.here();
   const int rank = group_ == nullptr ? 0 : group_->rank();
   // For each number of the group: its members, by process, and the devices of those in this
@@ -187,8 +184,7 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
     auto& parts = parts_of[number];
     const int process = placement_.process_of(r, device);
     if (process == rank) {
-      devices_of[number].push_back(
-          devices[static_cast<size_t>(r - here.first)][static_cast<size_t>(device)]);
+      devices_of[number].push_back(at(devices, r - here.first)[device]);
     }
     if (parts.empty() || parts.back().process != process)
       parts.push_back({process, member_of_group(shape, r), 0});
@@ -200,9 +196,8 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
     const auto own = std::find_if(parts.begin(), parts.end(),
                                   [&](const auto& part) { return part.process == rank; });
     if (own == parts.end()) continue;
-    auto meeting =
-        std::make_unique<Meeting>(parts, static_cast<size_t>(own - parts.begin()),
-                                  executable.devices[static_cast<size_t>(device)].workers);
+    auto meeting = std::make_unique<Meeting>(parts, static_cast<size_t>(own - parts.begin()),
+                                             executable.devices[device].workers);
     meeting_of[number] = meeting.get();
     if (meeting->has_messages()) {
       meeting->connect(group_->messages(own_tag), std::move(devices_of[number]),
@@ -211,18 +206,19 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
     }
     group_meetings_.push_back({device, group, std::move(meeting)});
   }
+  std::vector<Membership>& memberships = memberships_[device].emplace_back();
   for (int32_t r = here.first; r < here.first + here.count; ++r) {
-    Membership& membership = memberships_.emplace_back();
+    Membership& membership = memberships.emplace_back();
     if (placement_.has(r, device))
       membership = {meeting_of.at(number_of_group(shape, r)), nullptr, member_of_group(shape, r)};
   }
 }
 
 void Communicator::connect(const exe::Executable& executable, int replica,
-                           std::vector<ChannelState>& channels) {
+                           Ids<exe::ChannelId, ChannelState>& channels) {
   int tag = next_tag_;
   for (int r = 0; r < executable.replicas; ++r) {
-    for (size_t c = 0; c < channels.size(); ++c) {
+    for (const exe::ChannelId c : channels.ids()) {
       const exe::Channel& channel = executable.channels[c];
       const bool sends = placement_.has(r, channel.from);
       if (r == replica && sends != placement_.has(r, channel.to)) {
@@ -235,15 +231,16 @@ void Communicator::connect(const exe::Executable& executable, int replica,
   }
 }
 
-void Communicator::add_queue_meetings(const exe::Executable& executable, int32_t group) {
-  const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
-  const size_t first = queued_.size();
+void Communicator::add_queue_meetings(const exe::Executable& executable, exe::DeviceId device,
+                                      exe::GroupId group) {
+  const exe::ReplicaGroup& shape = executable.groups[group];
+  std::vector<QueueMeeting*> meetings;
   for (int32_t n = 0; n < executable.replicas / shape.size; ++n)
-    queued_.push_back(std::make_unique<QueueMeeting>(shape.size));
-  for (int32_t r = 0; r < executable.replicas; ++r) {
-    const auto number = static_cast<size_t>(number_of_group(shape, r));
-    memberships_.push_back({nullptr, queued_[first + number].get(), member_of_group(shape, r)});
-  }
+    meetings.push_back(queued_.emplace_back(std::make_unique<QueueMeeting>(shape.size)).get());
+  std::vector<Membership>& memberships = memberships_[device].emplace_back();
+  for (int32_t r = 0; r < executable.replicas; ++r)
+    memberships.push_back(
+        {nullptr, at(meetings, number_of_group(shape, r)), member_of_group(shape, r)});
 }
 
 void Communicator::reset() {

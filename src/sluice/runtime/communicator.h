@@ -111,17 +111,16 @@ class Communicator {
   /// `group` is null if there is only this process. Error{kUsage} if the program has a device with
   /// queues and there are several processes. `placement` must outlive the communicator.
   Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
-               const std::vector<std::vector<OpenDevice*>>& devices, const Placement& placement,
+               const std::vector<OpenDevices>& devices, const Placement& placement,
                std::shared_ptr<ProcessGroup> group);
 
   /// Returns the membership of a replica in a group on a device of this process.
-  Membership membership(int device, int32_t group, int replica) {
-    return memberships_[(static_cast<size_t>(device) * groups_ + static_cast<size_t>(group)) *
-                            static_cast<size_t>(placement_.here().count) +
-                        static_cast<size_t>(replica - placement_.here().first)];
+  Membership membership(exe::DeviceId device, exe::GroupId group, int replica) const {
+    return at(memberships_[device][group], replica - placement_.here().first);
   }
   /// Connects the channels of a replica of this process to devices in other processes.
-  void connect(const exe::Executable& executable, int replica, std::vector<ChannelState>& channels);
+  void connect(const exe::Executable& executable, int replica,
+               Ids<exe::ChannelId, ChannelState>& channels);
   /// Prepares a run and discards all arrivals.
   void reset();
   /// Advances sends and receives for strands that wait. Returns whether a strand may continue. Only
@@ -143,26 +142,27 @@ class Communicator {
 
  private:
   struct GroupMeeting {
-    int32_t device = 0;
-    int32_t group = 0;
+    exe::DeviceId device;
+    exe::GroupId group;
     std::unique_ptr<Meeting> meeting;
   };
 
   /// Add the meetings of all groups of a grouping, on one device.
   void add_meetings(const exe::Executable& executable, const LoadedProgram& loaded,
-                    const std::vector<std::vector<OpenDevice*>>& devices, int32_t device,
-                    int32_t group);
-  void add_queue_meetings(const exe::Executable& executable, int32_t group);
+                    const std::vector<OpenDevices>& devices, exe::DeviceId device,
+                    exe::GroupId group);
+  void add_queue_meetings(const exe::Executable& executable, exe::DeviceId device,
+                          exe::GroupId group);
 
   std::shared_ptr<ProcessGroup> group_;
   const Placement& placement_;
-  size_t groups_;
   int next_tag_ = 1;  ///< Tag of the next meeting. Tags of channels follow those of all meetings.
                       ///< Agreement uses tag 0.
   std::vector<GroupMeeting> group_meetings_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;
-  std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.
-  std::vector<Membership> memberships_;  ///< Indexed by device, group and replica of this process.
+  std::vector<Meeting*> remote_;  ///< Meetings with members in other processes.
+  /// For each replica of this process.
+  Ids<exe::DeviceId, Ids<exe::GroupId, std::vector<Membership>>> memberships_;
 };
 
 }  // namespace sluice::runtime

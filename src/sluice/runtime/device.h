@@ -74,8 +74,11 @@ class OpenDevice {
   virtual std::span<std::byte> host_bytes(DeviceAddress begin, int64_t bytes) = 0;
   /// Creates the strand of a worker. `run` and its devices must outlive the strand. `device` is the
   /// index of this device in the executable.
-  virtual std::unique_ptr<Strand> strand(RunState& run, int device, int worker) = 0;
+  virtual std::unique_ptr<Strand> strand(RunState& run, exe::DeviceId device, int worker) = 0;
 };
+
+/// The open devices of a replica; null for those of other processes.
+using OpenDevices = Ids<exe::DeviceId, OpenDevice*>;
 
 /// A device that can run programs.
 class Device {

@@ -92,7 +92,7 @@ void Executor::adopt(int worker, int idle, std::vector<uint32_t>& beats) {
     if (driver == worker || !work.is_movable || work.finished.load(std::memory_order_relaxed))
       continue;
     if (driver != kNobody) {
-      const uint32_t beat = work_.begin()[driver].beats.load(std::memory_order_relaxed);
+      const uint32_t beat = at(work_, driver).beats.load(std::memory_order_relaxed);
       if (looks) beats[w] = beat;
       if (!compares || beats[w] != beat || work.is_held.load(std::memory_order_relaxed)) continue;
     }
@@ -103,7 +103,7 @@ void Executor::adopt(int worker, int idle, std::vector<uint32_t>& beats) {
 
 // Worker 0 returns at the end of the run. The others leave then, or in a later run.
 void Executor::drive(int worker) {
-  Work& own = work_.begin()[worker];
+  Work& own = at(work_, worker);
   const FlushToZero flush;
   int idle = 0;
   for (uint32_t beat = own.beats; !over_.load(std::memory_order_acquire);) {

@@ -78,7 +78,7 @@ class EventRing {
 /// The events of a worker of a device, or of one of its I/O queues.
 struct Lane {
   int replica = 0;
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int32_t queue = 0;   ///< 0: the compute queue.
   int32_t worker = 0;  ///< Worker of the compute queue.
   EventRing ring;

@@ -22,7 +22,7 @@ std::string word_for(const exe::Step& step) {
   if (std::holds_alternative<exe::Receive>(step.body)) return "Receive";
   if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
     static constexpr const char* kTypes[] = {"HostLoad", "HostStore", "RemoteLoad", "RemoteStore"};
-    return kTypes[static_cast<size_t>(issue->kind)];
+    return at(kTypes, issue->kind);
   }
   return "op";
 }
@@ -65,7 +65,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   require(devices_.size() == executable_.devices.size(),
           "executable: number of devices must be {}, got {}", executable_.devices.size(),
           devices_.size());
-  for (size_t d = 0; d < devices_.size(); ++d) {
+  for (const exe::DeviceId d : devices_.ids()) {
     require(devices_[d]->kind() == executable_.devices[d].kind,
             "executable: device {} must be of kind '{}', got '{}'", d, executable_.devices[d].kind,
             devices_[d]->kind());
@@ -73,25 +73,23 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   check_host_memory();
   const exe::ReplicaRange here = placement_.here();
   const int workers = exe::workers_of_replica(options_.threads, here.count);
-  for (size_t d = 0; d < devices_.size(); ++d) {
-    const int planned = executable_.devices[d].workers;
-    require(planned == (executable_.devices[d].queued ? 1 : workers),
-            "executable: workers a device must be {} as planned, got {}", planned, workers);
+  for (const exe::Device& d : executable_.devices) {
+    require(d.workers == (d.queued ? 1 : workers),
+            "executable: workers a device must be {} as planned, got {}", d.workers, workers);
   }
-  std::vector<Device*> raw;
+  Ids<exe::DeviceId, Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
-  const std::vector<std::vector<OpenDevice*>> opened = open_devices();
+  const std::vector<OpenDevices> opened = open_devices();
   check_device_memory();
   communicator_ =
       std::make_unique<Communicator>(executable_, loaded_, opened, placement_, options_.group);
-  for (size_t s = 0; s < executable_.streams.size(); ++s) {
+  for (const exe::StreamId s : executable_.streams.ids()) {
     auto& owners = stream_owners_.emplace_back();
     for (int r = 0; r < executable_.replicas; ++r)
-      owners.push_back(placement_.process_of_stream(r, static_cast<int32_t>(s)));
+      owners.push_back(placement_.process_of_stream(r, s));
   }
-  for (int r = 0; r < here.count; ++r)
-    prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
+  for (int r = 0; r < here.count; ++r) prepare(*at(replicas_, r), here.first + r, workers);
   feeds_.finish_replicas();
   const int teams = options_.threads / workers;
   for (int w = 0; w < options_.threads; ++w) work_.emplace_back();
@@ -105,10 +103,10 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   }
   for (Work& work : work_) work.seen_beats.resize(work_.size());
   for (int r = 0; r < here.count; ++r) {
-    auto& strands = replicas_[static_cast<size_t>(r)]->strands;
+    auto& strands = at(replicas_, r)->strands;
     for (int w = 0; w < workers; ++w) {
-      auto& own = work_[static_cast<size_t>(r % teams * workers + w)].strands;
-      for (const auto& s : strands[static_cast<size_t>(w)]) own.push_back(s.get());
+      auto& own = at(work_, r % teams * workers + w).strands;
+      for (const auto& s : at(strands, w)) own.push_back(s.get());
     }
   }
   pool_ = std::make_unique<Pool>(static_cast<int>(work_.size()),
@@ -123,13 +121,13 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
 }
 
 // Opens the devices that this process runs, by replica.
-std::vector<std::vector<OpenDevice*>> Executor::open_devices() {
-  std::vector<std::vector<OpenDevice*>> opened;
+std::vector<OpenDevices> Executor::open_devices() {
+  std::vector<OpenDevices> opened;
   for (int r = 0; r < placement_.here().count; ++r) {
     Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
     auto& all = opened.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d) {
-      const bool here = placement_.has(placement_.here().first + r, static_cast<int>(d));
+    for (const exe::DeviceId d : devices_.ids()) {
+      const bool here = placement_.has(placement_.here().first + r, d);
       all.push_back(replica.devices.emplace_back(here ? devices_[d]->open() : nullptr).get());
     }
   }
@@ -137,15 +135,14 @@ std::vector<std::vector<OpenDevice*>> Executor::open_devices() {
 }
 
 void Executor::allocate_arenas(Replica& replica, int number) {
-  for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+  for (const exe::ArenaId a : executable_.arenas.ids()) {
     const exe::Arena& arena = executable_.arenas[a];
-    const auto index = static_cast<int32_t>(a);
-    const int64_t bytes = placement_.bytes_of(number, index);
+    const int64_t bytes = placement_.bytes_of(number, a);
     DeviceAddress device;
     std::byte* host = nullptr;
     if (arena.space == exe::Space::kDevice) {
-      const int32_t owner = owner_of(number, index);
-      if (owner >= 0) device = replica.devices[static_cast<size_t>(owner)]->allocate(bytes);
+      const exe::DeviceId owner = owner_of(number, a);
+      if (owner.valid()) device = replica.devices[owner]->allocate(bytes);
     } else if (arena.space != exe::Space::kFile) {
       host = replica.host_memory.emplace_back(host_memory(bytes)).get();
     }
@@ -160,8 +157,8 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   allocate_arenas(replica, number);
   state.remote = std::make_unique<RemoteStore>(executable_, placement_, number, state.host_arenas,
                                                options_.folder, throttle_);
-  replica.channels = std::vector<ChannelState>(executable_.channels.size());
-  for (size_t c = 0; c < replica.channels.size(); ++c)
+  replica.channels = Ids<exe::ChannelId, ChannelState>(executable_.channels.size());
+  for (const exe::ChannelId c : executable_.channels.ids())
     replica.channels[c].capacity = executable_.channels[c].capacity;
   communicator_->connect(executable_, number, replica.channels);
   state.feed_ports = feeds_.add_replica(number, state.host_arenas);
@@ -171,11 +168,11 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   state.communicator = communicator_.get();
   state.stop = &stop_;
   state.replica = number;
-  for (size_t d = 0; d < executable_.devices.size(); ++d) {
+  for (const exe::DeviceId d : executable_.devices.ids()) {
     const exe::Device& device = executable_.devices[d];
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
-    if (!placement_.has(number, static_cast<int>(d))) continue;
+    if (!placement_.has(number, d)) continue;
     for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength, stop_));
       if (q == 0) continue;
@@ -187,21 +184,20 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   }
   for (int w = 0; w < workers; ++w) {
     auto& own = replica.strands.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d) {
-      const auto device = static_cast<int32_t>(d);
+    for (const exe::DeviceId d : executable_.devices.ids()) {
       const bool queued = executable_.devices[d].queued;
-      if ((queued && w > 0) || !placement_.has(number, device)) continue;
+      if ((queued && w > 0) || !placement_.has(number, d)) continue;
       auto& strands = queued ? replica.queued : own;
-      strands.push_back(replica.devices[d]->strand(state, device, w));
+      strands.push_back(replica.devices[d]->strand(state, d, w));
       strands.back()->record(add_lane(number, d, 0, w));
     }
   }
 }
 
-EventRing* Executor::add_lane(int replica, size_t device, size_t queue, int worker) {
+EventRing* Executor::add_lane(int replica, exe::DeviceId device, size_t queue, int worker) {
   if (options_.events == 0) return nullptr;
-  lanes_.push_back({replica, static_cast<int32_t>(device), static_cast<int32_t>(queue), worker,
-                    EventRing(options_.events)});
+  lanes_.push_back(
+      {replica, device, static_cast<int32_t>(queue), worker, EventRing(options_.events)});
   return &lanes_.back().ring;
 }
 
@@ -424,11 +420,11 @@ void Executor::lose(const Strand& strand, int replica) {
 void Executor::share_outputs(const exe::Program& program, HostStreams& streams) {
   if (options_.agreement == nullptr || stop_.load()) return;
   for (const exe::StreamCount& s : program.streams) {
-    const exe::StreamPort& port = executable_.streams[static_cast<size_t>(s.stream)];
+    const exe::StreamPort& port = executable_.streams[s.stream];
     if (port.input || s.entries == 0 || feeds_.has_stream(s.stream)) continue;
     const int64_t bytes = s.entries * executable_.replicas * port.spec.bytes();
     options_.agreement->share({streams.entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
-                              stream_owners_[static_cast<size_t>(s.stream)], s.entries, &stop_);
+                              stream_owners_[s.stream], s.entries, &stop_);
   }
 }
 
@@ -488,10 +484,10 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
   }
 }
 
-int64_t Executor::measured_bytes(int replica, int32_t device, exe::Space space) const {
+int64_t Executor::measured_bytes(int replica, exe::DeviceId device, exe::Space space) const {
   if (!placement_.here().contains(replica)) return 0;
   int64_t bytes = 0;
-  for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+  for (const exe::ArenaId a : executable_.arenas.ids()) {
     const exe::Arena& arena = executable_.arenas[a];
     if (arena.space == space && arena.device == device)
       bytes += this->replica(replica).allocated[a];

@@ -67,10 +67,10 @@ class Executor {
   /// From then on every run throws this error.
   void run(const exe::Program& program, HostStreams& streams);
   /// Bind a feed, while no run is in progress; see Feed::bind.
-  void bind_feed(int32_t feed, std::shared_ptr<FeedSource> source) {
+  void bind_feed(exe::FeedId feed, std::shared_ptr<FeedSource> source) {
     feeds_.bind(feed, std::move(source));
   }
-  void bind_feed(int32_t feed, std::shared_ptr<FeedSink> sink) {
+  void bind_feed(exe::FeedId feed, std::shared_ptr<FeedSink> sink) {
     feeds_.bind(feed, std::move(sink));
   }
   const Feeds& feeds() const { return feeds_; }
@@ -85,19 +85,19 @@ class Executor {
 
   /// Returns a device of a replica. Throws the error of a missed deadline for a device with queues,
   /// whose commands may still use its memory.
-  OpenDevice& device(int32_t index, int replica = 0) const {
-    if (lost_ && executable_.devices[static_cast<size_t>(index)].queued) throw Error(*lost_);
-    return *this->replica(replica).devices[static_cast<size_t>(index)];
+  OpenDevice& device(exe::DeviceId index, int replica = 0) const {
+    if (lost_ && executable_.devices[index].queued) throw Error(*lost_);
+    return *this->replica(replica).devices[index];
   }
   /// Returns the first address of an arena of a replica that is in device memory.
-  DeviceAddress arena(int32_t index, int replica = 0) const {
-    return this->replica(replica).state.arenas[static_cast<size_t>(index)];
+  DeviceAddress arena(exe::ArenaId index, int replica = 0) const {
+    return this->replica(replica).state.arenas[index];
   }
   /// Returns the store of the remote buffers of a replica.
   RemoteStore& remote(int replica = 0) const { return *this->replica(replica).state.remote; }
   /// Returns the bytes that this process has allocated for arenas of a device, or of the machine
-  /// (-1), in a space.
-  int64_t measured_bytes(int replica, int32_t device, exe::Space space) const;
+  /// (invalid), in a space.
+  int64_t measured_bytes(int replica, exe::DeviceId device, exe::Space space) const;
   /// Returns the bytes of memory that receive operands from other processes.
   int64_t exchange_bytes() const { return communicator_->room(); }
   /// Returns the sum of counters over all runs.
@@ -113,25 +113,26 @@ class Executor {
   /// Devices, memory and strands of one replica.
   struct Replica {
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
-    std::vector<std::unique_ptr<OpenDevice>> devices;  ///< Null for those of other processes.
-    std::vector<int64_t> allocated;                    ///< Bytes by arena.
-    std::vector<ChannelState> channels;
+    Ids<exe::DeviceId, std::unique_ptr<OpenDevice>>
+        devices;                           ///< Null for those of other processes.
+    Ids<exe::ArenaId, int64_t> allocated;  ///< Bytes of each arena.
+    Ids<exe::ChannelId, ChannelState> channels;
     RunState state;
     std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< Indexed by worker of its team.
     std::vector<std::unique_ptr<Strand>> queued;                ///< Strands of devices with queues.
   };
 
   const Replica& replica(int number) const {
-    return *replicas_[static_cast<size_t>(number - placement_.here().first)];
+    return *at(replicas_, number - placement_.here().first);
   }
-  std::vector<std::vector<OpenDevice*>> open_devices();
+  std::vector<OpenDevices> open_devices();
   void check_host_memory() const;
   void check_device_memory() const;
-  int32_t owner_of(int replica, int32_t arena) const;
+  exe::DeviceId owner_of(int replica, exe::ArenaId arena) const;
   void allocate_arenas(Replica& replica, int number);
   void prepare(Replica& replica, int number, int workers);
   /// Adds a lane for events if they are recorded; null otherwise.
-  EventRing* add_lane(int replica, size_t device, size_t queue, int worker);
+  EventRing* add_lane(int replica, exe::DeviceId device, size_t queue, int worker);
   void prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads);
   template <typename F>
   void run_with(const exe::Program& program, HostStreams& streams, bool has_io_threads, F&& drive);
@@ -198,11 +199,11 @@ class Executor {
   bool poll_or_fail();
 
   exe::Executable executable_;
-  std::vector<std::shared_ptr<Device>> devices_;
+  Ids<exe::DeviceId, std::shared_ptr<Device>> devices_;
   ExecutorOptions options_;
   Placement placement_;
   /// For each stream: the process of each replica's array, for outputs in a group of processes.
-  std::vector<std::vector<int>> stream_owners_;
+  Ids<exe::StreamId, std::vector<int>> stream_owners_;
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;

@@ -18,7 +18,7 @@ struct Transfer {
   bool in = true;                   ///< Into device memory.
   std::byte* other = nullptr;       ///< Entry of the stream; null for remote buffers.
   RemoteStore* remote = nullptr;    ///< Store of the remote buffer; null for streams.
-  int32_t buffer = 0;               ///< Index of the remote buffer.
+  exe::BufferId buffer;             ///< The remote buffer.
   int64_t entry = 0;                ///< Entry of the remote buffer.
   const exe::Step* step = nullptr;  ///< Step of the transfer, for messages.
 

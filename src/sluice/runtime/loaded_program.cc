@@ -15,10 +15,10 @@ class NeedsOf {
   explicit NeedsOf(const exe::Executable& executable)
       : executable_(executable), known_(executable.functions.size()) {}
 
-  const StackNeeds& operator()(int32_t id) {
-    auto& entry = known_[static_cast<size_t>(id)];
+  const StackNeeds& operator()(exe::FunctionId id) {
+    auto& entry = known_[id];
     if (entry.depth != 0) return entry;
-    const exe::Function& f = executable_.functions[static_cast<size_t>(id)];
+    const exe::Function& f = executable_.functions[id];
     StackNeeds below;
     const auto visit = [&](const exe::Call& call) {
       const StackNeeds n = (*this)(call.function);
@@ -44,7 +44,7 @@ class NeedsOf {
 
  private:
   const exe::Executable& executable_;
-  std::vector<StackNeeds> known_;
+  Ids<exe::FunctionId, StackNeeds> known_;
 };
 
 bool moves_bytes(const exe::Step& step) {
@@ -73,22 +73,21 @@ Argument argument_of(const exe::Address& at) {
 
 // Finds the functions that programs start at one address and that no step calls.
 void find_entry_frames(const exe::Executable& executable, LoadedProgram& program) {
-  std::vector<bool> moves(executable.functions.size(), false);
+  Ids<exe::FunctionId, bool> moves(executable.functions.size(), false);
   for (const exe::Function& f : executable.functions) {
     for (const exe::Step& step : f.steps) {
-      exe::for_each_call(
-          step, [&](const exe::Call& call) { moves[static_cast<size_t>(call.function)] = true; });
+      exe::for_each_call(step, [&](const exe::Call& call) { moves[call.function] = true; });
     }
   }
   for (const exe::Program& p : executable.programs) {
     for (const exe::Start& start : p.starts) {
-      const auto f = static_cast<size_t>(start.function);
+      const exe::FunctionId f = start.function;
       const exe::Address*& frame = program.functions[f].entry_frame;
       moves[f] = moves[f] || (frame != nullptr && *frame != start.frame);
       frame = &start.frame;
     }
   }
-  for (size_t f = 0; f < moves.size(); ++f) {
+  for (const exe::FunctionId f : moves.ids()) {
     if (moves[f]) program.functions[f].entry_frame = nullptr;
   }
 }
@@ -105,9 +104,9 @@ BoundCollective bound(Device& device, const exe::Collective& collective,
                       const exe::Executable& executable, const exe::Function& function,
                       const exe::Step& step) {
   try {
-    const exe::ReplicaGroup& group = executable.groups[static_cast<size_t>(collective.group)];
+    const exe::ReplicaGroup& group = executable.groups[collective.group];
     BoundCollective bound = device.bind(collective, group);
-    if (!executable.devices[static_cast<size_t>(function.device)].queued) return bound;
+    if (!executable.devices[function.device].queued) return bound;
     if (const int64_t room = room_bytes(bound, group.size); collective.workspace_bytes < room) {
       fail(ErrorKind::kBadFile,
            "executable: collective {}: workspace must be at least {} bytes, got {}", collective.op,
@@ -122,10 +121,10 @@ BoundCollective bound(Device& device, const exe::Collective& collective,
 }  // namespace
 
 std::vector<std::string> refused_steps(const exe::Executable& executable,
-                                       const std::vector<Device*>& devices, size_t max) {
+                                       const Ids<exe::DeviceId, Device*>& devices, size_t max) {
   std::vector<std::string> refusals;
   for (const exe::Function& function : executable.functions) {
-    Device* const device = devices[static_cast<size_t>(function.device)];
+    Device* const device = devices[function.device];
     for (const exe::Step& step : function.steps) {
       if (device == nullptr || refusals.size() == max) break;
       try {
@@ -141,12 +140,12 @@ std::vector<std::string> refused_steps(const exe::Executable& executable,
   return refusals;
 }
 
-LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
+LoadedProgram load(const exe::Executable& executable, const Ids<exe::DeviceId, Device*>& devices) {
   // A walk computes addresses without a check of its own.
   if (const std::vector<exe::Problem> slots = exe::negative_slots(executable); !slots.empty()) {
     const exe::PlanPosition& position = slots.front().position;
     fail(ErrorKind::kBadFile, "executable: function '{}' step {}: {}",
-         executable.functions[static_cast<size_t>(position.index)].name, position.step,
+         executable.functions[exe::FunctionId(position.index)].name, position.step,
          slots.front().message);
   }
   LoadedProgram program;
@@ -155,7 +154,7 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
     loaded.function = &function;
     for (const exe::Step& step : function.steps) {
       LoadedStep s{&step, step.sync};
-      Device& device = *devices[static_cast<size_t>(function.device)];
+      Device& device = *devices[function.device];
       if (moves_bytes(step)) {
         s.moved = static_cast<int32_t>(program.moves.size());
         program.moves.push_back(&step);
@@ -190,8 +189,8 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
   }
   find_entry_frames(executable, program);
   NeedsOf needs(executable);
-  for (size_t id = 0; id < executable.functions.size(); ++id) {
-    const StackNeeds n = needs(static_cast<int32_t>(id));
+  for (const exe::FunctionId id : executable.functions.ids()) {
+    const StackNeeds n = needs(id);
     program.needs.depth = std::max(program.needs.depth, n.depth);
     program.needs.params = std::max(program.needs.params, n.params);
     program.needs.index_params = std::max(program.needs.index_params, n.index_params);

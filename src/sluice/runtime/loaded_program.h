@@ -66,7 +66,7 @@ struct StackNeeds {
 /// Functions of an executable with kernels bound and addresses resolved, shared by all strands.
 /// Read-only during runs.
 struct LoadedProgram {
-  std::vector<LoadedFunction> functions;
+  Ids<exe::FunctionId, LoadedFunction> functions;
   /// The transfers, messages and collectives of all functions.
   std::vector<const exe::Step*> moves;
   StackNeeds needs;
@@ -75,9 +75,9 @@ struct LoadedProgram {
 /// Returns the errors with which devices refuse kernels and collectives of their functions, at most
 /// `max` errors. Skips functions of null devices.
 std::vector<std::string> refused_steps(const exe::Executable& executable,
-                                       const std::vector<Device*>& devices, size_t max = 16);
+                                       const Ids<exe::DeviceId, Device*>& devices, size_t max = 16);
 
 /// Binds every kernel and collective of the executable. Errors name the op and its source line.
-LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices);
+LoadedProgram load(const exe::Executable& executable, const Ids<exe::DeviceId, Device*>& devices);
 
 }  // namespace sluice::runtime

@@ -12,7 +12,7 @@
 namespace sluice::runtime {
 namespace {
 
-exe::MemoryNeeds machine_needs(std::string name, int32_t device, int64_t needed,
+exe::MemoryNeeds machine_needs(std::string name, exe::DeviceId device, int64_t needed,
                                int64_t available) {
   exe::MemoryNeeds needs{.name = std::move(name), .device = device};
   needs.total_bytes = needed;
@@ -29,14 +29,14 @@ void Executor::check_host_memory() const {
   const exe::ReplicaRange here = placement_.here();
   int64_t devices = 0, host = 0;
   for (int r = 0; r < here.count; ++r) {
-    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+    for (const exe::ArenaId a : executable_.arenas.ids()) {
       const exe::Arena& arena = executable_.arenas[a];
       const bool on_device = arena.space == exe::Space::kDevice;
       if (arena.space == exe::Space::kFile ||
-          (on_device && executable_.devices[static_cast<size_t>(arena.device)].queued))
+          (on_device && executable_.devices[arena.device].queued))
         continue;
       int64_t& sum = on_device ? devices : host;
-      sum = checked_add(sum, placement_.bytes_of(here.first + r, static_cast<int32_t>(a)));
+      sum = checked_add(sum, placement_.bytes_of(here.first + r, a));
     }
   }
   const int64_t needed = checked_add(devices, host);
@@ -48,25 +48,22 @@ void Executor::check_host_memory() const {
                   available,
                   cgroup ? "the control group leaves to this process" : "the machine has available",
                   needed, devices, host, cgroup ? "a higher limit" : "a machine with more memory"),
-      machine_needs("host memory", -1, needed, available));
+      machine_needs("host memory", exe::DeviceId(), needed, available));
 }
 
 // A device would refuse one of several allocations, after those before it.
 void Executor::check_device_memory() const {
   for (int r = 0; r < placement_.here().count; ++r) {
     const int number = placement_.here().first + r;
-    std::vector<int64_t> needed(devices_.size());
-    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
-      const auto arena = static_cast<int32_t>(a);
+    Ids<exe::DeviceId, int64_t> needed(devices_.size());
+    for (const exe::ArenaId a : executable_.arenas.ids()) {
       if (executable_.arenas[a].space != exe::Space::kDevice) continue;
-      const int32_t owner = owner_of(number, arena);
-      if (owner < 0) continue;
-      int64_t& sum = needed[static_cast<size_t>(owner)];
-      sum = checked_add(sum, placement_.bytes_of(number, arena));
+      const exe::DeviceId owner = owner_of(number, a);
+      if (!owner.valid()) continue;
+      needed[owner] = checked_add(needed[owner], placement_.bytes_of(number, a));
     }
-    for (size_t d = 0; d < devices_.size(); ++d) {
-      const auto* const device =
-          dynamic_cast<QueuedDevice*>(replicas_[static_cast<size_t>(r)]->devices[d].get());
+    for (const exe::DeviceId d : devices_.ids()) {
+      const auto* const device = dynamic_cast<QueuedDevice*>(at(replicas_, r)->devices[d].get());
       const int64_t available = device == nullptr ? -1 : device->available_memory();
       if (available < 0 || needed[d] <= available) continue;
       const std::string name = fmt::format("device {} ({})", d, executable_.devices[d].kind);
@@ -75,20 +72,20 @@ void Executor::check_device_memory() const {
                       "{}; use a smaller micro-batch, or offload tensors under a budget of that "
                       "size",
                       name, available, needed[d]),
-          machine_needs(name, static_cast<int32_t>(d), needed[d], available));
+          machine_needs(name, d, needed[d], available));
     }
   }
 }
 
-// Returns the device whose memory has an arena of device memory here; -1 if there is none. The
+// Returns the device whose memory has an arena of device memory here; invalid if there is none. The
 // slots of a channel to another process are in memory of the device that sends.
-int32_t Executor::owner_of(int replica, int32_t arena) const {
-  const int32_t device = executable_.arenas[static_cast<size_t>(arena)].device;
+exe::DeviceId Executor::owner_of(int replica, exe::ArenaId arena) const {
+  const exe::DeviceId device = executable_.arenas[arena].device;
   if (placement_.has(replica, device)) return device;
   for (const exe::Channel& c : executable_.channels) {
     if (c.arena == arena && placement_.has(replica, c.from)) return c.from;
   }
-  return -1;
+  return {};
 }
 
 }  // namespace sluice::runtime

@@ -100,7 +100,7 @@ class Queue {
 /// A device that runs commands of queues. One strand enqueues the steps of its programs.
 class QueuedDevice : public OpenDevice {
  public:
-  std::unique_ptr<Strand> strand(RunState& run, int device, int worker) final;
+  std::unique_ptr<Strand> strand(RunState& run, exe::DeviceId device, int worker) final;
   virtual std::unique_ptr<Queue> queue() = 0;
   /// Makes host memory known to the device, for upload() and download(). It must outlive the
   /// device.

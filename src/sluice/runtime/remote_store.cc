@@ -9,14 +9,14 @@
 namespace sluice::runtime {
 
 RemoteStore::RemoteStore(const exe::Executable& executable, const Placement& placement, int replica,
-                         const std::vector<std::byte*>& arenas, const std::string& folder,
+                         const Ids<exe::ArenaId, std::byte*>& arenas, const std::string& folder,
                          Throttle& throttle)
     : executable_(executable),
       arenas_(arenas),
       name_("a file in " + folder),
       throttle_(throttle),
       files_(executable.arenas.size()) {
-  for (size_t a = 0; a < arenas.size(); ++a) {
+  for (const exe::ArenaId a : arenas.ids()) {
     const exe::Arena& arena = executable.arenas[a];
     if (arena.kind == exe::ArenaKind::kStaging && arena.space == exe::Space::kHost)
       staging_ = {arenas[a], arenas[a] + arena.bytes};
@@ -26,32 +26,30 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const Placement& pla
     }
   }
   const auto cache = staging_.empty() ? sys::PageCache::kUse : sys::PageCache::kBypass;
-  for (size_t a = 0; a < arenas.size(); ++a) {
+  for (const exe::ArenaId a : arenas.ids()) {
     const exe::Arena& arena = executable.arenas[a];
     if (arena.space != exe::Space::kFile) continue;
     require(!folder.empty(), "executable: a file tier requires a folder, got none");
-    files_[a] =
-        sys::scratch_file(folder, placement.bytes_of(replica, static_cast<int32_t>(a)), cache);
+    files_[a] = sys::scratch_file(folder, placement.bytes_of(replica, a), cache);
   }
   int64_t checksums = 0;
-  for (const exe::RemoteBufferPlan& b : executable.remote_buffers) {
-    offsets_.push_back(placement.offset_of(replica, static_cast<int32_t>(offsets_.size())));
+  for (const exe::BufferId b : executable.remote_buffers.ids()) {
+    const exe::RemoteBufferPlan& buffer = executable.remote_buffers[b];
+    offsets_.push_back(placement.offset_of(replica, b));
     first_checksums_.push_back(checksums);
-    checksums += exe::checksums_of_entry(b) * b.entries;
+    checksums += exe::checksums_of_entry(buffer) * buffer.entries;
   }
 }
 
 std::byte* RemoteStore::memory(const Range& at) const {
-  std::byte* const base = arenas_[static_cast<size_t>(plan(at).arena)];
+  std::byte* const base = arenas_[plan(at).arena];
   return base == nullptr ? nullptr : base + file_offset(at);
 }
 
-const sys::File& RemoteStore::file(const Range& at) const {
-  return files_[static_cast<size_t>(plan(at).arena)];
-}
+const sys::File& RemoteStore::file(const Range& at) const { return files_[plan(at).arena]; }
 
 int64_t RemoteStore::file_offset(const Range& at) const {
-  return offsets_[static_cast<size_t>(at.buffer)] + at.entry * plan(at).entry_stride + at.begin;
+  return offsets_[at.buffer] + at.entry * plan(at).entry_stride + at.begin;
 }
 
 bool RemoteStore::whole_pieces(const Range& at) const {
@@ -79,7 +77,8 @@ void RemoteStore::explained(const char* action, const Range& at, F&& f) {
   }
 }
 
-void RemoteStore::load(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out) {
+void RemoteStore::load(exe::BufferId buffer, int64_t entry, int64_t offset,
+                       std::span<std::byte> out) {
   const auto bytes = static_cast<int64_t>(out.size());
   const Range all{buffer, entry, offset, offset + bytes};
   const Throttle::Time end = throttle_.reserve(bytes);
@@ -87,7 +86,7 @@ void RemoteStore::load(int32_t buffer, int64_t entry, int64_t offset, std::span<
   throttle_.sleep_until(end);
 }
 
-void RemoteStore::store(int32_t buffer, int64_t entry, int64_t offset,
+void RemoteStore::store(exe::BufferId buffer, int64_t entry, int64_t offset,
                         std::span<const std::byte> in) {
   const auto bytes = static_cast<int64_t>(in.size());
   const Range all{buffer, entry, offset, offset + bytes};
@@ -96,7 +95,8 @@ void RemoteStore::store(int32_t buffer, int64_t entry, int64_t offset,
   throttle_.sleep_until(end);
 }
 
-void RemoteStore::read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out) {
+void RemoteStore::read(exe::BufferId buffer, int64_t entry, int64_t offset,
+                       std::span<std::byte> out) {
   const Range all{buffer, entry, offset, offset + static_cast<int64_t>(out.size())};
   explained("loading", all, [&] {
     if (memory(all) != nullptr || whole_pieces(all)) return fetch(all, out.data());
@@ -109,7 +109,7 @@ void RemoteStore::read(int32_t buffer, int64_t entry, int64_t offset, std::span<
   });
 }
 
-void RemoteStore::write(int32_t buffer, int64_t entry, int64_t offset,
+void RemoteStore::write(exe::BufferId buffer, int64_t entry, int64_t offset,
                         std::span<const std::byte> in) {
   const Range all{buffer, entry, offset, offset + static_cast<int64_t>(in.size())};
   explained("storing", all, [&] {
@@ -172,7 +172,7 @@ void RemoteStore::by_staging(const Range& at, F&& f) {
 }
 
 uint64_t& RemoteStore::checksum(const Range& piece) {
-  return checksums_[first_checksums_[static_cast<size_t>(piece.buffer)] +
+  return checksums_[first_checksums_[piece.buffer] +
                     piece.entry * exe::checksums_of_entry(plan(piece)) +
                     piece.begin / exe::kChecksumPiece];
 }

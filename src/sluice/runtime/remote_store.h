@@ -22,28 +22,29 @@ class RemoteStore {
   /// where the buffers of `replica` are in these arenas. Files are made in `folder`. Arenas and
   /// throttle must outlive the store. Error{kUsage} if a file tier exists and `folder` is empty.
   RemoteStore(const exe::Executable& executable, const Placement& placement, int replica,
-              const std::vector<std::byte*>& arenas, const std::string& folder, Throttle& throttle);
+              const Ids<exe::ArenaId, std::byte*>& arenas, const std::string& folder,
+              Throttle& throttle);
 
   /// Transfer bytes of an entry from `offset` on, for a program. The transfer takes the time that
   /// the bandwidth of the tier requires. Bytes up to the end of the entry, or whole pieces of
   /// exe::kChecksumPiece bytes, are transferred.
-  void load(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
-  void store(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
+  void load(exe::BufferId buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
+  void store(exe::BufferId buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
   /// Transfer bytes of an entry from `offset` on, between runs.
-  void read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
-  void write(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
+  void read(exe::BufferId buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
+  void write(exe::BufferId buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
 
  private:
   // Bytes [begin, end) of an entry.
   struct Range {
-    int32_t buffer = 0;
+    exe::BufferId buffer;
     int64_t entry = 0;
     int64_t begin = 0;
     int64_t end = 0;
   };
 
   const exe::RemoteBufferPlan& plan(const Range& at) const {
-    return executable_.remote_buffers[static_cast<size_t>(at.buffer)];
+    return executable_.remote_buffers[at.buffer];
   }
   std::byte* memory(const Range& at) const;
   const sys::File& file(const Range& at) const;
@@ -62,15 +63,15 @@ class RemoteStore {
   void sign(const Range& at, const std::byte* bytes);
 
   const exe::Executable& executable_;
-  const std::vector<std::byte*>& arenas_;
+  const Ids<exe::ArenaId, std::byte*>& arenas_;
   const std::string name_;  ///< Name of the files in messages.
   Throttle& throttle_;
-  std::vector<sys::File> files_;  ///< Indexed by arena; open only in the file tier.
-  std::vector<int64_t> offsets_;  ///< For each buffer: its position in its arena.
-  std::span<std::byte> staging_;  ///< Empty: file transfers use the page cache.
+  Ids<exe::ArenaId, sys::File> files_;   ///< Open only in the file tier.
+  Ids<exe::BufferId, int64_t> offsets_;  ///< For each buffer: its position in its arena.
+  std::span<std::byte> staging_;         ///< Empty: file transfers use the page cache.
   std::mutex staging_lock_;
-  uint64_t* checksums_ = nullptr;         ///< Null without checksums. 0: piece never written.
-  std::vector<int64_t> first_checksums_;  ///< For each buffer: index of its first checksum.
+  uint64_t* checksums_ = nullptr;  ///< Null without checksums. 0: piece never written.
+  Ids<exe::BufferId, int64_t> first_checksums_;  ///< For each buffer: index of its first checksum.
 };
 
 }  // namespace sluice::runtime

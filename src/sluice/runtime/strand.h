@@ -41,14 +41,13 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
-  /// Indexed by stream; null without feed. Empty without feeds.
-  std::vector<FeedPort*> feed_ports;
-  std::vector<DeviceAddress> arenas;    ///< Begin of each arena in device memory; others null.
-  std::vector<std::byte*> host_arenas;  ///< Begin of each arena in host memory; others null.
+  Ids<exe::StreamId, FeedPort*> feed_ports;  ///< Null without feed. Empty without feeds.
+  Ids<exe::ArenaId, DeviceAddress> arenas;   ///< Begin of each arena in device memory; others null.
+  Ids<exe::ArenaId, std::byte*> host_arenas;  ///< Begin of each arena in host memory; others null.
   std::unique_ptr<RemoteStore> remote;
-  std::vector<ChannelState>* channels = nullptr;
-  std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
-  std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
+  Ids<exe::ChannelId, ChannelState>* channels = nullptr;
+  Ids<exe::DeviceId, std::vector<std::unique_ptr<IoQueue>>> io;  ///< Null for the compute queue.
+  Ids<exe::DeviceId, std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals.
   /// For each I/O queue (number - 1): changes when a transfer is issued.
   std::vector<std::atomic<uint32_t>*> io_issued;
   bool has_io_threads = false;  ///< Io threads wait for changes of io_issued.
@@ -58,12 +57,12 @@ struct RunState {
   int replica = 0;
 
   /// Returns the port of a stream; null if it belongs to no feed.
-  FeedPort* port(int32_t stream) const {
-    return feed_ports.empty() ? nullptr : feed_ports[static_cast<size_t>(stream)];
+  FeedPort* port(exe::StreamId stream) const {
+    return feed_ports.empty() ? nullptr : feed_ports[stream];
   }
   /// Returns the begin of a worker's workspace on a device; null without one.
-  DeviceAddress workspace(int device, int worker = 0) const {
-    for (size_t a = 0; a < arenas.size(); ++a) {
+  DeviceAddress workspace(exe::DeviceId device, int worker = 0) const {
+    for (const exe::ArenaId a : arenas.ids()) {
       const exe::Arena& arena = executable->arenas[a];
       if (arena.device == device && arena.kind == exe::ArenaKind::kWorkspace)
         return arenas[a] + worker * arena.stride;
@@ -93,8 +92,7 @@ class Strand {
   /// Returns, after settle(), whether the device has run all commands of the run. Does not wait.
   /// Throws the error of a command.
   virtual bool drained() = 0;
-  /// Returns the index of the device in the executable.
-  virtual int device() const = 0;
+  virtual exe::DeviceId device() const = 0;
   /// Returns whether the step waits for commands that the device runs without the host.
   virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;

@@ -54,7 +54,7 @@ class Walk final : public Strand {
 
   /// `args` are the last arguments of the constructor of Kind.
   template <typename... Args>
-  Walk(RunState& run, int device, Args&&... args)
+  Walk(RunState& run, exe::DeviceId device, Args&&... args)
       : run_(run), device_(device), runner_(run, device, std::forward<Args>(args)...) {
     const StackNeeds& needs = run.loaded->needs;
     stack_.resize(static_cast<size_t>(needs.depth) + 1);
@@ -76,7 +76,7 @@ class Walk final : public Strand {
   bool park() const override { return runner_.park(); }
   void settle() override { runner_.settle(); }
   bool drained() override { return runner_.drained(); }
-  int device() const override { return device_; }
+  exe::DeviceId device() const override { return device_; }
   bool waits_for_device() const override { return !ended_ && runner_.waits_for_device(); }
   const Counters& counters() const override { return runner_.counters; }
   const std::vector<int64_t>& moves() const override { return moves_; }
@@ -94,9 +94,7 @@ class Walk final : public Strand {
   };
 
   std::vector<Address> fixed_arguments(const LoadedFunction& function) const;
-  Address arena(int32_t index) const {
-    return StepRunner::address(run_.arenas[static_cast<size_t>(index)]);
-  }
+  Address arena(exe::ArenaId index) const { return StepRunner::address(run_.arenas[index]); }
   const Address* arguments_of(const LoadedKernel& kernel);
   /// Returns whether this worker has tasks of the kernel.
   bool run_kernel(const LoadedKernel& kernel);
@@ -131,10 +129,10 @@ class Walk final : public Strand {
   }
 
   RunState& run_;
-  int device_;
+  exe::DeviceId device_;
   StepRunner runner_;
   EventRing* events_ = nullptr;
-  std::vector<std::vector<Address>> fixed_;  ///< Indexed by function.
+  Ids<exe::FunctionId, std::vector<Address>> fixed_;
   std::vector<Frame> stack_;
   size_t depth_ = 0;
   std::vector<Address> bases_;
@@ -145,8 +143,8 @@ class Walk final : public Strand {
   std::vector<std::pair<int64_t, int64_t>> tokens_;
   /// Number of the next message, by channel, and of the next collective, by group. The walk counts,
   /// because a loop that exits takes the numbers of its other iterations with it.
-  std::vector<int64_t> messages_;
-  std::vector<int64_t> collectives_;
+  Ids<exe::ChannelId, int64_t> messages_;
+  Ids<exe::GroupId, int64_t> collectives_;
   std::vector<int64_t> moves_;  ///< Indexed by step of LoadedProgram::moves: its runs in this run.
   bool synced_ = false;
   bool ended_ = true;
@@ -159,9 +157,9 @@ auto Walk<StepRunner>::fixed_arguments(const LoadedFunction& function) const
     -> std::vector<Address> {
   std::vector<Address> addresses;
   if (function.entry_frame == nullptr || function.function->device != device_) return addresses;
-  const Address frame = arena(function.entry_frame->index) + function.entry_frame->offset;
+  const Address frame = arena(function.entry_frame->arena()) + function.entry_frame->offset;
   for (const Argument& a : function.arguments) {
-    const Address base = a.base < 0 ? arena(~a.base) : frame;
+    const Address base = a.base < 0 ? arena(exe::ArenaId(~a.base)) : frame;
     addresses.push_back(a.is_fixed() ? base + a.offset : Address{});
   }
   return addresses;
@@ -179,10 +177,9 @@ void Walk<StepRunner>::start(const exe::Program& program) {
   for (const exe::Start& start : program.starts) {
     if (start.device != device_) continue;
     stack_[0] = {};
-    const auto function = static_cast<size_t>(start.function);
-    stack_[0].function = &run_.loaded->functions[function];
-    if (stack_[0].function->entry_frame != nullptr) stack_[0].fixed = fixed_[function].data();
-    bases_[0] = arena(start.frame.index) + start.frame.offset;
+    stack_[0].function = &run_.loaded->functions[start.function];
+    if (stack_[0].function->entry_frame != nullptr) stack_[0].fixed = fixed_[start.function].data();
+    bases_[0] = arena(start.frame.arena()) + start.frame.offset;
     depth_ = 1;
   }
   ended_ = depth_ == 0;
@@ -214,13 +211,13 @@ auto Walk<StepRunner>::address(const exe::Address& at, int64_t iteration) const 
   Address base{};
   switch (at.base) {
     case exe::Address::Base::kArena:
-      base = arena(at.index);
+      base = arena(at.arena());
       break;
     case exe::Address::Base::kFrame:
       base = bases_[frame.bases];
       break;
     case exe::Address::Base::kParam:
-      base = bases_[frame.bases + 1 + static_cast<size_t>(at.index)];
+      base = bases_[frame.bases + 1 + at.index];
       break;
   }
   return slot_of_ring(base + at.offset, at, iteration);
@@ -233,7 +230,7 @@ auto Walk<StepRunner>::arguments_of(const LoadedKernel& kernel) -> const Address
   const Argument* a = frame.function->arguments.data() + kernel.first;
   const Address* const bases = bases_.data() + frame.bases;
   for (size_t i = 0; i < kernel.arguments; ++i, ++a) {
-    const Address base = a->base < 0 ? arena(~a->base) : bases[a->base];
+    const Address base = a->base < 0 ? arena(exe::ArenaId(~a->base)) : bases[a->base];
     operands_[i] = base + a->offset;
     if (a->ring != nullptr) operands_[i] = slot_of_ring(operands_[i], *a->ring, 0);
   }
@@ -254,13 +251,13 @@ template <typename StepRunner>
 void Walk<StepRunner>::enter(const exe::Call& call, int64_t iteration) {
   const Frame& caller = stack_[depth_ - 1];
   Frame callee;
-  callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
+  callee.function = &run_.loaded->functions[call.function];
   callee.bases = caller.bases + 1 + caller.function->function->params.size();
   bases_[callee.bases] = address(call.frame, iteration);
   callee.index_params =
       caller.index_params + static_cast<size_t>(caller.function->function->index_params);
   for (size_t i = 0; i < call.args.size(); ++i)
-    bases_[callee.bases + 1 + i] = address(call.args[i].at, iteration);
+    bases_[callee.bases + 1 + i] = address(call.args[exe::ParamId(i)].at, iteration);
   for (size_t i = 0; i < call.index_args.size(); ++i) {
     index_params_[callee.index_params + i] = evaluate(call.index_args[i], iteration);
   }
@@ -281,7 +278,7 @@ bool Walk<StepRunner>::issue(const exe::Issue& issue) {
   if (issue.kind == exe::TransferKind::kRemoteLoad ||
       issue.kind == exe::TransferKind::kRemoteStore) {
     const exe::RemoteBufferPlan& buffer =
-        run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
+        run_.executable->remote_buffers[exe::BufferId(issue.object)];
     require(entry >= 0 && entry < buffer.entries,
             "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
             buffer.entries);
@@ -320,7 +317,7 @@ bool Walk<StepRunner>::wait(const exe::Wait& wait) {
 
 template <typename StepRunner>
 bool Walk<StepRunner>::collective(const exe::Collective& collective, const BoundCollective& bound) {
-  int64_t& number = collectives_[static_cast<size_t>(collective.group)];
+  int64_t& number = collectives_[collective.group];
   if (!runner_.collective(collective, bound, address(collective.operands.front().at, 0),
                           address(collective.operands.back().at, 0), number, current()))
     return false;
@@ -344,11 +341,11 @@ bool Walk<StepRunner>::communicate(const LoadedStep& loaded, const Frame& frame)
   if (const auto* i = std::get_if<exe::Issue>(&step.body)) return issue(*i);
   if (const auto* w = std::get_if<exe::Wait>(&step.body)) return wait(*w);
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
-    return collective(*c, frame.function->collectives[static_cast<size_t>(loaded.collective)]);
+    return collective(*c, at(frame.function->collectives, loaded.collective));
   if (!runner_.leads()) return true;
   const auto* s = std::get_if<exe::Send>(&step.body);
   const auto* r = std::get_if<exe::Receive>(&step.body);
-  int64_t& number = messages_[static_cast<size_t>(s != nullptr ? s->channel : r->channel)];
+  int64_t& number = messages_[s != nullptr ? s->channel : r->channel];
   const bool done = s != nullptr ? runner_.send(*s, address(s->operand.at, 0), number, &step)
                                  : runner_.receive(*r, address(r->operand.at, 0), number, &step);
   if (done) ++number;
@@ -359,7 +356,7 @@ template <typename StepRunner>
 std::optional<bool> Walk<StepRunner>::goes_on(const exe::Loop& loop, const Frame& frame) {
   if (frame.iteration >= loop.trips) return false;
   if (loop.condition < 0) return true;
-  const exe::Operand& condition = loop.body.args[static_cast<size_t>(loop.condition)];
+  const exe::Operand& condition = loop.body.args[exe::ParamId(loop.condition)];
   const std::optional<uint32_t> value =
       runner_.read(address(condition.at, frame.iteration), 1, current());
   if (!value) return {};
@@ -395,8 +392,7 @@ bool Walk<StepRunner>::advance() {
     if (!runner_.has_room()) return waits();
     bool records = events_ != nullptr;
     if (loaded.kernel >= 0) {
-      const auto kernel = static_cast<size_t>(loaded.kernel);
-      records = run_kernel(frame.function->kernels[kernel]) && records;
+      records = run_kernel(at(frame.function->kernels, loaded.kernel)) && records;
     } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
       synced_ = false;
       ++frame.pc;
@@ -426,7 +422,7 @@ bool Walk<StepRunner>::advance() {
     } else if (!communicate(loaded, frame)) {
       return waits();
     } else if (loaded.moved >= 0 && runner_.leads()) {
-      ++moves_[static_cast<size_t>(loaded.moved)];
+      ++at(moves_, loaded.moved);
     }
     if (records) events_->end(&step);
     synced_ = false;

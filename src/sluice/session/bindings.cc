@@ -53,12 +53,12 @@ using StreamNames = std::map<int32_t, std::string>;  // Names of streams by id.
 
 template <typename Stream>
 void add_once(StreamNames& given, const Stream& stream, uint64_t ir, const exe::Executable& e,
-              const std::vector<int32_t>& feeds) {
+              const Ids<exe::StreamId, exe::FeedId>& feeds) {
   require(stream.ir == ir, "stream '{}' belongs to another Ir", stream.name);
-  const int32_t feed = feeds.at(static_cast<size_t>(stream.id));
+  const exe::FeedId feed = feeds[exe::StreamId(stream.id)];
   require(feed < 0,
           "stream '{}': must belong to no feed, got feed '{}'; bind it with Session::bind_feed",
-          stream.name, feed < 0 ? "" : e.feeds[static_cast<size_t>(feed)].name);
+          stream.name, feed.valid() ? e.feeds[feed].name : "");
   require(given.emplace(stream.id, stream.name).second, "stream '{}' is given twice", stream.name);
 }
 
@@ -109,10 +109,10 @@ std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& execut
                                                    const std::vector<StreamOutput>& outputs) {
   StreamNames expected_inputs, expected_outputs, given_inputs, given_outputs;
   std::map<int32_t, int64_t> entries;
-  const std::vector<int32_t> feeds = exe::feeds_of_streams(executable);
+  const Ids<exe::StreamId, exe::FeedId> feeds = exe::feeds_of_streams(executable);
   for (const exe::StreamCount& s : program.streams) {
-    if (feeds[static_cast<size_t>(s.stream)] >= 0) continue;
-    const exe::StreamPort& port = executable.streams[static_cast<size_t>(s.stream)];
+    if (feeds[s.stream] >= 0) continue;
+    const exe::StreamPort& port = executable.streams[s.stream];
     (port.input ? expected_inputs : expected_outputs).emplace(s.stream, port.name);
     entries[s.stream] = s.entries;
   }
@@ -122,9 +122,9 @@ std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& execut
   check_streams(program, "output", expected_outputs, given_outputs);
 
   auto streams = std::make_unique<runtime::HostStreams>(executable);
-  const auto bind = [&](int32_t stream, const TensorSpec& spec, const std::byte* data) {
-    check_array(executable.streams[static_cast<size_t>(stream)], entries[stream],
-                executable.replicas, spec, data);
+  const auto bind = [&](int32_t id, const TensorSpec& spec, const std::byte* data) {
+    const exe::StreamId stream(id);
+    check_array(executable.streams[stream], entries[stream], executable.replicas, spec, data);
     streams->bind(stream, const_cast<std::byte*>(data));
   };
   for (const StreamInput& i : inputs) bind(i.stream.id, i.array.spec, i.array.data);

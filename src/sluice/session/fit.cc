@@ -37,7 +37,7 @@ Attempt compile_rung(const Rung& rung) {
 
 report::Rates rates_of(const Ladder& ladder, const Compiled& compiled) {
   if (ladder.rates) return ladder.rates();
-  return {.threads = compiled.executable.devices[0].workers};
+  return {.threads = compiled.executable.devices[exe::DeviceId(0)].workers};
 }
 
 // Returns the seconds of a run of a program; 0 if it does not exist.

@@ -21,10 +21,10 @@ struct Fact {
   enum class Tag : int32_t { kNone, kStep, kWait, kRuns, kLost };
   Tag kind = Tag::kNone;
   int32_t replica = 0;
-  int32_t device = 0;
+  exe::DeviceId device{0};
   int32_t queue = 0;
   int32_t worker = 0;
-  int32_t function = 0;
+  exe::FunctionId function{0};
   int32_t step = 0;
   int64_t begin = 0;  // Nanoseconds; for kRuns and kLost the count.
   int64_t end = 0;
@@ -36,9 +36,9 @@ struct Fact {
 class StepIndex {
  public:
   explicit StepIndex(const exe::Executable& executable) {
-    for (size_t f = 0; f < executable.functions.size(); ++f) {
+    for (const exe::FunctionId f : executable.functions.ids()) {
       const std::vector<exe::Step>& steps = executable.functions[f].steps;
-      if (!steps.empty()) first_[steps.data()] = static_cast<int32_t>(f);
+      if (!steps.empty()) first_[steps.data()] = f;
     }
   }
   // Sets the function and the number of a step.
@@ -49,7 +49,7 @@ class StepIndex {
   }
 
  private:
-  std::map<const exe::Step*, int32_t> first_;  // Function of each first step.
+  std::map<const exe::Step*, exe::FunctionId> first_;  // Function of each first step.
 };
 
 std::vector<Fact> facts_here(const Session& session) {
@@ -80,8 +80,7 @@ std::vector<Fact> facts_of_all(Session& session) {
   std::vector<Fact> own = facts_here(session);
   runtime::Agreement& agreement = session.agreement();
   if (agreement.size() == 1) return own;
-  const int64_t ahead =
-      clock_differences(agreement, runtime::EventRing::now).begin()[agreement.rank()];
+  const int64_t ahead = at(clock_differences(agreement, runtime::EventRing::now), agreement.rank());
   for (Fact& f : own) {
     if (!f.is_event()) continue;
     f.begin -= ahead;

@@ -66,7 +66,7 @@ std::string folder_of_environment() {
 // Whether a run of the program changes a variable.
 bool changes_variables(const exe::Executable& executable, const exe::Program& program) {
   for (const exe::Final& final : program.finals) {
-    const exe::VariablePlan& v = executable.variables[static_cast<size_t>(final.variable)];
+    const exe::VariablePlan& v = executable.variables[final.variable];
     if (final.value != exe::kNoValue && final.value != v.value) return true;
   }
   for (const exe::RemoteTrace& trace : program.remote) {
@@ -156,7 +156,7 @@ void SessionReport::write_refused(const exe::Executable& executable,
                                   const Error& refusal) noexcept {
   try {
     begin(executable);
-    report::Report report = report_of(executable, executable.devices[0].workers);
+    report::Report report = report_of(executable, executable.devices[exe::DeviceId(0)].workers);
     report.refusal = refusal.what();
     write_report(folder_, report);
   } catch (const std::exception& e) {
@@ -199,7 +199,7 @@ void SessionReport::begin_run(const Session& session, const std::string& program
 void SessionReport::write(const Session& session) const noexcept {
   try {
     report::Report report =
-        report_of(session.executable(), session.executable().devices[0].workers);
+        report_of(session.executable(), session.executable().devices[exe::DeviceId(0)].workers);
     report.pipeline = pipeline_;
     report.event_bytes = session.event_bytes();
     report.feeds = session.feed_statistics();

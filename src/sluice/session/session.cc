@@ -54,7 +54,7 @@ Session::Session(const Ir& ir, Compiled compiled, const SessionOptions& options)
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_->executable), std::move(devices),
       runtime::ExecutorOptions{
-          .threads = plan.devices[0].threads,
+          .threads = plan.devices[exe::DeviceId(0)].threads,
           .usable_cores = usable_cores(options),
           .folder = remote_folder(options.remote),
           .host_memory = sys::available_memory(),
@@ -120,11 +120,11 @@ Binding Session::bind(const std::vector<StreamInput>& inputs,
 
 HostTensors Session::new_outputs(const std::string& program) const {
   const exe::Executable& exe = executable();
-  const std::vector<int32_t> feeds = exe::feeds_of_streams(exe);
+  const Ids<exe::StreamId, exe::FeedId> feeds = exe::feeds_of_streams(exe);
   HostTensors results;
   for (const exe::StreamCount& s : exe.program(program).streams) {
-    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
-    if (port.input || feeds[static_cast<size_t>(s.stream)] >= 0) continue;
+    const exe::StreamPort& port = exe.streams[s.stream];
+    if (port.input || feeds[s.stream] >= 0) continue;
     const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
     results.arrays_.emplace_back(
         stream,
@@ -179,24 +179,24 @@ void Session::bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source) 
   const int32_t index = feed_index(feed.ir, feed.id, feed.name);
   require(source != nullptr, "bind_feed: feed '{}' must get a source, got a null pointer",
           feed.name);
-  executor_->bind_feed(index, std::move(source));
+  executor_->bind_feed(exe::FeedId(index), std::move(source));
 }
 
 void Session::bind_feed(const Outfeed& feed, std::shared_ptr<FeedSink> sink) {
   const Call call(*this, "bind_feed");
   const int32_t index = feed_index(feed.ir, feed.id, feed.name);
   require(sink != nullptr, "bind_feed: feed '{}' must get a sink, got a null pointer", feed.name);
-  executor_->bind_feed(index, std::move(sink));
+  executor_->bind_feed(exe::FeedId(index), std::move(sink));
 }
 
 std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
     const std::string& program) const {
   const exe::Executable& exe = executable();
-  const std::vector<int32_t> feeds = exe::feeds_of_streams(exe);
+  const Ids<exe::StreamId, exe::FeedId> feeds = exe::feeds_of_streams(exe);
   std::vector<std::pair<H2dStream, TensorSpec>> inputs;
   for (const exe::StreamCount& s : exe.program(program).streams) {
-    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
-    if (!port.input || feeds[static_cast<size_t>(s.stream)] >= 0) continue;
+    const exe::StreamPort& port = exe.streams[s.stream];
+    if (!port.input || feeds[s.stream] >= 0) continue;
     inputs.emplace_back(
         H2dStream{ir_.id(), s.stream, port.name, port.spec},
         TensorSpec{entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}});
@@ -213,7 +213,7 @@ void Session::begin_run(const Binding& binding) {
   const exe::Executable& exe = executable();
   const auto& finals = binding.program_->finals;
   changes_ += std::any_of(finals.begin(), finals.end(), [&](const exe::Final& f) {
-    return f.value != exe.variables[static_cast<size_t>(f.variable)].value;
+    return f.value != exe.variables[f.variable].value;
   });
 }
 
@@ -302,7 +302,8 @@ std::optional<ReplicaDifference> Session::find_replica_difference() const {
     std::map<int64_t, First> parts;  // By the first element of the part.
     int r = 0;
     for (const std::string& hash : hashes[v]) {
-      const HostPart part = host_part(executable().variables[v].spec, *compiled_->variables[v], r);
+      const HostPart part =
+          host_part(executable().variables[exe::VariableId(v)].spec, *compiled_->variables[v], r);
       const First& first = parts.try_emplace(part.begin, First{r, hash}).first->second;
       if (hash != first.hash) return ReplicaDifference{variables_->path(v), first.replica, r};
       ++r;
@@ -380,11 +381,11 @@ void require_device(const exe::Executable& executable, int device) {
 
 int64_t Session::planned_bytes(int device) const {
   require_device(executable(), device);
-  return exe::planned_bytes(executable(), device, exe::Space::kDevice);
+  return exe::planned_bytes(executable(), exe::DeviceId(device), exe::Space::kDevice);
 }
 int64_t Session::measured_bytes(int device) const {
   require_device(executable(), device);
-  return measured_.begin()[device];
+  return at(measured_, device);
 }
 
 // A device of a replica may have memory in its own process and in processes that send to it. Sum
@@ -393,8 +394,8 @@ void Session::measure() {
   const size_t devices = executable().devices.size();
   std::vector<int64_t> own;  // By replica and device.
   for (int r = 0; r < executable().replicas; ++r) {
-    for (size_t d = 0; d < devices; ++d)
-      own.push_back(executor_->measured_bytes(r, static_cast<int32_t>(d), exe::Space::kDevice));
+    for (const exe::DeviceId d : executable().devices.ids())
+      own.push_back(executor_->measured_bytes(r, d, exe::Space::kDevice));
   }
   const std::vector<int64_t> all = agreement_->gathered(own);
   measured_.resize(devices);

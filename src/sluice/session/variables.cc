@@ -49,8 +49,7 @@ void Variables::for_each_part(size_t variable, int64_t begin, int64_t count, F&&
 }
 
 runtime::OpenDevice& Variables::device_of(int32_t arena, int replica) const {
-  return executor_.device(executor_.executable().arenas[static_cast<size_t>(arena)].device,
-                          replica);
+  return executor_.device(executor_.executable().arenas[exe::ArenaId(arena)].device, replica);
 }
 
 bool Variables::every_process_has(size_t variable, const std::vector<int>& replicas) const {
@@ -151,7 +150,7 @@ std::vector<std::vector<std::string>> Variables::copy_hashes() const {
 void Variables::initialize() {
   for (const exe::ConstantPlan& c : executor_.executable().constants) {
     if (c.data.empty()) continue;
-    const int device = executor_.executable().arenas[static_cast<size_t>(c.arena)].device;
+    const exe::DeviceId device = executor_.executable().arenas[c.arena].device;
     for (int r = 0; r < executor_.executable().replicas; ++r) {
       if (executor_.placement().has(r, device))
         device_of(c.arena, r)

@@ -46,7 +46,9 @@ class Variables {
   void initialize();
 
  private:
-  const std::vector<exe::VariablePlan>& plans() const { return executor_.executable().variables; }
+  const std::vector<exe::VariablePlan>& plans() const {
+    return executor_.executable().variables.items();
+  }
   template <typename F>
   void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
   runtime::OpenDevice& device_of(int32_t arena, int replica) const;

@@ -33,7 +33,7 @@ Ids<DeviceId, int64_t> needed_bytes(SessionOptions session, const Ir& ir) {
   const Compiled compiled = compile(ir, compile_options(session));
   Ids<DeviceId, int64_t> needed(session.more_devices.size() + 1);
   for (const exe::MemoryNeeds& m : compiled.memories) {
-    if (m.device >= 0) needed[DeviceId(m.device)] = m.total_bytes;
+    if (m.device.valid()) needed[m.device] = m.total_bytes;
   }
   return needed;
 }

@@ -11,7 +11,7 @@ TEST(OpaqueFeeds, RingsAreNotPinned) {
   Session session(p.ir, with(1));
   for (const exe::Feed& feed : session.executable().feeds) {
     const auto arena = static_cast<size_t>(feed.rings[0].arena);
-    EXPECT_EQ(session.executable().arenas[arena].space, exe::Space::kHost);
+    EXPECT_EQ(session.executable().arenas[exe::ArenaId(arena)].space, exe::Space::kHost);
   }
   const auto sums = std::make_shared<Numbers>();
   session.bind_feed(p.in, std::make_shared<Counting>(100));

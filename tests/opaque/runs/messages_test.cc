@@ -68,9 +68,7 @@ const exe::Channel& channel_of(const exe::Executable& e) {
   return *std::find_if(e.channels.begin(), e.channels.end(),
                        [](const exe::Channel& c) { return c.to == 1; });
 }
-exe::Arena& slots_of(exe::Executable& e) {
-  return e.arenas[static_cast<size_t>(channel_of(e).arena)];
-}
+exe::Arena& slots_of(exe::Executable& e) { return e.arenas[channel_of(e).arena]; }
 
 TEST(Messages, HaveSlotsOnTheSenderBetweenQueuesOfOneKind) {
   const Sums p;
@@ -83,13 +81,14 @@ TEST(Messages, HaveSlotsOnTheSenderBetweenQueuesOfOneKind) {
     return SlotMemory{slots.space, slots.device};
   };
   const DeviceChoice device = opaque();
-  EXPECT_EQ(memory_of(device, device), (SlotMemory{Space::kDevice, 0}));
-  EXPECT_EQ(memory_of(device, cpu()), (SlotMemory{Space::kPinned, 1}));
-  EXPECT_EQ(memory_of(cpu(), device), (SlotMemory{Space::kPinned, 1}));
-  EXPECT_EQ(memory_of(cpu(), cpu()), (SlotMemory{Space::kDevice, 1}));
+  EXPECT_EQ(memory_of(device, device), (SlotMemory{Space::kDevice, exe::DeviceId(0)}));
+  EXPECT_EQ(memory_of(device, cpu()), (SlotMemory{Space::kPinned, exe::DeviceId(1)}));
+  EXPECT_EQ(memory_of(cpu(), device), (SlotMemory{Space::kPinned, exe::DeviceId(1)}));
+  EXPECT_EQ(memory_of(cpu(), cpu()), (SlotMemory{Space::kDevice, exe::DeviceId(1)}));
   exe::Executable e = p.plan(device, device);
-  e.devices[1].kind = "other";
-  EXPECT_EQ(exe::slot_memory(e, 0, 1), (SlotMemory{Space::kPinned, 1}));
+  e.devices[exe::DeviceId(1)].kind = "other";
+  EXPECT_EQ(exe::slot_memory(e, exe::DeviceId(0), exe::DeviceId(1)),
+            (SlotMemory{Space::kPinned, exe::DeviceId(1)}));
 }
 
 TEST(Messages, CountAgainstTheBudgetOfTheSender) {
@@ -100,8 +99,7 @@ TEST(Messages, CountAgainstTheBudgetOfTheSender) {
   const std::vector<exe::MemoryNeeds> needs = exe::memory_needs(session.executable());
   for (int d = 0; d < 2; ++d) {
     const auto& need = needs[static_cast<size_t>(d)];
-    EXPECT_EQ(need.slot_bytes,
-              448 * session.executable().channels[static_cast<size_t>(d)].capacity);
+    EXPECT_EQ(need.slot_bytes, 448 * session.executable().channels[exe::ChannelId(d)].capacity);
     EXPECT_EQ(session.planned_bytes(d), session.measured_bytes(d));
     EXPECT_EQ(session.planned_bytes(d), need.total_bytes);
   }
@@ -127,19 +125,19 @@ TEST(Messages, WithDamagedSlotsAreRefused) {
   using exe::Arena;
   using exe::Executable;
   refused(good, "channel", "slots must be in device memory of device 0, got arena 'slots 0to1'",
-          [](Executable&, Arena& a) { a.device = 1; });
+          [](Executable&, Arena& a) { a.device = exe::DeviceId(1); });
   refused(good, "channel", "('slots' in pinned memory of device 0)",
           [](Executable&, Arena& a) { a.space = Space::kPinned; });
   refused(good, "channel", "('frames' in device memory of device 0)",
           [](Executable&, Arena& a) { a.kind = exe::ArenaKind::kFrames; });
   refused(good, "channel", "slots must be in pinned memory of device 1",
-          [](Executable& e, Arena&) { e.devices[1].kind = "other"; });
+          [](Executable& e, Arena&) { e.devices[exe::DeviceId(1)].kind = "other"; });
   refused(good, "bounds", "channel '0to1' must be inside",
           [](Executable&, Arena& a) { --a.bytes; });
   refused(mixed, "channel", "slots must be in pinned memory of device 1, got",
           [](Executable&, Arena& a) { a.space = Space::kDevice; });
   refused(mixed, "channel", "slots must be in pinned memory of device 1, got",
-          [](Executable&, Arena& a) { a.device = 0; });
+          [](Executable&, Arena& a) { a.device = exe::DeviceId(0); });
   refused(p.plan(cpu(), cpu()), "channel", "slots must be in device memory of device 1, got",
           [](Executable&, Arena& a) { a.space = Space::kPinned; });
 }
@@ -172,7 +170,7 @@ TEST(Messages, MayBeEmpty) {
   for (const SessionOptions& options : {on(device, device), on(device, cpu()), on(cpu(), device)}) {
     Session session(ir, options);
     ASSERT_EQ(session.executable().channels.size(), 1U);
-    EXPECT_EQ(session.executable().channels[0].slot_bytes, 0);
+    EXPECT_EQ(session.executable().channels[exe::ChannelId(0)].slot_bytes, 0);
     EXPECT_EQ(session.run()[y].spec(), f32_spec({0, 3}));
   }
 }

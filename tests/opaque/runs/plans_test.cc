@@ -37,11 +37,11 @@ std::vector<exe::Arena*> staging_of(exe::Executable& e) {
 
 TEST(Plans, AreForOpaqueDevicesInPlaceOfTheCpu) {
   exe::Executable e = Program().plan();
-  EXPECT_EQ(e.devices[0].kind, "opaque");
-  EXPECT_EQ(e.devices[0].workers, 1);
-  EXPECT_TRUE(e.devices[0].queued);
+  EXPECT_EQ(e.devices[exe::DeviceId(0)].kind, "opaque");
+  EXPECT_EQ(e.devices[exe::DeviceId(0)].workers, 1);
+  EXPECT_TRUE(e.devices[exe::DeviceId(0)].queued);
   const auto staging = staging_of(e);
-  ASSERT_EQ(staging.size(), e.devices[0].queues.size());
+  ASSERT_EQ(staging.size(), e.devices[exe::DeviceId(0)].queues.size());
   ASSERT_EQ(staging.size(), 2U);
   for (const exe::Arena* a : staging) {
     EXPECT_EQ(a->space, exe::Space::kPinned);
@@ -73,12 +73,13 @@ TEST(Plans, WithDamagedStagingAreRefused) {
   refused("must have at least", [](exe::Executable&, const Staging& s) { s[1]->bytes = 0; });
   refused("two slots of a multiple", [](exe::Executable&, const Staging& s) { ++s[0]->bytes; });
   refused("two slots of a multiple", [](exe::Executable&, const Staging& s) { s[0]->bytes += 64; });
-  refused("for each of its 3 queues",
-          [](exe::Executable& e, const Staging&) { e.devices[0].queues.push_back({"third"}); });
+  refused("for each of its 3 queues", [](exe::Executable& e, const Staging&) {
+    e.devices[exe::DeviceId(0)].queues.push_back({"third"});
+  });
   refused("as it is not queued",
-          [](exe::Executable& e, const Staging&) { e.devices[0].queued = false; });
+          [](exe::Executable& e, const Staging&) { e.devices[exe::DeviceId(0)].queued = false; });
   refused("must have 1 worker, as it is queued", [](exe::Executable& e, const Staging&) {
-    e.devices[0].workers = 2;
+    e.devices[exe::DeviceId(0)].workers = 2;
     for (exe::Arena& a : e.arenas) {
       if (a.kind == exe::ArenaKind::kWorkspace) a.bytes *= 2;
     }

@@ -44,7 +44,7 @@ TEST(OpaqueReplicas, HaveRoomForWhatAShareReads) {
   const DeviceChoice choice = cpu_device();
   exe::Executable e = Session(Sum(4, 200).ir, {.device = choice}).executable();
   std::vector<exe::Collective*> collectives;
-  for (exe::Step& step : e.functions[0].steps) {
+  for (exe::Step& step : e.functions[exe::FunctionId(0)].steps) {
     if (auto* c = std::get_if<exe::Collective>(&step.body)) collectives.push_back(c);
   }
   ASSERT_EQ(collectives.size(), 2u);

@@ -30,7 +30,7 @@ std::vector<Candidate> released_early(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {
     std::vector<Operand> buffers;
-    for (const Step& step : e.functions[f].steps) {
+    for (const Step& step : e.functions[exe::FunctionId(f)].steps) {
       every_operand(step, [&](const Operand& o) {
         if (o.access != Access::kWrite || o.at.base != Address::Base::kFrame || o.bytes == 0)
           return;
@@ -43,16 +43,17 @@ std::vector<Candidate> released_early(const Executable& e) {
     for (const Operand& from : buffers) {
       for (const Operand& to : buffers) {
         if (!disjoint(from, to) || from.bytes > to.bytes) continue;
-        out.push_back({fmt::format("'{}': the buffer at frame+{} moves to frame+{}",
-                                   e.functions[f].name, from.at.offset, to.at.offset),
-                       [f, from, to](Executable& m) {
-                         for (Step& step : m.functions[f].steps) {
-                           every_operand(step, [&](Operand& o) {
-                             if (same_place(o.at, from.at)) o.at.offset = to.at.offset;
-                           });
-                         }
-                         return std::string();
-                       }});
+        out.push_back(
+            {fmt::format("'{}': the buffer at frame+{} moves to frame+{}",
+                         e.functions[exe::FunctionId(f)].name, from.at.offset, to.at.offset),
+             [f, from, to](Executable& m) {
+               for (Step& step : m.functions[exe::FunctionId(f)].steps) {
+                 every_operand(step, [&](Operand& o) {
+                   if (same_place(o.at, from.at)) o.at.offset = to.at.offset;
+                 });
+               }
+               return std::string();
+             }});
       }
     }
   }
@@ -82,15 +83,15 @@ std::vector<Candidate> frame_shrunk(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {
     int64_t used = 0;
-    for (const Step& step : e.functions[f].steps) {
+    for (const Step& step : e.functions[exe::FunctionId(f)].steps) {
       every_operand(step, [&](const Operand& o) {
         if (o.at.base == Address::Base::kFrame && o.at.depth == 0)
           used = std::max(used, o.at.offset + o.bytes);
       });
     }
     if (used == 0) continue;
-    out.push_back({e.functions[f].name, [f, used](Executable& m) {
-                     m.functions[f].frame_bytes = used - 1;
+    out.push_back({e.functions[exe::FunctionId(f)].name, [f, used](Executable& m) {
+                     m.functions[exe::FunctionId(f)].frame_bytes = used - 1;
                      return std::string();
                    }});
   }
@@ -100,9 +101,11 @@ std::vector<Candidate> frame_shrunk(const Executable& e) {
 std::vector<Candidate> arena_shrunk(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.arenas.size(); ++a) {
-    if (e.arenas[a].bytes < 2 || e.arenas[a].kind == ArenaKind::kWorkspace) continue;
-    out.push_back({e.arenas[a].name, [a](Executable& m) {
-                     m.arenas[a].bytes /= 2;
+    if (e.arenas[exe::ArenaId(a)].bytes < 2 ||
+        e.arenas[exe::ArenaId(a)].kind == ArenaKind::kWorkspace)
+      continue;
+    out.push_back({e.arenas[exe::ArenaId(a)].name, [a](Executable& m) {
+                     m.arenas[exe::ArenaId(a)].bytes /= 2;
                      return std::string();
                    }});
   }
@@ -114,14 +117,14 @@ std::vector<Candidate> arenas_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {
     for (size_t b = 0; b < e.variables.size(); ++b) {
-      const VariablePlan& from = e.variables[a];
-      const VariablePlan& to = e.variables[b];
+      const VariablePlan& from = e.variables[exe::VariableId(a)];
+      const VariablePlan& to = e.variables[exe::VariableId(b)];
       if (a == b || from.buffer >= 0 || to.buffer >= 0 || from.arena != to.arena ||
           from.bytes > to.bytes)
         continue;
       out.push_back(
           {fmt::format("'{}' onto '{}'", from.path, to.path), [a, from, to](Executable& m) {
-             m.variables[a].offset = to.offset;
+             m.variables[exe::VariableId(a)].offset = to.offset;
              for (Function& f : m.functions) {
                for (Step& step : f.steps) {
                  every_operand(step, [&](Operand& o) {
@@ -171,22 +174,22 @@ std::vector<Candidate> argument_rebound(const Executable& e) {
 std::vector<Candidate> workspace_shared(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.arenas.size(); ++a) {
-    const Arena& arena = e.arenas[a];
+    const Arena& arena = e.arenas[exe::ArenaId(a)];
     if (arena.kind != ArenaKind::kWorkspace || arena.device < 0 || arena.stride == 0) continue;
-    const int32_t workers = e.devices[static_cast<size_t>(arena.device)].workers;
+    const int32_t workers = e.devices[arena.device].workers;
     if (workers > 1) {
       out.push_back({"all workers in one slice", [a, workers](Executable& m) {
-                       m.arenas[a].bytes = m.arenas[a].stride;
+                       m.arenas[exe::ArenaId(a)].bytes = m.arenas[exe::ArenaId(a)].stride;
                        return fmt::format("worker {} begins where the arena ends", workers - 1);
                      }});
     }
     out.push_back({"slices closer together", [a](Executable& m) {
-                     m.arenas[a].stride /= 2;
+                     m.arenas[exe::ArenaId(a)].stride /= 2;
                      return std::string();
                    }});
     out.push_back({"one worker more", [a](Executable& m) {
-                     const Arena& w = m.arenas[a];
-                     Device& d = m.devices[static_cast<size_t>(w.device)];
+                     const Arena& w = m.arenas[exe::ArenaId(a)];
+                     Device& d = m.devices[w.device];
                      d.workers = static_cast<int32_t>(w.bytes / w.stride) + 1;
                      return fmt::format("worker {} begins where the arena ends", d.workers - 1);
                    }});
@@ -195,7 +198,8 @@ std::vector<Candidate> workspace_shared(const Executable& e) {
     const auto* k = std::get_if<Kernel>(&step.body);
     if (k == nullptr) return;
     for (const Arena& a : e.arenas) {
-      if (a.kind != ArenaKind::kWorkspace || a.device != e.functions[f].device) continue;
+      if (a.kind != ArenaKind::kWorkspace || a.device != e.functions[exe::FunctionId(f)].device)
+        continue;
       out.push_back({step_name(e, f, s), [f, s, stride = a.stride](Executable& m) {
                        std::get<Kernel>(step_of(m, f, s).body).workspace_bytes = stride + 1;
                        return fmt::format("a worker has {} bytes, the kernel uses one more",
@@ -208,8 +212,8 @@ std::vector<Candidate> workspace_shared(const Executable& e) {
 
 std::vector<Candidate> budget_cut(const Executable& e) {
   std::vector<Candidate> out;
-  for (size_t d = 0; d < e.devices.size(); ++d) {
-    const int64_t bytes = planned_bytes(e, static_cast<int32_t>(d), Space::kDevice);
+  for (const exe::DeviceId d : e.devices.ids()) {
+    const int64_t bytes = planned_bytes(e, d, Space::kDevice);
     if (bytes == 0) continue;
     out.push_back({fmt::format("device {}", d), [d, bytes](Executable& m) {
                      m.devices[d].memory_budget = bytes - 1;

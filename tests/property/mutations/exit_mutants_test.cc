@@ -77,35 +77,38 @@ std::vector<Damage> damages_of(const exe::Executable& right, size_t f, size_t s)
   std::vector<Damage> all;
   const auto add = [&](const std::string& kind, auto act) {
     all.push_back({kind,
-                   fmt::format("'{}' step {}", right.functions[f].name, s),
+                   fmt::format("'{}' step {}", right.functions[exe::FunctionId(f)].name, s),
                    {},
                    [f, s, act](exe::Executable& e) {
-                     act(std::get<exe::Loop>(e.functions[f].steps[s].body));
+                     act(std::get<exe::Loop>(e.functions[exe::FunctionId(f)].steps[s].body));
                      return std::string();
                    }});
   };
   add("exit renumbered", [](exe::Loop& l) { l.exit += 1; });
   add("more trips", [](exe::Loop& l) { l.trips += 1; });
   add("fewer trips", [](exe::Loop& l) { l.trips -= 1; });
-  add("condition dropped", [](exe::Loop& l) { l.condition = l.exit = -1; });
-  const auto& loop = std::get<exe::Loop>(right.functions[f].steps[s].body);
-  for (int32_t a = 0; a < std::ssize(loop.body.args); ++a) {
+  add("condition dropped", [](exe::Loop& l) {
+    l.condition = exe::ParamId();
+    l.exit = -1;
+  });
+  const auto& loop = std::get<exe::Loop>(right.functions[exe::FunctionId(f)].steps[s].body);
+  for (const exe::ParamId a : loop.body.args.ids()) {
     if (a == loop.condition) continue;
     add(fmt::format("condition is argument {}", a), [a](exe::Loop& l) { l.condition = a; });
     add(fmt::format("argument {} in a ring", a), [a](exe::Loop& l) {
-      exe::Address& at = l.body.args[static_cast<size_t>(a)].at;
+      exe::Address& at = l.body.args[a].at;
       at.depth = 2;
       at.stride = 64;
       at.slot = exe::IndexExpr::iteration();
     });
     add(fmt::format("argument {} without a name", a),
-        [a](exe::Loop& l) { l.body.args[static_cast<size_t>(a)].made = exe::kNoValue; });
+        [a](exe::Loop& l) { l.body.args[a].made = exe::kNoValue; });
   }
   for (size_t c = 0; c < loop.carried.size(); ++c)
     add(fmt::format("carry {} dropped", c),
         [c](exe::Loop& l) { l.carried.erase(l.carried.begin() + static_cast<int64_t>(c)); });
   all.push_back({"barrier dropped", "", {}, [f, s](exe::Executable& e) {
-                   e.functions[f].steps[s].sync = false;
+                   e.functions[exe::FunctionId(f)].steps[s].sync = false;
                    return std::string("a loop with an exit begins with a barrier");
                  }});
   return all;
@@ -123,8 +126,9 @@ TEST(ExitMutants, AreRefusedOrChangeNoBit) {
     const exe::Executable right = compiled(program.ir, 2).executable;
     std::vector<Damage> damages = mutations(right, 11, 6);
     for (size_t f = 0; f < right.functions.size(); ++f) {
-      for (size_t s = 0; s < right.functions[f].steps.size(); ++s) {
-        const auto* loop = std::get_if<exe::Loop>(&right.functions[f].steps[s].body);
+      for (size_t s = 0; s < right.functions[exe::FunctionId(f)].steps.size(); ++s) {
+        const auto* loop =
+            std::get_if<exe::Loop>(&right.functions[exe::FunctionId(f)].steps[s].body);
         if (loop == nullptr || loop->condition < 0) continue;
         std::ranges::move(damages_of(right, f, s), std::back_inserter(damages));
       }

@@ -5,7 +5,7 @@ namespace {
 
 /// The common fields of a Send and a Receive.
 struct Message {
-  int32_t* channel = nullptr;
+  ChannelId* channel = nullptr;
   IndexExpr* number = nullptr;
   Operand* operand = nullptr;
   bool sent = false;
@@ -36,9 +36,8 @@ void for_each_message(const Executable& e, F&& visit) {
 bool has_messages(const Executable& e, const Function& f) {
   for (const Step& step : f.steps) {
     bool found = is_message(step);
-    for_each_call(step, [&](const Call& c) {
-      found = found || has_messages(e, e.functions[static_cast<size_t>(c.function)]);
-    });
+    for_each_call(
+        step, [&](const Call& c) { found = found || has_messages(e, e.functions[c.function]); });
     if (found) return true;
   }
   return false;
@@ -59,7 +58,7 @@ std::vector<Candidate> numbers_changed(const Executable& e, const std::vector<Ch
       }
       size_t n = 0;
       for_each_call(step, [&](const Call& c) {
-        const Function& callee = e.functions[static_cast<size_t>(c.function)];
+        const Function& callee = e.functions[c.function];
         for (size_t a = 0; a < c.index_args.size(); ++a, ++n) {
           if (!has_messages(e, callee) || is_data(e, callee, static_cast<int64_t>(a))) continue;
           out.push_back({step_name(e, f, s), [f, s, n, change](Executable& m) {
@@ -86,7 +85,7 @@ std::vector<Candidate> message_repeated(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step&) {
     out.push_back({step_name(e, f, s), [f, s](Executable& m) {
-                     auto& steps = m.functions[f].steps;
+                     auto& steps = m.functions[exe::FunctionId(f)].steps;
                      const Step again = steps[s];
                      steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, again);
                      return std::string();
@@ -111,7 +110,7 @@ std::vector<Candidate> message_counted_differently(const Executable& e) {
 std::vector<Candidate> messages_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step& step) {
-    const auto& steps = e.functions[f].steps;
+    const auto& steps = e.functions[exe::FunctionId(f)].steps;
     for (size_t t = s + 1; t < steps.size(); ++t) {
       if (!is_message(steps[t]) || !same_kind(step, steps[t])) continue;
       out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
@@ -128,7 +127,7 @@ std::vector<Candidate> message_of_other_channel(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step& step) {
     Step own = step;
-    for (int32_t c = 0; c < static_cast<int32_t>(e.channels.size()); ++c) {
+    for (const ChannelId c : e.channels.ids()) {
       if (c == *message_of(own)->channel) continue;
       out.push_back({step_name(e, f, s), [f, s, c](Executable& m) {
                        *message_of(step_of(m, f, s))->channel = c;
@@ -146,7 +145,7 @@ std::vector<Candidate> message_of_other_value(const Executable& e) {
     Step own = step;
     const Operand was = *message_of(own)->operand;
     if (was.bytes == 0) return;
-    for (const Step& other : e.functions[f].steps) {
+    for (const Step& other : e.functions[exe::FunctionId(f)].steps) {
       every_operand(other, [&](const Operand& o) {
         const bool same = o.value == was.value || same_place(o.at, was.at);
         if (o.bytes != was.bytes || o.at.depth != 0 || same) return;
@@ -166,11 +165,11 @@ std::vector<Candidate> message_of_other_value(const Executable& e) {
 std::vector<Candidate> message_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step&) {
-    const size_t last = e.functions[f].steps.size() - 1;
+    const size_t last = e.functions[exe::FunctionId(f)].steps.size() - 1;
     for (const size_t to : {size_t{0}, s == 0 ? s : s - 1, std::min(s + 1, last), last}) {
       if (to == s) continue;
       out.push_back({step_name(e, f, s), [f, s, to](Executable& m) {
-                       move_step(m.functions[f], s, to);
+                       move_step(m.functions[exe::FunctionId(f)], s, to);
                        return std::string();
                      }});
     }
@@ -182,9 +181,9 @@ std::vector<Candidate> message_moved(const Executable& e) {
 std::vector<Candidate> channel_short(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t c = 0; c < e.channels.size(); ++c) {
-    if (e.channels[c].capacity < 2) continue;
-    out.push_back({e.channels[c].name, [c](Executable& m) {
-                     --m.channels[c].capacity;
+    if (e.channels[exe::ChannelId(c)].capacity < 2) continue;
+    out.push_back({e.channels[exe::ChannelId(c)].name, [c](Executable& m) {
+                     --m.channels[exe::ChannelId(c)].capacity;
                      return std::string();
                    }});
   }

@@ -109,8 +109,8 @@ std::vector<Candidate> coincidence_forbidden(const Executable& e);
 std::vector<Candidate> tasks_overlapped(const Executable& e);
 
 inline std::string step_name(const Executable& e, size_t f, size_t s) {
-  return fmt::format("'{}' step {} ({})", e.functions[f].name, s,
-                     step_title(e.functions[f].steps[s]));
+  return fmt::format("'{}' step {} ({})", e.functions[exe::FunctionId(f)].name, s,
+                     step_title(e.functions[exe::FunctionId(f)].steps[s]));
 }
 
 inline bool is_remote(const Issue& i) {
@@ -130,11 +130,14 @@ void move_step(Function& f, size_t from, size_t to);
 template <typename F>
 void for_each_step(const Executable& e, F&& visit) {
   for (size_t f = 0; f < e.functions.size(); ++f) {
-    for (size_t s = 0; s < e.functions[f].steps.size(); ++s) visit(f, s, e.functions[f].steps[s]);
+    for (size_t s = 0; s < e.functions[exe::FunctionId(f)].steps.size(); ++s)
+      visit(f, s, e.functions[exe::FunctionId(f)].steps[s]);
   }
 }
 
-inline Step& step_of(Executable& e, size_t f, size_t s) { return e.functions[f].steps[s]; }
+inline Step& step_of(Executable& e, size_t f, size_t s) {
+  return e.functions[exe::FunctionId(f)].steps[s];
+}
 
 /// Visits all operands of a step, including those of calls, in a fixed order.
 template <typename StepType, typename F>

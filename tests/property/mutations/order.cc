@@ -44,7 +44,7 @@ std::vector<Candidate> steps_dropped(const Executable& e,
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!which(step)) return;
     out.push_back({step_name(e, f, s), [f, s](Executable& m) {
-                     auto& steps = m.functions[f].steps;
+                     auto& steps = m.functions[exe::FunctionId(f)].steps;
                      // The barrier stays at its position.
                      if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
                      steps.erase(steps.begin() + static_cast<int64_t>(s));
@@ -65,9 +65,9 @@ std::vector<Candidate> step_dropped(const Executable& e) {
 std::vector<Candidate> steps_swapped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step&) {
-    if (s + 1 >= e.functions[f].steps.size()) return;
+    if (s + 1 >= e.functions[exe::FunctionId(f)].steps.size()) return;
     out.push_back({step_name(e, f, s), [f, s](Executable& m) {
-                     auto& steps = m.functions[f].steps;
+                     auto& steps = m.functions[exe::FunctionId(f)].steps;
                      const bool sync = steps[s].sync;
                      std::swap(steps[s], steps[s + 1]);
                      // Keep the barriers and add one after the first step, so that only the order
@@ -141,7 +141,7 @@ std::vector<Candidate> late_iteration_changed(const Executable& e) {
     const auto changes = [=](const IndexExpr& x) {
       return std::array{x + is_last, x * (is_last + IndexExpr(1)), x % last};
     };
-    const Function& body = e.functions[static_cast<size_t>(l->body.function)];
+    const Function& body = e.functions[l->body.function];
     for (size_t c = 0; c < 3; ++c) {
       for (size_t a = 0; a < l->body.index_args.size(); ++a) {
         if (is_data(e, body, static_cast<int64_t>(a))) continue;
@@ -151,7 +151,7 @@ std::vector<Candidate> late_iteration_changed(const Executable& e) {
                          return std::string();
                        }});
       }
-      for (size_t a = 0; a < l->body.args.size(); ++a) {
+      for (const ParamId a : l->body.args.ids()) {
         if (l->body.args[a].at.depth < 2) continue;
         out.push_back({step_name(e, f, s), [=](Executable& m) {
                          Address& at = std::get<Loop>(step_of(m, f, s).body).body.args[a].at;
@@ -171,7 +171,7 @@ std::vector<Candidate> carry_dropped(const Executable& e) {
     if (l == nullptr || l->trips < 2) return;
     for (size_t c = 0; c < l->carried.size(); ++c) {
       const Carry& carry = l->carried[c];
-      const Operand& in = l->body.args[static_cast<size_t>(carry.in)];
+      const Operand& in = l->body.args[carry.in];
       // A value that stays in its argument needs no carry.
       if (in.bytes == 0 || (carry.in == carry.out && in.access == Access::kRead)) continue;
       out.push_back({step_name(e, f, s), [f, s, c](Executable& m) {
@@ -190,14 +190,13 @@ std::vector<Candidate> carry_changed(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     const auto* l = std::get_if<Loop>(&step.body);
     if (l == nullptr || l->trips < 2) return;
-    const std::vector<Operand>& args = l->body.args;
+    const Ids<ParamId, Operand>& args = l->body.args;
     for (size_t c = 0; c < l->carried.size(); ++c) {
       const Carry& right = l->carried[c];
-      for (size_t other = 0; other < args.size(); ++other) {
-        const auto arg = static_cast<int32_t>(other);
-        const bool alike = args[other].spec == args[static_cast<size_t>(right.out)].spec &&
-                           args[other].layout == args[static_cast<size_t>(right.out)].layout;
-        if (arg == right.out || !alike || args[other].bytes == 0) continue;
+      for (const ParamId arg : args.ids()) {
+        const bool alike =
+            args[arg].spec == args[right.out].spec && args[arg].layout == args[right.out].layout;
+        if (arg == right.out || !alike || args[arg].bytes == 0) continue;
         out.push_back({step_name(e, f, s), [f, s, c, arg](Executable& m) {
                          std::get<Loop>(step_of(m, f, s).body).carried[c].out = arg;
                          return std::string("iteration 1 reads another argument's value");
@@ -210,14 +209,14 @@ std::vector<Candidate> carry_changed(const Executable& e) {
 
 std::vector<Candidate> value_renamed(const Executable& e) {
   std::vector<Candidate> out;
-  const auto values = static_cast<ValueId>(e.values.size());
+  const ValueId values = e.values.end_id();
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     size_t n = 0;
     every_operand(step, [&](const Operand& o) {
-      const std::optional<ValueId> there = last_written(e.functions[f], s, o);
+      const std::optional<ValueId> there = last_written(e.functions[exe::FunctionId(f)], s, o);
       if (o.access == Access::kRead && values > 1 && o.bytes > 0 && there == o.value) {
         out.push_back({step_name(e, f, s), [f, s, n, values, was = o.value](Executable& m) {
-                         operand_at(step_of(m, f, s), n)->value = (was + 1) % values;
+                         operand_at(step_of(m, f, s), n)->value = ValueId((was + 1) % values);
                          return fmt::format(
                              "value {} was written there last, but the operand names {}", was,
                              (was + 1) % values);
@@ -279,7 +278,7 @@ std::vector<Candidate> final_damaged(const Executable& e) {
   for (size_t p = 0; p < e.programs.size(); ++p) {
     for (size_t i = 0; i < e.programs[p].finals.size(); ++i) {
       const Final& f = e.programs[p].finals[i];
-      const VariablePlan& v = e.variables[static_cast<size_t>(f.variable)];
+      const VariablePlan& v = e.variables[f.variable];
       if (f.value == v.value || v.bytes == 0) continue;
       out.push_back({v.path, [p, i](Executable& m) {
                        auto& finals = m.programs[p].finals;
@@ -303,7 +302,7 @@ std::vector<Candidate> remote_entry_beyond(const Executable& e) {
     const auto* i = std::get_if<Issue>(&step.body);
     if (i == nullptr || i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut)
       return;
-    const int64_t entries = e.remote_buffers[static_cast<size_t>(i->object)].entries;
+    const int64_t entries = e.remote_buffers[exe::BufferId(i->object)].entries;
     out.push_back({step_name(e, f, s), [f, s, entries](Executable& m) {
                      auto& issue = std::get<Issue>(step_of(m, f, s).body);
                      issue.entry = issue.entry + IndexExpr(entries);
@@ -326,8 +325,9 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
                      c.sequence = c.sequence + IndexExpr(1);
                      return std::string("it has the sequence number of the next collective");
                    }});
-    for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
-      if (!std::holds_alternative<Collective>(e.functions[f].steps[t].body)) continue;
+    for (size_t t = s + 1; t < e.functions[exe::FunctionId(f)].steps.size(); ++t) {
+      if (!std::holds_alternative<Collective>(e.functions[exe::FunctionId(f)].steps[t].body))
+        continue;
       out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        auto& a = std::get<Collective>(step_of(m, f, s).body);
                        auto& b = std::get<Collective>(step_of(m, f, t).body);
@@ -347,8 +347,9 @@ std::vector<Candidate> collectives_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     const auto* first = std::get_if<Collective>(&step.body);
-    for (size_t t = s + 1; first != nullptr && t < e.functions[f].steps.size(); ++t) {
-      const auto* second = std::get_if<Collective>(&e.functions[f].steps[t].body);
+    for (size_t t = s + 1; first != nullptr && t < e.functions[exe::FunctionId(f)].steps.size();
+         ++t) {
+      const auto* second = std::get_if<Collective>(&e.functions[exe::FunctionId(f)].steps[t].body);
       if (second == nullptr || second->group != first->group) continue;
       out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
                        std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
@@ -377,10 +378,10 @@ std::vector<Candidate> collective_of_other_group(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!std::holds_alternative<Collective>(step.body)) return;
-    for (size_t g = 0; g < e.groups.size(); ++g) {
-      if (static_cast<int32_t>(g) == std::get<Collective>(step.body).group) continue;
+    for (const GroupId g : e.groups.ids()) {
+      if (g == std::get<Collective>(step.body).group) continue;
       out.push_back({step_name(e, f, s), [f, s, g](Executable& m) {
-                       std::get<Collective>(step_of(m, f, s).body).group = static_cast<int32_t>(g);
+                       std::get<Collective>(step_of(m, f, s).body).group = g;
                        return std::string();
                      }});
     }

@@ -66,7 +66,7 @@ std::vector<Single> singles_of(const Executable& e, int32_t channel) {
 
 /// Whether a loop of an entry function stands after this step. Messages in it have later numbers.
 bool loop_follows(const Executable& e, const Single& m) {
-  const auto& steps = e.functions[m.function].steps;
+  const auto& steps = e.functions[exe::FunctionId(m.function)].steps;
   return std::any_of(steps.begin() + static_cast<int64_t>(m.step), steps.end(), is_loop);
 }
 
@@ -95,8 +95,8 @@ std::vector<Candidate> whole_messages(const Executable& e, int64_t by,
         if (got.sent || got.number != sent.number || got.function == sent.function) continue;
         out.push_back({step_name(e, sent.function, sent.step), [=](Executable& m) {
                          shift_later(m, c, sent.number, by);
-                         change(m.functions[sent.function], sent.step);
-                         change(m.functions[got.function], got.step);
+                         change(m.functions[exe::FunctionId(sent.function)], sent.step);
+                         change(m.functions[exe::FunctionId(got.function)], got.step);
                          return std::string();
                        }});
       }
@@ -144,14 +144,14 @@ void repeat_at(Function& f, size_t s) {
 std::vector<Candidate> updated_before_drain(const Executable& e) {
   std::vector<Candidate> out;
   for_each_entry(e, [&](size_t f) {
-    const auto& steps = e.functions[f].steps;
+    const auto& steps = e.functions[exe::FunctionId(f)].steps;
     for (size_t s = 0; s < steps.size(); ++s) {
       if (!std::holds_alternative<Kernel>(steps[s].body) || !updates_variable(e, steps[s]))
         continue;
       for (size_t t = 0; t < s; ++t) {
         if (!conflict(steps[t], steps[s])) continue;
         out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
-                         move_step(m.functions[f], s, t);
+                         move_step(m.functions[exe::FunctionId(f)], s, t);
                          return std::string();
                        }});
       }
@@ -164,13 +164,13 @@ std::vector<Candidate> updated_before_drain(const Executable& e) {
 std::vector<Candidate> ramp_step_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_entry(e, [&](size_t f) {
-    const auto& steps = e.functions[f].steps;
+    const auto& steps = e.functions[exe::FunctionId(f)].steps;
     for (size_t l = 0; l < steps.size(); ++l) {
       if (!is_loop(steps[l])) continue;
       for (size_t s = 0; s < steps.size(); ++s) {
         if (!is_run(steps[s])) continue;
         out.push_back({step_name(e, f, s), [f, s, l](Executable& m) {
-                         move_step(m.functions[f], s, l);
+                         move_step(m.functions[exe::FunctionId(f)], s, l);
                          return std::string();
                        }});
       }
@@ -185,7 +185,7 @@ std::vector<Candidate> step_repeated(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!is_run(step)) return;
     out.push_back({step_name(e, f, s), [f, s](Executable& m) {
-                     auto& steps = m.functions[f].steps;
+                     auto& steps = m.functions[exe::FunctionId(f)].steps;
                      const Step again = steps[s];
                      steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, again);
                      steps[s + 1].sync = true;

@@ -12,9 +12,8 @@ bool moves_entries(const Executable& e, const Function& f) {
   for (const Step& step : f.steps) {
     const auto* issue = std::get_if<Issue>(&step.body);
     bool found = issue != nullptr && is_remote(*issue);
-    for_each_call(step, [&](const Call& c) {
-      found = found || moves_entries(e, e.functions[static_cast<size_t>(c.function)]);
-    });
+    for_each_call(
+        step, [&](const Call& c) { found = found || moves_entries(e, e.functions[c.function]); });
     if (found) return true;
   }
   return false;
@@ -36,7 +35,7 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
       }
       size_t n = 0;
       for_each_call(step, [&](const Call& c) {
-        const Function& callee = e.functions[static_cast<size_t>(c.function)];
+        const Function& callee = e.functions[c.function];
         if (!moves_entries(e, callee)) return;
         for (size_t a = 0; a < c.index_args.size(); ++a, ++n) {
           // A number that an operator computes with changes values: the tests of value programs
@@ -75,9 +74,8 @@ bool is_data(const Executable& e, const Function& f, int64_t param) {
       found = std::any_of(k->scalars.begin(), k->scalars.end(), uses);
     for_each_call(step, [&](const Call& c) {
       for (size_t a = 0; a < c.index_args.size(); ++a) {
-        found = found ||
-                (uses(c.index_args[a]) &&
-                 is_data(e, e.functions[static_cast<size_t>(c.function)], static_cast<int64_t>(a)));
+        found = found || (uses(c.index_args[a]) &&
+                          is_data(e, e.functions[c.function], static_cast<int64_t>(a)));
       }
     });
     if (found) return true;
@@ -113,9 +111,8 @@ std::vector<Candidate> buffer_exchanged(const Executable& e) {
     const auto* issue = std::get_if<Issue>(&step.body);
     if (issue == nullptr || !is_remote(*issue)) return;
     for (int32_t b = 0; b < static_cast<int32_t>(e.remote_buffers.size()); ++b) {
-      if (b == issue->object ||
-          e.remote_buffers[static_cast<size_t>(b)].spec.bytes() !=
-              e.remote_buffers[static_cast<size_t>(issue->object)].spec.bytes())
+      if (b == issue->object || e.remote_buffers[exe::BufferId(b)].spec.bytes() !=
+                                    e.remote_buffers[exe::BufferId(issue->object)].spec.bytes())
         continue;
       out.push_back({step_name(e, f, s), [f, s, b](Executable& m) {
                        std::get<Issue>(step_of(m, f, s).body).object = b;
@@ -129,10 +126,10 @@ std::vector<Candidate> buffer_exchanged(const Executable& e) {
 std::vector<Candidate> entries_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t b = 0; b < e.remote_buffers.size(); ++b) {
-    const RemoteBufferPlan& buffer = e.remote_buffers[b];
+    const RemoteBufferPlan& buffer = e.remote_buffers[exe::BufferId(b)];
     if (buffer.entries < 2 || buffer.spec.bytes() == 0) continue;
     out.push_back({buffer.name, [b](Executable& m) {
-                     RemoteBufferPlan& r = m.remote_buffers[b];
+                     RemoteBufferPlan& r = m.remote_buffers[exe::BufferId(b)];
                      r.entry_stride = r.spec.bytes() - 1;
                      return fmt::format("entries of {} bytes are {} apart", r.spec.bytes(),
                                         r.entry_stride);
@@ -144,9 +141,9 @@ std::vector<Candidate> entries_overlapped(const Executable& e) {
 std::vector<Candidate> remote_buffers_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t b = 1; b < e.remote_buffers.size(); ++b) {
-    out.push_back({e.remote_buffers[b].name, [b](Executable& m) {
-                     const RemoteBufferPlan& before = m.remote_buffers[b - 1];
-                     m.remote_buffers[b].offset =
+    out.push_back({e.remote_buffers[exe::BufferId(b)].name, [b](Executable& m) {
+                     const RemoteBufferPlan& before = m.remote_buffers[exe::BufferId(b - 1)];
+                     m.remote_buffers[exe::BufferId(b)].offset =
                          before.offset + before.entries * before.entry_stride - 1;
                      return fmt::format("it begins in the last byte of '{}'", before.name);
                    }});
@@ -159,11 +156,13 @@ std::vector<Candidate> locations_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {
     for (size_t b = a + 1; b < e.variables.size(); ++b) {
-      const VariablePlan& v = e.variables[a];
-      if (v.buffer < 0 || v.buffer != e.variables[b].buffer) continue;
+      const VariablePlan& v = e.variables[exe::VariableId(a)];
+      if (v.buffer < 0 || v.buffer != e.variables[exe::VariableId(b)].buffer) continue;
       out.push_back({v.path, [a, b](Executable& m) {
-                       std::swap(m.variables[a].entry, m.variables[b].entry);
-                       std::swap(m.variables[a].offset, m.variables[b].offset);
+                       std::swap(m.variables[exe::VariableId(a)].entry,
+                                 m.variables[exe::VariableId(b)].entry);
+                       std::swap(m.variables[exe::VariableId(a)].offset,
+                                 m.variables[exe::VariableId(b)].offset);
                        return std::string();
                      }});
     }
@@ -180,8 +179,8 @@ std::vector<Candidate> tier_short(const Executable& e) {
         used = std::max(used, b.offset + b.entries * b.entry_stride);
     }
     if (used == 0) continue;
-    out.push_back({e.arenas[a].name, [a, used](Executable& m) {
-                     m.arenas[a].bytes = used - 1;
+    out.push_back({e.arenas[exe::ArenaId(a)].name, [a, used](Executable& m) {
+                     m.arenas[exe::ArenaId(a)].bytes = used - 1;
                      return std::string("the last byte of the last buffer is outside the arena");
                    }});
   }

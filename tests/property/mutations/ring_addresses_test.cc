@@ -67,7 +67,7 @@ std::string random_expression(const Seed& key, uint64_t& draws, int depth) {
 
 exe::Executable without_check(const std::string& slot, int64_t p0, int64_t p1) {
   exe::Executable e = exe::plans::plan(ring_plan("0", 0, p0, p1));
-  auto& last = std::get<exe::Issue>(e.functions[0].steps.back().body);
+  auto& last = std::get<exe::Issue>(e.functions[exe::FunctionId(0)].steps.back().body);
   last.memory.at.slot = exe::parse_index_expr(slot);
   return e;
 }

@@ -37,7 +37,7 @@ std::vector<Candidate> rows_of_others(const Executable& e, TransferKind kind) {
     const auto* own = std::get_if<Issue>(&step.body);
     if (own == nullptr || own->kind != kind || own->entry_from) return;
     for (size_t t = 0; t < s; ++t) {
-      const auto* other = std::get_if<Issue>(&e.functions[f].steps[t].body);
+      const auto* other = std::get_if<Issue>(&e.functions[exe::FunctionId(f)].steps[t].body);
       if (other == nullptr || !is_remote(*other) || other->object != own->object) continue;
       if (other->entry_from || other->entry == own->entry) continue;
       out.push_back({step_name(e, f, s), [f, s, row = other->entry](Executable& m) {
@@ -54,7 +54,7 @@ std::vector<Candidate> rows_of_others(const Executable& e, TransferKind kind) {
 std::vector<Candidate> accumulations_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
-    const auto& steps = e.functions[f].steps;
+    const auto& steps = e.functions[exe::FunctionId(f)].steps;
     for (size_t t = s + 1; t < steps.size(); ++t) {
       if (!modify_alike(step, steps[t])) continue;
       out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
@@ -71,9 +71,9 @@ std::vector<Candidate> updated_early(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     for (size_t t = s; t-- > 0;) {
-      if (!updates_from(e.functions[f].steps[t], step)) continue;
+      if (!updates_from(e.functions[exe::FunctionId(f)].steps[t], step)) continue;
       out.push_back({step_name(e, f, s), [f, s, t](Executable& m) {
-                       move_step(m.functions[f], s, t);
+                       move_step(m.functions[exe::FunctionId(f)], s, t);
                        return std::string();
                      }});
       return;

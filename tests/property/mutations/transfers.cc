@@ -43,10 +43,10 @@ std::vector<Candidate> transfers_dropped(const Executable& e, TransferKind kind)
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     const auto* issue = std::get_if<Issue>(&step.body);
     if (issue == nullptr || issue->kind != kind) return;
-    const size_t wait = issue->queue == 0 ? 0 : wait_of(e.functions[f], s);
+    const size_t wait = issue->queue == 0 ? 0 : wait_of(e.functions[exe::FunctionId(f)], s);
     out.push_back({step_name(e, f, s), [f, s, wait](Executable& m) {
-                     if (wait > 0) erase_step(m.functions[f], wait);
-                     erase_step(m.functions[f], s);
+                     if (wait > 0) erase_step(m.functions[exe::FunctionId(f)], wait);
+                     erase_step(m.functions[exe::FunctionId(f)], s);
                      return std::string();
                    }});
   });
@@ -83,12 +83,12 @@ std::vector<Candidate> load_before_store(const Executable& e) {
     const auto* load = std::get_if<Issue>(&step.body);
     if (load == nullptr || load->kind != TransferKind::kRemoteLoad) return;
     for (size_t before = s; before-- > 0;) {
-      const auto* store = std::get_if<Issue>(&e.functions[f].steps[before].body);
+      const auto* store = std::get_if<Issue>(&e.functions[exe::FunctionId(f)].steps[before].body);
       if (store == nullptr || store->kind != TransferKind::kRemoteStore ||
           store->object != load->object)
         continue;
       out.push_back({step_name(e, f, s), [f, s, before](Executable& m) {
-                       move_step(m.functions[f], s, before);
+                       move_step(m.functions[exe::FunctionId(f)], s, before);
                        return std::string();
                      }});
       break;
@@ -103,12 +103,13 @@ std::vector<Candidate> wait_past_border(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     for_each_call(step, [&](const Call& c) {
       const auto callee = static_cast<size_t>(c.function);
-      for (size_t w = 0; w < e.functions[callee].steps.size(); ++w) {
-        if (!std::holds_alternative<Wait>(e.functions[callee].steps[w].body)) continue;
+      for (size_t w = 0; w < e.functions[exe::FunctionId(callee)].steps.size(); ++w) {
+        if (!std::holds_alternative<Wait>(e.functions[exe::FunctionId(callee)].steps[w].body))
+          continue;
         out.push_back({step_name(e, callee, w), [f, s, callee, w](Executable& m) {
-                         const Step wait = m.functions[callee].steps[w];
-                         erase_step(m.functions[callee], w);
-                         auto& steps = m.functions[f].steps;
+                         const Step wait = m.functions[exe::FunctionId(callee)].steps[w];
+                         erase_step(m.functions[exe::FunctionId(callee)], w);
+                         auto& steps = m.functions[exe::FunctionId(f)].steps;
                          steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, wait);
                          steps[s + 1].sync = false;
                          return std::string("its transfer is in flight when the function ends");
@@ -124,8 +125,8 @@ std::vector<Candidate> wait_for_other(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     const auto* wait = std::get_if<Wait>(&step.body);
     if (wait == nullptr) return;
-    for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
-      const auto* other = std::get_if<Wait>(&e.functions[f].steps[t].body);
+    for (size_t t = s + 1; t < e.functions[exe::FunctionId(f)].steps.size(); ++t) {
+      const auto* other = std::get_if<Wait>(&e.functions[exe::FunctionId(f)].steps[t].body);
       if (other == nullptr) continue;
       out.push_back({step_name(e, f, s), [f, s, token = other->token](Executable& m) {
                        std::get<Wait>(step_of(m, f, s).body).token = token;
@@ -142,7 +143,7 @@ std::vector<Candidate> wait_on_other_queue(const Executable& e) {
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     const auto* wait = std::get_if<Wait>(&step.body);
     if (wait == nullptr) return;
-    const auto queues = e.devices[static_cast<size_t>(e.functions[f].device)].queues.size();
+    const auto queues = e.devices[e.functions[exe::FunctionId(f)].device].queues.size();
     for (int32_t q = 0; q < static_cast<int32_t>(queues); ++q) {
       if (q == wait->queue) continue;
       out.push_back({step_name(e, f, s), [f, s, q](Executable& m) {
@@ -159,12 +160,12 @@ std::vector<Candidate> wait_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
     if (!std::holds_alternative<Wait>(step.body)) return;
-    const Function& function = e.functions[f];
+    const Function& function = e.functions[exe::FunctionId(f)];
     const Issue* issue = issue_of(function, s);
     for (size_t later = s + 1; issue != nullptr && later < function.steps.size(); ++later) {
       if (!touches(function.steps[later], issue->memory)) continue;
       out.push_back({step_name(e, f, s), [f, s, later](Executable& m) {
-                       move_step(m.functions[f], s, later);
+                       move_step(m.functions[exe::FunctionId(f)], s, later);
                        return std::string();
                      }});
       break;
@@ -180,9 +181,9 @@ std::vector<Candidate> issue_moved(const Executable& e) {
     const auto* issue = std::get_if<Issue>(&step.body);
     if (issue == nullptr) return;
     for (size_t before = s; before-- > 0;) {
-      if (!touches(e.functions[f].steps[before], issue->memory)) continue;
+      if (!touches(e.functions[exe::FunctionId(f)].steps[before], issue->memory)) continue;
       out.push_back({step_name(e, f, s), [f, s, before](Executable& m) {
-                       move_step(m.functions[f], s, before);
+                       move_step(m.functions[exe::FunctionId(f)], s, before);
                        return std::string();
                      }});
       break;
@@ -198,7 +199,7 @@ std::vector<Candidate> queue_changed(const Executable& e) {
     const auto* issue = std::get_if<Issue>(&step.body);
     if (issue == nullptr || issue->queue == 0) return;
     const auto queues =
-        static_cast<int32_t>(e.devices[static_cast<size_t>(e.functions[f].device)].queues.size());
+        static_cast<int32_t>(e.devices[e.functions[exe::FunctionId(f)].device].queues.size());
     for (int32_t other = 0; other < queues; ++other) {
       if (other == issue->queue) continue;
       out.push_back({step_name(e, f, s), [f, s, other](Executable& m) {
@@ -215,8 +216,8 @@ std::vector<Candidate> buffer_shared(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {
     std::vector<std::pair<size_t, const Issue*>> flying;
-    for (size_t s = 0; s < e.functions[f].steps.size(); ++s) {
-      const Step& step = e.functions[f].steps[s];
+    for (size_t s = 0; s < e.functions[exe::FunctionId(f)].steps.size(); ++s) {
+      const Step& step = e.functions[exe::FunctionId(f)].steps[s];
       if (const auto* w = std::get_if<Wait>(&step.body)) {
         std::erase_if(flying, [&](const auto& i) {
           return i.second->queue == w->queue && i.second->token == w->token;
@@ -231,7 +232,7 @@ std::vector<Candidate> buffer_shared(const Executable& e) {
         if (other->memory.bytes != issue->memory.bytes) continue;
         out.push_back({step_name(e, f, s), [f, from = issue->memory.at, to = other->memory.at,
                                             value = issue->memory.value](Executable& m) {
-                         for (Step& changed : m.functions[f].steps) {
+                         for (Step& changed : m.functions[exe::FunctionId(f)].steps) {
                            every_operand(changed, [&](Operand& o) {
                              if (o.value == value && same_place(o.at, from)) o.at = to;
                            });

@@ -166,7 +166,7 @@ TEST(Events, AnIoQueueHasALaneOfItsOwn) {
     }
   }
   // A device with queues runs its transfers without the host.
-  EXPECT_EQ(transfers, session.executable().devices[0].queued ? 0 : 2);
+  EXPECT_EQ(transfers, session.executable().devices[exe::DeviceId(0)].queued ? 0 : 2);
 }
 
 TEST(Events, NoneWithoutAsking) {

@@ -194,10 +194,10 @@ TEST(Feeds, AFieldMayLagBehind) {
       constexpr int64_t kSteps = 16;
       const Lagging p(kSteps, depth, devices);
       Session session(p.ir, with(2, devices));
-      const auto& rings = session.executable().feeds[0].rings;
+      const auto& rings = session.executable().feeds[exe::FeedId(0)].rings;
       EXPECT_EQ(rings[0].slots, depth);
       EXPECT_EQ(rings[1].slots, kSteps - 1 + depth);
-      const auto& out_rings = session.executable().feeds[1].rings;
+      const auto& out_rings = session.executable().feeds[exe::FeedId(1)].rings;
       EXPECT_EQ(out_rings[0].slots, kSteps - 1 + depth);
       EXPECT_EQ(out_rings[1].slots, depth);
       session.bind_feed(p.feed, std::make_shared<Counting>(1000));

@@ -59,10 +59,10 @@ TEST(FeedPlans, ARingOneSlotShortIsRefused) {
   for (const int64_t ahead : {1, 5, 40}) {
     const Skewed p(ahead);
     Executable e = plan_of(p.ir);
-    EXPECT_EQ(e.feeds[0].rings[0].slots, 1);
-    EXPECT_EQ(e.feeds[0].rings[1].slots, ahead + 1);
+    EXPECT_EQ(e.feeds[exe::FeedId(0)].rings[0].slots, 1);
+    EXPECT_EQ(e.feeds[exe::FeedId(0)].rings[1].slots, ahead + 1);
     EXPECT_EQ(faults(e), "");
-    --e.feeds[0].rings[1].slots;
+    --e.feeds[exe::FeedId(0)].rings[1].slots;
     EXPECT_THAT(faults(e),
                 HasSubstr(fmt::format("waits to load entry {} of field 'train.image' of feed "
                                       "'train': the {} slots of 'train.label' are full until entry "
@@ -79,32 +79,39 @@ TEST(FeedPlans, Mutants) {
     damage(e);
     EXPECT_THAT(faults(e), HasSubstr(part));
   };
-  refused("ascending order of streams",
-          [](Executable& e) { std::swap(e.feeds[0].rings[0], e.feeds[0].rings[1]); });
-  refused("ascending order of streams",
-          [](Executable& e) { std::swap(e.feeds[0].rings[0].stream, e.feeds[0].rings[1].stream); });
-  refused("is listed twice", [](Executable& e) { e.feeds[0].rings[1].stream = 0; });
-  refused("must be an output stream", [](Executable& e) { e.feeds[0].input = false; });
+  refused("ascending order of streams", [](Executable& e) {
+    std::swap(e.feeds[exe::FeedId(0)].rings[0], e.feeds[exe::FeedId(0)].rings[1]);
+  });
+  refused("ascending order of streams", [](Executable& e) {
+    std::swap(e.feeds[exe::FeedId(0)].rings[0].stream, e.feeds[exe::FeedId(0)].rings[1].stream);
+  });
+  refused("is listed twice",
+          [](Executable& e) { e.feeds[exe::FeedId(0)].rings[1].stream = exe::StreamId(0); });
+  refused("must be an output stream", [](Executable& e) { e.feeds[exe::FeedId(0)].input = false; });
   refused("must have slots of at least 16 bytes",
-          [](Executable& e) { e.feeds[0].rings[0].slot_bytes = 0; });
-  refused("must be inside the", [](Executable& e) { ++e.feeds[0].rings[1].slots; });
-  refused("share bytes of",
-          [](Executable& e) { e.feeds[0].rings[0].arena = e.feeds[0].rings[1].arena; });
-  refused("must be in an arena of rings", [](Executable& e) { e.feeds[0].rings[0].arena = 0; });
+          [](Executable& e) { e.feeds[exe::FeedId(0)].rings[0].slot_bytes = 0; });
+  refused("must be inside the", [](Executable& e) { ++e.feeds[exe::FeedId(0)].rings[1].slots; });
+  refused("share bytes of", [](Executable& e) {
+    e.feeds[exe::FeedId(0)].rings[0].arena = e.feeds[exe::FeedId(0)].rings[1].arena;
+  });
+  refused("must be in an arena of rings",
+          [](Executable& e) { e.feeds[exe::FeedId(0)].rings[0].arena = exe::ArenaId(0); });
   refused("'rings' must not be in 'pinned' memory", [](Executable& e) {
-    e.arenas[static_cast<size_t>(e.feeds[0].rings[0].arena)].space = exe::Space::kPinned;
+    e.arenas[e.feeds[exe::FeedId(0)].rings[0].arena].space = exe::Space::kPinned;
   });
   refused("must use 1003 entries as 'train.image', got 1002",
           [](Executable& e) { --e.programs[0].streams[1].entries; });
   refused("two feeds have the name", [](Executable& e) {
-    exe::Feed copy = e.feeds[0];
+    exe::Feed copy = e.feeds[exe::FeedId(0)];
     e.feeds.push_back(copy);
   });
-  refused("must be at least 1, got 0", [](Executable& e) { e.feeds[0].rings[0].slots = 0; });
-  refused("stream 9 does not exist", [](Executable& e) { e.feeds[0].rings[0].stream = 9; });
-  refused("at least 1 field", [](Executable& e) { e.feeds[0].rings.clear(); });
+  refused("must be at least 1, got 0",
+          [](Executable& e) { e.feeds[exe::FeedId(0)].rings[0].slots = 0; });
+  refused("stream 9 does not exist",
+          [](Executable& e) { e.feeds[exe::FeedId(0)].rings[0].stream = exe::StreamId(9); });
+  refused("at least 1 field", [](Executable& e) { e.feeds[exe::FeedId(0)].rings.clear(); });
   refused("must be on queue 0", [](Executable& e) {
-    e.devices[0].queues.push_back({"io"});
+    e.devices[exe::DeviceId(0)].queues.push_back({"io"});
     for (exe::Function& f : e.functions) {
       for (exe::Step& s : f.steps) {
         auto* i = std::get_if<exe::Issue>(&s.body);
@@ -121,10 +128,10 @@ TEST(FeedPlans, OutfeedRingsHoldTheLead) {
   const Tensor t = main.constant(HostTensor(f32_of({2})), "t");
   for (const size_t field : {0, 0, 0, 1, 1, 1}) main.host_store(out.streams[field], t + 1.0);
   Executable e = plan_of(ir);
-  EXPECT_EQ(e.feeds[0].rings[0].slots, 3);
-  EXPECT_EQ(e.feeds[0].rings[1].slots, 1);
+  EXPECT_EQ(e.feeds[exe::FeedId(0)].rings[0].slots, 3);
+  EXPECT_EQ(e.feeds[exe::FeedId(0)].rings[1].slots, 1);
   EXPECT_EQ(faults(e), "");
-  --e.feeds[0].rings[0].slots;
+  --e.feeds[exe::FeedId(0)].rings[0].slots;
   EXPECT_THAT(faults(e), HasSubstr("waits to store entry 2 of field 'out.a' of feed 'out': the 2 "
                                    "slots of 'out.a' are full until entry 0 of field 'out.b' is "
                                    "stored"));
@@ -136,10 +143,10 @@ TEST(FeedPlans, TextAndFingerprint) {
   EXPECT_THAT(text, HasSubstr("feed 0 \"x\" in depth 3 field 0 slots 3 arena "));
   EXPECT_EQ(exe::parse_text(text, "plan"), e);
   Executable other = e;
-  other.feeds[0].name = "y";
+  other.feeds[exe::FeedId(0)].name = "y";
   EXPECT_NE(exe::fingerprint(other), exe::fingerprint(e));
   other = e;
-  other.feeds[0].rings[0].slots = 9;
+  other.feeds[exe::FeedId(0)].rings[0].slots = 9;
   EXPECT_EQ(exe::fingerprint(other), exe::fingerprint(e));
   EXPECT_THAT(report::summary(e),
               HasSubstr("feeds: x in: x 3 slots; sums out: sum 3 slots; assumes "
@@ -149,12 +156,12 @@ TEST(FeedPlans, TextAndFingerprint) {
 TEST(FeedPlans, PlannedBytesAreMeasured) {
   const Sums p({2}, {5}, 2);
   const Executable e = plan_of(p.ir);
-  const int64_t planned = exe::planned_bytes(e, -1, exe::Space::kHost);
+  const int64_t planned = exe::planned_bytes(e, exe::DeviceId(-1), exe::Space::kHost);
   EXPECT_EQ(planned, 2 * 3 * 64);
   const SessionOptions options = with(1);
   const runtime::Executor executor(e, {options.device.device}, {});
   for (const int replica : {0, 1})
-    EXPECT_EQ(executor.measured_bytes(replica, -1, exe::Space::kHost), planned);
+    EXPECT_EQ(executor.measured_bytes(replica, exe::DeviceId(), exe::Space::kHost), planned);
   SessionOptions small = with(1);
   small.remote_memory = 2 * planned - 1;
   EXPECT_THAT(error_text(ErrorKind::kDoesNotFit, [&] { Session(p.ir, small); }),
@@ -206,7 +213,7 @@ TEST(FeedPlans, RandomOrders) {
     Executable e = session.executable();
     ASSERT_EQ(faults(e), "");
     for (size_t g = 0; g < fields; ++g) {
-      exe::FeedRing& ring = e.feeds[0].rings[g];
+      exe::FeedRing& ring = e.feeds[exe::FeedId(0)].rings[g];
       ASSERT_EQ(ring.slots, slots[g]);
       if (ring.slots == 1) continue;
       --ring.slots;

@@ -1,13 +1,14 @@
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sluice/base/ids.h"
 
-/// Formats an id as its integer.
+/// Formats an id as its integer, with "{}" alone.
 template <typename Tag, typename Integer>
-struct fmt::formatter<sluice::Id<Tag, Integer>> : fmt::formatter<Integer> {
+struct fmt::formatter<sluice::Id<Tag, Integer>> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
   template <typename Context>
   auto format(sluice::Id<Tag, Integer> id, Context& context) const {
-    return fmt::formatter<Integer>::format(id.value(), context);
+    return fmt::format_to(context.out(), "{}", id.value());
   }
 };

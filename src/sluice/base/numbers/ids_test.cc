@@ -1,5 +1,6 @@
 #include "sluice/base/ids.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -70,8 +71,7 @@ TEST(Ids, IndexAndGrowTheirTable) {
 
 TEST(Ids, AreTraversedInOrder) {
   const Ids<RowId, bool> rows(3, true);
-  std::vector<RowId> ids;
-  for (const RowId row : rows.ids()) ids.push_back(row);
+  const std::vector<RowId> ids(rows.ids().begin(), rows.ids().end());
   EXPECT_EQ(ids, (std::vector<RowId>{RowId(0), RowId(1), RowId(2)}));
   for (const RowId row : IdRange(RowId(2), RowId(1))) FAIL() << row;
   EXPECT_TRUE((Ids<RowId, bool>().ids().begin() == Ids<RowId, bool>().ids().end()));
@@ -79,13 +79,15 @@ TEST(Ids, AreTraversedInOrder) {
 
 TEST(Ids, AreHashedAndFormattedAsNumbers) {
   EXPECT_EQ((std::unordered_set<RowId>{RowId(5), RowId(5)}).size(), 1u);
-  EXPECT_EQ(fmt::format("{:3}|{}", RowId(7), RowId()), "  7|-1");
+  EXPECT_EQ(fmt::format("{}|{}", RowId(7), RowId()), "7|-1");
 }
 
 TEST(At, ReadsAndWritesASignedPosition) {
   std::vector<int64_t> dims{2, 3};
   at(dims, int32_t{1}) = 4;
   EXPECT_EQ(at(dims, int64_t{1}), 4);
+  enum class Axis : uint8_t { kRow, kColumn };
+  EXPECT_EQ(at(dims, Axis::kColumn), 4);
 }
 
 }  // namespace

@@ -22,30 +22,28 @@ Simulation::Awaited Simulation::awaited(const DeviceRun& d) {
   const Activation& a = d.stack.back();
   const exe::Step& step = a.function->steps[a.step];
   if (const auto* s = std::get_if<exe::Send>(&step.body)) {
-    const exe::Channel& c = e_.channels[static_cast<size_t>(s->channel)];
-    return {c.to,
-            fmt::format("device {} ({}) waits to send message {} of channel '{}' (all {} slots are "
-                        "full) to device {}",
-                        d.device, path_of(d), channels_[static_cast<size_t>(s->channel)].sent,
-                        c.name, c.capacity, c.to)};
+    const exe::Channel& c = e_.channels[s->channel];
+    return {c.to, fmt::format(
+                      "device {} ({}) waits to send message {} of channel '{}' (all {} slots are "
+                      "full) to device {}",
+                      d.device, path_of(d), channels_[s->channel].sent, c.name, c.capacity, c.to)};
   }
   if (const auto* i = std::get_if<exe::Issue>(&step.body)) return awaited_feed(d, *i);
-  const int32_t channel = std::get<exe::Receive>(step.body).channel;
-  const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
+  const exe::ChannelId channel = std::get<exe::Receive>(step.body).channel;
+  const exe::Channel& c = e_.channels[channel];
   return {c.from, fmt::format("device {} ({}) waits for message {} of channel '{}' from device {}",
-                              d.device, path_of(d),
-                              channels_[static_cast<size_t>(channel)].received, c.name, c.from)};
+                              d.device, path_of(d), channels_[channel].received, c.name, c.from)};
 }
 
 /// Reports each cycle of devices that wait for each other, and each chain of waits that leads to a
 /// device that has ended. A device that waits for one of these is not reported.
 void Simulation::report_deadlocks() {
-  std::vector<int32_t> reported;
+  std::vector<exe::DeviceId> reported;
   for (const DeviceRun& first : devices_) {
     if (first.stack.empty()) continue;
-    std::vector<int32_t> chain;
+    std::vector<exe::DeviceId> chain;
     std::vector<std::string> waits;
-    const auto is_in = [](const std::vector<int32_t>& all, int32_t device) {
+    const auto is_in = [](const std::vector<exe::DeviceId>& all, exe::DeviceId device) {
       return std::find(all.begin(), all.end(), device) != all.end();
     };
     const DeviceRun* at = &first;

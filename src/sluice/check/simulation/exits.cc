@@ -11,7 +11,7 @@
 namespace sluice::check {
 
 void Simulation::begin_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
-  const exe::Operand& condition = l.body.args[static_cast<size_t>(l.condition)];
+  const exe::Operand& condition = l.body.args[l.condition];
   run.exit = std::make_unique<ExitRun>(
       ExitRun{{d.device, l.trips, condition.value, condition.made, {}, {}, {}},
               bytes_.mark(),
@@ -21,25 +21,23 @@ void Simulation::begin_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
               {},
               {},
               {}});
-  if (facts_[static_cast<size_t>(l.body.function)].moved > 0)
-    run.exit->contents = remote_.contents();
+  if (facts_[l.body.function].moved > 0) run.exit->contents = remote_.contents();
   for (const auto& [token, queue] : d.stack.back().tokens) {
     bad(d, "wait", "token {} on queue {} is not waited for before the loop", token, queue);
   }
-  for (size_t c = 0; c < channels_.size(); ++c) {
-    const auto number = static_cast<int32_t>(c);
-    if (e_.channels[c].from == d.device) run.exit->use.sent[number].first = channels_[c].sent;
-    if (e_.channels[c].to == d.device) run.exit->use.received[number].first = channels_[c].received;
+  for (const exe::ChannelId c : channels_.ids()) {
+    if (e_.channels[c].from == d.device) run.exit->use.sent[c].first = channels_[c].sent;
+    if (e_.channels[c].to == d.device) run.exit->use.received[c].first = channels_[c].received;
   }
   for (const StreamState& s : streams_) run.exit->streams.push_back(s.next);
 }
 
 void Simulation::read_condition(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
-  exe::Operand condition = l.body.args[static_cast<size_t>(l.condition)];
+  exe::Operand condition = l.body.args[l.condition];
   condition.access = exe::Access::kRead;
   Range range;
   if (!resolve(d, condition.at, condition.bytes, range)) return;
-  const Instance& found = run.found[static_cast<size_t>(l.condition)];
+  const Instance& found = run.found[l.condition];
   read(d, condition, range, found.id < 0 ? nullptr : &found, "the condition");
   const Touched touched[] = {{&condition, range, Grid::everyone()}};
   touch(d, touched, 0);
@@ -50,10 +48,10 @@ void Simulation::read_condition(DeviceRun& d, const exe::Loop& l, LoopRun& run) 
 /// it stores to.
 void Simulation::forget_changes(const DeviceRun& d, const ExitRun& exit) {
   for (const Range& r : bytes_.changed(exit.mark)) {
-    const exe::Arena& arena = e_.arenas[static_cast<size_t>(r.arena)];
+    const exe::Arena& arena = e_.arenas[r.arena];
     if (arena.device == d.device && arena.kind != exe::ArenaKind::kSlots) bytes_.forget(r);
-    for (const int32_t number : exit.stored) {
-      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(number)];
+    for (const exe::BufferId number : exit.stored) {
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[number];
       const Range common{r.arena, std::max(r.begin, b.offset),
                          std::min(r.end, b.offset + b.entries * b.entry_stride)};
       if (b.arena == r.arena && common.begin < common.end) bytes_.forget(common);
@@ -81,29 +79,26 @@ void Simulation::join_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
   join_flights(d.flights, exit.flights);
   clocks_.forget_since(d.device, exit.clocks);
   remote_.join(exit.contents, exit.stored, d.device);
-  for (auto& [c, number] : exit.use.sent)
-    number.second = channels_[static_cast<size_t>(c)].sent - number.first;
-  for (auto& [c, number] : exit.use.received)
-    number.second = channels_[static_cast<size_t>(c)].received - number.first;
-  for (size_t s = 0; s < streams_.size(); ++s) {
+  for (auto& [c, number] : exit.use.sent) number.second = channels_[c].sent - number.first;
+  for (auto& [c, number] : exit.use.received) number.second = channels_[c].received - number.first;
+  for (const exe::StreamId s : streams_.ids()) {
     const int64_t used = streams_[s].next - exit.streams[s];
-    if (user_of_[s] == d.device && used > 0) exit.use.entries[static_cast<int32_t>(s)] = used;
+    if (user_of_[s] == d.device && used > 0) exit.use.entries[s] = used;
   }
   exits_[l.exit][d.device].push_back(std::move(exit.use));
 }
 
 void Simulation::check_channels(const std::vector<ExitUse>& uses, const std::string& loop) {
-  const auto of = [&](int32_t device) {
+  const auto of = [&](exe::DeviceId device) {
     return std::find_if(uses.begin(), uses.end(),
                         [&](const ExitUse& u) { return u.device == device; });
   };
-  for (size_t i = 0; i < channels_.size(); ++i) {
+  for (const exe::ChannelId i : channels_.ids()) {
     const exe::Channel& c = e_.channels[i];
-    const auto number = static_cast<int32_t>(i);
     const auto from = of(c.from), to = of(c.to);
     const std::pair<int64_t, int64_t> none;
-    const auto sent = from == uses.end() ? none : from->sent.at(number);
-    const auto received = to == uses.end() ? none : to->received.at(number);
+    const auto sent = from == uses.end() ? none : from->sent.at(i);
+    const auto received = to == uses.end() ? none : to->received.at(i);
     if (sent.second == 0 && received.second == 0) continue;
     if (sent != received) {
       findings_.add("exit",
@@ -116,7 +111,7 @@ void Simulation::check_channels(const std::vector<ExitUse>& uses, const std::str
 }
 
 void Simulation::check_feeds(const std::vector<ExitUse>& uses, const std::string& loop) {
-  std::map<int32_t, int64_t> entries;
+  std::map<exe::StreamId, int64_t> entries;
   for (const ExitUse& u : uses) entries.insert(u.entries.begin(), u.entries.end());
   for (const exe::Feed& feed : e_.feeds) {
     const int64_t first = entries[feed.rings.front().stream];
@@ -133,7 +128,7 @@ void Simulation::check_feeds(const std::vector<ExitUse>& uses, const std::string
 void Simulation::check_exits() {
   const exe::Value none;
   const auto named = [&](exe::ValueId v) {
-    const exe::Value& value = v == exe::kNoValue ? none : e_.values[static_cast<size_t>(v)];
+    const exe::Value& value = v == exe::kNoValue ? none : e_.values[v];
     return std::tie(value.tensor, value.version);
   };
   for (const auto& [number, by_device] : exits_) {

@@ -26,12 +26,12 @@ RemoteLedger::RemoteLedger(const exe::Executable& executable) {
 }
 
 /// Returns the digest of an entry to which the run has not stored.
-uint64_t RemoteLedger::first(int32_t buffer, int64_t entry) const {
+uint64_t RemoteLedger::first(exe::BufferId buffer, int64_t entry) const {
   const auto initial = initial_.find({buffer, entry});
   return initial == initial_.end() ? mix(1, static_cast<uint64_t>(entry)) : initial->second;
 }
 
-RemoteLedger::Activation RemoteLedger::entry(int32_t device) {
+RemoteLedger::Activation RemoteLedger::entry(exe::DeviceId device) {
   return mix(2, static_cast<uint64_t>(device));
 }
 
@@ -39,7 +39,7 @@ RemoteLedger::Activation RemoteLedger::callee(Activation caller, int64_t call, i
   return mix(mix(caller, static_cast<uint64_t>(call)), static_cast<uint64_t>(iteration));
 }
 
-RemoteLedger::EntryState RemoteLedger::at(int32_t buffer, const Buffer& contents,
+RemoteLedger::EntryState RemoteLedger::at(exe::BufferId buffer, const Buffer& contents,
                                           int64_t entry) const {
   const auto named = contents.entries.find(entry);
   if (named != contents.entries.end()) return named->second;
@@ -52,12 +52,12 @@ uint64_t RemoteLedger::seen(const EntryState& content) const {
   if (content.depth == 0) return content.digest;
   const auto& running = progress_.loops.at(content.device);
   // Contents from before an exiting loop may belong to a loop of another device that has ended.
-  if (static_cast<size_t>(content.depth) > running.size()) return content.digest;
-  const int64_t now = running[static_cast<size_t>(content.depth) - 1].iteration;
+  if (content.depth > std::ssize(running)) return content.digest;
+  const int64_t now = sluice::at(running, content.depth - 1).iteration;
   return mix(content.digest, static_cast<uint64_t>(now - content.iteration));
 }
 
-RemoteLedger::EntryState RemoteLedger::set_now(uint64_t digest, int32_t device) const {
+RemoteLedger::EntryState RemoteLedger::set_now(uint64_t digest, exe::DeviceId device) const {
   const auto running = progress_.loops.find(device);
   if (running == progress_.loops.end() || running->second.empty()) return {digest, device};
   return {digest, device, static_cast<int32_t>(running->second.size()),
@@ -65,14 +65,14 @@ RemoteLedger::EntryState RemoteLedger::set_now(uint64_t digest, int32_t device) 
 }
 
 /// Returns the digest of all entries of a buffer; their order does not matter.
-uint64_t RemoteLedger::all(int32_t buffer, const Buffer& contents) const {
+uint64_t RemoteLedger::all(exe::BufferId buffer, const Buffer& contents) const {
   uint64_t sum = contents.others;
   for (const auto& [entry, content] : contents.entries)
     sum += mix(first(buffer, entry), seen(content));
   return sum;
 }
 
-void RemoteLedger::add(int32_t device, int32_t buffer, uint64_t found) {
+void RemoteLedger::add(exe::DeviceId device, exe::BufferId buffer, uint64_t found) {
   const auto running = progress_.loops.find(device);
   if (running != progress_.loops.end() && !running->second.empty()) {
     running->second.back().sums[buffer].open += found;
@@ -82,17 +82,17 @@ void RemoteLedger::add(int32_t device, int32_t buffer, uint64_t found) {
   sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + found);
 }
 
-void RemoteLedger::move(const exe::Issue& issue, int32_t device, std::optional<int64_t> entry,
+void RemoteLedger::move(const exe::Issue& issue, exe::DeviceId device, std::optional<int64_t> entry,
                         Activation by) {
-  Buffer& buffer = contents_[issue.object];
-  exe::RemoteTrace& moved = progress_.moved[issue.object];
+  Buffer& buffer = contents_[issue.buffer()];
+  exe::RemoteTrace& moved = progress_.moved[issue.buffer()];
   const uint64_t transfer = mix(by, static_cast<uint64_t>(issue.token));
   if (issue.kind == exe::TransferKind::kRemoteLoad) {
     ++moved.loads;
     const uint64_t found =
-        entry ? seen(at(issue.object, buffer, *entry)) : mix(3, all(issue.object, buffer));
+        entry ? seen(at(issue.buffer(), buffer, *entry)) : mix(3, all(issue.buffer(), buffer));
     // A sum, so that the order of loads does not matter.
-    return add(device, issue.object, mix(transfer, found));
+    return add(device, issue.buffer(), mix(transfer, found));
   }
   ++moved.stores;
   if (entry) {
@@ -104,18 +104,18 @@ void RemoteLedger::move(const exe::Issue& issue, int32_t device, std::optional<i
   buffer.others = mix(buffer.others, transfer);
 }
 
-size_t RemoteLedger::begin_long_loop(int32_t device) {
+size_t RemoteLedger::begin_long_loop(exe::DeviceId device) {
   progress_.loops[device].emplace_back();
   return progress_.loops[device].size();
 }
 
-void RemoteLedger::end_iteration(int32_t device) {
+void RemoteLedger::end_iteration(exe::DeviceId device) {
   Progress::LongLoop& loop = progress_.loops.at(device).back();
   for (auto& [buffer, sum] : loop.sums) sum = {sum.ended * kIteration + sum.open, 0};
   ++loop.iteration;
 }
 
-void RemoteLedger::end_long_loop(int32_t device) {
+void RemoteLedger::end_long_loop(exe::DeviceId device) {
   std::vector<Progress::LongLoop>& running = progress_.loops.at(device);
   const auto depth = static_cast<int32_t>(running.size());
   // Read the contents while the loop runs. Then they count as set by what runs around it.
@@ -132,19 +132,20 @@ void RemoteLedger::end_long_loop(int32_t device) {
   for (const auto& [buffer, sum] : ended.sums) add(device, buffer, sum.ended);
 }
 
-void RemoteLedger::join(const Contents& then, int32_t device) {
-  std::set<int32_t> of_either;
+void RemoteLedger::join(const Contents& then, exe::DeviceId device) {
+  std::set<exe::BufferId> of_either;
   for (const auto* one : {&then, &std::as_const(contents_)}) {
     for (const auto& [number, buffer] : *one) of_either.insert(number);
   }
   join(then, of_either, device);
 }
 
-void RemoteLedger::join(const Contents& before, const std::set<int32_t>& buffers, int32_t device) {
+void RemoteLedger::join(const Contents& before, const std::set<exe::BufferId>& buffers,
+                        exe::DeviceId device) {
   const auto either = [&](const EntryState& a, const EntryState& b) {
     return a == b ? a : set_now(mix(seen(a), seen(b)), device);
   };
-  for (const int32_t number : buffers) {
+  for (const exe::BufferId number : buffers) {
     const auto known = before.find(number);
     const Buffer left = known == before.end() ? Buffer{} : known->second;
     Buffer& mine = contents_[number];
@@ -174,7 +175,7 @@ void RemoteLedger::serialise(std::vector<int64_t>& out) const {
 }
 
 bool RemoteLedger::repeats(const Progress& before, const std::vector<Advance>& advances) const {
-  const auto advanced = [&](int32_t device, size_t depth) {
+  const auto advanced = [&](exe::DeviceId device, size_t depth) {
     return std::any_of(advances.begin(), advances.end(),
                        [&](const Advance& a) { return a.device == device && a.depth == depth; });
   };

@@ -21,25 +21,26 @@ class RemoteLedger {
   /// Before a run, the entry of a variable holds that variable. Keeps no reference to the
   /// executable.
   explicit RemoteLedger(const exe::Executable& executable);
-  static Activation entry(int32_t device);
+  static Activation entry(exe::DeviceId device);
   /// Returns the activation that call number `call` of `caller` begins. `iteration` is 0 outside
   /// loops and in long loops, and 1 for an else-arm. Calls, loops and branches of a function are
   /// numbered together.
   static Activation callee(Activation caller, int64_t call, int64_t iteration);
 
   /// Records a load or store of an entry. `entry` is empty if data select the entry at run time.
-  void move(const exe::Issue& issue, int32_t device, std::optional<int64_t> entry, Activation by);
+  void move(const exe::Issue& issue, exe::DeviceId device, std::optional<int64_t> entry,
+            Activation by);
 
   /// Long loops of a device nest: each call concerns the innermost one that runs. Returns how many
   /// long loops now run on the device.
-  size_t begin_long_loop(int32_t device);
-  void end_iteration(int32_t device);
-  void end_long_loop(int32_t device);
+  size_t begin_long_loop(exe::DeviceId device);
+  void end_iteration(exe::DeviceId device);
+  void end_long_loop(exe::DeviceId device);
 
   /// Content of an entry.
   struct EntryState {
     uint64_t digest = 0;
-    int32_t device = 0;  ///< Device that has set it.
+    exe::DeviceId device{0};  ///< Device that has set it.
     /// Number of long loops around it that run, and the iteration of the innermost one.
     int32_t depth = 0;
     int64_t iteration = 0;
@@ -50,15 +51,15 @@ class RemoteLedger {
     std::unordered_map<int64_t, EntryState> entries;  ///< Entries that a store has named.
     uint64_t others = 0;  ///< Digest of all stores that did not name an entry.
   };
-  using Contents = std::map<int32_t, Buffer>;
+  using Contents = std::map<exe::BufferId, Buffer>;
   /// Both arms of a conditional begin with the same contents. Copy `contents` before the first arm
   /// and pass the copy to `start_with` before the second arm. Then pass the contents that the first
   /// arm left to `join`. `device` runs the conditional.
   const Contents& contents() const { return contents_; }
   void start_with(Contents contents) { contents_ = std::move(contents); }
-  void join(const Contents& then, int32_t device);
+  void join(const Contents& then, exe::DeviceId device);
   /// Joins the contents of these buffers before a loop that may exit with those after it.
-  void join(const Contents& before, const std::set<int32_t>& buffers, int32_t device);
+  void join(const Contents& before, const std::set<exe::BufferId>& buffers, exe::DeviceId device);
 
   /// Counts and sums so far.
   struct Progress {
@@ -69,16 +70,15 @@ class RemoteLedger {
     };
     struct LongLoop {
       int64_t iteration = 0;
-      std::map<int32_t, Sum> sums;  ///< Indexed by buffer.
+      std::map<exe::BufferId, Sum> sums;
     };
-    std::map<int32_t, exe::RemoteTrace> moved;  ///< `found` is the sum outside of long loops.
-    /// Indexed by device, from the outermost loop.
-    std::map<int32_t, std::vector<LongLoop>> loops;
+    std::map<exe::BufferId, exe::RemoteTrace> moved;  ///< `found` is the sum outside of long loops.
+    std::map<exe::DeviceId, std::vector<LongLoop>> loops;  ///< From the outermost loop.
   };
   const Progress& progress() const { return progress_; }
   /// A long loop that has run some iterations more.
   struct Advance {
-    int32_t device = 0;
+    exe::DeviceId device{0};
     size_t depth = 0;  ///< Number of long loops up to this one; 0: it is not long.
     int64_t iterations = 0;
   };
@@ -96,17 +96,17 @@ class RemoteLedger {
   std::vector<exe::RemoteTrace> traces() const;
 
  private:
-  uint64_t first(int32_t buffer, int64_t entry) const;
-  EntryState at(int32_t buffer, const Buffer& contents, int64_t entry) const;
+  uint64_t first(exe::BufferId buffer, int64_t entry) const;
+  EntryState at(exe::BufferId buffer, const Buffer& contents, int64_t entry) const;
   uint64_t seen(const EntryState& content) const;
-  EntryState set_now(uint64_t digest, int32_t device) const;
-  uint64_t all(int32_t buffer, const Buffer& contents) const;
-  void add(int32_t device, int32_t buffer, uint64_t found);
+  EntryState set_now(uint64_t digest, exe::DeviceId device) const;
+  uint64_t all(exe::BufferId buffer, const Buffer& contents) const;
+  void add(exe::DeviceId device, exe::BufferId buffer, uint64_t found);
 
   Contents contents_;
   Progress progress_;
   /// Digest of the variable that an entry holds before a run, keyed by buffer and entry.
-  std::map<std::pair<int32_t, int64_t>, uint64_t> initial_;
+  std::map<std::pair<exe::BufferId, int64_t>, uint64_t> initial_;
 };
 
 }  // namespace sluice::check

@@ -13,20 +13,20 @@ void ByteMap::note(const Range& r) {
 void ByteMap::write(const Range& r, const Instance& i) {
   if (r.begin == r.end) return;
   note(r);
-  arenas_[static_cast<size_t>(r.arena)].assign(r.begin, r.end, {i.id, r.begin, i.name});
+  arenas_[r.arena].assign(r.begin, r.end, {i.id, r.begin, i.name});
 }
 
 void ByteMap::forget(const Range& r) {
   if (r.begin == r.end) return;
   note(r);
-  arenas_[static_cast<size_t>(r.arena)].erase(r.begin, r.end);
+  arenas_[r.arena].erase(r.begin, r.end);
 }
 
 bool ByteMap::holds(const Range& r, const Instance& i) const {
   if (r.end - r.begin != i.bytes) return false;
   int64_t at = r.begin;
-  const bool same = arenas_[static_cast<size_t>(r.arena)].visit(
-      r.begin, r.end, [&](int64_t begin, int64_t end, const ByteOrigin& c) {
+  const bool same =
+      arenas_[r.arena].visit(r.begin, r.end, [&](int64_t begin, int64_t end, const ByteOrigin& c) {
         if (begin != at || c.id != i.id || c.origin != r.begin) return false;
         at = end;
         return true;
@@ -47,7 +47,7 @@ std::string ByteMap::describe(const Range& r, const exe::Executable& executable)
     if (p.begin > at) add(at, p.begin, "nothing");
     std::string name = "an unnamed value";
     if (p.value.name != exe::kNoValue) {
-      const exe::Value& v = executable.values[static_cast<size_t>(p.value.name)];
+      const exe::Value& v = executable.values[p.value.name];
       name = fmt::format("%{} '{}' v{}", p.value.name, v.tensor, v.version);
     }
     if (p.value.origin != r.begin) name += fmt::format(" that begins at {}", p.value.origin);
@@ -87,7 +87,7 @@ std::vector<Range> ByteMap::merged(std::vector<Range> ranges) {
 
 void ByteMap::restore(const Range& r, const Pieces& pieces) {
   note(r);
-  auto& arena = arenas_[static_cast<size_t>(r.arena)];
+  auto& arena = arenas_[r.arena];
   arena.erase(r.begin, r.end);
   for (const auto& p : pieces) arena.assign(p.begin, p.end, p.value);
 }
@@ -96,14 +96,14 @@ void ByteMap::roll_back(size_t mark) {
   while (changes_.size() > mark) {
     const Change change = std::move(changes_.back());
     changes_.pop_back();
-    auto& arena = arenas_[static_cast<size_t>(change.range.arena)];
+    auto& arena = arenas_[change.range.arena];
     arena.erase(change.range.begin, change.range.end);
     for (const auto& p : change.before) arena.assign(p.begin, p.end, p.value);
   }
 }
 
 void Window::barrier() {
-  for (const int32_t a : used_) arenas_[static_cast<size_t>(a)].clear();
+  for (const exe::ArenaId a : used_) arenas_[a].clear();
   used_.clear();
 }
 
@@ -112,10 +112,9 @@ bool Window::conflicts(const Range& r, bool writes, const Grid& grid) const {
     if (who == Who::kNobody) return false;
     return who == Who::kSeveral || grid.shared() || !(other == grid);
   };
-  return !arenas_[static_cast<size_t>(r.arena)].visit(
-      r.begin, r.end, [&](int64_t, int64_t, const Touches& t) {
-        return !clashes(t.writers, t.writer) && !(writes && clashes(t.readers, t.reader));
-      });
+  return !arenas_[r.arena].visit(r.begin, r.end, [&](int64_t, int64_t, const Touches& t) {
+    return !clashes(t.writers, t.writer) && !(writes && clashes(t.readers, t.reader));
+  });
 }
 
 void Window::join(Who& who, Grid& grid, Who other, const Grid& other_grid) {
@@ -131,7 +130,7 @@ void Window::join(Who& who, Grid& grid, Who other, const Grid& other_grid) {
 
 void Window::touch(const Range& r, bool writes, const Grid& grid) {
   if (r.begin == r.end) return;
-  auto& arena = arenas_[static_cast<size_t>(r.arena)];
+  auto& arena = arenas_[r.arena];
   if (arena.empty()) used_.push_back(r.arena);
   arena.change(r.begin, r.end, [&](Touches& t) {
     if (writes) {
@@ -143,24 +142,23 @@ void Window::touch(const Range& r, bool writes, const Grid& grid) {
 }
 
 void Window::merge(const Window& other) {
-  for (const int32_t a : other.used_) {
-    auto& arena = arenas_[static_cast<size_t>(a)];
+  for (const exe::ArenaId a : other.used_) {
+    auto& arena = arenas_[a];
     if (arena.empty()) used_.push_back(a);
-    other.arenas_[static_cast<size_t>(a)].for_each(
-        [&](int64_t begin, int64_t end, const Touches& theirs) {
-          arena.change(begin, end, [&](Touches& t) {
-            join(t.writers, t.writer, theirs.writers, theirs.writer);
-            join(t.readers, t.reader, theirs.readers, theirs.reader);
-          });
-        });
+    other.arenas_[a].for_each([&](int64_t begin, int64_t end, const Touches& theirs) {
+      arena.change(begin, end, [&](Touches& t) {
+        join(t.writers, t.writer, theirs.writers, theirs.writer);
+        join(t.readers, t.reader, theirs.readers, theirs.reader);
+      });
+    });
   }
 }
 
 void Window::serialise(std::vector<int64_t>& out) const {
-  std::vector<int32_t> used = used_;
+  std::vector<exe::ArenaId> used = used_;
   std::sort(used.begin(), used.end());
-  for (const int32_t a : used) {
-    arenas_[static_cast<size_t>(a)].for_each([&](int64_t begin, int64_t end, const Touches& t) {
+  for (const exe::ArenaId a : used) {
+    arenas_[a].for_each([&](int64_t begin, int64_t end, const Touches& t) {
       out.insert(out.end(), {a, begin, end, static_cast<int64_t>(t.writers), t.writer.tasks,
                              t.writer.stride, t.writer.base, static_cast<int64_t>(t.readers),
                              t.reader.tasks, t.reader.stride, t.reader.base});

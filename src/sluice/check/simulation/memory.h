@@ -19,11 +19,11 @@ struct Instance {
 
 /// A range of bytes of an arena.
 struct Range {
-  int32_t arena = -1;  ///< -1: the range does not exist.
+  exe::ArenaId arena;  ///< Invalid: the range does not exist.
   int64_t begin = 0;
   int64_t end = 0;
 
-  bool exists() const { return arena >= 0; }
+  bool exists() const { return arena.valid(); }
   bool overlaps(const Range& o) const { return arena == o.arena && begin < o.end && o.begin < end; }
   bool operator==(const Range&) const = default;
 };
@@ -49,7 +49,7 @@ class ByteMap {
   bool holds(const Range& r, const Instance& i) const;
   /// Describes the contents of the range, for messages.
   std::string describe(const Range& r, const exe::Executable& executable) const;
-  const IntervalMap<ByteOrigin>& arena(size_t a) const { return arenas_[a]; }
+  const IntervalMap<ByteOrigin>& arena(exe::ArenaId a) const { return arenas_[a]; }
 
   /// Begins to record changes, for `changed` and `roll_back`. Each mark must be released; marks
   /// nest.
@@ -61,9 +61,7 @@ class ByteMap {
   std::vector<Range> changed(size_t mark) const;
   /// Returns the union of `ranges` as disjoint ranges in ascending order.
   static std::vector<Range> merged(std::vector<Range> ranges);
-  Pieces pieces(const Range& r) const {
-    return arenas_[static_cast<size_t>(r.arena)].pieces(r.begin, r.end);
-  }
+  Pieces pieces(const Range& r) const { return arenas_[r.arena].pieces(r.begin, r.end); }
   /// Replaces the contents of the range by `pieces`.
   void restore(const Range& r, const Pieces& pieces);
   void roll_back(size_t mark);
@@ -75,7 +73,7 @@ class ByteMap {
   };
   void note(const Range& r);
 
-  std::vector<IntervalMap<ByteOrigin>> arenas_;
+  Ids<exe::ArenaId, IntervalMap<ByteOrigin>> arenas_;
   int marks_ = 0;
   std::vector<Change> changes_;
 };
@@ -122,8 +120,8 @@ class Window {
   };
   static void join(Who& who, Grid& grid, Who other, const Grid& other_grid);
 
-  std::vector<IntervalMap<Touches>> arenas_;
-  std::vector<int32_t> used_;
+  Ids<exe::ArenaId, IntervalMap<Touches>> arenas_;
+  std::vector<exe::ArenaId> used_;
 };
 
 }  // namespace sluice::check

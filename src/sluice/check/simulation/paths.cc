@@ -50,9 +50,7 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
   const size_t mark = bytes_.mark();
   const Window before = d.window;
   const std::vector<Flight> flights = d.flights;
-  const auto moves = [&](const exe::Call& arm) {
-    return facts_[static_cast<size_t>(arm.function)].transfers;
-  };
+  const auto moves = [&](const exe::Call& arm) { return facts_[arm.function].transfers; };
   const bool remote = moves(b.then_call) || moves(b.else_call);
   RemoteLedger::Contents entries;
   if (remote) entries = remote_.contents();
@@ -147,9 +145,9 @@ std::vector<int64_t> Simulation::state_of(const DeviceRun& d, const LoopRun& run
   };
   for (const Instance& i : run.found) out.push_back(number(i.id));
   for (const Instance& i : run.made) out.push_back(number(i.id));
-  for (size_t a = 0; a < e_.arenas.size(); ++a) {
+  for (const exe::ArenaId a : e_.arenas.ids()) {
     if (e_.arenas[a].device != d.device) continue;
-    out.push_back(static_cast<int64_t>(a));
+    out.push_back(a);
     bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const ByteOrigin& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});
     });

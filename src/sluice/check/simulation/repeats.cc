@@ -16,7 +16,7 @@ class LastUses {
  public:
   /// Returns the number of a use, in the order of first calls; -1 if there is none.
   int64_t number(const Epoch& e) {
-    if (e.actor < 0) return -1;
+    if (!e.actor.valid()) return -1;
     // The bytes of one transfer are neighbours.
     for (size_t i = uses_.size(); i-- > 0 && uses_.size() - i <= kNeighbours;) {
       if (uses_[i].actor == e.actor && uses_[i].time == e.time) return static_cast<int64_t>(i);
@@ -24,11 +24,11 @@ class LastUses {
     uses_.push_back(e);
     return static_cast<int64_t>(uses_.size()) - 1;
   }
-  void append_known(const std::vector<int64_t>& clock, std::vector<int64_t>& out) const {
+  void append_known(const Clock& clock, std::vector<int64_t>& out) const {
     for (size_t i = 0; i < uses_.size(); i += kBits) {
       int64_t bits = 0;
       for (size_t j = i; j < std::min(i + kBits, uses_.size()); ++j)
-        bits = bits * 2 + (clock[static_cast<size_t>(uses_[j].actor)] >= uses_[j].time);
+        bits = bits * 2 + (clock[uses_[j].actor] >= uses_[j].time);
       out.push_back(bits);
     }
   }
@@ -97,7 +97,7 @@ bool Simulation::find_advances(const Position& before, const Position& now, size
     }
   }
   if (now.collectives.size() != before.collectives.size()) return false;
-  for (size_t c = 0; c < channels_.size(); ++c) {
+  for (const exe::ChannelId c : channels_.ids()) {
     if ((now.sent[c] - before.sent[c]) % e_.channels[c].capacity != 0) return false;
   }
   return outermost == nesting;
@@ -131,8 +131,8 @@ std::vector<int64_t> Simulation::joint_state() const {
   const auto range = [&](const Range& r) { out.insert(out.end(), {r.arena, r.begin, r.end}); };
   LastUses uses;
   for (const StreamState& s : streams_) out.insert(out.end(), {s.last.actor, uses.number(s.last)});
-  for (size_t a = 0; a < e_.arenas.size(); ++a) append_uses(tiers_.arena(a), uses, out);
-  const auto clock = [&](const std::vector<int64_t>& known) { uses.append_known(known, out); };
+  for (const exe::ArenaId a : e_.arenas.ids()) append_uses(tiers_.arena(a), uses, out);
+  const auto clock = [&](const Clock& known) { uses.append_known(known, out); };
   for (const Instance& i : variables_) instance(i);
   values(constants_);
   values(ends_);
@@ -159,7 +159,7 @@ std::vector<int64_t> Simulation::joint_state() const {
     }
     out.push_back(-1);
     d.window.serialise(out);
-    const auto queues = e_.devices[static_cast<size_t>(d.device)].queues.size();
+    const auto queues = e_.devices[d.device].queues.size();
     for (size_t q = 0; q < queues; ++q)
       clock(clocks_.now(clocks_.actor(d.device, static_cast<int32_t>(q))));
   }
@@ -179,7 +179,7 @@ std::vector<int64_t> Simulation::joint_state() const {
   }
   feed_state(out);
   remote_.serialise(out);
-  for (size_t a = 0; a < e_.arenas.size(); ++a) {
+  for (const exe::ArenaId a : e_.arenas.ids()) {
     bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const ByteOrigin& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});
     });
@@ -211,8 +211,9 @@ std::vector<RemoteLedger::Advance> Simulation::remote_advances(
 /// Moves the run on by `periods` times the distance between two positions.
 void Simulation::skip(const Position& before, const Position& now,
                       const std::vector<Advance>& advances, int64_t periods) {
-  const auto moved = [&](const std::vector<int64_t>& old, const std::vector<int64_t>& current,
-                         size_t i) { return periods * (current[i] - old[i]); };
+  const auto moved = [&](const auto& old, const auto& current, auto i) {
+    return periods * (current[i] - old[i]);
+  };
   for (const Advance& a : advances) {
     std::deque<Activation>& stack = a.device->stack;
     stack[a.level].loop->iteration += periods * a.iterations;
@@ -224,9 +225,9 @@ void Simulation::skip(const Position& before, const Position& now,
       }
     }
   }
-  for (size_t s = 0; s < streams_.size(); ++s)
+  for (const exe::StreamId s : streams_.ids())
     streams_[s].next += moved(before.streams, now.streams, s);
-  for (size_t c = 0; c < channels_.size(); ++c) {
+  for (const exe::ChannelId c : channels_.ids()) {
     channels_[c].sent += moved(before.sent, now.sent, c);
     channels_[c].received += moved(before.received, now.received, c);
     for (auto& [slot, m] : channels_[c].slots) m.number += moved(before.sent, now.sent, c);

@@ -8,9 +8,14 @@
 
 namespace sluice::check {
 
-/// A moment of an actor. An actor is one queue of one device.
+/// One queue of one device.
+using ActorId = Id<struct ActorTag>;
+/// For each actor, its latest moment that is known to have passed.
+using Clock = Ids<ActorId, int64_t>;
+
+/// A moment of an actor.
 struct Epoch {
-  int32_t actor = -1;
+  ActorId actor;
   int64_t time = 0;
 };
 
@@ -19,23 +24,23 @@ class Clocks {
  public:
   explicit Clocks(const exe::Executable& executable);
 
-  int32_t actor(int32_t device, int32_t queue) const {
-    return first_[static_cast<size_t>(device)] + queue;
+  ActorId actor(exe::DeviceId device, int32_t queue) const {
+    return ActorId(first_[device] + queue);
   }
   /// Advances the actor to a new moment and returns that moment.
-  Epoch tick(int32_t actor);
-  const std::vector<int64_t>& now(int32_t actor) const { return now_[static_cast<size_t>(actor)]; }
-  void learn(int32_t actor, const std::vector<int64_t>& other);
+  Epoch tick(ActorId actor);
+  const Clock& now(ActorId actor) const { return now_[actor]; }
+  void learn(ActorId actor, const Clock& other);
   /// Forgets what the queues of a device have learned since `before` about moments before it.
-  void forget_since(int32_t device, const Clocks& before);
+  void forget_since(exe::DeviceId device, const Clocks& before);
   /// Returns whether the actor knows that the moment has passed.
-  bool knows(int32_t actor, const Epoch& e) const {
-    return e.actor < 0 || now(actor)[static_cast<size_t>(e.actor)] >= e.time;
+  bool knows(ActorId actor, const Epoch& e) const {
+    return !e.actor.valid() || now(actor)[e.actor] >= e.time;
   }
 
  private:
-  std::vector<int32_t> first_;
-  std::vector<std::vector<int64_t>> now_;
+  Ids<exe::DeviceId, ActorId> first_;  ///< The compute queue of each device.
+  Ids<ActorId, Clock> now_;
 };
 
 /// Records the latest uses of each byte of the tiers, to find uses that nothing orders.
@@ -50,10 +55,10 @@ class TierUses {
     Epoch writer;
     std::vector<Epoch> readers;  ///< Latest read of each actor since the last write.
   };
-  const IntervalMap<Uses>& arena(size_t a) const { return arenas_[a]; }
+  const IntervalMap<Uses>& arena(exe::ArenaId a) const { return arenas_[a]; }
 
  private:
-  std::vector<IntervalMap<Uses>> arenas_;
+  Ids<exe::ArenaId, IntervalMap<Uses>> arenas_;
 };
 
 /// A message in a slot of a channel.
@@ -61,7 +66,7 @@ struct Message {
   int64_t number = 0;
   exe::ValueId value = exe::kNoValue;
   Instance instance;
-  std::vector<int64_t> clock;  ///< Clock of the sender when it sent the message.
+  Clock clock;  ///< Clock of the sender when it sent the message.
 };
 
 struct ChannelState {
@@ -69,7 +74,7 @@ struct ChannelState {
   int64_t received = 0;
   std::map<int64_t, Message> slots;  ///< Messages in full slots, by slot.
   /// For each slot: clock of the receiver when it freed the slot.
-  std::map<int64_t, std::vector<int64_t>> freed;
+  std::map<int64_t, Clock> freed;
 };
 
 struct StreamState {

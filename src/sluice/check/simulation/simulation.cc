@@ -1,7 +1,6 @@
 #include "sluice/check/simulation/simulation.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "sluice/base/error.h"
 #include "sluice/exe/text.h"
@@ -9,8 +8,8 @@
 namespace sluice::check {
 
 Simulation::Simulation(const exe::Executable& executable, const exe::Program& program,
-                       const std::vector<FunctionFacts>& facts, const Options& options,
-                       int64_t replica, Findings& findings)
+                       const FactsOfFunctions& facts, const Options& options, int64_t replica,
+                       Findings& findings)
     : e_(executable),
       program_(program),
       facts_(facts),
@@ -27,7 +26,7 @@ Simulation::Simulation(const exe::Executable& executable, const exe::Program& pr
 
 std::string Simulation::name(exe::ValueId v) const {
   if (v == exe::kNoValue) return "no value";
-  const exe::Value& value = e_.values[static_cast<size_t>(v)];
+  const exe::Value& value = e_.values[v];
   return fmt::format("%{} '{}' v{}", v, value.tensor, value.version);
 }
 
@@ -64,7 +63,7 @@ void Simulation::start() {
   for (const exe::VariablePlan& v : e_.variables) {
     Range r{v.arena, v.offset, v.offset + v.bytes};
     if (v.buffer >= 0) {
-      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[v.buffer];
       const int64_t begin = b.offset + v.entry * b.entry_stride;
       r = {b.arena, begin, begin + v.bytes};
     }
@@ -78,15 +77,15 @@ void Simulation::start() {
     if (c.value != exe::kNoValue) constants_[c.value] = i;
   }
   for (const exe::Start& start : program_.starts) {
-    const exe::Function& f = e_.functions[static_cast<size_t>(start.function)];
+    const exe::Function& f = e_.functions[start.function];
     DeviceRun& d =
         devices_.emplace_back(DeviceRun{start.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
     a.path = RemoteLedger::entry(start.device);
-    a.frame = {start.frame.index, start.frame.offset, start.frame.offset + f.frame_bytes};
+    a.frame = {start.frame.arena(), start.frame.offset, start.frame.offset + f.frame_bytes};
     bytes_.forget(a.frame);
-    for (size_t v = 0; v < e_.variables.size(); ++v) {
+    for (const exe::VariableId v : e_.variables.ids()) {
       if (e_.variables[v].value != exe::kNoValue) a.values[e_.variables[v].value] = variables_[v];
     }
   }
@@ -96,7 +95,7 @@ void Simulation::finish() {
   const auto fault = [&](const char* rule, const std::string& text) {
     findings_.add(rule, "program '{}': {}", program_.name, text);
   };
-  for (size_t c = 0; c < channels_.size(); ++c) {
+  for (const exe::ChannelId c : channels_.ids()) {
     if (!channels_[c].slots.empty()) {
       fault("channel", fmt::format("channel '{}': {} messages are never received",
                                    e_.channels[c].name, channels_[c].slots.size()));
@@ -104,17 +103,17 @@ void Simulation::finish() {
   }
   check_exits();
   finish_remote();
-  std::vector<exe::ValueId> finals(e_.variables.size(), exe::kNoValue);
-  std::vector<bool> listed(e_.variables.size(), false);
+  Ids<exe::VariableId, exe::ValueId> finals(e_.variables.size(), exe::kNoValue);
+  Ids<exe::VariableId, bool> listed(e_.variables.size(), false);
   for (const exe::Final& f : program_.finals) {
-    finals[static_cast<size_t>(f.variable)] = f.value;
-    listed[static_cast<size_t>(f.variable)] = true;
+    finals[f.variable] = f.value;
+    listed[f.variable] = true;
   }
-  for (size_t v = 0; v < e_.variables.size(); ++v) {
+  for (const exe::VariableId v : e_.variables.ids()) {
     const exe::VariablePlan& plan = e_.variables[v];
     Range r{plan.arena, plan.offset, plan.offset + plan.bytes};
     if (plan.buffer >= 0) {
-      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[plan.buffer];
       const int64_t begin = b.offset + plan.entry * b.entry_stride;
       r = {b.arena, begin, begin + plan.bytes};
     }
@@ -143,11 +142,11 @@ void Simulation::finish() {
 }
 
 void Simulation::finish_remote() {
-  const auto fault = [&](int32_t buffer, const std::string& text) {
-    findings_.add("remote", "program '{}': '{}' {}", program_.name,
-                  e_.remote_buffers[static_cast<size_t>(buffer)].name, text);
+  const auto fault = [&](exe::BufferId buffer, const std::string& text) {
+    findings_.add("remote", "program '{}': '{}' {}", program_.name, e_.remote_buffers[buffer].name,
+                  text);
   };
-  std::map<int32_t, exe::RemoteTrace> traces;
+  std::map<exe::BufferId, exe::RemoteTrace> traces;
   for (const exe::RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
   for (const exe::RemoteTrace& announced : program_.remote) {
     const auto found = traces.extract(announced.buffer);
@@ -248,20 +247,20 @@ bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Ra
   Range whole;
   switch (at.base) {
     case exe::Address::Base::kArena:
-      whole = {at.index, 0, e_.arenas[static_cast<size_t>(at.index)].bytes};
+      whole = {at.arena(), 0, e_.arenas[at.arena()].bytes};
       break;
     case exe::Address::Base::kFrame:
       whole = a.frame;
       break;
     case exe::Address::Base::kParam:
-      whole = a.params[static_cast<size_t>(at.index)];
+      whole = a.params[at.param()];
       break;
   }
   if (begin + bytes > whole.end - whole.begin) {
     bad(d, "bounds", "bytes [{}, {}) must be inside the {} bytes of {}", begin, begin + bytes,
         whole.end - whole.begin,
         at.base == exe::Address::Base::kArena
-            ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
+            ? fmt::format("arena '{}'", e_.arenas[at.arena()].name)
         : at.base == exe::Address::Base::kFrame ? std::string("the frame")
                                                 : fmt::format("parameter {}", at.index));
     stop_ = true;  // Later checks would use bytes that do not exist.
@@ -294,27 +293,27 @@ void Simulation::read(DeviceRun& d, const exe::Operand& o, const Range& r, const
   }
 }
 
-void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
-                                 const Range& frame) {
-  std::vector<size_t> order(args.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+void Simulation::check_arguments(DeviceRun& d, const exe::Call& call,
+                                 const Ids<exe::ParamId, Range>& args, const Range& frame) {
+  std::vector<exe::ParamId> order(args.ids().begin(), args.ids().end());
+  std::sort(order.begin(), order.end(), [&](exe::ParamId a, exe::ParamId b) {
     return std::tie(args[a].arena, args[a].begin, a) < std::tie(args[b].arena, args[b].begin, b);
   });
-  const size_t none = args.size();
-  size_t any = none;      // Earlier argument that ends last.
-  size_t written = none;  // Earlier written argument that ends last.
-  const auto clashes = [&](size_t before, size_t i) {
-    return before != none && args[before].overlaps(args[i]);
+  exe::ParamId any;      // Earlier argument that ends last.
+  exe::ParamId written;  // Earlier written argument that ends last.
+  const auto clashes = [&](exe::ParamId before, exe::ParamId i) {
+    return before.valid() && args[before].overlaps(args[i]);
   };
-  for (const size_t i : order) {
+  for (const exe::ParamId i : order) {
     if (args[i].begin == args[i].end) continue;
     const bool writes = call.args[i].access != exe::Access::kRead;
-    const size_t other = clashes(written, i) ? written : writes && clashes(any, i) ? any : none;
-    if (other != none)
+    const exe::ParamId other = clashes(written, i)         ? written
+                               : writes && clashes(any, i) ? any
+                                                           : exe::ParamId();
+    if (other.valid())
       bad(d, "overlap", "arguments {} and {} share bytes, and one is written", other, i);
-    const auto later = [&](size_t before) {
-      return before == none || args[before].arena != args[i].arena ||
+    const auto later = [&](exe::ParamId before) {
+      return !before.valid() || args[before].arena != args[i].arena ||
              args[before].end < args[i].end;
     };
     if (later(any)) any = i;
@@ -327,7 +326,7 @@ void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<
 
 bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop) {
   const Activation& caller = d.stack.back();
-  const exe::Function& f = e_.functions[static_cast<size_t>(call.function)];
+  const exe::Function& f = e_.functions[call.function];
   if (static_cast<int64_t>(d.stack.size()) >= options_.max_depth) {
     bad(d, "limit", "more than {} nested calls", options_.max_depth);
     stop_ = true;
@@ -341,7 +340,7 @@ bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const Loo
   callee.path = RemoteLedger::callee(caller.path, caller.calls, named ? loop->iteration : 0);
   if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
   callee.params.resize(call.args.size());
-  for (size_t i = 0; i < call.args.size(); ++i) {
+  for (const exe::ParamId i : call.args.ids()) {
     if (!resolve(d, call.args[i].at, call.args[i].bytes, callee.params[i])) return false;
   }
   callee.numbers.resize(call.index_args.size());
@@ -349,7 +348,7 @@ bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const Loo
     if (!evaluate(d, call.index_args[i], callee.numbers[i])) return false;
   }
   check_arguments(d, call, callee.params, callee.frame);
-  for (size_t i = 0; i < call.args.size(); ++i) {
+  for (const exe::ParamId i : call.args.ids()) {
     const exe::Operand& o = call.args[i];
     const Range& r = callee.params[i];
     if (o.access == exe::Access::kWrite) {
@@ -367,10 +366,10 @@ bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const Loo
   return true;
 }
 
-Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
-  Bindings made;
+Simulation::Results Simulation::results(DeviceRun& d, Activation& a) {
+  Results made;
   const exe::Function& f = *a.function;
-  for (size_t i = 0; i < f.params.size(); ++i) {
+  for (const exe::ParamId i : f.params.ids()) {
     const exe::Param& p = f.params[i];
     if (p.access == exe::Access::kRead) continue;
     const exe::Operand& o = a.call->args[i];
@@ -393,7 +392,7 @@ Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
       bad(d, "layout", "parameter '{}': layout must be '{}', got '{}'", p.name, p.layout,
           *i_made->layout);
     } else {
-      made.emplace_back(static_cast<exe::ValueId>(i), *i_made);
+      made.emplace_back(i, *i_made);
     }
   }
   return made;
@@ -411,7 +410,7 @@ void Simulation::leave(DeviceRun& d) {
     d.stack.pop_back();
     return;
   }
-  const Bindings made = results(d, a);
+  const Results made = results(d, a);
   const exe::Call& call = *a.call;
   const Role role = a.role;
   d.stack.pop_back();
@@ -423,7 +422,7 @@ void Simulation::leave(DeviceRun& d) {
   }
   Bindings named;
   for (const auto& [arg, instance] : made) {
-    const exe::Operand& o = call.args[static_cast<size_t>(arg)];
+    const exe::Operand& o = call.args[arg];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
     if (v != exe::kNoValue) named.emplace_back(v, instance);
   }
@@ -436,16 +435,15 @@ void Simulation::leave(DeviceRun& d) {
   ++caller.calls;
 }
 
-void Simulation::end_iteration(Activation& a, const exe::Call& call, const Bindings& made) {
+void Simulation::end_iteration(Activation& a, const exe::Call& call, const Results& made) {
   const auto& loop = std::get<exe::Loop>(a.function->steps[a.step].body);
   LoopRun& run = *a.loop;
   run.made.assign(call.args.size(), {});
-  for (const auto& [arg, instance] : made) run.made[static_cast<size_t>(arg)] = instance;
-  const std::vector<Instance> found = run.found;
+  for (const auto& [arg, instance] : made) run.made[arg] = instance;
+  const Ids<exe::ParamId, Instance> found = run.found;
   for (const exe::Carry& c : loop.carried) {
-    const auto out = static_cast<size_t>(c.out);
-    const bool rotates = call.args[out].access == exe::Access::kRead;
-    run.found[static_cast<size_t>(c.in)] = rotates ? found[out] : run.made[out];
+    const bool rotates = call.args[c.out].access == exe::Access::kRead;
+    run.found[c.in] = rotates ? found[c.out] : run.made[c.out];
   }
   ++run.iteration;
 }
@@ -462,7 +460,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     }
     a.loop->period = loop_period(l, facts_);
     // Transfers change state that `state_of` omits.
-    a.loop->joint = a.loop->period > 0 && facts_[static_cast<size_t>(l.body.function)].transfers;
+    a.loop->joint = a.loop->period > 0 && facts_[l.body.function].transfers;
     if (is_long(l, facts_)) a.loop->long_depth = remote_.begin_long_loop(d.device);
     if (l.condition >= 0) begin_exits(d, l, *a.loop);
   }
@@ -475,7 +473,8 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
   }
   if (run.exit) join_exits(d, l, run);
   if (run.long_depth > 0) remote_.end_long_loop(d.device);
-  for (size_t i = 0; i < l.body.args.size() && !run.exit; ++i) {
+  for (const exe::ParamId i : l.body.args.ids()) {
+    if (run.exit) break;
     const exe::Operand& o = l.body.args[i];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
     // A loop without iterations leaves its updated arguments unchanged.
@@ -483,7 +482,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
   }
   for (const exe::Carry& c : l.carried) {
-    const Instance& last = run.found[static_cast<size_t>(c.in)];
+    const Instance& last = run.found[c.in];
     if (c.after != exe::kNoValue && last.id >= 0) a.values[c.after] = last;
   }
   a.loop.reset();

@@ -24,7 +24,7 @@ class Simulation {
  public:
   /// All arguments must outlive the simulation. The executable must have passed exe::validate.
   Simulation(const exe::Executable& executable, const exe::Program& program,
-             const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
+             const FactsOfFunctions& facts, const Options& options, int64_t replica,
              Findings& findings);
   void run();
   /// Ends the run after at most kStepsAfterAFault more steps. The first violation does the same.
@@ -38,6 +38,8 @@ class Simulation {
   static constexpr int64_t kStepsAfterAFault = 100'000;
 
   using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
+  /// Values that a callee has made, with the arguments that hold them.
+  using Results = std::vector<std::pair<exe::ParamId, Instance>>;
 
   struct Activation;
 
@@ -49,18 +51,18 @@ class Simulation {
     Range memory;
     bool writes = false;
     Range entry;  ///< Bytes of the tier, if the transfer is remote.
-    std::vector<int64_t> clock;
+    Clock clock;
   };
 
   /// Messages and entries that an exiting loop has used on one device. Those of a channel: the
   /// number before the loop, and how many the loop has sent or received.
   struct ExitUse {
-    int32_t device = 0;
+    exe::DeviceId device{0};
     int64_t trips = 0;
     exe::ValueId found = exe::kNoValue;  ///< Condition before the loop.
     exe::ValueId made = exe::kNoValue;   ///< Condition after it.
-    std::map<int32_t, std::pair<int64_t, int64_t>> sent, received;
-    std::map<int32_t, int64_t> entries;  ///< Indexed by stream, those that are not 0.
+    std::map<exe::ChannelId, std::pair<int64_t, int64_t>> sent, received;
+    std::map<exe::StreamId, int64_t> entries;  ///< Without entries that are 0.
   };
 
   /// State at the begin of a loop with a condition: its state if no iteration begins.
@@ -71,8 +73,8 @@ class Simulation {
     std::vector<Flight> flights;
     Clocks clocks;
     RemoteLedger::Contents contents;
-    std::set<int32_t> stored;      ///< Remote buffers that the loop has stored to.
-    std::vector<int64_t> streams;  ///< Entries used before the loop, by stream.
+    std::set<exe::BufferId> stored;       ///< Remote buffers that the loop has stored to.
+    Ids<exe::StreamId, int64_t> streams;  ///< Entries used before the loop.
   };
 
   /// State of a loop step that is running.
@@ -80,9 +82,8 @@ class Simulation {
     int64_t iteration = 0;
     bool joint = false;     ///< Transfers: left early together with other devices (repeats.cc).
     size_t long_depth = 0;  ///< See RemoteLedger::begin_long_loop; 0: the loop is not long.
-    /// For each argument: the value that the next iteration must find.
-    std::vector<Instance> found;
-    std::vector<Instance> made;     ///< For each argument: the value that the last iteration made.
+    /// The values that the next iteration must find, and that the last iteration made.
+    Ids<exe::ParamId, Instance> found, made;
     int64_t period = 0;             ///< See loop_period; 0: run every iteration.
     int64_t first_id = 0;           ///< Instances that the loop made have at least this id.
     std::unique_ptr<ExitRun> exit;  ///< Null without a condition.
@@ -98,7 +99,7 @@ class Simulation {
     Role role = Role::kEntry;
     const exe::Call* call = nullptr;
     Range frame;
-    std::vector<Range> params;
+    Ids<exe::ParamId, Range> params;
     std::vector<int64_t> numbers;  ///< Values of the index parameters.
     std::unordered_map<exe::ValueId, Instance> values;
     /// (token, queue) of transfers not yet waited for.
@@ -110,7 +111,7 @@ class Simulation {
   };
 
   struct DeviceRun {
-    int32_t device = 0;
+    exe::DeviceId device{0};
     std::deque<Activation> stack;
     Window window;
     std::vector<Flight> flights;
@@ -126,7 +127,9 @@ class Simulation {
       bool operator==(const Level&) const = default;
     };
     std::vector<std::vector<Level>> devices;
-    std::vector<int64_t> streams, sent, received, collectives;
+    Ids<exe::StreamId, int64_t> streams;
+    Ids<exe::ChannelId, int64_t> sent, received;
+    std::vector<int64_t> collectives;
   };
   /// A position that is compared with later ones. Nested loops have one each, because an inner loop
   /// may be left early in each iteration of an outer one.
@@ -149,7 +152,7 @@ class Simulation {
 
   /// The message or element for which a device waits, and the device that must act.
   struct Awaited {
-    int32_t other = 0;
+    exe::DeviceId other{0};
     std::string text;
   };
 
@@ -174,10 +177,10 @@ class Simulation {
   Outcome step(DeviceRun& d);
   bool enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop);
   void leave(DeviceRun& d);
-  Bindings results(DeviceRun& d, Activation& a);
+  Results results(DeviceRun& d, Activation& a);
   Outcome loop(DeviceRun& d, const exe::Loop& l);
-  void end_iteration(Activation& a, const exe::Call& call, const Bindings& made);
-  void check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
+  void end_iteration(Activation& a, const exe::Call& call, const Results& made);
+  void check_arguments(DeviceRun& d, const exe::Call& call, const Ids<exe::ParamId, Range>& args,
                        const Range& frame);
   bool resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out);
   bool evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out) {
@@ -253,7 +256,7 @@ class Simulation {
 
   const exe::Executable& e_;
   const exe::Program& program_;
-  const std::vector<FunctionFacts>& facts_;
+  const FactsOfFunctions& facts_;
   const Options& options_;
   const int64_t replica_;
   Findings& findings_;
@@ -261,18 +264,18 @@ class Simulation {
   ByteMap bytes_;
   Clocks clocks_;
   TierUses tiers_;
-  std::vector<ChannelState> channels_;
-  std::vector<StreamState> streams_;
-  std::vector<int32_t> feed_of_;  ///< For each stream: its feed, or -1.
-  std::vector<int32_t> user_of_;  ///< For each stream: the device that uses it, or -1.
+  Ids<exe::ChannelId, ChannelState> channels_;
+  Ids<exe::StreamId, StreamState> streams_;
+  Ids<exe::StreamId, exe::FeedId> feed_of_;    ///< Invalid: a stream without feed.
+  Ids<exe::StreamId, exe::DeviceId> user_of_;  ///< Invalid: no device uses the stream.
   /// Number of collectives run so far, by device and group.
-  std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
+  std::map<std::pair<exe::DeviceId, exe::GroupId>, int64_t> collectives_;
   RemoteLedger remote_;
   /// For each exit number and device: the uses of its loops, in the order of their ends.
-  std::map<int32_t, std::map<int32_t, std::vector<ExitUse>>> exits_;
+  std::map<int32_t, std::map<exe::DeviceId, std::vector<ExitUse>>> exits_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<exe::ValueId, Instance> constants_;
-  std::vector<Instance> variables_;
+  Ids<exe::VariableId, Instance> variables_;
   /// Values of the entry functions at their ends.
   std::unordered_map<exe::ValueId, Instance> ends_;
   const std::string row_ = "row";

@@ -119,19 +119,19 @@ Simulation::Outcome Simulation::collective(DeviceRun& d, const exe::Collective& 
 }
 
 void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
-  StreamState& s = streams_[static_cast<size_t>(i.object)];
-  const int32_t actor = clocks_.actor(d.device, i.queue);
+  StreamState& s = streams_[i.stream()];
+  const ActorId actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
   int64_t entry = 0;
   if (!evaluate(d, i.entry, entry)) return;
   if (entry != s.next) {
-    bad(d, "stream", "stream '{}': entry must be {}, got {}",
-        e_.streams[static_cast<size_t>(i.object)].name, s.next, entry);
+    bad(d, "stream", "stream '{}': entry must be {}, got {}", e_.streams[i.stream()].name, s.next,
+        entry);
   }
   if (!clocks_.knows(actor, s.last)) {
     bad(d, "race",
         "nothing orders this use of stream '{}' after its use on another queue or device",
-        e_.streams[static_cast<size_t>(i.object)].name);
+        e_.streams[i.stream()].name);
   }
   s.next = entry + 1;
   s.last = clocks_.tick(actor);
@@ -140,7 +140,7 @@ void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
 /// Computes the bytes of the tier that a transfer may touch, and checks the value that a load finds
 /// there. Returns false if the entry does not exist.
 bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
-  const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
+  const exe::RemoteBufferPlan& b = e_.remote_buffers[i.buffer()];
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   if (i.entry_from) {
     // The entry is read and checked at run time, so the transfer may touch any entry.
@@ -159,7 +159,7 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
     remote_.move(i, d.device, number, d.stack.back().path);
   }
   entry_in_flight(d, i, entry);
-  const int32_t actor = clocks_.actor(d.device, i.queue);
+  const ActorId actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
   if (!tiers_.use(entry, !load, clocks_.tick(actor), clocks_)) {
     bad(d, "race", "nothing orders this {} of '{}' after an earlier use of the same bytes",
@@ -206,7 +206,7 @@ Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
   const Touched touched[] = {{&i.memory, memory, Grid{}}};
   touch(d, touched, i.queue);
   Range entry;
-  if (i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut) {
+  if (i.is_stream()) {
     feed_queue(d, i);
     stream_entry(d, i);
   } else if (!remote_entry(d, i, entry)) {
@@ -216,7 +216,7 @@ Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
     write(d, i.memory, memory);
   } else if (entry.exists()) {
     for (Activation& caller : d.stack) {
-      if (caller.loop && caller.loop->exit) caller.loop->exit->stored.insert(i.object);
+      if (caller.loop && caller.loop->exit) caller.loop->exit->stored.insert(i.buffer());
     }
     const Instance* stored = lookup(a, i.memory.value);
     if (i.entry_from || stored == nullptr) {
@@ -226,7 +226,7 @@ Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
     }
   }
   if (i.queue != 0) {
-    const int32_t actor = clocks_.actor(d.device, i.queue);
+    const ActorId actor = clocks_.actor(d.device, i.queue);
     clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
     d.flights.push_back({i.queue, i.token, &a, memory, load, entry, clocks_.now(actor)});
     a.tokens.emplace_back(i.token, i.queue);
@@ -262,8 +262,8 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
 }
 
 Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
-  const exe::Channel& c = e_.channels[static_cast<size_t>(s.channel)];
-  ChannelState& state = channels_[static_cast<size_t>(s.channel)];
+  const exe::Channel& c = e_.channels[s.channel];
+  ChannelState& state = channels_[s.channel];
   const int64_t number = state.sent;
   const int64_t slot = number % c.capacity;
   if (state.slots.count(slot) != 0) return Outcome::kBlocked;
@@ -277,7 +277,7 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
   read(d, s.operand, r, sent, "the message");
   const Touched touched[] = {{&s.operand, r, Grid{}}};
   touch(d, touched, 0);
-  const int32_t actor = clocks_.actor(d.device, 0);
+  const ActorId actor = clocks_.actor(d.device, 0);
   if (const auto freed = state.freed.find(slot); freed != state.freed.end())
     clocks_.learn(actor, freed->second);
   clocks_.tick(actor);
@@ -292,8 +292,8 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
 }
 
 Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
-  const exe::Channel& c = e_.channels[static_cast<size_t>(m.channel)];
-  ChannelState& state = channels_[static_cast<size_t>(m.channel)];
+  const exe::Channel& c = e_.channels[m.channel];
+  ChannelState& state = channels_[m.channel];
   if (state.received == state.sent) return Outcome::kBlocked;
   const int64_t number = state.received;
   const int64_t slot = number % c.capacity;
@@ -306,7 +306,7 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
   const Message& there = state.slots.at(slot);
   // A message without a value orders effects.
   const auto number_of = [&](exe::ValueId v) {
-    return v == exe::kNoValue ? -1 : e_.values[static_cast<size_t>(v)].message;
+    return v == exe::kNoValue ? -1 : e_.values[v].message;
   };
   const int32_t sent = number_of(there.value), named = number_of(m.operand.value);
   const bool has_value = there.value != exe::kNoValue || m.operand.value != exe::kNoValue;
@@ -328,7 +328,7 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
   const Touched touched[] = {{&m.operand, r, Grid{}}};
   touch(d, touched, 0);
   write(d, m.operand, r);
-  const int32_t actor = clocks_.actor(d.device, 0);
+  const ActorId actor = clocks_.actor(d.device, 0);
   clocks_.learn(actor, there.clock);
   clocks_.tick(actor);
   state.freed[slot] = clocks_.now(actor);

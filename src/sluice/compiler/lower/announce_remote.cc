@@ -144,7 +144,7 @@ class BufferHistory {
 
   bool used() const { return loads_ + stores_ > 0; }
   exe::RemoteTrace trace(int32_t buffer) const {
-    return {buffer, loads_, stores_, static_cast<int64_t>((sum_ + all()) / 2)};
+    return {exe::BufferId(buffer), loads_, stores_, static_cast<int64_t>((sum_ + all()) / 2)};
   }
 
  private:
@@ -291,7 +291,7 @@ class RemoteWalk {
   // Writes the remote transfers and calls of a function to order_, in the order of its graph.
   void sort(size_t f, const std::vector<int32_t>& before_calls) {
     std::vector<const exe::Step*> transfers;
-    for (const exe::Step& step : e_.functions[f].steps) {
+    for (const exe::Step& step : e_.functions[exe::FunctionId(f)].steps) {
       if (remote_transfer(step) != nullptr) transfers.push_back(&step);
     }
     const auto token = [](const exe::Step* s) { return std::get<exe::Issue>(s->body).token; };
@@ -300,7 +300,7 @@ class RemoteWalk {
     moves_[f] = !transfers.empty();
     auto next = transfers.begin();
     auto before = before_calls.begin();
-    for (const exe::Step& step : e_.functions[f].steps) {
+    for (const exe::Step& step : e_.functions[exe::FunctionId(f)].steps) {
       if (!calls(step)) continue;
       for (; next != transfers.end() && token(*next) < *before; ++next) order_[f].push_back(*next);
       ++before;

@@ -47,7 +47,7 @@ class Emitter {
 
   exe::Function run() {
     function_.name = body_.name;
-    function_.device = body_.device;
+    function_.device = exe::DeviceId(body_.device);
     function_.index_params = static_cast<int32_t>(body_.index_params.size());
     function_.memo = memo(body_);
     if (!body_.is_entry()) {
@@ -73,10 +73,11 @@ class Emitter {
   // The final values of variables after the program of an entry, also of remote ones.
   std::vector<exe::Final> finals() {
     std::vector<exe::Final> finals;
-    for (const auto& [variable, v] : body_.variables) finals.push_back({variable, value_id(v)});
-    for (size_t v = 0; v < exe_.variables.size(); ++v) {
+    for (const auto& [variable, v] : body_.variables)
+      finals.push_back({exe::VariableId(variable), value_id(v)});
+    for (const exe::VariableId v : exe_.variables.ids()) {
       const exe::ValueId last = stored_.find(exe_.variables[v].buffer, exe_.variables[v].entry);
-      if (last != exe::kNoValue) finals.push_back({static_cast<int32_t>(v), last});
+      if (last != exe::kNoValue) finals.push_back({v, last});
     }
     return finals;
   }
@@ -179,9 +180,10 @@ class Emitter {
     if (id != exe::kNoValue) return id;
     const ValueIndex own = storage_.tenants[static_cast<size_t>(c)].root;
     const BodyValue& root = body_.value(own);
-    if (root.source == BodyValue::Source::kVariable) return id = tables_.variable_value(root.index);
+    if (root.source == BodyValue::Source::kVariable)
+      return id = tables_.variable_value(exe::VariableId(root.index));
     if (root.source == BodyValue::Source::kConstant)
-      return id = tables_.constant_value(root.index, body_.device);
+      return id = tables_.constant_value(root.index, exe::DeviceId(body_.device));
     const int32_t provenance = provenances_[static_cast<size_t>(own)];
     return id = tables_.add_value(root.tensor, root.version, provenance);
   }
@@ -204,9 +206,9 @@ class Emitter {
         at.index = result_param_[static_cast<size_t>(block.index)];
         break;
       case Block::Location::kVariable:
-        return tables_.variable(block.index);
+        return tables_.variable(exe::VariableId(block.index));
       case Block::Location::kConstant:
-        return tables_.constant(block.index, body_.device);
+        return tables_.constant(block.index, exe::DeviceId(body_.device));
     }
     return at;
   }
@@ -275,13 +277,13 @@ class Emitter {
       Body operator()(const Node::Transfer& t) const { return e.transfer(node, t); }
       Body operator()(const Node::Wait& w) const { return exe::Wait{w.queue, w.token}; }
       Body operator()(const Node::Send& s) const {
-        exe::Send send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
+        exe::Send send{exe::ChannelId(s.channel), e.next({Sequence::Of::kChannel, s.channel}),
                        e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
         e.tables_.set_message(send.operand.value, s.message);
         return send;
       }
       Body operator()(const Node::Receive& r) const {
-        exe::Receive receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
+        exe::Receive receive{exe::ChannelId(r.channel), e.next({Sequence::Of::kChannel, r.channel}),
                              e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
         e.tables_.set_message(receive.operand.value, r.message);
         return receive;
@@ -334,7 +336,7 @@ class Emitter {
     exe::Collective c;
     c.op = node.def->type;
     c.attrs = own.attrs;
-    c.group = own.group;
+    c.group = exe::GroupId(own.group);
     c.sequence = next({Sequence::Of::kGroup, own.group});
     c.workspace_bytes =
         target_.collective_workspace(OpView(*node.def, own.attrs, node.in_specs, node.out_specs),
@@ -388,14 +390,14 @@ class Emitter {
   // Returns a call of `callee` with inputs [first, last) as arguments.
   exe::Call call_of(const Node& node, size_t n, BodyId callee, size_t first, size_t last) {
     exe::Call c;
-    for (const int32_t buffer : facts_[callee].stores_to) stored_.forget(buffer - 1);
+    for (const int32_t buffer : facts_[callee].stores_to) stored_.forget(exe::BufferId(buffer - 1));
     c.function = program_.lowered.at(callee).function;
     c.frame = frame_at(n);
     const auto* call = node.call();
     for (size_t i = first; i < last; ++i)
       c.args.push_back(operand(node.inputs[i], node.in_specs[i], exe::Access::kRead));
     for_each_updated(node, [&](size_t input, size_t output) {
-      exe::Operand& o = c.args[input];
+      exe::Operand& o = c.args[exe::ParamId(input)];
       o.access = exe::Access::kUpdate;
       o.made = value_id(node.outputs[output]);
     });
@@ -419,23 +421,23 @@ class Emitter {
     exe::Loop l;
     l.trips = own.trips;
     l.body = call_of(node, n, own.callee, 0, node.inputs.size());
-    auto result = static_cast<int32_t>(node.inputs.size());  // Argument of the next result.
+    exe::ParamId result(node.inputs.size());  // Argument of the next result.
     for (const Rotation& rotation : rotations_of(own)) {
       const Block& block = storage_.block(node.inputs[static_cast<size_t>(rotation.carried[0])]);
-      const auto put = [&](int32_t arg, int32_t first) {
-        if (block.ring > 0) l.body.args[static_cast<size_t>(arg)].at = in_ring(block, first);
+      const auto put = [&](exe::ParamId arg, int32_t first) {
+        if (block.ring > 0) l.body.args[arg].at = in_ring(block, first);
       };
       for (size_t i = 0; i < rotation.carried.size(); ++i) {
         const int32_t k = rotation.carried[i];
-        put(k, rotation.first_slot(i));
+        put(exe::ParamId(k), rotation.first_slot(i));
         if (own.returns_result(k)) put(result, rotation.result_slot());
-        l.carried.push_back(own.returns_result(k) ? exe::Carry{k, result++}
+        l.carried.push_back(own.returns_result(k) ? exe::Carry{exe::ParamId(k), result++}
                                                   : rotated(node, own, k, l.body));
       }
     }
-    for (const int32_t u : own.updated) l.carried.push_back({u, u});
+    for (const int32_t u : own.updated) l.carried.push_back({exe::ParamId(u), exe::ParamId(u)});
     if (own.exit >= 0) {
-      l.condition = own.conditions[0];
+      l.condition = exe::ParamId(own.conditions[0]);
       l.exit = own.exit;
     }
     pass_sequences(own.callee, own.trips);
@@ -445,11 +447,11 @@ class Emitter {
   // The carry of a value that becomes the last version of another parameter.
   exe::Carry rotated(const Node& node, const Node::Loop& own, int32_t k, exe::Call& body) {
     const exe::ValueId after = value_id(node.outputs[static_cast<size_t>(k)]);
-    const auto from = static_cast<size_t>(own.rotates[static_cast<size_t>(k)]);
-    const bool updated = program_.body(own.callee).params[from].out != kNone;
+    const exe::ParamId from(at(own.rotates, k));
+    const bool updated = at(program_.body(own.callee).params, from.value()).out != kNone;
     if (updated) body.args[from].access = exe::Access::kUpdate;
     if (updated) body.args[from].made = after;
-    return {k, static_cast<int32_t>(from), updated ? exe::kNoValue : after};
+    return {exe::ParamId(k), from, updated ? exe::kNoValue : after};
   }
 
   // The slot of a ring that is `first` in iteration 0 of a loop, and one further in each iteration.
@@ -502,7 +504,7 @@ class Emitter {
   }
 
   const exe::Function& function_of(BodyId body) const {
-    return exe_.functions[static_cast<size_t>(program_.lowered.at(body).function)];
+    return exe_.functions[program_.lowered.at(body).function];
   }
 
   const Body& body_;
@@ -531,13 +533,12 @@ class Emitter {
 // unknown.
 void add_remote_finals(const std::set<int32_t>& stores_to, const exe::Executable& e,
                        exe::Program& program) {
-  for (size_t v = 0; v < e.variables.size(); ++v) {
+  for (const exe::VariableId v : e.variables.ids()) {
     const exe::VariablePlan& plan = e.variables[v];
     if (plan.buffer < 0 || !stores_to.contains(plan.buffer + 1)) continue;
-    const auto index = static_cast<int32_t>(v);
     const bool known = std::any_of(program.finals.begin(), program.finals.end(),
-                                   [&](const exe::Final& f) { return f.variable == index; });
-    if (!known) program.finals.push_back({index, exe::kNoValue});
+                                   [&](const exe::Final& f) { return f.variable == v; });
+    if (!known) program.finals.push_back({v, exe::kNoValue});
   }
 }
 
@@ -557,32 +558,31 @@ int64_t emit_executable(Program& program, const Context& context) {
     buffers += static_cast<int64_t>(function.buffers.size());
     for (const exe::Step& step : function.steps) {
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
-        tables.reserve_workspace(body.device, kernel->workspace_bytes);
+        tables.reserve_workspace(function.device, kernel->workspace_bytes);
       if (const auto* collective = std::get_if<exe::Collective>(&step.body))
-        tables.reserve_workspace(body.device, collective->workspace_bytes);
+        tables.reserve_workspace(function.device, collective->workspace_bytes);
       if (const auto* issue = std::get_if<exe::Issue>(&step.body))
-        tables.reserve_staging(body.device, issue->queue, issue->memory.bytes);
-      if (exe::reads_on_host(step)) tables.reserve_staging(body.device, 0, 0);
+        tables.reserve_staging(function.device, issue->queue, issue->memory.bytes);
+      if (exe::reads_on_host(step)) tables.reserve_staging(function.device, 0, 0);
     }
     if (body.is_entry()) finals[id] = emitter.finals();
-    program.lowered[id].function = static_cast<int32_t>(e.functions.size());
-    e.functions.push_back(std::move(function));
+    program.lowered[id].function = e.functions.push_back(std::move(function));
     e.origins.buffers.push_back(emitter.values_of_buffers(e.functions.back().buffers.size()));
   }
   for (const EntryBodies& entry : program.entries) {
     exe::Program p{.name = entry.name};
     std::set<int32_t> stores_to;
     for (const BodyId id : entry.bodies) {
-      const int device = program.body(id).device;
-      const int32_t function = program.lowered[id].function;
+      const exe::DeviceId device(program.body(id).device);
+      const exe::FunctionId function = program.lowered[id].function;
       p.starts.push_back({device, function, tables.frames(device)});
-      tables.reserve_frame(device, e.functions[static_cast<size_t>(function)].frame_bytes);
+      tables.reserve_frame(device, e.functions[function].frame_bytes);
       p.finals.insert(p.finals.end(), finals[id].begin(), finals[id].end());
       for (const SequenceUse& use : facts[id].sequences) {
-        const auto of = use.sequence.of;
-        if (of == Sequence::Of::kStream) p.streams.push_back({use.sequence.id, use.count});
+        const auto [of, number] = use.sequence;
+        if (of == Sequence::Of::kStream) p.streams.push_back({exe::StreamId(number), use.count});
         if (of == Sequence::Of::kGroup)
-          p.collectives.push_back({device, use.sequence.id, use.count});
+          p.collectives.push_back({device, exe::GroupId(number), use.count});
       }
       stores_to.insert(facts[id].stores_to.begin(), facts[id].stores_to.end());
     }

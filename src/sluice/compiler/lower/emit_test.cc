@@ -24,7 +24,7 @@ TEST(Emit, ABodyBecomesAFunctionAndItsNodesSteps) {
     end)");
   const exe::Executable& e = lower(p);
   ASSERT_EQ(e.functions.size(), 1U);
-  const exe::Function& f = e.functions[0];
+  const exe::Function& f = e.functions[exe::FunctionId(0)];
   ASSERT_EQ(f.steps.size(), 2U) << "a view is no step";
   EXPECT_EQ(f.steps[0].origin, 5);
   EXPECT_EQ(f.steps[0].where, "line 1");
@@ -32,7 +32,7 @@ TEST(Emit, ABodyBecomesAFunctionAndItsNodesSteps) {
   EXPECT_EQ(update.key, "test.AddLhsInplace");
   ASSERT_EQ(update.operands.size(), 3U);
   EXPECT_EQ(update.operands[2].at, update.operands[0].at);
-  EXPECT_EQ(update.operands[0].at.offset, e.variables[0].offset);
+  EXPECT_EQ(update.operands[0].at.offset, e.variables[exe::VariableId(0)].offset);
   EXPECT_EQ(update.operands[1].at.base, exe::Address::Base::kFrame);
   ASSERT_EQ(e.programs.size(), 1U);
   ASSERT_EQ(e.programs[0].finals.size(), 1U);
@@ -49,7 +49,7 @@ TEST(Emit, ValuesWhoseLivesDoNotMeetShareBytes) {
       kernel MatMul in %2 %2 out %3 f32(4,4)
       transfer - stream_out 1 compute in %3
     end)");
-  EXPECT_EQ(lower(p).functions[0].frame_bytes, 2 * 64);
+  EXPECT_EQ(lower(p).functions[exe::FunctionId(0)].frame_bytes, 2 * 64);
 }
 
 // The second kernel overwrites its operand, so both values share a buffer.
@@ -62,10 +62,10 @@ TEST(Emit, ABufferIsNamedByTheFirstValueThatItHolds) {
       transfer - stream_out 1 compute in %2
     end)");
   const exe::Executable& e = lower(p);
-  ASSERT_EQ(e.functions[0].buffers.size(), 1U);
-  const exe::ValueId held = e.origins.in_buffer(0, 0);
+  ASSERT_EQ(e.functions[exe::FunctionId(0)].buffers.size(), 1U);
+  const exe::ValueId held = e.origins.in_buffer(exe::FunctionId(0), 0);
   ASSERT_NE(held, exe::kNoValue);
-  EXPECT_EQ(e.values[static_cast<size_t>(held)].tensor, "first");
+  EXPECT_EQ(e.values[held].tensor, "first");
 }
 
 TEST(Emit, AFunctionOfTwoCallsExistsOnce) {
@@ -84,12 +84,13 @@ TEST(Emit, AFunctionOfTwoCallsExistsOnce) {
     end)");
   const exe::Executable& e = lower(p);
   ASSERT_EQ(e.functions.size(), 2U);
-  EXPECT_EQ(e.functions[0].memo, "graph 3 device 0 used 1");
-  ASSERT_EQ(e.functions[0].params.size(), 2U) << "the input and the result";
-  EXPECT_EQ(e.functions[0].params[1].access, exe::Access::kWrite);
-  EXPECT_EQ(step<exe::Call>(e.functions[1], 0).function, 0);
-  EXPECT_EQ(step<exe::Call>(e.functions[1], 1).function, 0);
-  EXPECT_GE(e.functions[1].frame_bytes, e.functions[0].frame_bytes + 64);
+  EXPECT_EQ(e.functions[exe::FunctionId(0)].memo, "graph 3 device 0 used 1");
+  ASSERT_EQ(e.functions[exe::FunctionId(0)].params.size(), 2U) << "the input and the result";
+  EXPECT_EQ(e.functions[exe::FunctionId(0)].params[exe::ParamId(1)].access, exe::Access::kWrite);
+  EXPECT_EQ(step<exe::Call>(e.functions[exe::FunctionId(1)], 0).function, 0);
+  EXPECT_EQ(step<exe::Call>(e.functions[exe::FunctionId(1)], 1).function, 0);
+  EXPECT_GE(e.functions[exe::FunctionId(1)].frame_bytes,
+            e.functions[exe::FunctionId(0)].frame_bytes + 64);
 }
 
 // In a ring of 4 slots, each value moves on by one slot. No step copies a value, neither in the
@@ -114,23 +115,23 @@ TEST(Emit, ARotationIsARingAndANameForEachValueAfterIt) {
       results %- %- %3
     end)");
   const exe::Executable& e = lower(p);
-  const exe::Function& body = e.functions[0];
+  const exe::Function& body = e.functions[exe::FunctionId(0)];
   ASSERT_EQ(body.params.size(), 4U) << "the three values and the new one";
   EXPECT_EQ(body.steps.size(), 1U);
-  const exe::Function& main = e.functions[1];
+  const exe::Function& main = e.functions[exe::FunctionId(1)];
   const auto& loop = step<exe::Loop>(main, 3);
   ASSERT_EQ(loop.body.args.size(), 4U);
-  const int64_t ring = loop.body.args[0].at.offset;
+  const int64_t ring = loop.body.args[exe::ParamId(0)].at.offset;
   for (const auto& [arg, slot] :
        {std::pair<size_t, const char*>{0, "(it+1)"}, {1, "it"}, {2, "(it+2)"}, {3, "(it+3)"}}) {
-    const exe::Address& at = loop.body.args[arg].at;
+    const exe::Address& at = loop.body.args[exe::ParamId(arg)].at;
     EXPECT_EQ(at.offset, ring);
     EXPECT_EQ(at.depth, 4);
     EXPECT_EQ(at.stride, 64);
     EXPECT_EQ(to_string(at.slot), slot) << arg;
   }
   ASSERT_EQ(loop.carried.size(), 3U);
-  EXPECT_EQ(loop.carried[0], (exe::Carry{2, 3}));
+  EXPECT_EQ(loop.carried[0], (exe::Carry{exe::ParamId(2), exe::ParamId(3)}));
   // From the newest value to the oldest. After 6 iterations they are in slots 0, 3 and 2.
   for (const auto& [carry, in, out, slot] :
        {std::tuple<size_t, int, int, int64_t>{1, 0, 2, 3}, {2, 1, 0, 2}}) {
@@ -140,7 +141,7 @@ TEST(Emit, ARotationIsARingAndANameForEachValueAfterIt) {
     EXPECT_EQ(read.value, loop.carried[carry].after);
     EXPECT_EQ(read.at.offset, ring + slot * 64);
   }
-  EXPECT_EQ(step<exe::Issue>(main, 4).memory.value, loop.body.args[3].value);
+  EXPECT_EQ(step<exe::Issue>(main, 4).memory.value, loop.body.args[exe::ParamId(3)].value);
   EXPECT_EQ(step<exe::Issue>(main, 4).memory.at.offset, ring);
 }
 
@@ -162,19 +163,21 @@ TEST(Emit, ANewValueUpdatesTheArgumentOfTheOldestOne) {
       results %- %-
     end)");
   const exe::Executable& e = lower(p);
-  ASSERT_EQ(e.functions[0].params.size(), 2U);
-  EXPECT_EQ(e.functions[0].params[1].access, exe::Access::kUpdate);
-  const exe::Function& main = e.functions[1];
+  ASSERT_EQ(e.functions[exe::FunctionId(0)].params.size(), 2U);
+  EXPECT_EQ(e.functions[exe::FunctionId(0)].params[exe::ParamId(1)].access, exe::Access::kUpdate);
+  const exe::Function& main = e.functions[exe::FunctionId(1)];
   const auto& loop = step<exe::Loop>(main, 2);
-  const exe::Operand& oldest = loop.body.args[1];
-  EXPECT_EQ(loop.body.args[0].access, exe::Access::kRead);
+  const exe::Operand& oldest = loop.body.args[exe::ParamId(1)];
+  EXPECT_EQ(loop.body.args[exe::ParamId(0)].access, exe::Access::kRead);
   EXPECT_EQ(oldest.access, exe::Access::kUpdate);
   EXPECT_EQ(oldest.at.depth, 2);
   EXPECT_EQ(to_string(oldest.at.slot), "it");
   const exe::Operand& newest = step<exe::Issue>(main, 3).memory;
   const exe::Operand& second = step<exe::Issue>(main, 4).memory;
   EXPECT_EQ(newest.value, oldest.made);
-  EXPECT_EQ(loop.carried, (std::vector<exe::Carry>{{0, 1, exe::kNoValue}, {1, 0, second.value}}));
+  EXPECT_EQ(loop.carried,
+            (std::vector<exe::Carry>{{exe::ParamId(0), exe::ParamId(1), exe::kNoValue},
+                                     {exe::ParamId(1), exe::ParamId(0), second.value}}));
   EXPECT_EQ(newest.at.offset - oldest.at.offset, 64) << "slot 1 + 6 mod 2";
   EXPECT_EQ(second.at.offset, oldest.at.offset);
 }
@@ -194,12 +197,12 @@ TEST(Emit, AValueThatIsOverwrittenInEachIterationIsNoRing) {
       results %-
     end)");
   const exe::Executable& e = lower(p);
-  const exe::Function& main = e.functions[1];
+  const exe::Function& main = e.functions[exe::FunctionId(1)];
   const auto& loop = step<exe::Loop>(main, 1);
   EXPECT_EQ(loop.carried, std::vector<exe::Carry>(1));
-  EXPECT_EQ(loop.body.args[0].at.depth, 0);
-  EXPECT_EQ(step<exe::Issue>(main, 2).memory.at, loop.body.args[0].at);
-  EXPECT_EQ(step<exe::Issue>(main, 2).memory.value, loop.body.args[0].made);
+  EXPECT_EQ(loop.body.args[exe::ParamId(0)].at.depth, 0);
+  EXPECT_EQ(step<exe::Issue>(main, 2).memory.at, loop.body.args[exe::ParamId(0)].at);
+  EXPECT_EQ(step<exe::Issue>(main, 2).memory.value, loop.body.args[exe::ParamId(0)].made);
 }
 
 // The caller passes the number of the next stream entry as an index argument.
@@ -215,11 +218,11 @@ TEST(Emit, StreamsAreNumberedThroughLoops) {
       transfer - stream_in 0 compute out %1 f32(4)
     end)");
   const exe::Executable& e = lower(p);
-  const exe::Function& main = e.functions[1];
+  const exe::Function& main = e.functions[exe::FunctionId(1)];
   EXPECT_EQ(to_string(step<exe::Issue>(main, 0).entry), "0");
   EXPECT_EQ(to_string(step<exe::Loop>(main, 1).body.index_args[0]), "(1+(it*2))");
   EXPECT_EQ(to_string(step<exe::Issue>(main, 2).entry), "7");
-  EXPECT_EQ(to_string(step<exe::Issue>(e.functions[0], 1).entry), "(p0+1)");
+  EXPECT_EQ(to_string(step<exe::Issue>(e.functions[exe::FunctionId(0)], 1).entry), "(p0+1)");
   EXPECT_EQ(e.programs[0].streams[0].entries, 8);
 }
 

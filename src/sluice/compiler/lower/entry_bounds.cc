@@ -47,7 +47,7 @@ std::optional<Range> bounds(const IndexExpr& x, const std::vector<Range>& params
         stack.push_back({});
         continue;
       case Opcode::kParam:
-        stack.push_back(params[static_cast<size_t>(n.value)]);
+        stack.push_back(sluice::at(params, n.value));
         continue;
       default:
         break;
@@ -92,7 +92,7 @@ class EntryWalk {
 
   /// Returns whether all entries are within their buffers.
   bool fits() {
-    for (const int32_t f : exe::callees_first(e_)) find_needs(f);
+    for (const exe::FunctionId f : exe::callees_first(e_)) find_needs(f);
     for (const exe::Program& program : e_.programs) {
       for (const exe::Start& start : program.starts) walk(start.function, {});
     }
@@ -112,7 +112,7 @@ class EntryWalk {
 
  private:
   const exe::RemoteBufferPlan& buffer_of(const exe::Step& step) const {
-    return e_.remote_buffers[static_cast<size_t>(std::get<exe::Issue>(step.body).object)];
+    return e_.remote_buffers[std::get<exe::Issue>(step.body).buffer()];
   }
 
   void check(const exe::Step& step, const Range& entries) const {
@@ -133,13 +133,13 @@ class EntryWalk {
 
   static void add(const IndexExpr& x, Needs& needs) {
     for (const IndexExpr::Node& n : x.nodes()) {
-      if (n.kind == IndexExpr::Opcode::kParam) needs.params[static_cast<size_t>(n.value)] = true;
+      if (n.kind == IndexExpr::Opcode::kParam) sluice::at(needs.params, n.value) = true;
     }
   }
 
-  void find_needs(int32_t f) {
-    const exe::Function& function = e_.functions[static_cast<size_t>(f)];
-    Needs& needs = needs_[static_cast<size_t>(f)];
+  void find_needs(exe::FunctionId f) {
+    const exe::Function& function = e_.functions[f];
+    Needs& needs = needs_[f];
     needs.params.resize(static_cast<size_t>(function.index_params), false);
     for (const exe::Step& step : function.steps) {
       if (is_remote(step)) {
@@ -147,7 +147,7 @@ class EntryWalk {
         add(std::get<exe::Issue>(step.body).entry, needs);
       }
       exe::for_each_call(step, [&](const exe::Call& c) {
-        const Needs& callee = needs_[static_cast<size_t>(c.function)];
+        const Needs& callee = needs_[c.function];
         needs.remote |= callee.remote;
         for (size_t i = 0; i < c.index_args.size(); ++i) {
           if (callee.params[i]) add(c.index_args[i], needs);
@@ -171,9 +171,9 @@ class EntryWalk {
 
   // Records the entries that function `f` moves. `params`: its index parameters, with 0 for those
   // on which no entry depends, so that equal activations are visited once.
-  void walk(int32_t f, const std::vector<Range>& params) {
-    if (!needs_[static_cast<size_t>(f)].remote || !walked_.insert({f, params}).second) return;
-    for (const exe::Step& step : e_.functions[static_cast<size_t>(f)].steps) {
+  void walk(exe::FunctionId f, const std::vector<Range>& params) {
+    if (!needs_[f].remote || !walked_.insert({f, params}).second) return;
+    for (const exe::Step& step : e_.functions[f].steps) {
       if (is_remote(step)) {
         const Range entry = range_of(std::get<exe::Issue>(step.body).entry, params, {});
         auto& [low, high] = seen_.try_emplace(&step, entry).first->second;
@@ -183,7 +183,7 @@ class EntryWalk {
       const auto* loop = std::get_if<exe::Loop>(&step.body);
       const int64_t trips = loop == nullptr ? 1 : loop->trips;
       exe::for_each_call(step, [&](const exe::Call& c) {
-        if (trips == 0 || !needs_[static_cast<size_t>(c.function)].remote) return;
+        if (trips == 0 || !needs_[c.function].remote) return;
         if (exact_ == Exact::kNo || !counts(c)) {
           call(c, params, {0, exact_ == Exact::kNo ? trips - 1 : 0});
         } else {
@@ -195,7 +195,7 @@ class EntryWalk {
 
   // Whether the entries that a call moves depend on the iteration of its loop.
   bool counts(const exe::Call& c) const {
-    const Needs& callee = needs_[static_cast<size_t>(c.function)];
+    const Needs& callee = needs_[c.function];
     for (size_t i = 0; i < c.index_args.size(); ++i) {
       if (callee.params[i] && c.index_args[i].uses(IndexExpr::Opcode::kIteration)) return true;
     }
@@ -203,7 +203,7 @@ class EntryWalk {
   }
 
   void call(const exe::Call& c, const std::vector<Range>& params, const Range& iteration) {
-    const Needs& callee = needs_[static_cast<size_t>(c.function)];
+    const Needs& callee = needs_[c.function];
     std::vector<Range> args(c.index_args.size());
     for (size_t i = 0; i < args.size(); ++i) {
       if (callee.params[i]) args[i] = range_of(c.index_args[i], params, iteration);
@@ -213,8 +213,8 @@ class EntryWalk {
 
   const exe::Executable& e_;
   Exact exact_;
-  std::vector<Needs> needs_;
-  std::set<std::pair<int32_t, std::vector<Range>>> walked_;
+  Ids<exe::FunctionId, Needs> needs_;
+  std::set<std::pair<exe::FunctionId, std::vector<Range>>> walked_;
   std::map<const exe::Step*, Range> seen_;
   bool known_ = true;  ///< Each expression has bounds.
 };

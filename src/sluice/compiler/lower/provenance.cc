@@ -24,20 +24,20 @@ class Carrier {
     for (const exe::Function& f : e_.functions) {
       for (const exe::Step& step : f.steps) link(step);
     }
-    for (size_t v = 0; v < sources_.size(); ++v) resolve(static_cast<exe::ValueId>(v));
+    for (const exe::ValueId v : sources_.ids()) resolve(v);
     for (exe::Function& f : e_.functions) give(f);
   }
 
  private:
-  int32_t& row(exe::ValueId v) { return e_.origins.values[static_cast<size_t>(v)]; }
+  int32_t& row(exe::ValueId v) { return e_.origins.values[v]; }
 
   int32_t message_of(const exe::Operand& o) const {
-    return o.value < 0 ? -1 : e_.values[static_cast<size_t>(o.value)].message;
+    return o.value < 0 ? -1 : e_.values[o.value].message;
   }
 
   void link(exe::ValueId value, exe::ValueId source) {
     if (value < 0 || source < 0) return;
-    exe::ValueId& known = sources_[static_cast<size_t>(value)];
+    exe::ValueId& known = sources_[value];
     if (known == exe::kNoValue) known = source;
   }
 
@@ -50,9 +50,8 @@ class Carrier {
       if (sent != sent_.end()) link(receive->operand.value, sent->second);
     }
     exe::for_each_call(step, [&](const exe::Call& call) {
-      const std::vector<exe::Param>& params =
-          e_.functions[static_cast<size_t>(call.function)].params;
-      for (size_t a = 0; a < call.args.size(); ++a) {
+      const Ids<exe::ParamId, exe::Param>& params = e_.functions[call.function].params;
+      for (const exe::ParamId a : call.args.ids()) {
         const exe::Operand& arg = call.args[a];
         const bool result = params[a].access == exe::Access::kWrite;
         link(result ? arg.value : params[a].value, result ? params[a].value : arg.value);
@@ -67,7 +66,7 @@ class Carrier {
     exe::ValueId at = v;
     while (at >= 0 && row(at) < 0 && path.size() <= sources_.size()) {
       path.push_back(at);
-      at = std::exchange(sources_[static_cast<size_t>(at)], exe::kNoValue);
+      at = std::exchange(sources_[at], exe::kNoValue);
     }
     if (at < 0) return;
     for (const exe::ValueId other : path) row(other) = row(at);
@@ -93,7 +92,7 @@ class Carrier {
   }
 
   exe::Executable& e_;
-  std::vector<exe::ValueId> sources_;     // Indexed by value.
+  Ids<exe::ValueId, exe::ValueId> sources_;
   std::map<int32_t, exe::ValueId> sent_;  // Indexed by number of the message.
 };
 

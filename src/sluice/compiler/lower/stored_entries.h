@@ -11,7 +11,7 @@ namespace sluice::compiler {
 class StoredEntries {
  public:
   /// Returns the value in an entry; kNoValue if it is not known.
-  exe::ValueId find(int32_t buffer, const exe::IndexExpr& entry) const {
+  exe::ValueId find(exe::BufferId buffer, const exe::IndexExpr& entry) const {
     for (const Stored& s : stored_) {
       if (s.buffer == buffer && s.entry == entry) return s.value;
     }
@@ -23,23 +23,23 @@ class StoredEntries {
   void track(exe::Issue& issue) {
     const bool known = !issue.entry_from;
     if (issue.kind == exe::TransferKind::kRemoteLoad) {
-      if (known) issue.found = find(issue.object, issue.entry);
+      if (known) issue.found = find(issue.buffer(), issue.entry);
       return;
     }
     std::erase_if(stored_, [&](const Stored& s) {
-      return s.buffer == issue.object && !(known && differ(s.entry, issue.entry));
+      return s.buffer == issue.buffer() && !(known && differ(s.entry, issue.entry));
     });
-    if (known) stored_.push_back({issue.object, issue.entry, issue.memory.value});
+    if (known) stored_.push_back({issue.buffer(), issue.entry, issue.memory.value});
   }
 
   /// Forgets the entries of a buffer to which a callee may store.
-  void forget(int32_t buffer) {
+  void forget(exe::BufferId buffer) {
     std::erase_if(stored_, [&](const Stored& s) { return s.buffer == buffer; });
   }
 
  private:
   struct Stored {
-    int32_t buffer;
+    exe::BufferId buffer;
     exe::IndexExpr entry;
     exe::ValueId value;
   };

@@ -106,7 +106,7 @@ int64_t synchronise(exe::Function& function) {
       leaves = true;
     } else {
       if (const auto* loop = std::get_if<exe::Loop>(&step.body); loop && loop->condition >= 0) {
-        touch(loop->body.args[static_cast<size_t>(loop->condition)], 1, now);
+        touch(loop->body.args[loop->condition], 1, now);
         now.back().cut = kEveryone;
         now.back().write = false;
         // Every worker reads the condition before each iteration. The body has updated it.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxStaging = 1 << 20;  // In bytes; larger pieces are hardly faster.
 
-bool has_io_transfers(const Program& program, int32_t device) {
+bool has_io_transfers(const Program& program, exe::DeviceId device) {
   for (const BodyId id : callees_first(program)) {
     const Body& body = program.body(id);
     if (body.device != device) continue;
@@ -38,10 +38,9 @@ Tables::Tables(Program& program, const Context& context)
   add_channels();
 }
 
-int32_t Tables::add_arena(const std::string& name, exe::ArenaKind kind, exe::Space space,
-                          int32_t device, int64_t bytes) {
-  exe_.arenas.push_back({name, kind, space, device, bytes, 0});
-  return static_cast<int32_t>(exe_.arenas.size() - 1);
+exe::ArenaId Tables::add_arena(const std::string& name, exe::ArenaKind kind, exe::Space space,
+                               exe::DeviceId device, int64_t bytes) {
+  return exe_.arenas.push_back({name, kind, space, device, bytes, 0});
 }
 
 void Tables::add_devices() {
@@ -52,7 +51,7 @@ void Tables::add_devices() {
   for (const ReplicaGrouping& g : program_.groups) exe_.groups.push_back({g.stride(), g.size()});
   for (size_t d = 0; d < options.devices.size(); ++d) {
     const DeviceSpec& spec = options.devices[d];
-    const auto device = static_cast<int32_t>(d);
+    const exe::DeviceId device(d);
     exe_.devices.push_back(
         {spec.target->kind(), spec.target->isa(), spec.memory,
          spec.target->is_queued() ? 1 : exe::workers_of_replica(spec.threads, map.replicas_each()),
@@ -66,7 +65,7 @@ void Tables::add_devices() {
     a.frames = add("frames", exe::ArenaKind::kFrames);
     a.workspace = add("workspace", exe::ArenaKind::kWorkspace);
     if (spec.target->is_queued()) {
-      a.staging = static_cast<int32_t>(exe_.arenas.size());
+      a.staging = exe_.arenas.end_id();
       for (size_t q = 0; q < exe_.devices.back().queues.size(); ++q) {
         add_arena(fmt::format("staging{}.{}", d, q), exe::ArenaKind::kStaging, exe::Space::kPinned,
                   device);
@@ -91,9 +90,10 @@ void Tables::add_feeds() {
     exe::Feed plan{feed.name, feed.input, feed.depth, {}};
     for (const int32_t s : feed.streams) {
       const StreamInfo& stream = program_.ir.stream(s);
-      exe::FeedRing ring{s, program_.feed_slots.at(s), 0, 0, round_up(stream.spec.bytes(), 64)};
-      ring.arena = add_arena("ring " + stream.name, exe::ArenaKind::kRings, exe::Space::kHost, -1,
-                             checked_mul(ring.slots, ring.slot_bytes));
+      exe::FeedRing ring{exe::StreamId(s), program_.feed_slots.at(s), exe::ArenaId(), 0,
+                         round_up(stream.spec.bytes(), 64)};
+      ring.arena = add_arena("ring " + stream.name, exe::ArenaKind::kRings, exe::Space::kHost,
+                             exe::DeviceId(), checked_mul(ring.slots, ring.slot_bytes));
       plan.rings.push_back(ring);
     }
     exe_.feeds.push_back(std::move(plan));
@@ -105,7 +105,8 @@ void Tables::add_remote_buffers() {
   const bool file = options.remote_space == exe::Space::kFile;
   const char* const tier = file ? "file" : "host";
   exe_.tiers.push_back({tier, options.remote_space, options.remote_memory});
-  const int32_t tier_arena = add_arena(tier, exe::ArenaKind::kTier, options.remote_space, -1);
+  const exe::ArenaId tier_arena =
+      add_arena(tier, exe::ArenaKind::kTier, options.remote_space, exe::DeviceId());
   for (int32_t b = 1; b <= program_.ir.remote_buffer_count(); ++b) {
     const RemoteBufferInfo& buffer = program_.ir.remote_buffer_info(b);
     exe::RemoteBufferPlan plan{
@@ -128,10 +129,10 @@ void Tables::add_file_memory() {
   }
   add_host_tier();
   if (context_.options.remote_direct)
-    add_arena("staging", exe::ArenaKind::kStaging, exe::Space::kHost, -1,
+    add_arena("staging", exe::ArenaKind::kStaging, exe::Space::kHost, exe::DeviceId(),
               std::min(entry, kMaxStaging));
   if (context_.options.verify_remote)
-    add_arena("checksums", exe::ArenaKind::kChecksums, exe::Space::kHost, -1,
+    add_arena("checksums", exe::ArenaKind::kChecksums, exe::Space::kHost, exe::DeviceId(),
               checked_mul(checksums, sizeof(uint64_t)));
 }
 
@@ -152,17 +153,17 @@ void Tables::add_variables() {
     plan.bytes = context_.target(variable.device).buffer_bytes(variable.spec, variable.layout);
     plan.layout = to_string(variable.layout);
     if (const VariableLocation& location = variable.info->location; location.buffer > 0) {
-      plan.buffer = location.buffer - 1;
+      plan.buffer = exe::BufferId(location.buffer - 1);
       plan.entry = location.entry;
-      const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[plan.buffer];
       plan.arena = buffer.arena;
       plan.offset = buffer.offset + plan.entry * buffer.entry_stride;
     } else {
-      plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
+      plan.arena = arenas_[exe::DeviceId(variable.device)].persistent;
       plan.offset = reserve(plan.arena, plan.bytes);
     }
     const OpRole role = variable.info->role;
-    exe_.origins.variables.push_back({role, -1});
+    exe_.origins.variables.push_back({role, exe::VariableId()});
     plan.value = add_value(variable.name, 0,
                            row_of(Provenance{.role = role, .variable = variable.info->path}));
     plan.shard = variable.info->shard;
@@ -170,10 +171,10 @@ void Tables::add_variables() {
     plan.initializer = variable.info->initializer.text();
     exe_.variables.push_back(std::move(plan));
   }
-  std::map<std::string, int32_t> rows;
+  std::map<std::string, exe::VariableId> rows;
   for (const exe::VariablePlan& v : exe_.variables)
-    rows.emplace(v.path, static_cast<int32_t>(rows.size()));
-  for (size_t v = 0; v < exe_.variables.size(); ++v) {
+    rows.emplace(v.path, exe::VariableId(rows.size()));
+  for (const exe::VariableId v : exe_.variables.ids()) {
     const auto owner = rows.find(program_.variables[v].info->owner);
     if (owner != rows.end()) exe_.origins.variables[v].owner = owner->second;
   }
@@ -182,65 +183,65 @@ void Tables::add_variables() {
 void Tables::add_channels() {
   for (const ProgramChannel& c : program_.channels) {
     const std::string name = fmt::format("{}to{}", c.from, c.to);
-    const exe::SlotMemory memory = exe::slot_memory(exe_, c.from, c.to);
-    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots, memory.space,
-                                    memory.device, checked_mul(c.capacity, c.slot_bytes));
-    exe_.channels.push_back({name, c.from, c.to, c.capacity, slots, 0, c.slot_bytes});
+    const exe::SlotMemory memory =
+        exe::slot_memory(exe_, exe::DeviceId(c.from), exe::DeviceId(c.to));
+    const exe::ArenaId slots = add_arena("slots " + name, exe::ArenaKind::kSlots, memory.space,
+                                         memory.device, checked_mul(c.capacity, c.slot_bytes));
+    exe_.channels.push_back(
+        {name, exe::DeviceId(c.from), exe::DeviceId(c.to), c.capacity, slots, 0, c.slot_bytes});
   }
 }
 
 // Index of the replica groups that share one value of a variable; -1 for all replicas. Each has a
 // constant stride and is a group of `grouping` or a part of one.
-int32_t Tables::group_index(const std::optional<ReplicaGrouping>& grouping) {
-  if (!grouping || grouping->groups() == 1) return -1;
+exe::GroupId Tables::group_index(const std::optional<ReplicaGrouping>& grouping) {
+  if (!grouping || grouping->groups() == 1) return {};
   const ReplicaGrouping fine = grouping->const_rg();
   const exe::ReplicaGroup group{fine.stride(), fine.size()};
   const auto found = std::find(exe_.groups.begin(), exe_.groups.end(), group);
-  if (found != exe_.groups.end()) return static_cast<int32_t>(found - exe_.groups.begin());
-  exe_.groups.push_back(group);
-  return static_cast<int32_t>(exe_.groups.size() - 1);
+  if (found != exe_.groups.end()) return exe_.groups.id_of(*found);
+  return exe_.groups.push_back(group);
 }
 
-int64_t Tables::reserve(int32_t index, int64_t bytes) {
+int64_t Tables::reserve(exe::ArenaId index, int64_t bytes) {
   const int64_t alignment = context_.target(arena(index).device).alignment();
   const int64_t offset = round_up(arena(index).bytes, alignment);
   arena(index).bytes = checked_add(offset, bytes);
   return offset;
 }
 
-exe::Address Tables::variable(int32_t index) const {
-  const exe::VariablePlan& v = exe_.variables[static_cast<size_t>(index)];
+exe::Address Tables::variable(exe::VariableId index) const {
+  const exe::VariablePlan& v = exe_.variables[index];
   return {exe::Address::Base::kArena, v.arena, v.offset, 0, 0, {}};
 }
 
-exe::ValueId Tables::variable_value(int32_t index) const {
-  return exe_.variables[static_cast<size_t>(index)].value;
+exe::ValueId Tables::variable_value(exe::VariableId index) const {
+  return exe_.variables[index].value;
 }
 
-exe::Address Tables::constant(int32_t index, int32_t device) {
+exe::Address Tables::constant(int32_t index, exe::DeviceId device) {
   const exe::ConstantPlan& c = constant_plan(index, device);
   return {exe::Address::Base::kArena, c.arena, c.offset, 0, 0, {}};
 }
 
-exe::ValueId Tables::constant_value(int32_t index, int32_t device) {
+exe::ValueId Tables::constant_value(int32_t index, exe::DeviceId device) {
   return constant_plan(index, device).value;
 }
 
-const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
-  const auto [found, fresh] =
-      constants_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
+const exe::ConstantPlan& Tables::constant_plan(int32_t index, exe::DeviceId device) {
+  const auto [found, fresh] = constants_.try_emplace({index, device}, exe_.constants.end_id());
   if (fresh) {
-    const Constant& c = program_.constants[static_cast<size_t>(index)];
+    const Constant& c = program_.constants[index];
     exe::ConstantPlan plan;
     plan.name = c.name;
     plan.spec = c.data->spec();
-    plan.arena = arenas_[static_cast<size_t>(device)].persistent;
+    plan.arena = arenas_[device].persistent;
     plan.offset = reserve(plan.arena, plan.spec.bytes());
     plan.value = add_value("constant " + c.name, 0);
     plan.data.assign(c.data->bytes().begin(), c.data->bytes().end());
     exe_.constants.push_back(std::move(plan));
   }
-  return exe_.constants[static_cast<size_t>(found->second)];
+  return exe_.constants[found->second];
 }
 
 int32_t Tables::row_of(std::span<const SharedProvenance> provenances) {
@@ -270,37 +271,36 @@ int32_t Tables::row_of(std::span<const SharedProvenance> provenances) {
 }
 
 exe::ValueId Tables::add_value(const std::string& tensor, int64_t version, int32_t provenance) {
-  exe_.values.push_back({tensor, version, -1});
   exe_.origins.values.push_back(provenance);
-  return static_cast<exe::ValueId>(exe_.values.size() - 1);
+  return exe_.values.push_back({tensor, version, -1});
 }
 
 void Tables::set_message(exe::ValueId value, int32_t message) {
-  int32_t& own = exe_.values[static_cast<size_t>(value)].message;
+  int32_t& own = exe_.values[value].message;
   SLUICE_CHECK(own == -1 || own == message);
   own = message;
 }
 
-exe::Address Tables::frames(int32_t device) const {
-  return {exe::Address::Base::kArena, arenas_[static_cast<size_t>(device)].frames, 0, 0, 0, {}};
+exe::Address Tables::frames(exe::DeviceId device) const {
+  return {exe::Address::Base::kArena, arenas_[device].frames, 0, 0, 0, {}};
 }
 
-void Tables::reserve_frame(int32_t device, int64_t bytes) {
-  exe::Arena& frames = arena(arenas_[static_cast<size_t>(device)].frames);
+void Tables::reserve_frame(exe::DeviceId device, int64_t bytes) {
+  exe::Arena& frames = arena(arenas_[device].frames);
   frames.bytes = std::max(frames.bytes, bytes);
 }
 
-void Tables::reserve_workspace(int32_t device, int64_t bytes) {
-  exe::Arena& workspace = arena(arenas_[static_cast<size_t>(device)].workspace);
+void Tables::reserve_workspace(exe::DeviceId device, int64_t bytes) {
+  exe::Arena& workspace = arena(arenas_[device].workspace);
   const int64_t alignment = context_.target(device).alignment();
   workspace.stride = std::max(workspace.stride, round_up(bytes, alignment));
-  workspace.bytes = workspace.stride * exe_.devices[static_cast<size_t>(device)].workers;
+  workspace.bytes = workspace.stride * exe_.devices[device].workers;
 }
 
-void Tables::reserve_staging(int32_t device, int32_t queue, int64_t bytes) {
-  const int32_t index = arenas_[static_cast<size_t>(device)].staging;
-  if (index < 0) return;
-  exe::Arena& staging = arena(index + queue);
+void Tables::reserve_staging(exe::DeviceId device, int32_t queue, int64_t bytes) {
+  const exe::ArenaId first = arenas_[device].staging;
+  if (!first.valid()) return;
+  exe::Arena& staging = arena(exe::ArenaId(first + queue));
   staging.bytes = std::max(staging.bytes, exe::StagingPlan::of_transfers(bytes).bytes());
 }
 

@@ -20,14 +20,15 @@ TEST(Tables, VariablesAndConstantsHaveAlignedPlacesOfTheirOwn) {
   p.program.variables[1].device = 1;
   Tables tables(p.program, p.context);
   const exe::Executable& e = p.program.executable;
-  EXPECT_EQ(tables.variable(0).offset, 0);
-  EXPECT_NE(tables.variable(0).index, tables.variable(1).index) << "each device has an arena";
-  EXPECT_EQ(tables.constant(0, 0).offset, 64);
+  EXPECT_EQ(tables.variable(exe::VariableId(0)).offset, 0);
+  EXPECT_NE(tables.variable(exe::VariableId(0)).index, tables.variable(exe::VariableId(1)).index)
+      << "each device has an arena";
+  EXPECT_EQ(tables.constant(0, exe::DeviceId(0)).offset, 64);
   EXPECT_EQ(e.constants.size(), 1U) << "a constant is there where it is asked for";
-  EXPECT_EQ(tables.constant(0, 0).offset, 64);
-  tables.constant(0, 1);
+  EXPECT_EQ(tables.constant(0, exe::DeviceId(0)).offset, 64);
+  tables.constant(0, exe::DeviceId(1));
   EXPECT_EQ(e.constants.size(), 2U);
-  EXPECT_EQ(e.arenas[static_cast<size_t>(tables.variable(0).index)].bytes, 64 + 4);
+  EXPECT_EQ(e.arenas[tables.variable(exe::VariableId(0)).arena()].bytes, 64 + 4);
 }
 
 TEST(Tables, QueuesAreThereWhereATransferUsesThem) {
@@ -37,8 +38,8 @@ TEST(Tables, QueuesAreThereWhereATransferUsesThem) {
     end)",
                 {}, 2);
   Tables(p.program, p.context);
-  EXPECT_EQ(p.program.executable.devices[0].queues.size(), 2U);
-  EXPECT_EQ(p.program.executable.devices[1].queues.size(), 1U);
+  EXPECT_EQ(p.program.executable.devices[exe::DeviceId(0)].queues.size(), 2U);
+  EXPECT_EQ(p.program.executable.devices[exe::DeviceId(1)].queues.size(), 1U);
 }
 
 TEST(Tables, AChannelHasSlotsOnItsReceiver) {
@@ -47,9 +48,9 @@ TEST(Tables, AChannelHasSlotsOnItsReceiver) {
   Tables(p.program, p.context);
   const exe::Executable& e = p.program.executable;
   ASSERT_EQ(e.channels.size(), 1U);
-  EXPECT_EQ(e.channels[0].name, "0to1");
-  EXPECT_EQ(e.arenas[static_cast<size_t>(e.channels[0].arena)].bytes, 384);
-  EXPECT_EQ(e.arenas[static_cast<size_t>(e.channels[0].arena)].device, 1);
+  EXPECT_EQ(e.channels[exe::ChannelId(0)].name, "0to1");
+  EXPECT_EQ(e.arenas[e.channels[exe::ChannelId(0)].arena].bytes, 384);
+  EXPECT_EQ(e.arenas[e.channels[exe::ChannelId(0)].arena].device, 1);
 }
 
 TEST(Tables, RefusesUnevenProcessesAndOtherNumbersOfQueues) {

@@ -113,7 +113,8 @@ class OpenCpu : public runtime::OpenDevice {
   std::span<std::byte> host_bytes(runtime::DeviceAddress begin, int64_t bytes) override {
     return {pointer_to(begin), pointer_to(begin) + bytes};
   }
-  std::unique_ptr<runtime::Strand> strand(runtime::RunState& run, int device, int worker) override {
+  std::unique_ptr<runtime::Strand> strand(runtime::RunState& run, exe::DeviceId device,
+                                          int worker) override {
     return make_strand(run, device, worker);
   }
 

@@ -22,13 +22,13 @@ class Team {
  public:
   using Address = std::byte*;
 
-  Team(RunState& run, int device, int worker)
+  Team(RunState& run, exe::DeviceId device, int worker)
       : run_(run),
         device_(device),
         worker_(worker),
-        workers_(run.executable->devices[static_cast<size_t>(device)].workers) {
+        workers_(run.executable->devices[device].workers) {
     workspace_ = address(run.workspace(device, worker));
-    for (size_t c = 0; c < run.executable->channels.size(); ++c) {
+    for (const exe::ChannelId c : run.executable->channels.ids()) {
       const exe::Channel& channel = run.executable->channels[c];
       runtime::RemoteChannel* const remote = (*run.channels)[c].remote.get();
       if (remote != nullptr && leads() && (channel.from == device || channel.to == device))
@@ -50,7 +50,7 @@ class Team {
 
   bool barrier() {
     if (workers_ == 1) return true;
-    std::atomic<int64_t>& arrived = *run_.arrived[static_cast<size_t>(device_)];
+    std::atomic<int64_t>& arrived = *run_.arrived[device_];
     if (!at_barrier_) {
       at_barrier_ = true;
       ++barriers_;
@@ -93,12 +93,12 @@ class Team {
     t.step = step;
     t.in =
         issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
-    if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
-      if (runtime::FeedPort* const port = run_.port(issue.object)) return move(*port, t);
-      t.other = run_.streams->entry(issue.object, entry, run_.replica);
+    if (issue.is_stream()) {
+      if (runtime::FeedPort* const port = run_.port(issue.stream())) return move(*port, t);
+      t.other = run_.streams->entry(issue.stream(), entry, run_.replica);
     } else {
       t.remote = run_.remote.get();
-      t.buffer = issue.object;
+      t.buffer = issue.buffer();
       t.entry = entry;
     }
     if (issue.queue == 0) {
@@ -143,7 +143,7 @@ class Team {
   const exe::Step* blamed() const { return blamed_; }
 
   bool send(const exe::Send& send, const std::byte* operand, int64_t message, const exe::Step*) {
-    ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
+    ChannelState& state = (*run_.channels)[send.channel];
     const bool ready = state.remote ? state.remote->can_send(message) : state.can_send(message);
     if (!ready) return false;
     const auto bytes = static_cast<size_t>(send.operand.bytes);
@@ -158,7 +158,7 @@ class Team {
   }
 
   bool receive(const exe::Receive& receive, std::byte* operand, int64_t message, const exe::Step*) {
-    ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
+    ChannelState& state = (*run_.channels)[receive.channel];
     const auto bytes = static_cast<size_t>(receive.operand.bytes);
     if (state.remote) return state.remote->receive(message, {operand, bytes});
     if (!state.can_receive(message)) return false;
@@ -176,9 +176,8 @@ class Team {
         run_.communicator->membership(device_, collective.group, run_.replica);
     if (stage_ == Stage::kOutside) {
       if (leads()) {
-        const auto m = static_cast<size_t>(member);
-        meeting->inputs[m] = address_of(input);
-        meeting->outputs[m] = address_of(output);
+        at(meeting->inputs, member) = address_of(input);
+        at(meeting->outputs, member) = address_of(output);
         if (member == meeting->first_member()) meeting->collective = &bound;
       }
       meeting->come();
@@ -215,22 +214,20 @@ class Team {
     return runtime::kEnded;
   }
 
-  IoQueue& queue(int32_t number) const {
-    return *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(number)];
-  }
+  IoQueue& queue(int32_t number) const { return *at(run_.io[device_], number); }
 
   void call_io_thread(int32_t queue) const {
     if (!run_.has_io_threads) return;
-    std::atomic<uint32_t>& issued = *run_.io_issued[static_cast<size_t>(queue) - 1];
+    std::atomic<uint32_t>& issued = *at(run_.io_issued, queue - 1);
     issued.fetch_add(1);
     issued.notify_one();
   }
 
-  std::byte* slot(int32_t number, int64_t message) const {
-    const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-    const auto arena = static_cast<size_t>(channel.arena);
-    std::byte* const pinned = run_.host_arenas[arena];
-    return (pinned != nullptr ? pinned : address(run_.arenas[arena])) + channel.slot(message);
+  std::byte* slot(exe::ChannelId number, int64_t message) const {
+    const exe::Channel& channel = run_.executable->channels[number];
+    std::byte* const pinned = run_.host_arenas[channel.arena];
+    return (pinned != nullptr ? pinned : address(run_.arenas[channel.arena])) +
+           channel.slot(message);
   }
 
   /// Returns false. Throws the error of a failed process.
@@ -240,7 +237,7 @@ class Team {
   }
 
   RunState& run_;
-  int device_;
+  exe::DeviceId device_;
   int worker_;
   int workers_;
   std::byte* workspace_ = nullptr;
@@ -259,7 +256,7 @@ class Team {
 
 }  // namespace
 
-std::unique_ptr<runtime::Strand> make_strand(RunState& run, int device, int worker) {
+std::unique_ptr<runtime::Strand> make_strand(RunState& run, exe::DeviceId device, int worker) {
   return std::make_unique<runtime::Walk<Team>>(run, device, worker);
 }
 

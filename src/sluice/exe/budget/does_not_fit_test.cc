@@ -11,7 +11,7 @@ namespace sluice::exe {
 namespace {
 
 MemoryNeeds device_of(int64_t budget) {
-  MemoryNeeds m{.name = "device 0 (cpu)", .device = 0};
+  MemoryNeeds m{.name = "device 0 (cpu)", .device = DeviceId(0)};
   m.total_bytes = 4000;
   m.budget_bytes = budget;
   m.bound_bytes = 3900;
@@ -20,7 +20,7 @@ MemoryNeeds device_of(int64_t budget) {
                               "variable",
                               "",
                               500,
-                              -1,
+                              FunctionId(),
                               i,
                               {"variables", "fc." + std::to_string(i) + ".weight"}});
   return m;
@@ -60,7 +60,7 @@ TEST(DoesNotFit, NoArenaExceedsTheLargestSize) {
   Executable e;
   e.arenas.push_back({.name = "frames", .bytes = kMaxSize});
   EXPECT_FALSE(find_excess(e, {}));
-  e.arenas[0].bytes += 64;
+  e.arenas[ArenaId(0)].bytes += 64;
   const auto excess = find_excess(e, {device_of(-1)});
   ASSERT_TRUE(excess);
   EXPECT_EQ(excess->memory().name, "frames");

@@ -40,45 +40,43 @@ std::string range_of(const std::vector<std::string>& names) {
 MemoryContents::MemoryContents(const Executable& executable)
     : e_(executable), calls_(e_.functions.size()), remotes_(e_.remote_buffers.size()) {
   for (const Program& p : e_.programs) {
-    for (const Start& start : p.starts)
-      calls_[static_cast<size_t>(start.function)] = {Provenance()};
+    for (const Start& start : p.starts) calls_[start.function] = {Provenance()};
   }
-  for (size_t v = 0; v < e_.variables.size(); ++v) {
+  for (const VariableId v : e_.variables.ids()) {
     const VariablePlan& plan = e_.variables[v];
     if (plan.buffer < 0) continue;
-    entries_[{plan.buffer, plan.entry}] = static_cast<int32_t>(v);
-    add(plan.buffer, of_variable(static_cast<int32_t>(v)));
-    remotes_[static_cast<size_t>(plan.buffer)].has_variables = true;
+    entries_[{plan.buffer, plan.entry}] = v;
+    add(plan.buffer, of_variable(v));
+    remotes_[plan.buffer].has_variables = true;
   }
-  std::vector<int32_t> callers_first = callees_first(e_);
+  std::vector<FunctionId> callers_first = callees_first(e_);
   std::reverse(callers_first.begin(), callers_first.end());
-  for (const int32_t f : callers_first) {
+  for (const FunctionId f : callers_first) {
     for (const Step& step : function(f).steps) {
       for_each_call(step, [&](const Call& call) {
         for (const Provenance& own : calls_of(f))
-          add_work(calls_[static_cast<size_t>(call.function)],
-                   e_.origins.at(step.provenance).inside(own));
+          add_work(calls_[call.function], e_.origins.at(step.provenance).inside(own));
       });
       const auto* issue = std::get_if<Issue>(&step.body);
       if (issue == nullptr || issue->kind != TransferKind::kRemoteStore ||
-          remotes_[static_cast<size_t>(issue->object)].has_variables)
+          remotes_[issue->buffer()].has_variables)
         continue;
       const Provenance p = of_value(f, issue->memory.value);
       Contents stored = described(p);
       if (stored.kind == kStreams) stored.name = p.variable + ", kept for the backward pass";
-      if (!stored.name.empty()) add(issue->object, stored);
+      if (!stored.name.empty()) add(issue->buffer(), stored);
     }
   }
 }
 
-void MemoryContents::add(int32_t remote_buffer, const Contents& contents) {
-  Remote& remote = remotes_[static_cast<size_t>(remote_buffer)];
+void MemoryContents::add(BufferId remote_buffer, const Contents& contents) {
+  Remote& remote = remotes_[remote_buffer];
   if (remote.names.empty()) remote.kind = contents.kind;
   add_once(remote.names, contents.name);
 }
 
-const std::vector<Provenance>& MemoryContents::calls_of(int32_t function) const {
-  return calls_[static_cast<size_t>(function)];
+const std::vector<Provenance>& MemoryContents::calls_of(FunctionId function) const {
+  return calls_[function];
 }
 
 const std::vector<std::string>* MemoryContents::rows_of(const std::string& block) const {
@@ -94,22 +92,21 @@ std::string MemoryContents::module_of(const Provenance& p) const {
   return module;
 }
 
-Provenance MemoryContents::of_value(int32_t function, ValueId value) const {
+Provenance MemoryContents::of_value(FunctionId function, ValueId value) const {
   const int32_t row = e_.origins.of_value(value);
   const std::vector<Provenance>& calls = calls_of(function);
   return row < 0 || calls.empty() ? Provenance() : e_.origins.at(row).inside(calls.front());
 }
 
-const Step* MemoryContents::maker_of(int32_t f, int32_t b) const {
+const Step* MemoryContents::maker_of(FunctionId f, size_t b) const {
   const Function& fn = function(f);
-  const int64_t begin = fn.buffers[static_cast<size_t>(b)].begin;
-  const bool exists = begin >= 0 && begin < static_cast<int64_t>(fn.steps.size());
-  return exists ? &fn.steps[static_cast<size_t>(begin)] : nullptr;
+  const int64_t begin = fn.buffers[b].begin;
+  return begin >= 0 && begin < std::ssize(fn.steps) ? &at(fn.steps, begin) : nullptr;
 }
 
 // An op outside all modules, such as an activation between two layers, has the module of the kernel
 // that it is a stage of.
-Provenance MemoryContents::provenance_of(int32_t f, int32_t b) const {
+Provenance MemoryContents::provenance_of(FunctionId f, size_t b) const {
   Provenance p = of_value(f, e_.origins.in_buffer(f, b));
   const Step* maker = maker_of(f, b);
   const auto* kernel = maker == nullptr ? nullptr : std::get_if<Kernel>(&maker->body);
@@ -137,29 +134,28 @@ Contents MemoryContents::described(const Provenance& p) const {
   return p.op.empty() ? Contents() : Contents{kActivations, joined(owner, p.op + " output")};
 }
 
-Contents MemoryContents::of_variable(int32_t variable) const {
-  const VariablePlan& v = e_.variables[static_cast<size_t>(variable)];
+Contents MemoryContents::of_variable(VariableId variable) const {
+  const VariablePlan& v = e_.variables[variable];
   const auto [role, owner] = e_.origins.of_variable(variable);
   const char* const kind = role == OpRole::kUpdate         ? kState
                            : role == OpRole::kAccumulation ? kAccumulators
                                                            : kVariables;
   if (owner < 0) return {kind, v.path};
-  const std::string& path = e_.variables[static_cast<size_t>(owner)].path;
+  const std::string& path = e_.variables[owner].path;
   const bool below = v.path.starts_with(path + ".");
   return {kind, joined(path, kind == kAccumulators ? "accumulator"
                              : below               ? v.path.substr(path.size() + 1)
                                                    : v.path)};
 }
 
-Contents MemoryContents::of_constant(int32_t constant) const {
-  return {"constants", "constant " + e_.constants[static_cast<size_t>(constant)].name};
+Contents MemoryContents::of_constant(ConstantId constant) const {
+  return {"constants", "constant " + e_.constants[constant].name};
 }
 
-Contents MemoryContents::of_remote(int32_t remote_buffer) const {
-  const Remote& remote = remotes_[static_cast<size_t>(remote_buffer)];
-  return {remote.kind, remote.names.empty()
-                           ? e_.remote_buffers[static_cast<size_t>(remote_buffer)].name
-                           : range_of(remote.names)};
+Contents MemoryContents::of_remote(BufferId remote_buffer) const {
+  const Remote& remote = remotes_[remote_buffer];
+  return {remote.kind,
+          remote.names.empty() ? e_.remote_buffers[remote_buffer].name : range_of(remote.names)};
 }
 
 Contents MemoryContents::of_arena(ArenaKind kind) {
@@ -170,7 +166,7 @@ Contents MemoryContents::of_arena(ArenaKind kind) {
   return {name, name};
 }
 
-Contents MemoryContents::of_buffer(int32_t f, int32_t b) const {
+Contents MemoryContents::of_buffer(FunctionId f, size_t b) const {
   const Provenance p = provenance_of(f, b);
   Contents contents = described(p);
   const Step* maker = maker_of(f, b);
@@ -179,12 +175,12 @@ Contents MemoryContents::of_buffer(int32_t f, int32_t b) const {
       load->memory.value == e_.origins.in_buffer(f, b)) {
     const bool known = load->entry.is_constant() && !load->entry_from;
     const auto variable =
-        known ? entries_.find({load->object, load->entry.constant()}) : entries_.end();
-    contents = variable != entries_.end() ? of_variable(variable->second) : of_remote(load->object);
+        known ? entries_.find({load->buffer(), load->entry.constant()}) : entries_.end();
+    contents =
+        variable != entries_.end() ? of_variable(variable->second) : of_remote(load->buffer());
     contents.name += ", loaded";
   }
-  if (contents.name.empty())
-    return {contents.kind, function(f).buffers[static_cast<size_t>(b)].name};
+  if (contents.name.empty()) return {contents.kind, function(f).buffers[b].name};
   if (contents.kind == kGradients || (contents.kind == kActivations && is_of_gradients(p.role)))
     contents.name += " (backward)";
   else if (contents.kind == kActivations)

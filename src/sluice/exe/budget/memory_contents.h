@@ -31,17 +31,17 @@ class MemoryContents {
  public:
   explicit MemoryContents(const Executable& executable);
 
-  Contents of_variable(int32_t variable) const;
-  Contents of_constant(int32_t constant) const;
-  Contents of_remote(int32_t remote_buffer) const;
+  Contents of_variable(VariableId variable) const;
+  Contents of_constant(ConstantId constant) const;
+  Contents of_remote(BufferId remote_buffer) const;
   /// A buffer of a function's frame.
-  Contents of_buffer(int32_t function, int32_t buffer) const;
+  Contents of_buffer(FunctionId function, size_t buffer) const;
   /// An arena that does not hold tensors: "channel slots".
   static Contents of_arena(ArenaKind kind);
   /// The provenance of the first tensor that a buffer holds, in the first call of its function.
-  Provenance provenance_of(int32_t function, int32_t buffer) const;
+  Provenance provenance_of(FunctionId function, size_t buffer) const;
   /// Provenances of the calls of a function that differ in role or block.
-  const std::vector<Provenance>& calls_of(int32_t function) const;
+  const std::vector<Provenance>& calls_of(FunctionId function) const;
   /// "fc.1": the module of an op, or its block if it is outside all modules. The modules of rows of
   /// equal blocks are those rows: "fc.1 … fc.3".
   std::string module_of(const Provenance& provenance) const;
@@ -56,16 +56,16 @@ class MemoryContents {
     bool has_variables = false;
   };
 
-  void add(int32_t remote_buffer, const Contents& contents);
-  Provenance of_value(int32_t function, ValueId value) const;
+  void add(BufferId remote_buffer, const Contents& contents);
+  Provenance of_value(FunctionId function, ValueId value) const;
   Contents described(const Provenance& provenance) const;
-  const Step* maker_of(int32_t function, int32_t buffer) const;
-  const Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
+  const Step* maker_of(FunctionId function, size_t buffer) const;
+  const Function& function(FunctionId f) const { return e_.functions[f]; }
 
   const Executable& e_;
-  std::vector<std::vector<Provenance>> calls_;              ///< Indexed by function.
-  std::vector<Remote> remotes_;                             ///< Indexed by remote buffer.
-  std::map<std::pair<int32_t, int64_t>, int32_t> entries_;  ///< Variables by buffer and entry.
+  Ids<FunctionId, std::vector<Provenance>> calls_;
+  Ids<BufferId, Remote> remotes_;
+  std::map<std::pair<BufferId, int64_t>, VariableId> entries_;  ///< Indexed by buffer and entry.
 };
 
 }  // namespace sluice::exe

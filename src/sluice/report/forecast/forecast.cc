@@ -59,17 +59,17 @@ class Forecaster {
     std::vector<TransferForecast> all;
     for (int m = 0; m < times_.memories(); ++m) all.push_back({times_.name_of_memory(m)});
     for (const Traffic& t : traffic) {
-      const auto m = static_cast<size_t>(times_.memory_of(t.kind, t.object));
-      all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
+      int64_t& bytes = at(all, times_.memory_of(t.kind, t.object)).bytes;
+      bytes = bounded_sum(bytes, bounded_product(e_.replicas, t.bytes));
     }
     double shared = 0;  // Sum over the devices that the workers run one after another.
     for (const exe::Start& start : program.starts) {
       State s;
-      s.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size() + 1);
+      s.busy.resize(e_.devices[start.device].queues.size() + 1);
       s.took.resize(all.size());
       s.waited.resize(all.size());
       walk(start.function, s);
-      if (!e_.devices[static_cast<size_t>(start.device)].queued) shared += s.now;
+      if (!e_.devices[start.device].queued) shared += s.now;
       out.seconds = std::max({out.seconds, s.now, shared});
       for (size_t m = 0; m < all.size(); ++m) {
         all[m].seconds += s.took[m];
@@ -83,8 +83,7 @@ class Forecaster {
   }
 
  private:
-  void walk(int32_t function, State& s) {
-    const auto f = static_cast<size_t>(function);
+  void walk(exe::FunctionId f, State& s) {
     const bool idle = is_idle(s);
     if (idle && idle_iterations_[f]) return add_iterations(*idle_iterations_[f], 1, s);
     const State before = s;
@@ -96,7 +95,7 @@ class Forecaster {
     std::vector<Flying> flying;
     const std::vector<exe::Step>& steps = e_.functions[f].steps;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const double seconds = times_.seconds(function, i);
+      const double seconds = times_.seconds(f, i);
       if (const auto* issue = std::get_if<exe::Issue>(&steps[i].body)) {
         const int memory = times_.memory_of(issue->kind, issue->object);
         const double end = transfer(*issue, memory, seconds, s);
@@ -136,27 +135,27 @@ class Forecaster {
   /// Starts a transfer and returns the time of its end. A transfer on the compute queue also
   /// advances that queue to the end.
   double transfer(const exe::Issue& issue, int memory, double seconds, State& s) const {
-    double& queue = s.busy[static_cast<size_t>(issue.queue)];
+    double& queue = at(s.busy, issue.queue);
     double start = issue.queue == 0 ? s.now : std::max(s.now, queue);
     if (memory != 0) start = std::max(start, s.busy.back());
     const double end = start + seconds;
     if (memory != 0) s.busy.back() = end;
     queue = end;
-    s.took[static_cast<size_t>(memory)] += seconds;
+    at(s.took, memory) += seconds;
     if (issue.queue == 0) await(memory, end, s);
     return end;
   }
 
   static void await(int memory, double end, State& s) {
     if (end <= s.now) return;
-    s.waited[static_cast<size_t>(memory)] += end - s.now;
+    at(s.waited, memory) += end - s.now;
     s.now = end;
   }
 
   const exe::Executable& e_;
   const StepTimes times_;
-  /// For each function: times that one call adds, if queues are idle before and after.
-  std::vector<std::optional<State>> idle_iterations_;
+  /// Times that one call adds, if queues are idle before and after.
+  Ids<exe::FunctionId, std::optional<State>> idle_iterations_;
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
 TEST(Forecast, ReplicasShareWorkersAndTheBandwidthOfRemoteMemory) {
   exe::Executable four = plan(exe::plans::overlapped_loop());
   four.replicas = 4;
-  four.devices[0].workers = 1;  // Each of the two threads runs two replicas.
+  four.devices[exe::DeviceId(0)].workers = 1;  // Each of the two threads runs two replicas.
   const auto programs = forecast(four, slow());
   const TransferForecast& t = programs[0].transfers[0];
   EXPECT_EQ(t.bytes, 4 * 13 * 64);
@@ -61,7 +61,7 @@ TEST(Forecast, ManyIterationsAreNotWalkedOneByOne) {
   const auto programs = forecast(plan(exe::plans::carried_ring()), slow());
   EXPECT_DOUBLE_EQ(programs[0].seconds, 2.0 + 2.0 * 1000001);
   exe::Executable longer = plan(exe::plans::overlapped_loop());
-  for (exe::Step& step : longer.functions[1].steps) {
+  for (exe::Step& step : longer.functions[exe::FunctionId(1)].steps) {
     if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
   }
   const auto much = forecast(longer, slow());

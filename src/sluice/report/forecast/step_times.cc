@@ -66,9 +66,9 @@ std::vector<double> moving_seconds(const exe::Function& function, const Rates& r
 
 StepTimes::StepTimes(const exe::Executable& executable, const Rates& rates)
     : e_(executable), rates_(rates), seconds_(executable.functions.size()) {
-  for (size_t f = 0; f < e_.functions.size(); ++f) {
+  for (const exe::FunctionId f : e_.functions.ids()) {
     const exe::Function& function = e_.functions[f];
-    const exe::Device& device = e_.devices[static_cast<size_t>(function.device)];
+    const exe::Device& device = e_.devices[function.device];
     const std::vector<double> moving = moving_seconds(function, rates);
     for (size_t i = 0; i < function.steps.size(); ++i)
       seconds_[f].push_back(seconds_of(function.steps[i], moving[i], device));
@@ -77,8 +77,8 @@ StepTimes::StepTimes(const exe::Executable& executable, const Rates& rates)
 
 int StepTimes::memory_of(exe::TransferKind kind, int32_t object) const {
   if (kind == exe::TransferKind::kStreamIn || kind == exe::TransferKind::kStreamOut) return 0;
-  const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
-  const exe::Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+  const exe::RemoteBufferPlan& b = e_.remote_buffers[exe::BufferId(object)];
+  const exe::Space space = e_.arenas[b.arena].space;
   for (size_t t = 0; t < e_.tiers.size(); ++t) {
     if (e_.tiers[t].space == space) return static_cast<int>(t) + 1;
   }
@@ -86,7 +86,7 @@ int StepTimes::memory_of(exe::TransferKind kind, int32_t object) const {
 }
 
 std::string StepTimes::name_of_memory(int memory) const {
-  return memory == 0 ? "streams" : "tier " + e_.tiers[static_cast<size_t>(memory) - 1].name;
+  return memory == 0 ? "streams" : "tier " + at(e_.tiers, memory - 1).name;
 }
 
 // The number of replicas that one worker runs one after another.

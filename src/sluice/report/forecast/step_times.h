@@ -19,9 +19,7 @@ class StepTimes {
 
   /// Returns the seconds of a kernel, a collective, a copy of a message or a transfer; 0 for any
   /// other step.
-  double seconds(int32_t function, size_t step) const {
-    return seconds_[static_cast<size_t>(function)][step];
-  }
+  double seconds(exe::FunctionId function, size_t step) const { return seconds_[function][step]; }
   /// Returns the memory at the other end of a transfer: 0 for streams, else 1 + the index of the
   /// tier.
   int memory_of(exe::TransferKind kind, int32_t object) const;
@@ -36,7 +34,7 @@ class StepTimes {
 
   const exe::Executable& e_;
   const Rates& rates_;
-  std::vector<std::vector<double>> seconds_;  ///< Indexed by function and step.
+  Ids<exe::FunctionId, std::vector<double>> seconds_;  ///< For each step.
 };
 
 /// Bytes that a kernel or a collective reads and writes. An operand that is updated counts twice.

@@ -16,14 +16,14 @@ void for_each_peer(const QueueMeeting& meeting, int32_t member, F&& f) {
 
 }  // namespace
 
-QueuedCollective::QueuedCollective(const RunState& run, int device, QueuedDevice& open,
+QueuedCollective::QueuedCollective(const RunState& run, exe::DeviceId device, QueuedDevice& open,
                                    Commands& commands, DeviceAddress workspace)
     : run_(run),
       device_(device),
       open_(open),
       commands_(commands),
       workspace_(workspace),
-      operands_(2 * static_cast<size_t>(run.executable->replicas)) {}
+      operands_(static_cast<size_t>(2 * run.executable->replicas)) {}
 
 // No member writes bytes that a peer may still read: a peer has copied what it reads of the input
 // before kMade, and its part of the output before kTaken.
@@ -68,13 +68,13 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
 // Copies the part of the other members' inputs that the share reads into the room, and launches the
 // share. It writes to the member's own output alone.
 void QueuedCollective::run(const Share& share) {
-  const auto members = static_cast<size_t>(share.meeting.members());
+  const int32_t members = share.meeting.members();
   const void* const state = share.bound.state.get();
   const ByteRange range = share.bound.reads(state, share.member);
-  std::fill_n(operands_.begin(), 2 * members, DeviceAddress{});
-  operands_.begin()[share.member] = share.meeting.operands(share.member).input;
-  operands_.begin()[share.meeting.members() + share.member] =
-      share.meeting.operands(share.member).output;
+  const std::span operands(operands_.data(), static_cast<size_t>(2 * members));
+  std::fill(operands.begin(), operands.end(), DeviceAddress{});
+  at(operands, share.member) = share.meeting.operands(share.member).input;
+  at(operands, members + share.member) = share.meeting.operands(share.member).output;
   DeviceAddress room = workspace_;
   for_each_peer(share.meeting, share.member, [&](int32_t peer) {
     if (range.begin == range.end) return;
@@ -82,13 +82,11 @@ void QueuedCollective::run(const Share& share) {
     copy(share, peer, room, share.meeting.operands(peer).input + range.begin,
          range.end - range.begin);
     // The share adds its offset in the whole input, so pass the address where that would begin.
-    operands_.begin()[peer] = room - range.begin;
+    at(operands, peer) = room - range.begin;
     room = room + room_of(range);
   });
   int64_t member = share.member;
-  commands_.add(share.step, [&](Queue& q) {
-    q.launch({state, {operands_.data(), 2 * members}, {}, {&member, 1}});
-  });
+  commands_.add(share.step, [&](Queue& q) { q.launch({state, operands, {}, {&member, 1}}); });
 }
 
 // Copies the outputs of the other shares. If the output is the input, the copy from a peer

@@ -12,8 +12,8 @@ namespace sluice::runtime {
 class QueuedCollective {
  public:
   /// `device` is the index of `open` in the executable. `workspace` is the begin of its workspace.
-  QueuedCollective(const RunState& run, int device, QueuedDevice& open, Commands& commands,
-                   DeviceAddress workspace);
+  QueuedCollective(const RunState& run, exe::DeviceId device, QueuedDevice& open,
+                   Commands& commands, DeviceAddress workspace);
 
   /// Forgets the collective of a run that was stopped.
   void restart() { arrived_.reset(); }
@@ -38,7 +38,7 @@ class QueuedCollective {
   void wait_for_peers(const Share& share, QueueMeeting::Stage stage);
 
   const RunState& run_;
-  int device_;
+  exe::DeviceId device_;
   QueuedDevice& open_;
   Commands& commands_;
   DeviceAddress workspace_;

@@ -52,7 +52,7 @@ class QueueMeeting {
   bool all_arrived(int64_t number, Stage stage) const;
   /// Returns the mark with which a member arrived at a stage. all_arrived() must be true.
   int64_t mark(int32_t member, Stage stage) const {
-    return members_.begin()[member].mark_of(stage);
+    return sluice::at(members_, member).mark_of(stage);
   }
   /// Prepares a run.
   void reset();
@@ -62,8 +62,8 @@ class QueueMeeting {
     MemberQueue member_queue;
     Operands operands;
     std::array<int64_t, kStages> marks{};
-    int64_t& mark_of(Stage stage) { return marks.begin()[static_cast<int>(stage)]; }
-    int64_t mark_of(Stage stage) const { return marks.begin()[static_cast<int>(stage)]; }
+    int64_t& mark_of(Stage stage) { return sluice::at(marks, stage); }
+    int64_t mark_of(Stage stage) const { return sluice::at(marks, stage); }
     /// Position of the last arrival in the sequence of all stages of all collectives, from 1.
     std::atomic<int64_t> arrived{0};
   };
@@ -71,7 +71,7 @@ class QueueMeeting {
   static int64_t position(int64_t number, Stage stage) {
     return number * static_cast<int64_t>(kStages) + static_cast<int64_t>(stage) + 1;
   }
-  Member& at(int32_t member) { return members_.begin()[member]; }
+  Member& at(int32_t member) { return sluice::at(members_, member); }
 
   std::vector<Member> members_;
 };

@@ -4,11 +4,11 @@
 
 namespace sluice::runtime {
 
-QueuedMessages::QueuedMessages(const RunState& run, int device, QueuedDevice& open,
+QueuedMessages::QueuedMessages(const RunState& run, exe::DeviceId device, QueuedDevice& open,
                                Commands& commands)
     : run_(run), commands_(commands) {
   size_t pinned = 0;
-  for (size_t c = 0; c < run.executable->channels.size(); ++c) {
+  for (const exe::ChannelId c : run.executable->channels.ids()) {
     const exe::Channel& channel = run.executable->channels[c];
     if (channel.from == device || channel.to == device) pinned += add_channel(c, device, open);
   }
@@ -16,10 +16,10 @@ QueuedMessages::QueuedMessages(const RunState& run, int device, QueuedDevice& op
 }
 
 // Returns the number of slots in pinned memory.
-size_t QueuedMessages::add_channel(size_t index, int device, QueuedDevice& open) {
+size_t QueuedMessages::add_channel(exe::ChannelId index, exe::DeviceId device, QueuedDevice& open) {
   const exe::Executable& e = *run_.executable;
   const exe::Channel& channel = e.channels[index];
-  const auto a = static_cast<size_t>(channel.arena);
+  const exe::ArenaId a = channel.arena;
   const exe::SlotMemory memory = exe::slot_memory(e, channel.from, channel.to);
   require(e.arenas[a].space == memory.space && e.arenas[a].device == memory.device,
           "executable: channel {}: slots must be in {} memory of device {}, got arena {}",
@@ -92,14 +92,14 @@ bool QueuedMessages::receive(const exe::Receive& receive, DeviceAddress operand,
   return true;
 }
 
-std::byte* QueuedMessages::pinned_slot(int32_t number, int64_t message) const {
-  const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-  return run_.host_arenas[static_cast<size_t>(channel.arena)] + channel.slot(message);
+std::byte* QueuedMessages::pinned_slot(exe::ChannelId number, int64_t message) const {
+  const exe::Channel& channel = run_.executable->channels[number];
+  return run_.host_arenas[channel.arena] + channel.slot(message);
 }
 
-DeviceAddress QueuedMessages::device_slot(int32_t number, int64_t message) const {
-  const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-  return run_.arenas[static_cast<size_t>(channel.arena)] + channel.slot(message);
+DeviceAddress QueuedMessages::device_slot(exe::ChannelId number, int64_t message) const {
+  const exe::Channel& channel = run_.executable->channels[number];
+  return run_.arenas[channel.arena] + channel.slot(message);
 }
 
 }  // namespace sluice::runtime

@@ -19,7 +19,7 @@ class QueuedMessages {
   /// Records the device as an end of its channels, and pins slots in host memory. `device` is the
   /// index of `open` in the executable. Error{kUsage} if slots are not where exe::slot_memory()
   /// requires.
-  QueuedMessages(const RunState& run, int device, QueuedDevice& open, Commands& commands);
+  QueuedMessages(const RunState& run, exe::DeviceId device, QueuedDevice& open, Commands& commands);
 
   /// Forgets the messages of a run that was stopped.
   void restart() { first_ = end_ = 0; }
@@ -39,10 +39,10 @@ class QueuedMessages {
     int64_t count = 0;
   };
 
-  size_t add_channel(size_t index, int device, QueuedDevice& open);
-  ChannelState& state(int32_t channel) { return (*run_.channels)[static_cast<size_t>(channel)]; }
-  std::byte* pinned_slot(int32_t channel, int64_t message) const;
-  DeviceAddress device_slot(int32_t channel, int64_t message) const;
+  size_t add_channel(exe::ChannelId index, exe::DeviceId device, QueuedDevice& open);
+  ChannelState& state(exe::ChannelId channel) { return (*run_.channels)[channel]; }
+  std::byte* pinned_slot(exe::ChannelId channel, int64_t message) const;
+  DeviceAddress device_slot(exe::ChannelId channel, int64_t message) const;
   void publish_later(std::atomic<int64_t>& counter, int64_t count) {
     pending_[end_++ % pending_.size()] = {commands_.mark(), &counter, count};
   }

@@ -11,16 +11,16 @@ namespace sluice::runtime {
 namespace {
 
 /// Pins the staging memory of a device, and returns that of each of its queues.
-std::vector<std::span<std::byte>> pinned_staging(const RunState& run, int device,
+std::vector<std::span<std::byte>> pinned_staging(const RunState& run, exe::DeviceId device,
                                                  QueuedDevice& open) {
   std::vector<std::span<std::byte>> staging;
-  for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
+  for (const exe::ArenaId a : run.executable->arenas.ids()) {
     const exe::Arena& arena = run.executable->arenas[a];
     if (arena.device != device || arena.kind != exe::ArenaKind::kStaging) continue;
     staging.emplace_back(run.host_arenas[a], static_cast<size_t>(arena.bytes));
     if (arena.bytes > 0) open.pin(staging.back());
   }
-  const size_t queues = run.executable->devices[static_cast<size_t>(device)].queues.size();
+  const size_t queues = run.executable->devices[device].queues.size();
   require(staging.size() == queues,
           "executable: device {} must have staging memory for {} queues, got {}", device, queues,
           staging.size());
@@ -36,9 +36,9 @@ class Queued {
  public:
   using Address = DeviceAddress;
 
-  Queued(RunState& run, int device, QueuedDevice& open)
+  Queued(RunState& run, exe::DeviceId device, QueuedDevice& open)
       : Queued(run, device, open, pinned_staging(run, device, open)) {}
-  Queued(RunState& run, int device, QueuedDevice& open,
+  Queued(RunState& run, exe::DeviceId device, QueuedDevice& open,
          const std::vector<std::span<std::byte>>& staging)
       : run_(run),
         launches_(commands_, run.loaded->needs, run.workspace(device)),
@@ -97,7 +97,7 @@ class Queued {
     begin_host_step();
     const QueuedTransfer transfer{&issue, memory, entry, step};
     if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_.mark());
-    FeedPort* const port = is_stream(issue) ? run_.port(issue.object) : nullptr;
+    FeedPort* const port = issue.is_stream() ? run_.port(issue.stream()) : nullptr;
     if (port != nullptr && !port->ready()) return kNotYet;
     const bool ended = staging_.advance(transfer);
     waits_ = staging_.waits();
@@ -169,7 +169,7 @@ class Queued {
     publish_messages();
   }
   void publish_messages() { waits_ = !messages_.publish(); }
-  QueuedIo& io(int32_t queue) { return *io_[static_cast<size_t>(queue) - 1]; }
+  QueuedIo& io(int32_t queue) { return *at(io_, queue - 1); }
   bool passed(int64_t mark) {
     waits_ = !commands_.passed(mark);
     return !waits_;
@@ -190,7 +190,7 @@ class Queued {
 
 }  // namespace
 
-std::unique_ptr<Strand> QueuedDevice::strand(RunState& run, int device, int) {
+std::unique_ptr<Strand> QueuedDevice::strand(RunState& run, exe::DeviceId device, int) {
   return std::make_unique<Walk<Queued>>(run, device, *this);
 }
 

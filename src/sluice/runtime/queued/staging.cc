@@ -41,8 +41,8 @@ bool Staging::is_free(Slot& slot) {
 }
 
 std::byte* Staging::array(const QueuedTransfer& t) const {
-  if (const FeedPort* const port = run_.port(t.issue->object)) return port->next() + done_;
-  return run_.streams->entry(t.issue->object, t.entry, run_.replica) + done_;
+  if (const FeedPort* const port = run_.port(t.issue->stream())) return port->next() + done_;
+  return run_.streams->entry(t.issue->stream(), t.entry, run_.replica) + done_;
 }
 
 bool Staging::load_piece(const QueuedTransfer& t, int64_t bytes) {
@@ -51,7 +51,7 @@ bool Staging::load_piece(const QueuedTransfer& t, int64_t bytes) {
   if (t.issue->kind == exe::TransferKind::kStreamIn) {
     std::copy_n(array(t), bytes, slot.memory);
   } else {
-    run_.remote->load(t.issue->object, t.entry, done_, {slot.memory, slot.memory + bytes});
+    run_.remote->load(t.issue->buffer(), t.entry, done_, {slot.memory, slot.memory + bytes});
   }
   commands_.add(t.step, [&](Queue& q) { q.upload(t.memory + done_, slot.memory, bytes); });
   slot.mark = commands_.mark();
@@ -72,7 +72,7 @@ bool Staging::store_piece(const QueuedTransfer& t, int64_t bytes) {
   if (t.issue->kind == exe::TransferKind::kStreamOut) {
     std::copy_n(slot.memory, bytes, array(t));
   } else {
-    run_.remote->store(t.issue->object, t.entry, done_, {slot.memory, slot.memory + bytes});
+    run_.remote->store(t.issue->buffer(), t.entry, done_, {slot.memory, slot.memory + bytes});
   }
   return true;
 }

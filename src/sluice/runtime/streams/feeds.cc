@@ -13,7 +13,7 @@ constexpr std::chrono::microseconds kPollPeriod{1000};
 thread_local bool is_feed_thread = false;
 
 std::string name_of_stream(const exe::Executable& e, const exe::FeedRing& ring) {
-  return e.streams[static_cast<size_t>(ring.stream)].name;
+  return e.streams[ring.stream].name;
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void FeedPort::count(int64_t element, int64_t moved) {
   counted_ = element;
   if (occupancy_.empty()) return;
   const int64_t held = feed_.plan_.input ? moved - element : element - moved;
-  add_to(occupancy_[static_cast<size_t>(held)], 1);
+  add_to(at(occupancy_, held), 1);
 }
 
 bool FeedPort::wait(int64_t element) {
@@ -95,7 +95,7 @@ Feed::Feed(const exe::Executable& executable, const exe::Feed& plan, const Place
       plan.name, fmt::join(processes, ", "));
   ports_.resize(static_cast<size_t>(replicas_) * plan.rings.size());
   for (const exe::FeedRing& ring : plan.rings) {
-    const TensorSpec& spec = executable.streams[static_cast<size_t>(ring.stream)].spec;
+    const TensorSpec& spec = executable.streams[ring.stream].spec;
     in_.emplace_back(spec, nullptr);
     out_.emplace_back(spec, nullptr);
   }
@@ -416,15 +416,15 @@ Feeds::Feeds(const exe::Executable& executable, const Placement& placement, doub
     feeds_.push_back(std::make_unique<Feed>(executable, plan, placement, shared_));
 }
 
-std::vector<FeedPort*> Feeds::add_replica(int replica, const std::vector<std::byte*>& host_arenas) {
+Ids<exe::StreamId, FeedPort*> Feeds::add_replica(int replica,
+                                                 const Ids<exe::ArenaId, std::byte*>& host_arenas) {
   if (feeds_.empty()) return {};
-  std::vector<FeedPort*> ports(executable_.streams.size(), nullptr);
+  Ids<exe::StreamId, FeedPort*> ports(executable_.streams.size(), nullptr);
   for (const auto& feed : feeds_) {
     for (size_t f = 0; f < feed->plan().rings.size(); ++f) {
       const exe::FeedRing& ring = feed->plan().rings[f];
       if (!placement_.has_stream(replica, ring.stream)) continue;
-      ports[static_cast<size_t>(ring.stream)] =
-          feed->add_port(replica, f, host_arenas[static_cast<size_t>(ring.arena)]);
+      ports[ring.stream] = feed->add_port(replica, f, host_arenas[ring.arena]);
     }
   }
   return ports;

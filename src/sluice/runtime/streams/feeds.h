@@ -188,18 +188,19 @@ class Feeds {
   Feeds(const exe::Executable& executable, const Placement& placement, double deadline,
         std::shared_ptr<ProcessGroup> group);
 
-  /// Returns the ports of a replica, by stream; null for streams without feed or of other
-  /// processes. Empty without feeds. Replicas come in order.
-  std::vector<FeedPort*> add_replica(int replica, const std::vector<std::byte*>& host_arenas);
+  /// Returns the ports of a replica; null for streams without feed or of other processes. Empty
+  /// without feeds. Replicas come in order.
+  Ids<exe::StreamId, FeedPort*> add_replica(int replica,
+                                            const Ids<exe::ArenaId, std::byte*>& host_arenas);
   /// Comes after the last replica.
   void finish_replicas();
   template <typename SourceOrSink>
-  void bind(int32_t feed, std::shared_ptr<SourceOrSink> end) {
-    feeds_[static_cast<size_t>(feed)]->bind(std::move(end));
+  void bind(exe::FeedId feed, std::shared_ptr<SourceOrSink> end) {
+    feeds_[feed]->bind(std::move(end));
   }
   /// Closes all feeds. No run may be in progress.
   void close();
-  bool has_stream(int32_t stream) const { return of_stream_[static_cast<size_t>(stream)] >= 0; }
+  bool has_stream(exe::StreamId stream) const { return of_stream_[stream].valid(); }
   /// Error{kUsage} naming the feeds that the program uses and that are not bound.
   void begin(const exe::Program& program);
   /// Throws the error of a sink that the run uses. The call is cheap while there is none.
@@ -220,9 +221,9 @@ class Feeds {
  private:
   const exe::Executable& executable_;
   const Placement& placement_;
-  std::vector<int32_t> of_stream_;  ///< For each stream: its feed, or -1.
+  Ids<exe::StreamId, exe::FeedId> of_stream_;  ///< Invalid: a stream without feed.
   Feed::Shared shared_;
-  std::vector<std::unique_ptr<Feed>> feeds_;
+  Ids<exe::FeedId, std::unique_ptr<Feed>> feeds_;
 };
 
 }  // namespace sluice::runtime

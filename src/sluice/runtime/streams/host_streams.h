@@ -15,16 +15,15 @@ class HostStreams {
 
   /// `data` holds all entries of a run of the stream, in order, each with the arrays of all
   /// replicas.
-  void bind(int32_t stream, std::byte* data) { base_[static_cast<size_t>(stream)] = data; }
-  std::byte* entry(int32_t stream, int64_t k, int replica) const {
-    return base_[static_cast<size_t>(stream)] +
-           (k * replicas_ + replica) * bytes_[static_cast<size_t>(stream)];
+  void bind(exe::StreamId stream, std::byte* data) { base_[stream] = data; }
+  std::byte* entry(exe::StreamId stream, int64_t k, int replica) const {
+    return base_[stream] + (k * replicas_ + replica) * bytes_[stream];
   }
 
  private:
   int64_t replicas_;
-  std::vector<std::byte*> base_;
-  std::vector<int64_t> bytes_;
+  Ids<exe::StreamId, std::byte*> base_;
+  Ids<exe::StreamId, int64_t> bytes_;
 };
 
 }  // namespace sluice::runtime

@@ -1,5 +1,6 @@
 #pragma once
 #include "sluice/base/ids.h"
+#include "sluice/exe/ids.h"
 
 namespace sluice::train {
 
@@ -10,6 +11,6 @@ using StageId = Id<struct StageTag>;
 /// Index of a row: one of several equal blocks, or of their variables.
 using RowId = Id<struct RowTag, int64_t>;
 /// Index of a device of a replica.
-using DeviceId = Id<struct DeviceTag>;
+using DeviceId = exe::DeviceId;
 
 }  // namespace sluice::train

@@ -46,7 +46,7 @@ Entries buffers(const Ir& ir) {
 // Counts the collectives in one run of a function, by operator.
 void count_collectives(const exe::Executable& e, int32_t function, int64_t times,
                        std::map<std::string, int64_t>& counts) {
-  for (const exe::Step& step : e.functions[static_cast<size_t>(function)].steps) {
+  for (const exe::Step& step : e.functions[exe::FunctionId(function)].steps) {
     if (const auto* c = std::get_if<exe::Collective>(&step.body)) counts[c->op] += times;
     const auto* loop = std::get_if<exe::Loop>(&step.body);
     exe::for_each_call(step, [&](const exe::Call& c) {

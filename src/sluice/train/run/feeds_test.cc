@@ -160,7 +160,7 @@ TEST(TrainingFeeds, LabelsThatLagBehindDoNotBlock) {
       options.infeed = queue(2 * kMicroBatches * replicas);
       expect_same(train(options, 2).weights, expected, name);
       TrainingModel model = training_model(feed_network(), options);
-      const auto& rings = model.session().executable().feeds.at(0).rings;
+      const auto& rings = model.session().executable().feeds.front().rings;
       ASSERT_EQ(rings.size(), 2u);
       EXPECT_EQ(rings[0].slots, 3) << name;
       EXPECT_EQ(rings[1].slots, kMicroBatches - 1 + 3) << name;
@@ -181,8 +181,8 @@ TEST(TrainingFeeds, TheQueueRunsAheadByTheSlotsOfThePlan) {
       made.limit(first + max(1));
       TrainingModel model = training_model(feed_network(), options);
       model();
-      int64_t min = model.session().executable().feeds.at(0).rings[0].slots;
-      for (const auto& ring : model.session().executable().feeds.at(0).rings)
+      int64_t min = model.session().executable().feeds.front().rings[0].slots;
+      for (const auto& ring : model.session().executable().feeds.front().rings)
         min = std::min(min, ring.slots);
       EXPECT_EQ(min, depth);
       for (int64_t calls = 1; calls < 4; ++calls) {

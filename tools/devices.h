@@ -8,7 +8,7 @@
 namespace sluice::tool {
 
 /// Chooses the devices of the session: as many as the stages of the model need, each with its
-/// budget, kind and process. If --devices or --device-ids gives their number and --replicas is
+/// budget, kind and process. If --devices or --device-ids sets their number and --replicas is
 /// absent, chooses the replicas. Without all three options, each process has at least one device.
 /// Error{kUsage} unless the number of devices is that of a replica times the number of replicas.
 /// Error{kUsage} if the number of budgets is wrong, for a wrong --map, and for a device that is

@@ -243,7 +243,7 @@ class Viewer(CliTest):
         # Three phases hand their output on, with an entry for each micro-batch.
         self.assertEqual(found["cells"], [3, 3, 3])
         self.assertEqual((found["written"], found["read"]), (9, 9))
-        self.assertRegex(found["details"], r"^entry 4written by .*turn 2 of 3read by ")
+        self.assertRegex(found["details"], r"^entry 4written by .*iteration 2 of 3read by ")
 
     def test_bytes_between_devices(self):
         found = self.drive("""

@@ -54,7 +54,7 @@ CLI::Option* add_flag(CLI::App& app, const Flag& flag, const Option<ToolOptions>
   return added;
 }
 
-// The texts of a flag that the command line gives.
+// The texts of a flag on the command line.
 OptionTexts texts_of(const std::string& name, const Flag& flag, OptionType type,
                      const std::vector<std::string>& results) {
   if (type == OptionType::kFlag) return {results.back() == "false" ? "false" : "true"};

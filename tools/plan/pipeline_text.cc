@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/train/pipeline/pipeline_report.h"

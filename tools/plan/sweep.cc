@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxPlans = 1000;
 
-/// A flag and the values that it takes in turn.
+/// A flag and its values, one for each plan.
 struct Sweep {
   std::string flag;
   std::vector<std::string> values;

@@ -21,7 +21,7 @@ struct FeedLayout {
   int64_t replicas = 1;  ///< Elements of a group: element t * replicas + r belongs to replica r.
 };
 
-/// Gives the elements of an infeed. One thread calls next(); it belongs to the feed.
+/// Produces the elements of an infeed. One thread calls next(); it belongs to the feed.
 class FeedSource {
  public:
   virtual ~FeedSource() = default;

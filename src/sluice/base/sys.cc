@@ -142,7 +142,7 @@ File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   if (!file.open()) io_error("make a file in", folder);
   ::unlink(path.c_str());
   // Set O_DIRECT only now that the name is removed. If the flag were passed to mkostemp and the
-  // file system refused it, the file would be left behind.
+  // file system refused it, the file would remain.
   if (cache == PageCache::kBypass &&
       retry("fcntl", [&] { return ::fcntl(file.fd(), F_SETFL, O_DIRECT); }) != 0) {
     fail(ErrorKind::kIo,

@@ -73,8 +73,8 @@ void sync(const File& file, const std::string& path);
 /// Returns all bytes of a file. Throws the errors of open_for_read.
 std::vector<std::byte> read_file(const std::string& path);
 /// Creates or replaces the file at `path`: a reader finds the whole old file or the whole new one.
-/// The function writes a nameless file in the folder of `path`, syncs it, gives it a temporary name
-/// and renames it to `path`. A process that ends while it writes leaves nothing behind. SIGHUP,
+/// The function writes a nameless file in the folder of `path`, syncs it, names it temporarily
+/// and renames it to `path`. A process that ends while it writes leaves no file. SIGHUP,
 /// SIGINT, SIGQUIT, SIGTERM and SIGXCPU are deferred from before the naming until after the
 /// renaming. Some file systems do not support nameless files. There the file is named
 /// `path`.PID.N.tmp while it is written, and the signals are deferred until it is renamed. If
@@ -86,7 +86,7 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes);
 void replace_file(const std::string& path,
                   const std::function<void(const File&, const std::string&)>& write);
 
-/// Checks that replace_file can create its file for `path`; leaves nothing behind. Error{kIo} if it
+/// Checks that replace_file can create its file for `path`; leaves no file. Error{kIo} if it
 /// cannot.
 void check_replaceable(const std::string& path);
 

@@ -25,7 +25,7 @@ struct CompileOptions {
   std::vector<int> map;        ///< Argument of exe::ProcessMap: which device is in which process.
   bool remote_direct = false;  ///< Access files without the page cache, through staging memory.
   bool verify_remote = false;  ///< Verify the checksums of all bytes that are read from a file.
-  /// Queues of a device for transfers that run beside its computation: 0, 1, or 3 (loads, stores,
+  /// Queues of a device for transfers concurrent with its computation: 0, 1, or 3 (loads, stores,
   /// prefetches).
   int io_queues = 1;
   std::vector<std::string> disable;  ///< Names of optional passes to skip.

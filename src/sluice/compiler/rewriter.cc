@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "sluice/base/error.h"
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice::compiler {
 

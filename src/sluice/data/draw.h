@@ -7,8 +7,8 @@
 
 namespace sluice::data {
 
-/// Returns a uniform number in [0, bound) from one counter value, which gives four random words. If
-/// all four are rejected, the last one is used; the chance is below 2^-48 for a million samples.
+/// Returns a uniform number in [0, bound) from one counter value, which yields four random words.
+/// If all four are rejected, the last one is used; the chance is below 2^-48 for a million samples.
 /// Source: Lemire, "Fast random integer generation in an interval", 2019.
 inline uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
   const uint32_t threshold = (0u - bound) % bound;

@@ -8,7 +8,8 @@
 
 #include "sluice/base/attrs.h"
 #include "sluice/base/host_tensor.h"
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/base/provenance.h"
 #include "sluice/base/shape.h"
 #include "sluice/exe/ids.h"

@@ -1,5 +1,5 @@
 #pragma once
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/id.h"
 
 /// Indices into the tables of an Executable.
 namespace sluice::exe {

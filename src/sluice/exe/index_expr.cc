@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "sluice/base/error.h"
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice::exe {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice::exe {
 

@@ -43,7 +43,7 @@ class CallSiteInfo {
 namespace ops {
 
 /// Calls `graph` in `parent`. The positional arguments `inputs` fill its inputs from the first;
-/// `named` gives the remaining ones. By-reference inputs are updated. Returns the outputs of the
+/// `named` has the remaining ones. By-reference inputs are updated. Returns the outputs of the
 /// call. Error{kUsage} for too many inputs, an input given twice, a tensor of another graph, or a
 /// spec that differs. Error{kUsage} "Not enough inputs have been provided", with a table, for
 /// missing inputs.

@@ -227,7 +227,7 @@ void Graph::check_operand(const Tensor& t, std::string_view what) const {
   const OpId producer = info(t).producer;
   require(producer < 0 || op_index_.contains(producer),
           "{}: tensor '{}' must be made by an op of graph {}, got one that was moved or removed; a "
-          "loop's body gives its tensors to the graph as carried values",
+          "loop's body passes its tensors to the graph as carried values",
           what, t.name(), name_);
 }
 

@@ -173,7 +173,7 @@ class Ir {
 };
 
 /// Returns the schedule of a graph in the format of the documents, without a trailing newline.
-/// `named` gives the inputs that print as "key=%i", sorted by key.
+/// `named` has the inputs that print as "key=%i", sorted by key.
 std::string print_schedule(const Graph& graph,
                            const std::vector<std::pair<std::string, Tensor>>& named = {});
 

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-/// A handle to a host stream of an Ir. The type gives the direction.
+/// A handle to a host stream of an Ir. The type determines the direction.
 template <int Direction>
 struct Stream {
   uint64_t ir = 0;

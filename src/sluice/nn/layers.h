@@ -211,8 +211,8 @@ class Flatten : public Module {
 };
 
 /// Returns the seed of the module at a dotted path, derived from the seed of the model. The seed is
-/// folded with each part of the path in turn. So a layer has the same seed if it is built in place
-/// at "fc2" or as a graph that is called with fold_seed(seed, "fc2").
+/// folded with each part of the path, in order. So a layer has the same seed if it is built in
+/// place at "fc2" or as a graph that is called with fold_seed(seed, "fc2").
 Tensor fold_seed(const Tensor& seed, std::string_view path);
 
 /// Sets each element to zero with probability p and scales all other elements by 1 / (1 - p). In

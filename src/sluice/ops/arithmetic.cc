@@ -305,7 +305,7 @@ OpDef define_pick(const char* type, const char* name) {
   d.type = type;
   d.name = name;
   d.doc =
-      "The operands are x0 … and g. The result is g where x[index] is the first operand that gives "
+      "The operands are x0 … and g. The result is g where x[index] is the first operand equal to "
       "the forward result, else 0. (C1) Floating point. (C2) All of one dtype. (C3) Shapes "
       "broadcast. (C4) index names an operand before g.";
   d.inputs = {{"x"}};

@@ -341,7 +341,7 @@ const OpDef& replicated_reduce_scatter_def() {
     d.name = "replicated_reduce_scatter";
     d.doc = std::string(
                 "This replica's chunk of x combined over the group in ascending order: x flat, in "
-                "chunks of ceil(n / size), zeros behind the end. Op local: of its own x. Autodiff "
+                "chunks of ceil(n / size), zeros after the end. Op local: of its own x. Autodiff "
                 "refuses ops other than add, mean and local, and sharded operands.") +
             kGroupDoc +
             "(C2) op is add, mean, mul, min, max, and, or, square_add or local. (C3) and, or take "
@@ -376,7 +376,7 @@ const OpDef& replicated_all_gather_def() {
     d.type = "ReplicatedAllGather";
     d.name = "replicated_all_gather";
     d.doc = std::string(
-                "The x of all replicas of the group, ascending, behind one another along the axis, "
+                "The x of all replicas of the group, ascending, concatenated along the axis, "
                 "as a tensor of the given shape.") +
             kGroupDoc +
             "(C2) axis is in [0, rank]. (C3) The shape has as many elements as the operands; along "

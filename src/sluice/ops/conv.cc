@@ -256,10 +256,10 @@ OpDef define_conv() {
       "Convolution, without flipping the kernel, of x (batch, channels, spatial…) and w (output "
       "channels, channels / groups, taps…). In float32 each element is one chain of fused "
       "multiply-adds from zero, in ascending (taps, channel of the group); positions outside x "
-      "take part as zeros. (C1) x and w have the same floating dtype. (C2) Both have a batch or "
+      "count as zeros. (C1) x and w have the same floating dtype. (C2) Both have a batch or "
       "output channels, channels and 1 to 3 spatial axes. (C3) stride, dilation and padding have "
       "one entry for all spatial axes or one for each, padding perhaps two for each; stride and "
-      "dilation are at least 1, padding at least 0. (C4) Beside a pad_type, padding is empty. (C5) "
+      "dilation are at least 1, padding at least 0. (C4) With a pad_type, padding is empty. (C5) "
       "groups divides the "
       "channels of x and the output channels. (C6) w has channels / groups input channels. (C7) "
       "The kernel has taps and fits into x with its padding.";
@@ -360,7 +360,7 @@ OpDef define_weight_grad() {
   OpDef d = definition<conv_weight_grad_rule>("ConvWeightGrad", "conv_weight_grad");
   d.doc =
       "Gradient of the weight of conv. In float32 each element is one chain of fused multiply-adds "
-      "from zero, in ascending (sample, position of y_grad); positions outside x take part as "
+      "from zero, in ascending (sample, position of y_grad); positions outside x count as "
       "zeros. (C1) x and y_grad have the same floating dtype. (C2) Both have a batch, channels and "
       "1 to 3 spatial axes. (C3) kernel, stride, dilation and padding have an entry for each "
       "spatial axis, padding perhaps two; stride and dilation are at least 1, padding at least 0. "

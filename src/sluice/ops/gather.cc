@@ -178,7 +178,7 @@ const OpDef& gather_def() {
     d.name = "gather";
     d.doc =
         "Slices of x along an axis at given indices, as numpy.take. An index outside the axis "
-        "gives NaN (integers and bool: zero), or zero if an option says so. (C1) x has a device "
+        "yields NaN (integers and bool: zero), or zero if an option says so. (C1) x has a device "
         "dtype. (C2) indices is int32 or uint32. (C3) The axis exists.";
     d.inputs = {{"x"}, {"indices"}};
     d.outputs = {"y"};

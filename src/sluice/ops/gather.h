@@ -34,7 +34,7 @@ const OpDef& onehot_def();
 const OpDef& onehot_grad_def();
 
 /// Takes slices of t along `axis` at `indices`, as numpy.take. `indices` is int32 or uint32 of any
-/// shape, which replaces the axis. An index outside [0, size) gives NaN (zero for integers and
+/// shape, which replaces the axis. An index outside [0, size) yields NaN (zero for integers and
 /// bool), or zero with `zero_out_of_range`. Negative indices do not count from the end.
 Tensor gather(TensorArg t, TensorArg indices, const GatherOptions& options = {});
 

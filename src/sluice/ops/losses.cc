@@ -178,7 +178,8 @@ Tensor filled_like(const Tensor& t, double value) {
   return broadcast_to(scalar_like(t, value), t.shape());
 }
 
-// -onehot(labels)/divisor·grad/p, where the op gives the first factor for grad = 1 without probs.
+// -onehot(labels)/divisor·grad/p, where the op computes the first factor for grad = 1 without
+// probs.
 Tensors nll_grad_formula(const OpView& op, const Tensors& in) {
   const Tensor at_labels = emit(nll_grad_def(), {filled_like(in[0], 1), in[1]}, op.attrs())[0];
   const bool each = op.options<NllGradOptions>().reduction == LossReduction::kNone;
@@ -218,7 +219,7 @@ HostTensor labels_of(Shape shape, const std::vector<int32_t>& values) {
 }
 
 const char* const kLossRules =
-    " A label outside [0, classes) gives NaN. (C1) probs is floating point. (C2) labels is int32 "
+    " A label outside [0, classes) yields NaN. (C1) probs is floating point. (C2) labels is int32 "
     "or uint32. (C3) labels "
     "has the shape of probs without its last axis. (C4) The reduction is mean (0), sum (1) or none "
     "(2).";
@@ -376,7 +377,7 @@ const OpDef& nll_total_def() {
     d.type = "NllTotal";
     d.name = "nll_total";
     d.doc =
-        "Mean over the samples that are not ignored, or sum, of the losses that nll_loss gives "
+        "Mean over the samples that are not ignored, or sum, of the losses of nll_loss "
         "without reduction. (C1) losses is floating point. (C2) labels is int32 or uint32. (C3) "
         "Both have one shape. (C4) The reduction is mean (0) or sum (1).";
     d.inputs = {{"losses"}, {"labels"}};
@@ -414,7 +415,8 @@ const OpDef& nll_softmax_grad_def() {
     OpDef d;
     d.type = "NllSoftmaxGrad";
     d.name = "nll_softmax_grad";
-    d.doc = std::string("The gradient that nll_loss_with_softmax_grad gives, alone.") + kLossRules;
+    d.doc =
+        std::string("The gradient of nll_loss_with_softmax_grad, without the loss.") + kLossRules;
     d.inputs = {{"probs"}, {"labels"}};
     d.outputs = {"dx"};
     d.options = to_attrs(NllSoftmaxGradOptions{});

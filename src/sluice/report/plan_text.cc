@@ -61,7 +61,7 @@ class Text {
     functions();
     movements();
     if (!report_.feeds.empty())
-      add_wrapped(fmt::format("feeds: {}; assumes that each feed keeps giving and taking",
+      add_wrapped(fmt::format("feeds: {}; assumes that no source or sink of a feed blocks forever",
                               fmt::join(report_.feeds, "; ")));
     suggestions();
     add_wrapped(outlook_.offload);
@@ -319,7 +319,8 @@ std::string memory_map(const PlanReport& report) {
         grouped(t.stored_bytes));
   }
   for (const std::string& feed : report.feeds) add("feed {}", feed);
-  if (!report.feeds.empty()) add("the proof assumes that each feed keeps giving and taking");
+  if (!report.feeds.empty())
+    add("the proof assumes that no source or sink of a feed blocks forever");
   size_t width = 8;
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
   add("{:{}}  device  calls   steps  program bytes   frame bytes  place", "function", width);

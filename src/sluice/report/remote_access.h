@@ -17,7 +17,7 @@ struct RemoteAccess {
   int32_t step = 0;
   int64_t iteration =
       0;  ///< First iteration, of the innermost loop around the step, that accesses the entry.
-  int64_t trips = 1;  ///< Turns of that loop; 1: the step is not in a loop.
+  int64_t trips = 1;  ///< Iterations of that loop; 1: the step is not in a loop.
   int64_t count = 0;  ///< Times in one run.
 };
 

@@ -21,8 +21,8 @@ struct Line {
 struct Activation {
   exe::FunctionId function{0};
   size_t step = 0;
-  int64_t iterations_left = 0;            ///< Turns of the loop that called it, after this one.
-  Provenance call;                        ///< Provenance of its call in the current iteration.
+  int64_t iterations_left = 0;  ///< Iterations of the loop that called it, after this one.
+  Provenance call;              ///< Provenance of its call in the current iteration.
   std::map<int32_t, double> flying = {};  ///< End of each transfer that is not awaited, by token.
 };
 

@@ -64,8 +64,8 @@ class OpenDevice {
   /// if the device or the system refuses it.
   virtual DeviceAddress allocate(int64_t bytes) = 0;
   /// Copies logical elements between a tensor in this memory and a row-major array on the host,
-  /// between runs. The first element is `begin`; the size of the array gives their number. `layout`
-  /// is a layout of the target, as text. Error{kUsage} for any other layout.
+  /// between runs. The first element is `begin`; the size of the array determines their number.
+  /// `layout` is a layout of the target, as text. Error{kUsage} for any other layout.
   virtual void read(DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,
                     int64_t begin, std::span<std::byte> out) = 0;
   virtual void write(DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,

@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/session/session.h"
 #include "sluice/train/pipeline/pipeline_plan.h"

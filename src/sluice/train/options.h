@@ -85,7 +85,7 @@ enum class Schedule {
   kAuto,         ///< Between S - s and 2(S - s) - 1, chosen by times and budgets.
 };
 
-/// Each stage runs on its device, beside the others, for micro-batches of its own.
+/// Each stage runs on its device, concurrently with the others, for micro-batches of its own.
 struct PipelinedExecution {
   Stages stages = {};
   Schedule schedule = Schedule::kGrouped;
@@ -158,7 +158,7 @@ struct LearningRateSchedule {
   Decay decay = Decay::kConstant;
   double peak = 0.05;        ///< The rate after the warm-up.
   int64_t warmup_steps = 0;  ///< Step s of these has the rate peak · (s + 1) / warmup_steps.
-  int64_t steps = 1;         ///< Steps of the run; the decay ends behind the last one.
+  int64_t steps = 1;         ///< Steps of the run; the decay ends after the last one.
 
   /// The rate of step `step`, counted from 0. After the last step it keeps its last value: the peak
   /// or 0.
@@ -239,7 +239,7 @@ using AccumulatorDtype = std::variant<std::monostate, DType, AccumulatorDtypeFun
 /// `gradient` is reduced over micro-batches and replicas and has the accumulator's dtype.
 /// `variable` is the weight before the update; its name() is the weight's path. Both are whole on
 /// each replica, also if the weight is updated in shards, so that norms are those of whole tensors.
-/// Such a gradient is then reduced whole and cut behind the hook. Returns a floating-point tensor
+/// Such a gradient is then reduced whole and cut after the hook. Returns a floating-point tensor
 /// of the variable's shape. The update, and the norm of `max_grad_norm`, take the result in its
 /// dtype.
 ///
@@ -279,8 +279,8 @@ struct Options {
   int replicas = 1;
   /// Absent: all for build_training() and inference, final for a TrainingModel.
   std::optional<Output> output = {};
-  /// Gives the fields of each micro-batch (data/feed_queues.h): element t · R + r to replica r. A
-  /// call then takes only the fields that are given once a run. Null: a call takes all fields.
+  /// Produces the fields of each micro-batch (data/feed_queues.h): element t · R + r to replica r.
+  /// A call then takes only the fields that are given once a run. Null: a call takes all fields.
   std::shared_ptr<data::InfeedQueue> infeed = nullptr;
   /// Takes the results that `output` names, an element for each entry. They must have equally many
   /// entries. A call then does not return these results. Null: a call returns all results.

@@ -148,7 +148,7 @@ struct PipelineOptions {
   LearningRate learning_rate = {};                ///< StreamedRate may name an input.
   std::vector<StageDevices> device_mapping = {};  ///< Device of each stage. Default: 0, 1, 2, …
   Schedule schedule = Schedule::kGrouped;
-  std::shared_ptr<data::InfeedQueue> infeed = nullptr;    ///< Gives `fields`.
+  std::shared_ptr<data::InfeedQueue> infeed = nullptr;    ///< Produces `fields`.
   std::shared_ptr<data::OutfeedQueue> outfeed = nullptr;  ///< Takes the outputs that are written.
   Recompute recompute = {};  ///< Blocks: stage0, stage1, …; of a list: stage1.0, stage1.1, …
   TensorLocations locations = {};

@@ -190,8 +190,8 @@ void check_output(const Options& options, const char* program) {
 void check_evaluation(const Options& inference, const Strategy& training) {
   if (!inference.strategy) return;
   require((given_stages(*inference.strategy) == nullptr) == (given_stages(training) == nullptr),
-          "inference: the strategy must be resident beside a resident training, and sharded or "
-          "pipelined beside stages; leave it out to take that of the training");
+          "inference: the strategy must be resident with a resident training, and sharded or "
+          "pipelined with stages; leave it out to use that of the training");
 }
 
 // Error{kUsage} if a variable has another spec in evaluation than in training.

@@ -150,7 +150,7 @@ TEST(FeedPlans, TextAndFingerprint) {
   EXPECT_EQ(exe::fingerprint(other), exe::fingerprint(e));
   EXPECT_THAT(report::summary(e),
               HasSubstr("feeds: x in: x 3 slots; sums out: sum 3 slots; assumes "
-                        "that each feed keeps giving and taking"));
+                        "that no source or sink of a feed blocks forever"));
 }
 
 TEST(FeedPlans, PlannedBytesAreMeasured) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/base/id.h"
+#include "sluice/base/ids/id.h"
 
 /// Tables that are indexed by ids.
 namespace sluice {

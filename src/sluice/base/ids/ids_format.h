@@ -1,7 +1,7 @@
 #pragma once
 #include <fmt/core.h>
 
-#include "sluice/base/id.h"
+#include "sluice/base/ids/id.h"
 
 /// Formats an id as its integer, with "{}" alone.
 template <typename Tag, typename Integer>

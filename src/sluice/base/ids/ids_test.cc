@@ -1,4 +1,4 @@
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 /// (exp(-inf) = 0, log(0) = -inf, tanh(inf) = 1). Results below 2^-126 are denormal, or zero where
 /// the thread flushes denormals.
 ///
-/// The comment of a function gives its largest error in units in the last place (ULP) of the
+/// The comment of a function states its maximum error in units in the last place (ULP) of the
 /// result. simd_math_test.cc measures it against libm in double, over dense sweeps of the domain.
 /// The polynomials are our own minimax fits (Lawson's weighted least squares in 120 bits). The
 /// coefficients are rounded one by one; after each, the remaining ones are fitted again.

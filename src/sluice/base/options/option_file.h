@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-/// The texts that a file gives to options, by name.
+/// The values of options in a file, as texts, by name.
 using FileOptions = std::vector<std::pair<std::string, OptionTexts>>;
 
 /// Reads a JSON object of options. Names with points may be nested objects. `known` has the name

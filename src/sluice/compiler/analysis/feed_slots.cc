@@ -81,7 +81,7 @@ void check_equal(const Program& program, const FeedInfo& feed, const std::string
           feed.name, user, feed.input ? "load" : "store", counts, feed.input ? "load" : "store");
 }
 
-// An exit of a loop must not leave some fields behind others.
+// An exit of a loop must not leave a field with fewer elements than another.
 Uses uses_of(const Program& program, const FeedInfo& feed, const Body& body,
              const std::vector<Uses>& bodies) {
   Uses all(feed.streams.size());

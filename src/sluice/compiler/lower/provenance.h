@@ -20,9 +20,9 @@ std::vector<int32_t> provenances_of(const Body& body, Tables& tables);
 /// Returns the value that a block of a body's storage holds first. Its tenants have another order.
 ValueIndex first_held(const Storage& storage, const Block& block);
 
-/// Gives values without a provenance that of the value that they are made of: copies, received
-/// messages, results of calls, and parameters, which have that of their first argument. Gives steps
-/// without a provenance that of the value that they copy, send, receive, store or wait for.
+/// Assigns values without a provenance that of the value that they are made of: copies, received
+/// messages, results of calls, and parameters, which have that of their first argument. Assigns
+/// steps without a provenance that of the value that they copy, send, receive, store or wait for.
 void carry_provenances(exe::Executable& executable);
 
 }  // namespace sluice::compiler

@@ -153,7 +153,7 @@ class Assigner {
     for (const auto& [variable, v] : body_.variables) last[static_cast<size_t>(v)] = node_count();
   }
 
-  // Turns views that cannot share the bytes of their source into copies.
+  // Converts views that cannot share the bytes of their source into copies.
   void resolve_views() {
     std::vector<int32_t> tied_at;
     find_uses(last_, tied_at);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/compiler/rewriter.h"
 
 namespace sluice::compiler {

@@ -21,7 +21,7 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
-// Turns the parameters in key.indexed into index parameters. Index nodes compute their values. A
+// Converts the parameters in key.indexed into index parameters. Index nodes compute their values. A
 // loop's body does not return a carried value that is an index parameter.
 void take_index_params(Body& body, const Key& key) {
   if (key.iteration) body.index_params[0] = key.iteration;

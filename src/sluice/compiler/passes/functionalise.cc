@@ -391,7 +391,7 @@ class Functionaliser {
     }
   }
 
-  // Turns the inputs iteration and keep-going of a loop's graph into index parameter 0, the
+  // Converts the inputs iteration and keep-going of a loop's graph into index parameter 0, the
   // iteration. An Index node computes its value if something reads it.
   void take_iteration() {
     const ValueIndex iteration = body_.params[0].in;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/compiler/rewriter.h"
 
 namespace sluice::compiler {

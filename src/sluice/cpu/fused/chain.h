@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/fused/row_op.h"
 #include "sluice/target/fused_op.h"

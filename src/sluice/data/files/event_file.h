@@ -39,8 +39,8 @@ std::string encode_version(double wall_time);
 /// An event file that grows.
 class EventFile {
  public:
-  /// Creates "events.out.tfevents.SECONDS.HOST.PID.N" in a folder, with a number N that gives a new
-  /// name. Error{kIo} if the system refuses it.
+  /// Creates "events.out.tfevents.SECONDS.HOST.PID.N" in a folder, with the first number N that
+  /// makes a new name. Error{kIo} if the system refuses it.
   explicit EventFile(const std::string& folder);
 
   const std::string& path() const { return file_.path(); }

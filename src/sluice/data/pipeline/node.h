@@ -79,7 +79,7 @@ class Combinator : public Node {
   std::shared_ptr<const Node> input_;
 };
 
-/// Calls f() for element `number` of a pass. Notes the number in its Error, and turns any other
+/// Calls f() for element `number` of a pass. Notes the number in its Error, and converts any other
 /// exception into Error{kUsage}. `what` names the caller, for example "map".
 template <typename F>
 auto call_for_element(std::string_view what, int64_t number, F&& f) -> decltype(f()) {

@@ -41,7 +41,7 @@ function moduleTree(report) {
 }
 
 /// Returns the entries of a remote buffer that a program accesses, in rows and columns. There is
-/// one column for each turn of the loop around the accesses, if entry and turn agree in all of
+/// one column for each iteration of the loop around the accesses, if entry and iteration agree in all of
 /// them; else there is one column. A cell has the accesses of its entry.
 function remoteGrid(report, program, buffer) {
   const rows = program.accesses.filter((a) => a.buffer === buffer);

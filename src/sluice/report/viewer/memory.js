@@ -158,7 +158,7 @@ function memoryView(report, ui) {
         `Step ${at + 1} of ${points.length}: ` +
         `${report.functions[f].place || report.functions[f].name}, ${step.kind} ${step.name}` +
         (point.runs ? `, in ${report.parts[point.runs.part]}` : "") +
-        (point.trips > 1 ? `, ${grouped(point.trips)} turns` : "") + (step.where ?
+        (point.trips > 1 ? `, ${grouped(point.trips)} iterations` : "") + (step.where ?
           `, ${step.where}` : "") +
         ` — ${grouped(point.live + m.always_live_bytes + gaps)} bytes`));
       const live = [...liveBuffers(report, point), ...held].sort((a, b) => b.bytes - a.bytes);

@@ -97,7 +97,8 @@ function tableViews(report, ui) {
     const stores = (a) => functionOf(a).stepRows[a.step].kind === "remote_store";
     const label = (a) => functionOf(a).place || functionOf(a).name;
     const text = (a) => `${stores(a) ? "written" : "read"} by ${label(a)}, step ${a.step}, on ` +
-      `device ${functionOf(a).device}` + (a.trips > 1 ? `, turn ${a.turn + 1} of ${a.trips}` : "") +
+      `device ${functionOf(a).device}` +
+      (a.trips > 1 ? `, iteration ${a.turn + 1} of ${a.trips}` : "") +
       (a.count > 1 ? `, ${grouped(a.count)} times a run` : "");
     const unique = (accesses) => [...new Set(accesses.map((a) => label(a).split(", a ")[0]))];
     const details = element("div", { "aria-live": "polite" });
@@ -110,7 +111,7 @@ function tableViews(report, ui) {
     const columns = Math.min(most, g.columns);
     const head = element("tr", {}, element("th", { scope: "col" }, "row"));
     for (let c = 0; c < columns; ++c) head.appendChild(element("th", { scope: "col" },
-      g.columns > 1 ? `turn ${c + 1}` : "entry"));
+      g.columns > 1 ? `iteration ${c + 1}` : "entry"));
     const body = element("tbody");
     for (let r = 0; r < Math.min(most, g.rows); ++r) {
       const tr = element("tr", {}, element("th", { scope: "row" }, String(r)));
@@ -154,7 +155,7 @@ function tableViews(report, ui) {
     grid_.querySelector("table").classList.add("matrix");
     place.appendChild(grid_);
     if (program.overlaps.length === 0) return;
-    place.appendChild(element("h2", {}, `Transfers of ${program.name} beside computing`));
+    place.appendChild(element("h2", {}, `Transfers of ${program.name}, overlapped with computation`));
     const rows = table(["transfer", "stream or remote buffer", "device", "count", "hidden",
       "exposed"
     ], [...program.overlaps].sort((a, b) => b.exposed_seconds - a.exposed_seconds).map((o) => [o

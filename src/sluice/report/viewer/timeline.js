@@ -33,12 +33,12 @@ function pointCounts(report) {
 
 /// Returns the timeline of a program on a device. A point is a step: its activations (function and
 /// step, outermost first), the live bytes, and the part of a block that it runs. A loop stands for
-/// all its turns, but a loop over equal blocks is shown once for each block. A call whose steps
+/// all its iterations, but a loop over equal blocks is shown once for each block. A call whose steps
 /// would be too many is one point with its callee's peak.
 function timeline(report, start) {
   const count = pointCounts(report);
   const points = [];
-  // `outer` is the call or the turn of a loop around f that runs one part, or null.
+  // `outer` is the call or the iteration of a loop around f that runs one part, or null.
   const walk = (f, path, base, trips, room, outer) => {
     for (const [s, step] of report.functions[f].stepRows.entries()) {
       const here = [...path, [f, s]];
@@ -83,9 +83,9 @@ function shown(report, f, count, room, known = new Map()) {
 }
 
 /// Returns the stretches of points that run one part of a block: {part, from, to}, where `to` is
-/// behind the last point. A call, and a turn of a loop over blocks, has a stretch of its own. A
+/// after the last point. A call, and an iteration of a loop over blocks, has a stretch of its own. A
 /// point without a part belongs to the part before it. Loads, waits and other steps that prepare
-/// a part belong to the part behind them.
+/// a part belong to the part after them.
 function partsOf(report, points) {
   const prepares = (point) => {
     const [f, s] = point.path[point.path.length - 1];
@@ -94,7 +94,7 @@ function partsOf(report, points) {
       ["Init", "Copy", "ReplicatedAllGather"].includes(step.name);
   };
   const bands = [];
-  let behind = 0; // Behind the last point of the last band.
+  let after = 0; // After the last point of the last band.
   for (let i = 0; i < points.length; ++i) {
     const runs = points[i].runs;
     if (runs === null) continue;
@@ -105,11 +105,11 @@ function partsOf(report, points) {
       last.to = i + 1;
     } else {
       let from = i;
-      while (from > behind && prepares(points[from - 1])) --from;
+      while (from > after && prepares(points[from - 1])) --from;
       if (last) last.to = from;
       bands.push({ runs, part: runs.part, from: last ? from : 0, to: i + 1 });
     }
-    behind = i + 1;
+    after = i + 1;
   }
   if (bands.length > 0) bands[bands.length - 1].to = points.length;
   return bands;

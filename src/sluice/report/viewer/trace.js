@@ -10,7 +10,7 @@ function traceView(report, ui) {
     const draw = (i) => { clear(place);
       traceChart(place, runs[i]); };
     view.appendChild(element("p", { class: "faint" },
-      "Planned: each device computes beside the others at the forecast's rates, with workers " +
+      "Planned: each device computes concurrently with the others at the forecast's rates, with workers " +
         "of its own. Measured: steps and waits of each worker in one run."
       ));
     view.appendChild(element("div", { class: "controls" }, select("Run", runs.map((p) => p.name),
@@ -57,7 +57,7 @@ function traceView(report, ui) {
     function describe(e) {
       const f = report.functions[e.function];
       const span = `${timeText((e.end_ns - e.begin_ns) / 1e9)} from ${timeText(e.begin_ns / 1e9)}`;
-      if (e.kind === "part") return `${report.parts[e.part]}, turn ${e.step + 1}: ${span}`;
+      if (e.kind === "part") return `${report.parts[e.part]}, iteration ${e.step + 1}: ${span}`;
       const step = f.stepRows[e.step];
       return (e.kind === "wait" ? "wait before " : "") +
         `${step.kind} ${step.name} in ${f.place || f.name}: ${span}` +

@@ -42,7 +42,7 @@ class Staging {
  private:
   struct Slot {
     std::byte* memory = nullptr;
-    int64_t mark = 0;  ///< Behind the last copy that uses it; 0: no copy uses it.
+    int64_t mark = 0;  ///< After the last copy that uses it; 0: no copy uses it.
   };
 
   bool load_piece(const QueuedTransfer& t, int64_t bytes);

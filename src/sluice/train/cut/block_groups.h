@@ -52,13 +52,14 @@ struct Grouping {
   std::map<TensorId, ValueRow> value_rows;
 };
 
-/// Groups blocks and gives each value a row. Row r of a group then finds each input at row r plus a
-/// constant, or at a fixed row. Blocks are grouped only if that is possible. The last block stands
-/// alone. So does a block with a field as input, or with a loss or prediction in training. Rows may
-/// read one tied weight in one place; other blocks with a tied weight stand alone. Rows treat the
-/// gradients of their weights alike. `gradients` may be empty (evaluation): then blocks need not
-/// have equal gradient graphs. `stages` has the stage of each block; empty: one stage. Rows are
-/// blocks of one stage; a block that makes or reads a value of several stages stands alone.
+/// Groups blocks and assigns each value a row. Row r of a group then finds each input at row r plus
+/// a constant, or at a fixed row. Blocks are grouped only if that is possible. The last block
+/// stands alone. So does a block with a field as input, or with a loss or prediction in training.
+/// Rows may read one tied weight in one place; other blocks with a tied weight stand alone. Rows
+/// treat the gradients of their weights alike. `gradients` may be empty (evaluation): then blocks
+/// need not have equal gradient graphs. `stages` has the stage of each block; empty: one stage.
+/// Rows are blocks of one stage; a block that makes or reads a value of several stages stands
+/// alone.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut, const BlockGradients& gradients,
                       const WeightRules& weight_rules = {},
                       const Ids<BlockId, StageId>& stages = {});

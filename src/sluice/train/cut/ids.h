@@ -1,5 +1,5 @@
 #pragma once
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/exe/ids.h"
 
 namespace sluice::train {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 
 namespace sluice::train {
 namespace {

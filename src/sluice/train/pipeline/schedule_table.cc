@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/train/pipeline/stage_devices.h"
 #include "sluice/train/pipeline/task_walk.h"
 

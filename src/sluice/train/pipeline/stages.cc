@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "sluice/base/error.h"
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/base/provenance.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/pipeline/block_times.h"

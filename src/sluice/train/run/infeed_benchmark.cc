@@ -9,7 +9,7 @@
 namespace sluice::train {
 namespace {
 
-/// Gives the elements of a queue, and knows whether they have ended.
+/// Produces the elements of a queue, and records whether they have ended.
 class Elements : public FeedSource {
  public:
   explicit Elements(data::InfeedQueue& queue) : queue_(queue) {}

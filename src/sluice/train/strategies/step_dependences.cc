@@ -49,7 +49,7 @@ StepDependences step_dependences(const NetworkGraph& network, const Cut& cut,
   }
   std::map<std::string, size_t> numbers;  // Trained weights by key.
   for (const auto& [key, uses] : weights) numbers.emplace(key, numbers.size());
-  // The first later block that gives the gradient of a value, by value.
+  // The first later block that computes the gradient of a value, by value.
   std::map<TensorId, BlockId> gradient_makers;
   step.blocks.resize(cut.blocks.size());
   for (BlockId b(cut.blocks.size() - 1); b.valid(); b = BlockId(b - 1)) {

@@ -95,7 +95,7 @@ class Chooser {
     }
   }
 
-  // Gives the preferred layout of a variable to the variables that the same updates combine with
+  // Assigns the preferred layout of a variable to the variables that the same updates combine with
   // it.
   void spread_wishes(const Body& body) {
     Classes classes = combined_values(body, context_.target(body));

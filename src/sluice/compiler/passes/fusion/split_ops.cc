@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/compiler/rewriter.h"
 
 namespace sluice::compiler {

@@ -21,15 +21,14 @@ std::vector<Rotation> rotations_of(const Node::Loop& loop) {
   // For each carried value: the one that receives its value.
   std::vector<int32_t> older(count, -1);
   for (size_t k = 0; k < loop.rotates.size(); ++k) {
-    if (loop.rotates[k] >= 0) older[static_cast<size_t>(loop.rotates[k])] = static_cast<int32_t>(k);
+    if (loop.rotates[k] >= 0) at(older, loop.rotates[k]) = static_cast<int32_t>(k);
   }
   std::vector<Rotation> rotations;
   std::vector<bool> taken(count, false);
   const auto add = [&](int32_t newest, bool has_result) {
     Rotation& r = rotations.emplace_back();
-    for (int32_t k = newest; k >= 0 && !taken[static_cast<size_t>(k)];
-         k = older[static_cast<size_t>(k)]) {
-      taken[static_cast<size_t>(k)] = true;
+    for (int32_t k = newest; k >= 0 && !at(taken, k); k = at(older, k)) {
+      at(taken, k) = true;
       r.carried.push_back(k);
     }
     r.slots = static_cast<int32_t>(r.carried.size()) + (has_result ? 1 : 0);
@@ -38,7 +37,7 @@ std::vector<Rotation> rotations_of(const Node::Loop& loop) {
     if (loop.returns_result(k)) add(k, true);
   }
   for (int32_t k = 0; k < loop.carried; ++k) {
-    if (!taken[static_cast<size_t>(k)]) add(k, false);
+    if (!at(taken, k)) add(k, false);
   }
   return rotations;
 }
@@ -94,10 +93,10 @@ std::string name_of(const Node& node) {
   return name;
 }
 
-std::vector<bool> kept_values(const Body& body) {
-  std::vector<bool> kept(body.values.size(), false);
+Ids<ValueIndex, bool> kept_values(const Body& body) {
+  Ids<ValueIndex, bool> kept(body.values.size());
   const auto keep = [&](ValueIndex v) {
-    if (v != kNone) kept[static_cast<size_t>(v)] = true;
+    if (v != kNone) kept[v] = true;
   };
   for (const ValueIndex v : body.results) keep(v);
   for (const BodyParam& p : body.params) keep(p.out);
@@ -105,28 +104,27 @@ std::vector<bool> kept_values(const Body& body) {
   return kept;
 }
 
-std::vector<std::vector<bool>> used_outputs(const Body& body) {
-  std::vector<bool> used = kept_values(body);
+Ids<NodeId, std::vector<bool>> used_outputs(const Body& body) {
+  Ids<ValueIndex, bool> used = kept_values(body);
   for (const Node& node : body.nodes) {
     for (const ValueIndex v : node.inputs) {
-      if (v != kNone) used[static_cast<size_t>(v)] = true;
+      if (v != kNone) used[v] = true;
     }
-    for (const Tie& t : node.ties) used[static_cast<size_t>(t.into)] = true;
+    for (const Tie& t : node.ties) used[t.into] = true;
   }
-  std::vector<std::vector<bool>> result;
+  Ids<NodeId, std::vector<bool>> result;
   for (const Node& node : body.nodes) {
     std::vector<bool>& mask = result.emplace_back();
-    for (const ValueIndex v : node.outputs)
-      mask.push_back(v != kNone && used[static_cast<size_t>(v)]);
+    for (const ValueIndex v : node.outputs) mask.push_back(v != kNone && used[v]);
   }
   return result;
 }
 
-std::vector<std::vector<int32_t>> readers_of(const Body& body) {
-  std::vector<std::vector<int32_t>> readers(body.values.size());
-  for (size_t n = 0; n < body.nodes.size(); ++n) {
+Ids<ValueIndex, std::vector<NodeId>> readers_of(const Body& body) {
+  Ids<ValueIndex, std::vector<NodeId>> readers(body.values.size());
+  for (const NodeId n : body.nodes.ids()) {
     for (const ValueIndex v : body.nodes[n].inputs) {
-      if (v != kNone) readers[static_cast<size_t>(v)].push_back(static_cast<int32_t>(n));
+      if (v != kNone) readers[v].push_back(n);
     }
   }
   return readers;

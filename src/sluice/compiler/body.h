@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "sluice/base/ids.h"
 #include "sluice/base/provenance.h"
 #include "sluice/exe/index_expr.h"
 #include "sluice/ir/ir.h"
@@ -16,10 +17,12 @@
 namespace sluice::compiler {
 
 /// Index into Body::values.
-using ValueIndex = int32_t;
-inline constexpr ValueIndex kNone = -1;
+using ValueIndex = Id<struct BodyValueTag>;
+inline constexpr ValueIndex kNone;
+/// Index into Body::nodes.
+using NodeId = Id<struct NodeTag>;
 /// Index into Program::bodies.
-using BodyId = int32_t;
+using BodyId = Id<struct BodyTag>;
 
 /// The values, from `low` to `high` inclusive, of an index parameter or expression.
 struct IndexRange {
@@ -49,7 +52,7 @@ struct BodyValue {
 /// A view of `into` may be read: storage then makes it a copy (lower/storage.h).
 struct Tie {
   int32_t output = 0;
-  ValueIndex into = kNone;
+  ValueIndex into;
   bool operator==(const Tie&) const = default;
 };
 
@@ -75,7 +78,7 @@ struct NodeKinds {
   };
   /// The outputs are the callee's results, then the new values of the inputs in `updated`.
   struct Call {
-    BodyId callee = -1;
+    BodyId callee;
     int32_t results = 0;
     std::vector<int32_t> updated;            ///< Input that outputs[results + i] updates.
     std::vector<exe::IndexExpr> index_args;  ///< Values of the callee's index parameters.
@@ -96,16 +99,18 @@ struct NodeKinds {
     /// become results.
     std::vector<int32_t> rotates;
     bool returns_result(int32_t k) const {
-      return k >= static_cast<int32_t>(rotates.size()) || rotates[static_cast<size_t>(k)] < 0;
+      return k >= static_cast<int32_t>(rotates.size()) || at(rotates, k) < 0;
     }
     bool operator==(const Loop&) const = default;
   };
   /// Runs callees[0] if input 0 is true, callees[1] otherwise. The next `then_inputs` inputs are
   /// the arguments of callees[0], the other inputs those of callees[1].
   struct Branch {
-    std::array<BodyId, 2> callees{-1, -1};
+    std::array<BodyId, 2> callees;
     int32_t then_inputs = 0;
     int32_t transfers_before = 0;  ///< See Call.
+    /// The first input that is an argument of callees[1].
+    size_t else_begin() const { return static_cast<size_t>(then_inputs) + 1; }
     bool operator==(const Branch&) const = default;
   };
   /// Moves a tensor between device memory and a stream or a remote buffer, according to `effect`.
@@ -201,7 +206,7 @@ struct Node : NodeKinds {
     return loop != nullptr ? loop : as<Call>();
   }
   /// Number of carried inputs and outputs, which come first; 0 unless the node is a loop.
-  int32_t carried() const { return is<Loop>() ? as<Loop>()->carried : 0; }
+  size_t carried() const { return is<Loop>() ? static_cast<size_t>(as<Loop>()->carried) : 0; }
   /// Whether output r of a call, if it is a result, is a result of the callee (see rotates).
   bool returns_result(int32_t r) const { return !is<Loop>() || as<Loop>()->returns_result(r); }
   bool has_stages() const { return is<Kernel>() && !as<Kernel>()->stages.empty(); }
@@ -232,9 +237,9 @@ void for_each_index(NodeType& node, F&& f) {
 
 struct BodyParam {
   std::string name;
-  ValueIndex in = kNone;
+  ValueIndex in;
   /// The last version, if the body updates the parameter for its caller; kNone otherwise.
-  ValueIndex out = kNone;
+  ValueIndex out;
   bool operator==(const BodyParam&) const = default;
 };
 
@@ -246,8 +251,8 @@ struct Body {
   Role role = Role::kFunction;
   std::string name;
   int32_t device = kInheritDevice;
-  std::vector<BodyValue> values;
-  std::vector<Node> nodes;
+  Ids<ValueIndex, BodyValue> values;
+  Ids<NodeId, Node> nodes;
   std::vector<BodyParam> params;
   std::vector<ValueIndex> results;  ///< kNone: a result that no caller uses.
   /// Index and last version of each variable that an entry writes.
@@ -257,12 +262,9 @@ struct Body {
 
   bool operator==(const Body&) const = default;
   bool is_entry() const { return role == Role::kEntry; }
-  const BodyValue& value(ValueIndex v) const { return values[static_cast<size_t>(v)]; }
-  BodyValue& value(ValueIndex v) { return values[static_cast<size_t>(v)]; }
-  ValueIndex add(BodyValue value) {
-    values.push_back(std::move(value));
-    return static_cast<ValueIndex>(values.size() - 1);
-  }
+  const BodyValue& value(ValueIndex v) const { return values[v]; }
+  BodyValue& value(ValueIndex v) { return values[v]; }
+  ValueIndex add(BodyValue value) { return values.push_back(std::move(value)); }
 };
 
 /// Carried values of a loop that share a ring of `slots` slots, from the newest to the oldest: in
@@ -298,11 +300,11 @@ bool has_fused_form(const Node& node);
 std::string name_of(const Node& node);
 /// For each value, whether it is needed after the body has ended: results, updated parameters,
 /// variables.
-std::vector<bool> kept_values(const Body& body);
+Ids<ValueIndex, bool> kept_values(const Body& body);
 /// For each node and each of its outputs, whether a node reads or overwrites it, or kept_values()
 /// has it.
-std::vector<std::vector<bool>> used_outputs(const Body& body);
-/// For each value, the indices of the nodes that read it, ascending.
-std::vector<std::vector<int32_t>> readers_of(const Body& body);
+Ids<NodeId, std::vector<bool>> used_outputs(const Body& body);
+/// For each value, the nodes that read it, ascending.
+Ids<ValueIndex, std::vector<NodeId>> readers_of(const Body& body);
 
 }  // namespace sluice::compiler

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/exe/line_reader.h"
 #include "sluice/ops/op.h"
 
@@ -44,10 +45,10 @@ class Writer {
  public:
   explicit Writer(const Body& body) : body_(body) {}
 
-  /// `number`: number of the body in its program; -1 omits it.
-  std::string run(BodyId number = -1) {
+  /// `number`: number of the body in its program; an invalid one is omitted.
+  std::string run(BodyId number = {}) {
     out_ = fmt::format("body {} {}", quoted(body_.name), kRoles[static_cast<size_t>(body_.role)]);
-    if (number >= 0) out_ += fmt::format(" number {}", number);
+    if (number.valid()) out_ += fmt::format(" number {}", number);
     out_ += fmt::format(" device {} graph {}\n", body_.device, body_.graph);
     for (const auto& range : body_.index_params)
       out_ += range ? fmt::format("  index_param {} {}\n", range->low, range->high)
@@ -58,10 +59,10 @@ class Writer {
       if (p.out != kNone) out_ += " last " + text_of(p.out);
       out_ += '\n';
     }
-    for (size_t v = 0; v < body_.values.size(); ++v) {
+    for (const ValueIndex v : body_.values.ids()) {
       const BodyValue& own = body_.values[v];
       const auto line = [&](const char* word) {
-        out_ += fmt::format("  {} {} {}\n", word, own.index, value(static_cast<ValueIndex>(v)));
+        out_ += fmt::format("  {} {} {}\n", word, own.index, value(v));
       };
       if (own.source == BodyValue::Source::kVariable) line("variable");
       if (own.source == BodyValue::Source::kConstant) line("constant");
@@ -206,13 +207,12 @@ class Parser {
   std::deque<Body> all() {
     std::deque<Body> bodies;
     while (in_.next_line()) {
-      number_ = static_cast<BodyId>(bodies.size());
+      number_ = BodyId(bodies.size());
       read();
-      if (number_ < 0 || number_ > kMaxValues)
+      if (!number_.valid() || number_ > kMaxValues)
         in_.bad("the number of a body must be 0 to {}, got {}", kMaxValues, number_);
-      const auto slot = static_cast<size_t>(number_);
-      if (slot >= bodies.size()) bodies.resize(slot + 1);
-      bodies[slot] = std::move(body_);
+      if (number_ >= std::ssize(bodies)) bodies.resize(static_cast<size_t>(number_) + 1);
+      sluice::at(bodies, number_.value()) = std::move(body_);
     }
     return bodies;
   }
@@ -224,7 +224,7 @@ class Parser {
     in_.expect("body");
     body_.name = in_.string("a name");
     body_.role = in_.one_of<Role>(kRoles, "role");
-    if (in_.eat("number")) number_ = in_.integer32("a body");
+    if (in_.eat("number")) number_ = BodyId(in_.integer32("a body"));
     body_.device = in_.eat("device") ? in_.integer32("a device") : 0;
     if (in_.eat("graph")) body_.graph = in_.integer32("a graph");
     in_.expect_end();
@@ -273,15 +273,14 @@ class Parser {
 
   ValueIndex value() {
     const auto [v, other] = in_.values();
-    if (other != kNone) in_.bad("must be one value, got '%{}>%{}'", v, other);
-    return v;
+    if (other >= 0) in_.bad("must be one value, got '%{}>%{}'", v, other);
+    return ValueIndex(v.value());
   }
 
   BodyValue& at(ValueIndex v) {
-    if (v < 0 || v > kMaxValues)
+    if (!v.valid() || v > kMaxValues)
       in_.bad("the number of a value must be 0 to {}, got {}", kMaxValues, v);
-    if (static_cast<size_t>(v) >= body_.values.size())
-      body_.values.resize(static_cast<size_t>(v) + 1);
+    if (!body_.values.contains(v)) body_.values.resize(static_cast<size_t>(v) + 1);
     return body_.value(v);
   }
 
@@ -444,7 +443,7 @@ class Parser {
       n.what = std::move(l);
     } else if (in_.eat("branch")) {
       Node::Branch b;
-      for (BodyId& callee : b.callees) callee = in_.integer32("a body");
+      for (BodyId& callee : b.callees) callee = BodyId(in_.integer32("a body"));
       b.then_inputs = in_.labelled32("then");
       if (in_.eat("before")) b.transfers_before = in_.integer32("a number");
       n.what = b;
@@ -478,11 +477,11 @@ class Parser {
     const auto [k, from] = in_.pair("carried values");
     if (k >= l.carried) in_.bad("the loop must carry value {}, it carries {}", k, l.carried);
     l.rotates.resize(static_cast<size_t>(l.carried), -1);
-    l.rotates[static_cast<size_t>(k)] = from;
+    sluice::at(l.rotates, k) = from;
   }
 
   void call(Node::Call& c) {
-    c.callee = in_.integer32("a body");
+    c.callee = BodyId(in_.integer32("a body"));
     c.results = in_.eat("results") ? in_.integer32("a number") : -1;
     if (in_.eat("before")) c.transfers_before = in_.integer32("a number");
     while (in_.eat("updated")) c.updated.push_back(in_.integer32("an input"));
@@ -505,7 +504,7 @@ class Parser {
 
   exe::LineReader in_;
   Body body_;
-  BodyId number_ = -1;
+  BodyId number_;
 };
 
 }  // namespace

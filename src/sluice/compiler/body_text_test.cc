@@ -33,7 +33,7 @@ void expect_same(const Body& a, const Body& b) {
   EXPECT_EQ(a.variables, b.variables);
   EXPECT_EQ(a.index_params, b.index_params);
   ASSERT_EQ(a.nodes.size(), b.nodes.size());
-  for (size_t n = 0; n < a.nodes.size(); ++n) expect_same(a.nodes[n], b.nodes[n]);
+  for (const NodeId n : a.nodes.ids()) expect_same(a.nodes[n], b.nodes[n]);
 }
 
 // Parses a body. Expects that its text is parsed to the same body, and written identically again.
@@ -64,11 +64,11 @@ TEST(BodyText, RoundTripsWhatABodyHasBesideNodes) {
   EXPECT_EQ(body.graph, 7);
   EXPECT_EQ(body.index_params,
             (std::vector<std::optional<IndexRange>>{IndexRange{0, 4}, std::nullopt}));
-  EXPECT_EQ(body.params[0], (BodyParam{"the x", 0, 4}));
-  EXPECT_EQ(body.values[0].layout, parse_layout("panels32"));
-  EXPECT_EQ(body.values[2].spec.meta_shape, Shape({8}));
-  EXPECT_EQ(body.values[5].source, BodyValue::Source::kUndefined);
-  EXPECT_EQ(body.results, (std::vector<ValueIndex>{kNone, 4}));
+  EXPECT_EQ(body.params[0], (BodyParam{"the x", ValueIndex(0), ValueIndex(4)}));
+  EXPECT_EQ(body.values[ValueIndex(0)].layout, parse_layout("panels32"));
+  EXPECT_EQ(body.values[ValueIndex(2)].spec.meta_shape, Shape({8}));
+  EXPECT_EQ(body.values[ValueIndex(5)].source, BodyValue::Source::kUndefined);
+  EXPECT_EQ(body.results, ids<ValueIndex>({-1, 4}));
 }
 
 TEST(BodyText, RoundTripsKernels) {
@@ -85,12 +85,12 @@ TEST(BodyText, RoundTripsKernels) {
       kernel PrintTensor prints in %3 as f32(4) device 2
       view in %3 out %4 f32(4) as f32(2,2)
     end)");
-  EXPECT_EQ(to_string(body.nodes[0].as<Node::Kernel>()->attrs).find("axes=[0,1]"), 0U);
-  EXPECT_EQ(body.nodes[1].as<Node::Kernel>()->stages[1].inputs, std::vector<int32_t>{~0});
-  EXPECT_EQ(body.nodes[1].outputs[1], kNone);
-  EXPECT_TRUE(body.nodes[2].as<Node::Kernel>()->prints);
-  EXPECT_EQ(body.nodes[2].in_specs[0].shape, Shape({4}));
-  EXPECT_EQ(body.nodes[2].device, 2);
+  EXPECT_EQ(to_string(body.nodes[NodeId(0)].as<Node::Kernel>()->attrs).find("axes=[0,1]"), 0U);
+  EXPECT_EQ(body.nodes[NodeId(1)].as<Node::Kernel>()->stages[1].inputs, std::vector<int32_t>{~0});
+  EXPECT_EQ(body.nodes[NodeId(1)].outputs[1], kNone);
+  EXPECT_TRUE(body.nodes[NodeId(2)].as<Node::Kernel>()->prints);
+  EXPECT_EQ(body.nodes[NodeId(2)].in_specs[0].shape, Shape({4}));
+  EXPECT_EQ(body.nodes[NodeId(2)].device, 2);
 }
 
 // The pass "conversions" adds a stage to a single op on panels, which keeps its attributes.
@@ -102,7 +102,7 @@ TEST(BodyText, RoundTripsAttributesBesideStages) {
         stage ReduceSum f32(2) to 1 from 0
         attrs axes=[1]
     end)");
-  EXPECT_FALSE(body.nodes[0].as<Node::Kernel>()->attrs.items.empty());
+  EXPECT_FALSE(body.nodes[NodeId(0)].as<Node::Kernel>()->attrs.items.empty());
 }
 
 TEST(BodyText, RoundTripsCallsAndWhatMovesData) {
@@ -122,11 +122,11 @@ TEST(BodyText, RoundTripsCallsAndWhatMovesData) {
       collective ReplicatedAllReduce group 1 in %9 out %10 f32(4)
         attrs op="max"
     end)");
-  EXPECT_EQ(body.nodes[0].as<Node::Call>()->results, 1);
-  EXPECT_EQ(body.nodes[0].as<Node::Call>()->updated, std::vector<int32_t>{1});
-  EXPECT_EQ(body.nodes[1].as<Node::Loop>()->results, 1);
-  EXPECT_EQ(body.nodes[2].as<Node::Branch>()->transfers_before, 4);
-  EXPECT_EQ(body.nodes[4].as<Node::Transfer>()->token, 3);
+  EXPECT_EQ(body.nodes[NodeId(0)].as<Node::Call>()->results, 1);
+  EXPECT_EQ(body.nodes[NodeId(0)].as<Node::Call>()->updated, std::vector<int32_t>{1});
+  EXPECT_EQ(body.nodes[NodeId(1)].as<Node::Loop>()->results, 1);
+  EXPECT_EQ(body.nodes[NodeId(2)].as<Node::Branch>()->transfers_before, 4);
+  EXPECT_EQ(body.nodes[NodeId(4)].as<Node::Transfer>()->token, 3);
 }
 
 TEST(BodyText, RoundTripsRotations) {
@@ -135,7 +135,7 @@ TEST(BodyText, RoundTripsRotations) {
       param %0 f32(4)
       loop trips 5 carried 3 rotates 0:2 rotates 1:0 1 index it in %0 %0 %0 out %1 f32(4) %2 f32(4) %3 f32(4)
     end)");
-  EXPECT_EQ(body.nodes[0].as<Node::Loop>()->rotates, (std::vector<int32_t>{2, 0, -1}));
+  EXPECT_EQ(body.nodes[NodeId(0)].as<Node::Loop>()->rotates, (std::vector<int32_t>{2, 0, -1}));
 }
 
 TEST(BodyText, NamesMayHoldAnyCharacter) {
@@ -151,7 +151,8 @@ TEST(BodyText, AttributesOfStagesMayHoldQuotes) {
       kernel Neg in %0 out %1 f32(4)
         stage Neg f32(4) to 1 from 0
     end)");
-  body.nodes[0].as<Node::Kernel>()->stages[0].attrs.items.push_back({"text", std::string(" ")});
+  body.nodes[NodeId(0)].as<Node::Kernel>()->stages[0].attrs.items.push_back(
+      {"text", std::string(" ")});
   expect_same(body, parse_body(to_text(body)));
 }
 
@@ -190,8 +191,8 @@ TEST(BodyText, TheTextOfAProgramParses) {
   const auto again = parse_bodies(p.text());
   ASSERT_EQ(again.size(), 3U);
   EXPECT_TRUE(again[1].name.empty()) << "no entry reaches it";
-  expect_same(again[0], p.program.body(0));
-  expect_same(again[2], p.program.body(2));
+  expect_same(again[0], p.body(0));
+  expect_same(again[2], p.body(2));
 }
 
 Refusal refused(const std::string& name, const std::string& lines, const std::string& part) {

@@ -9,7 +9,7 @@ namespace sluice::compiler {
 
 BodyId Program::add(Body body) {
   bodies.push_back(std::move(body));
-  return static_cast<BodyId>(bodies.size() - 1);
+  return BodyId(bodies.size() - 1);
 }
 
 int32_t Program::variable(const TensorInfo& info) {
@@ -40,14 +40,14 @@ enum class Calls : uint8_t { kInOrder, kBackwards };
 // calls in reverse order.
 std::vector<BodyId> in_postorder(const Program& program, Calls calls) {
   std::vector<BodyId> order;
-  std::vector<bool> seen(program.bodies.size(), false);
+  Ids<BodyId, bool> seen(program.bodies.size());
   const auto reversed = [&](std::vector<BodyId> ids) {
     if (calls == Calls::kBackwards) std::reverse(ids.begin(), ids.end());
     return ids;
   };
   const std::function<void(BodyId)> visit = [&](BodyId id) {
-    if (seen[static_cast<size_t>(id)]) return;
-    seen[static_cast<size_t>(id)] = true;
+    if (seen[id]) return;
+    seen[id] = true;
     std::vector<BodyId> callees;
     for (const Node& node : program.body(id).nodes)
       for_each_callee(node, [&](BodyId callee) { callees.push_back(callee); });

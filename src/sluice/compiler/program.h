@@ -44,7 +44,7 @@ struct ProgramChannel {
 
 /// Kernels and storage of a body, written by the passes of `lower/`.
 struct LoweredBody {
-  std::vector<KernelChoice> choices;  ///< One per node.
+  Ids<NodeId, KernelChoice> choices;
   Storage storage;
   exe::FunctionId function;
 };
@@ -67,8 +67,8 @@ struct Program {
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
   std::unordered_map<const HostTensor*, int32_t> constant_index;
 
-  const Body& body(BodyId id) const { return bodies[static_cast<size_t>(id)]; }
-  Body& body(BodyId id) { return bodies[static_cast<size_t>(id)]; }
+  const Body& body(BodyId id) const { return at(bodies, id.value()); }
+  Body& body(BodyId id) { return at(bodies, id.value()); }
   BodyId add(Body body);
   /// Returns the index of a variable or constant, which is added on first use.
   int32_t variable(const TensorInfo& info);

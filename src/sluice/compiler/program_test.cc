@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/test_bodies.h"
 
 namespace sluice::compiler {
@@ -30,10 +31,29 @@ constexpr const char* kCalls = R"(
     body h function
     end)";
 
+template <typename Table, typename Index>
+concept IsIndexedBy = requires(Table table, Index index) {
+  table[index];
+};
+
+TEST(Program, TablesRefuseIndicesOfOtherTables) {
+  static_assert(IsIndexedBy<decltype(Body::values), ValueIndex>);
+  static_assert(!IsIndexedBy<decltype(Body::values), NodeId>);
+  static_assert(!IsIndexedBy<decltype(Body::values), size_t>);
+  static_assert(IsIndexedBy<decltype(Body::nodes), NodeId>);
+  static_assert(!IsIndexedBy<decltype(Body::nodes), ValueIndex>);
+  static_assert(IsIndexedBy<decltype(LoweredBody::choices), NodeId>);
+  static_assert(!IsIndexedBy<decltype(LoweredBody::choices), BodyId>);
+  static_assert(IsIndexedBy<decltype(Storage::blocks), BlockId>);
+  static_assert(!IsIndexedBy<decltype(Storage::blocks), TenantId>);
+  static_assert(!IsIndexedBy<decltype(Storage::tenants), ValueIndex>);
+  static_assert(!IsIndexedBy<FactTable, NodeId>);
+}
+
 TEST(Program, OrdersBodiesByTheirCalls) {
   const TestProgram p(kCalls);
-  EXPECT_EQ(callees_first(p.program), (std::vector<BodyId>{3, 5, 1, 0, 4}));
-  EXPECT_EQ(callers_first(p.program), (std::vector<BodyId>{0, 4, 1, 3, 5}));
+  EXPECT_EQ(callees_first(p.program), ids<BodyId>({3, 5, 1, 0, 4}));
+  EXPECT_EQ(callers_first(p.program), ids<BodyId>({0, 4, 1, 3, 5}));
 }
 
 TEST(Program, ForEachBodyAddsUpTheChangesOfReachedBodies) {
@@ -61,17 +81,17 @@ TEST(Program, SpecialiseCopiesABodyForEachKey) {
     end
     body g function
     end)");
-  std::vector<std::pair<BodyId, int>> visits;
+  std::vector<std::pair<int32_t, int>> visits;
   specialise<int>(p.program, [&](BodyId id, int key) {
     visits.emplace_back(id, key);
     return ask(p.body(id), key);
   });
   // Body f is visited with keys 1 and 2, and therefore g with keys 11 and 21.
   EXPECT_EQ(visits,
-            (std::vector<std::pair<BodyId, int>>{{0, 0}, {1, 1}, {3, 2}, {2, 11}, {4, 21}}));
-  EXPECT_EQ(p.body(0).nodes[1].call()->callee, 3);
-  EXPECT_EQ(p.body(1).nodes[0].call()->callee, 2);
-  EXPECT_EQ(p.body(3).nodes[0].call()->callee, 4);
+            (std::vector<std::pair<int32_t, int>>{{0, 0}, {1, 1}, {3, 2}, {2, 11}, {4, 21}}));
+  EXPECT_EQ(p.body(0).nodes[NodeId(1)].call()->callee, 3);
+  EXPECT_EQ(p.body(1).nodes[NodeId(0)].call()->callee, 2);
+  EXPECT_EQ(p.body(3).nodes[NodeId(0)].call()->callee, 4);
 }
 
 TEST(Program, SpecialiseSharesABodyThatAllAskForUnderOneKey) {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "sluice/base/hash.h"
+#include "sluice/base/numbers/ids_format.h"
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/lower/kernels.h"
 #include "sluice/compiler/passes/dead_code.h"
@@ -32,13 +33,13 @@ class Dice {
 // result.
 std::string random_nodes(unsigned seed, bool params, bool devices) {
   Dice dice(seed);
-  std::vector<ValueIndex> alive{0, 1};  // Values that no node has overwritten.
-  ValueIndex last[] = {0, 1};           // The last version of each parameter.
+  std::vector<int32_t> alive{0, 1};  // Values that no node has overwritten.
+  int32_t last[] = {0, 1};           // The last version of each parameter.
   std::string nodes;
-  ValueIndex next = 2;
+  int32_t next = 2;
   for (size_t count = 4 + dice.below(10); count > 0; --count) {
-    const ValueIndex x = alive[dice.below(alive.size())];
-    const ValueIndex y = alive[dice.below(alive.size())];
+    const int32_t x = alive[dice.below(alive.size())];
+    const int32_t y = alive[dice.below(alive.size())];
     const size_t kind = dice.below(7);
     const char* const unary[] = {"kernel Neg", "kernel Relu", "view", "copy"};
     if (kind < 4) nodes += fmt::format("{} in %{} out %{} f32(4)", unary[kind], x, next);
@@ -49,7 +50,7 @@ std::string random_nodes(unsigned seed, bool params, bool devices) {
       nodes += fmt::format(" out %{} f32(4) tie 0 %{}", next, x);
       if (kind == 6 && x == y) return random_nodes(seed + kRuns, params, devices);
       std::erase(alive, x);
-      for (ValueIndex& v : last) v = v == x ? next : v;
+      for (int32_t& v : last) v = v == x ? next : v;
     }
     if (devices) nodes += fmt::format(" device {}", dice.below(3));
     nodes += '\n';
@@ -57,7 +58,7 @@ std::string random_nodes(unsigned seed, bool params, bool devices) {
   }
   const std::string result = fmt::format("results %{}\n", alive[dice.below(alive.size())]);
   std::string leaves;
-  for (ValueIndex v = 0; v < 2; ++v) {
+  for (int32_t v = 0; v < 2; ++v) {
     leaves += params ? fmt::format("param %{} f32(4) p last %{}\n", v, last[v])
                      : fmt::format("variable {} %{} f32(4)\n", v, v);
     if (!params && last[v] != v) leaves += fmt::format("last {} %{}\n", v, last[v]);
@@ -65,11 +66,12 @@ std::string random_nodes(unsigned seed, bool params, bool devices) {
   return leaves + nodes + result;
 }
 
-using Meaning = std::vector<uint64_t>;  // For each value: hash of its op and inputs.
+using Hash = uint64_t;  // Hash of the op that computes a value, and of its inputs.
+using Hashes = Ids<ValueIndex, Hash>;
 
-uint64_t meaning_of(const OpDef& op, const Meaning& inputs) {
+Hash meaning_of(const OpDef& op, const std::vector<Hash>& inputs) {
   std::string text = op.type;
-  for (const uint64_t x : inputs) text += fmt::format(" {}", x);
+  for (const Hash x : inputs) text += fmt::format(" {}", x);
   return hash64(text);
 }
 
@@ -79,20 +81,19 @@ class Runner {
 
   // Runs a body from node `node` until its end or until a node must wait for a channel. Returns the
   // index of the next node.
-  size_t run(const Body& body, Meaning& values, size_t node = 0) {
-    for (; node < body.nodes.size(); ++node) {
+  NodeId run(const Body& body, Hashes& values, NodeId node = NodeId(0)) {
+    for (; node < body.nodes.end_id(); ++node) {
       if (!run(body.nodes[node], values)) break;
     }
     return node;
   }
 
   // The values that exist before the body runs; its parameters are `arguments`.
-  static Meaning leaves(const Body& body, const Meaning& arguments) {
-    Meaning values(body.values.size(), 0);
-    for (size_t v = 0; v < values.size(); ++v) {
+  static Hashes leaves(const Body& body, const std::vector<Hash>& arguments) {
+    Hashes values(body.values.size());
+    for (const ValueIndex v : values.ids()) {
       const BodyValue& value = body.values[v];
-      if (value.source == BodyValue::Source::kParam)
-        values[v] = arguments[static_cast<size_t>(value.index)];
+      if (value.source == BodyValue::Source::kParam) values[v] = at(arguments, value.index);
       if (value.source == BodyValue::Source::kVariable)
         values[v] = 100 + static_cast<uint64_t>(value.index);
     }
@@ -100,33 +101,31 @@ class Runner {
   }
 
  private:
-  bool run(const Node& node, Meaning& values) {
-    Meaning in;
-    for (const ValueIndex v : node.inputs) in.push_back(values[static_cast<size_t>(v)]);
-    Meaning out(node.outputs.size(), 0);
+  bool run(const Node& node, Hashes& values) {
+    std::vector<Hash> in;
+    for (const ValueIndex v : node.inputs) in.push_back(values[v]);
+    std::vector<Hash> out(node.outputs.size(), 0);
     if (const auto* kernel = node.as<Node::Kernel>()) {
-      Meaning stages;
+      std::vector<Hash> stages;
       for (const OpStage& stage : kernel->stages) {
-        Meaning read;
-        for (const int32_t i : stage.inputs)
-          read.push_back(i < 0 ? stages[static_cast<size_t>(~i)] : in[static_cast<size_t>(i)]);
+        std::vector<Hash> read;
+        for (const int32_t i : stage.inputs) read.push_back(i < 0 ? at(stages, ~i) : at(in, i));
         stages.push_back(meaning_of(*stage.op, read));
-        if (stage.output >= 0) out[static_cast<size_t>(stage.output) - in.size()] = stages.back();
+        if (stage.output >= 0) at(out, stage.output - std::ssize(in)) = stages.back();
       }
       if (kernel->stages.empty()) out[0] = meaning_of(*node.def, in);
     } else if (const auto* call = node.as<Node::Call>()) {
       const Body& callee = program_.body(call->callee);
-      Meaning inner = leaves(callee, in);
+      Hashes inner = leaves(callee, in);
       run(callee, inner);
-      for (size_t r = 0; r < callee.results.size(); ++r)
-        out[r] = inner[static_cast<size_t>(callee.results[r])];
+      for (size_t r = 0; r < callee.results.size(); ++r) out[r] = inner[callee.results[r]];
       for (size_t u = 0; u < call->updated.size(); ++u) {
-        const BodyParam& p = callee.params[static_cast<size_t>(call->updated[u])];
-        out[callee.results.size() + u] = inner[static_cast<size_t>(p.out)];
+        const BodyParam& p = at(callee.params, call->updated[u]);
+        out[callee.results.size() + u] = inner[p.out];
       }
     } else if (const auto* send = node.as<Node::Send>()) {
       auto& queue = queues_[send->channel];
-      const auto& channel = program_.channels[static_cast<size_t>(send->channel)];
+      const auto& channel = at(program_.channels, send->channel);
       if (static_cast<int64_t>(queue.size()) == channel.capacity) return false;
       queue.emplace_back(send->message, in[0]);
     } else if (const auto* receive = node.as<Node::Receive>()) {
@@ -139,7 +138,7 @@ class Runner {
       out[0] = in[0];  // A view or a copy.
     }
     for (size_t o = 0; o < out.size(); ++o) {
-      if (node.outputs[o] != kNone) values[static_cast<size_t>(node.outputs[o])] = out[o];
+      if (node.outputs[o] != kNone) values[node.outputs[o]] = out[o];
     }
     return true;
   }
@@ -152,14 +151,14 @@ class Runner {
 // its result and of its variables.
 std::map<std::string, uint64_t> run_entry(const Program& program) {
   Runner runner(program);
-  std::vector<std::pair<const Body*, Meaning>> parts;
+  std::vector<std::pair<const Body*, Hashes>> parts;
   for (const BodyId id : program.entries[0].bodies)
     parts.emplace_back(&program.body(id), Runner::leaves(program.body(id), {}));
-  std::vector<size_t> next(parts.size(), 0);
+  std::vector<NodeId> next(parts.size(), NodeId(0));
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t p = 0; p < parts.size(); ++p) {
-      const size_t from = next[p];
+      const NodeId from = next[p];
       next[p] = runner.run(*parts[p].first, parts[p].second, from);
       moved = moved || next[p] != from;
     }
@@ -167,10 +166,10 @@ std::map<std::string, uint64_t> run_entry(const Program& program) {
   std::map<std::string, uint64_t> left;
   for (size_t p = 0; p < parts.size(); ++p) {
     const auto& [body, values] = parts[p];
-    EXPECT_EQ(next[p], body->nodes.size()) << "device " << body->device << " waits for ever";
-    for (const ValueIndex v : body->results) left["result"] = values[static_cast<size_t>(v)];
+    EXPECT_EQ(next[p], body->nodes.end_id()) << "device " << body->device << " waits for ever";
+    for (const ValueIndex v : body->results) left["result"] = values[v];
     for (const auto& [variable, v] : body->variables)
-      left[fmt::format("variable {}", variable)] = values[static_cast<size_t>(v)];
+      left[fmt::format("variable {}", variable)] = values[v];
   }
   return left;
 }
@@ -236,20 +235,20 @@ TEST(RandomBodies, ProjectKeepsTheMeaningAndNothingWaitsForEver) {
 
 // Follows the contents of the blocks: each read must find the value that it names.
 void expect_sound(const Body& body, const Storage& storage) {
-  std::map<const Block*, int32_t> holds;
-  const auto at = [&](ValueIndex v) -> int32_t& { return holds[&storage.block(v)]; };
+  std::map<const Block*, TenantId> holds;
+  const auto at = [&](ValueIndex v) -> TenantId& { return holds[&storage.block(v)]; };
   const auto expect_found = [&](ValueIndex v, const std::string& reader) {
-    EXPECT_EQ(at(v), storage.tenant_of[static_cast<size_t>(v)]) << reader << " reads %" << v;
+    EXPECT_EQ(at(v), storage.tenant_of[v]) << reader << " reads %" << v;
   };
-  for (size_t v = 0; v < body.values.size(); ++v) {
-    if (body.values[v].source != BodyValue::Source::kNode && storage.tenant_of[v] >= 0)
-      at(static_cast<ValueIndex>(v)) = storage.tenant_of[v];
+  for (const ValueIndex v : body.values.ids()) {
+    if (body.values[v].source != BodyValue::Source::kNode && storage.tenant_of[v].valid())
+      at(v) = storage.tenant_of[v];
   }
-  for (size_t n = 0; n < body.nodes.size(); ++n) {
+  for (const NodeId n : body.nodes.ids()) {
     const Node& node = body.nodes[n];
     if (node.is<Node::View>()) continue;
     for (const ValueIndex v : node.inputs) expect_found(v, fmt::format("node {}", n));
-    for (const ValueIndex v : node.outputs) at(v) = storage.tenant_of[static_cast<size_t>(v)];
+    for (const ValueIndex v : node.outputs) at(v) = storage.tenant_of[v];
   }
   for (const ValueIndex v : body.results) expect_found(v, "the caller");
   for (const auto& [variable, v] : body.variables) {

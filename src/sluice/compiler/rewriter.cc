@@ -45,8 +45,8 @@ TensorSpec spec_of(const OpStage& part, const std::vector<TensorSpec>& inputs) {
 ValueIndex Rewriter::insert(Node node) {
   for (const ValueIndex v : node.outputs) {
     if (v == kNone) continue;
-    if (v >= std::ssize(maker_)) maker_.resize(body_.values.size(), -1);
-    at(maker_, v) = static_cast<int32_t>(body_.nodes.size());
+    if (!maker_.contains(v)) maker_.resize(body_.values.size());
+    maker_[v] = body_.nodes.end_id();
   }
   const ValueIndex first = node.outputs.empty() ? kNone : node.outputs[0];
   body_.nodes.push_back(std::move(node));
@@ -54,8 +54,8 @@ ValueIndex Rewriter::insert(Node node) {
 }
 
 void Rewriter::replace_use(ValueIndex from, ValueIndex to) {
-  if (from >= std::ssize(rename_)) rename_.resize(body_.values.size(), kNone);
-  at(rename_, from) = to;
+  if (!rename_.contains(from)) rename_.resize(body_.values.size());
+  rename_[from] = to;
 }
 
 void Rewriter::split(const Node& node, std::span<const OpStage> parts,
@@ -99,13 +99,12 @@ void Rewriter::split(const Node& node, std::span<const OpStage> parts,
 }
 
 const Node* Rewriter::maker(ValueIndex value) const {
-  if (value == kNone || value >= std::ssize(maker_) || at(maker_, value) < 0) return nullptr;
-  return &at(body_.nodes, at(maker_, value));
+  if (!maker_.contains(value) || !maker_[value].valid()) return nullptr;
+  return &body_.nodes[maker_[value]];
 }
 
 ValueIndex Rewriter::current(ValueIndex value) const {
-  while (value != kNone && value < std::ssize(rename_) && at(rename_, value) != kNone)
-    value = at(rename_, value);
+  while (rename_.contains(value) && rename_[value] != kNone) value = rename_[value];
   return value;
 }
 

@@ -51,7 +51,7 @@ class Rewriter {
   /// Body::nodes has the nodes before the visited one, as they are now.
   template <typename Visit>
   void run(Visit&& visit) {
-    std::vector<Node> old = std::exchange(body_.nodes, {});
+    Ids<NodeId, Node> old = std::exchange(body_.nodes, {});
     body_.nodes.reserve(old.size());
     for (Node& node : old) {
       rename_inputs(node);
@@ -84,8 +84,8 @@ class Rewriter {
   void rename_ends();
 
   Body& body_;
-  std::vector<int32_t> maker_;      ///< Indexed by value: its node; -1 or missing: none yet.
-  std::vector<ValueIndex> rename_;  ///< Indexed by value: its replacement; kNone or missing: none.
+  Ids<ValueIndex, NodeId> maker_;       ///< Node of each value; invalid or missing: none yet.
+  Ids<ValueIndex, ValueIndex> rename_;  ///< Replacement of each value; kNone or missing: none.
 };
 
 }  // namespace sluice::compiler

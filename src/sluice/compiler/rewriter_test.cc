@@ -27,8 +27,8 @@ TEST(Rewriter, SplitsANodeIntoParts) {
     rewriter.split(node, parts);
     return false;
   });
-  EXPECT_EQ(p.body().value(4).tensor, "neg of ");
-  p.body().value(4).tensor.clear();
+  EXPECT_EQ(p.body().value(ValueIndex(4)).tensor, "neg of ");
+  p.body().value(ValueIndex(4)).tensor.clear();
   p.expect(R"(
     body main entry
       param %0 f32(4)
@@ -89,26 +89,26 @@ TEST(Rewriter, AReplacementOfAReplacementIsTheLastOne) {
     end)");
   Rewriter rewriter(p.body());
   rewriter.run([&](Node& node) {
-    if (node.outputs[0] == 1) rewriter.replace_use(1, 2);
-    if (node.outputs[0] == 2) rewriter.replace_use(2, 0);
+    if (node.outputs[0] == 1) rewriter.replace_use(ValueIndex(1), ValueIndex(2));
+    if (node.outputs[0] == 2) rewriter.replace_use(ValueIndex(2), ValueIndex(0));
     return node.outputs[0] == 3;
   });
   EXPECT_EQ(p.body().nodes.size(), 1u);
-  EXPECT_EQ(p.body().nodes[0].inputs[0], 0);
+  EXPECT_EQ(p.body().nodes[NodeId(0)].inputs[0], 0);
 }
 
 TEST(Rewriter, AddsAnUpdatedArgument) {
   Node node;
-  node.what = Node::Call{.callee = 0, .results = 1};
+  node.what = Node::Call{.callee = BodyId(0), .results = 1};
   const TensorSpec spec{{4}, f32, {}};
-  add_output(node, 5, spec);
-  EXPECT_EQ(add_updated(node, 2, 6, spec), 0);
-  EXPECT_EQ(add_updated(node, 3, 7, spec), 1);
+  add_output(node, ValueIndex(5), spec);
+  EXPECT_EQ(add_updated(node, ValueIndex(2), ValueIndex(6), spec), 0);
+  EXPECT_EQ(add_updated(node, ValueIndex(3), ValueIndex(7), spec), 1);
   std::vector<std::pair<size_t, size_t>> updated;
   for_each_updated(node, [&](size_t input, size_t output) { updated.emplace_back(input, output); });
   EXPECT_EQ(updated, (std::vector<std::pair<size_t, size_t>>{{0, 1}, {1, 2}}));
-  EXPECT_EQ(node.outputs, (std::vector<ValueIndex>{5, 6, 7}));
-  EXPECT_EQ(node.ties, (std::vector<Tie>{{1, 2}, {2, 3}}));
+  EXPECT_EQ(node.outputs, ids<ValueIndex>({5, 6, 7}));
+  EXPECT_EQ(node.ties, (std::vector<Tie>{{1, ValueIndex(2)}, {2, ValueIndex(3)}}));
   EXPECT_EQ(node.in_specs.size(), 2u);
   EXPECT_EQ(node.out_specs.size(), 3u);
 }

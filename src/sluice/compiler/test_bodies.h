@@ -13,6 +13,12 @@
 
 namespace sluice::compiler {
 
+/// Ids of these numbers.
+template <typename I>
+std::vector<I> ids(std::initializer_list<int32_t> numbers) {
+  return std::vector<I>(numbers.begin(), numbers.end());
+}
+
 /// A target for tests of passes. The test sets its answers.
 struct TestTarget : Target {
   std::set<std::string> fused;  ///< Stages that one kernel can run: "MatMul+Add".
@@ -74,7 +80,7 @@ struct TestProgram {
     program.bodies = parse_bodies(text);
     for (size_t b = 0; b < program.bodies.size(); ++b) {
       const Body& body = program.bodies[b];
-      if (body.is_entry()) program.entries.push_back({body.name, {static_cast<BodyId>(b)}});
+      if (body.is_entry()) program.entries.push_back({body.name, {BodyId(b)}});
       for (const BodyValue& v : body.values) {
         if (v.source != BodyValue::Source::kVariable) continue;
         const auto index = static_cast<size_t>(v.index);
@@ -84,7 +90,8 @@ struct TestProgram {
     }
   }
 
-  Body& body(BodyId id = 0) { return program.body(id); }
+  Body& body(int32_t id = 0) { return program.body(BodyId(id)); }
+  const Body& body(int32_t id = 0) const { return program.body(BodyId(id)); }
   std::string text() const { return to_text(program); }
   /// Verifies the program. Expects its bodies and their numbers to equal those of a text.
   void expect(std::string_view expected) const {

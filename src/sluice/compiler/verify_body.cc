@@ -6,23 +6,24 @@
 #include <limits>
 
 #include "sluice/base/error.h"
+#include "sluice/base/numbers/ids_format.h"
 
 namespace sluice::compiler {
 namespace {
 
-constexpr size_t kNoNode = std::numeric_limits<size_t>::max();
+constexpr NodeId kNever(std::numeric_limits<int32_t>::max());
 
 class Verifier {
  public:
   Verifier(const Program& program, const Body& body)
-      : program_(program), body_(body), made_(body.values.size(), kNoNode) {}
+      : program_(program), body_(body), first_reader_(body.values.size(), kNever) {}
 
   void run() {
-    for (size_t v = 0; v < body_.values.size(); ++v) {
-      if (body_.values[v].source != BodyValue::Source::kNode) made_[v] = 0;
+    for (const ValueIndex v : body_.values.ids()) {
+      if (body_.values[v].source != BodyValue::Source::kNode) first_reader_[v] = NodeId(0);
     }
     check_params();
-    for (now_ = 0; now_ < body_.nodes.size(); ++now_) check(body_.nodes[now_]);
+    for (now_ = NodeId(0); now_ < body_.nodes.end_id(); ++now_) check(body_.nodes[now_]);
     for (const ValueIndex v : body_.results) {
       if (v != kNone) check_read(v, "a result");
     }
@@ -30,7 +31,7 @@ class Verifier {
       if (p.out != kNone) check_read(p.out, "the last version of parameter " + p.name);
     }
     for (const auto& [variable, v] : body_.variables) {
-      check_that(variable >= 0 && static_cast<size_t>(variable) < program_.variables.size(),
+      check_that(variable >= 0 && variable < std::ssize(program_.variables),
                  "there is no variable {}", variable);
       check_read(v, "the last version of a variable");
     }
@@ -42,7 +43,7 @@ class Verifier {
   void check_that(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
     if (holds) return;
     std::string where = "body " + body_.name;
-    if (now_ < body_.nodes.size()) {
+    if (body_.nodes.contains(now_)) {
       const Node& node = body_.nodes[now_];
       where += fmt::format(", node {} ({}.{} made at {})", now_, name_of(node), node.origin,
                            node.where());
@@ -51,13 +52,12 @@ class Verifier {
   }
 
   void check_value(ValueIndex v) const {
-    check_that(v >= 0 && static_cast<size_t>(v) < body_.values.size(), "there is no value {}", v);
+    check_that(body_.values.contains(v), "there is no value {}", v);
   }
 
   void check_read(ValueIndex v, const std::string& what) const {
     check_value(v);
-    check_that(made_[static_cast<size_t>(v)] <= now_,
-               "{} is value {}, which no earlier node produces", what, v);
+    check_that(first_reader_[v] <= now_, "{} is value {}, which no earlier node produces", what, v);
   }
 
   void check_params() const {
@@ -82,23 +82,23 @@ class Verifier {
                  to_string(body_.value(node.inputs[i]).spec));
     }
     for (const Tie& t : node.ties) {
-      check_that(t.output >= 0 && static_cast<size_t>(t.output) < node.outputs.size(),
+      check_that(t.output >= 0 && t.output < std::ssize(node.outputs),
                  "a tie names output {}, the node has {}", t.output, node.outputs.size());
       check_read(t.into, "a value that is overwritten");
     }
     for (const ValueIndex v : node.outputs) {
       if (v == kNone) continue;
       check_value(v);
-      check_that(made_[static_cast<size_t>(v)] == kNoNode, "value {} is produced twice", v);
-      made_[static_cast<size_t>(v)] = now_ + 1;
+      check_that(first_reader_[v] == kNever, "value {} is produced twice", v);
+      first_reader_[v] = NodeId(now_ + 1);
     }
     check_callees(node);
     for_each_index(node, [&](const exe::IndexExpr& x) {
       for (const exe::IndexExpr::Node& n : x.nodes()) {
-        check_that(n.kind != exe::IndexExpr::Opcode::kParam ||
-                       static_cast<size_t>(n.value) < body_.index_params.size(),
-                   "an index expression reads parameter {}, the body has {}", n.value,
-                   body_.index_params.size());
+        check_that(
+            n.kind != exe::IndexExpr::Opcode::kParam || n.value < std::ssize(body_.index_params),
+            "an index expression reads parameter {}, the body has {}", n.value,
+            body_.index_params.size());
       }
     });
   }
@@ -110,37 +110,37 @@ class Verifier {
       check_that(call->index_args.size() == callee.index_params.size(),
                  "it passes {} index arguments, {} takes {}", call->index_args.size(), callee.name,
                  callee.index_params.size());
-      check_that(static_cast<size_t>(call->results) + call->updated.size() == node.outputs.size(),
+      check_that(call->results + std::ssize(call->updated) == std::ssize(node.outputs),
                  "{} outputs are not {} results and {} updates", node.outputs.size(), call->results,
                  call->updated.size());
-      check_that(node.carried() <= call->results &&
-                     static_cast<size_t>(node.carried()) <= node.inputs.size(),
-                 "it carries {} values, but has {} inputs and {} results", node.carried(),
+      const auto* loop = node.as<Node::Loop>();
+      const int32_t carried = loop == nullptr ? 0 : loop->carried;
+      check_that(carried >= 0 && carried <= call->results && carried <= std::ssize(node.inputs),
+                 "it carries {} values, but has {} inputs and {} results", carried,
                  node.inputs.size(), call->results);
       for (const int32_t u : call->updated) {
-        check_that(u >= node.carried() && static_cast<size_t>(u) < callee.params.size(),
-                   "it has no invariant input {}", u);
-        check_that(callee.params[static_cast<size_t>(u)].out != kNone,
-                   "{} does not update its parameter {}", callee.name, u);
+        check_that(u >= carried && u < std::ssize(callee.params), "it has no invariant input {}",
+                   u);
+        check_that(at(callee.params, u).out != kNone, "{} does not update its parameter {}",
+                   callee.name, u);
       }
-      check_results(node, callee, static_cast<size_t>(call->results));
-      if (const auto* loop = node.as<Node::Loop>()) {
+      check_results(node, callee, call->results);
+      if (loop != nullptr) {
         check_rotations(*loop, callee);
         check_conditions(*loop, callee);
       }
     }
     if (const auto* branch = node.as<Node::Branch>()) {
-      const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
-      check_arguments(node, callee_of(branch->callees[0]), 1, middle);
-      check_arguments(node, callee_of(branch->callees[1]), middle, node.inputs.size());
+      check_arguments(node, callee_of(branch->callees[0]), 1, branch->else_begin());
+      check_arguments(node, callee_of(branch->callees[1]), branch->else_begin(),
+                      node.inputs.size());
       for (const BodyId id : branch->callees)
-        check_results(node, callee_of(id), node.outputs.size());
+        check_results(node, callee_of(id), std::ssize(node.outputs));
     }
   }
 
   const Body& callee_of(BodyId id) const {
-    check_that(id >= 0 && static_cast<size_t>(id) < program_.bodies.size(), "there is no body {}",
-               id);
+    check_that(id.valid() && id < std::ssize(program_.bodies), "there is no body {}", id);
     return program_.body(id);
   }
 
@@ -156,10 +156,10 @@ class Verifier {
     }
   }
 
-  void check_results(const Node& node, const Body& callee, size_t results) const {
-    check_that(callee.results.size() == results, "it has {} results, {} returns {}", results,
+  void check_results(const Node& node, const Body& callee, int64_t results) const {
+    check_that(std::ssize(callee.results) == results, "it has {} results, {} returns {}", results,
                callee.name, callee.results.size());
-    for (size_t r = 0; r < results; ++r) {
+    for (size_t r = 0; r < callee.results.size(); ++r) {
       const bool reads = node.outputs[r] != kNone && node.returns_result(static_cast<int32_t>(r));
       check_that(callee.results[r] != kNone || !reads,
                  "{} does not return result {}, which its caller reads", callee.name, r);
@@ -174,14 +174,14 @@ class Verifier {
     for (const int32_t c : loop.conditions) {
       check_that(std::find(loop.updated.begin(), loop.updated.end(), c) != loop.updated.end(),
                  "its condition, input {}, is not updated", c);
-      const TensorSpec& spec = callee.value(callee.params[static_cast<size_t>(c)].in).spec;
+      const TensorSpec& spec = callee.value(at(callee.params, c).in).spec;
       check_that(spec.dtype == boolean && spec.elements() == 1,
                  "its condition, input {}, is {}, must be a scalar bool", c, to_string(spec));
     }
   }
 
   void check_rotations(const Node::Loop& loop, const Body& callee) const {
-    check_that(loop.rotates.empty() || loop.rotates.size() == static_cast<size_t>(loop.carried),
+    check_that(loop.rotates.empty() || std::ssize(loop.rotates) == loop.carried,
                "it carries {} values, but {} rotate", loop.carried, loop.rotates.size());
     std::vector<bool> taken(loop.rotates.size(), false);
     for (size_t k = 0; k < loop.rotates.size(); ++k) {
@@ -189,11 +189,11 @@ class Verifier {
       if (from < 0) continue;
       check_that(from < loop.carried, "carried value {} takes value {}, it carries {}", k, from,
                  loop.carried);
-      check_that(!taken[static_cast<size_t>(from)], "carried value {} is taken twice", from);
-      taken[static_cast<size_t>(from)] = true;
+      check_that(!at(taken, from), "carried value {} is taken twice", from);
+      at(taken, from) = true;
       check_that(callee.results[k] == kNone, "{} returns result {}, but its value is that of {}",
                  callee.name, k, from);
-      const BodyValue& source = callee.value(callee.params[static_cast<size_t>(from)].in);
+      const BodyValue& source = callee.value(at(callee.params, from).in);
       const BodyValue& target = callee.value(callee.params[k].in);
       check_that(source.spec == target.spec && source.layout == target.layout,
                  "carried value {} takes value {}, which is {} {}", k, from, to_string(source.spec),
@@ -204,23 +204,20 @@ class Verifier {
   // Checks that each value is overwritten at most once and not read afterwards. Its views may still
   // be read.
   void check_ties() {
-    std::vector<size_t> overwritten(body_.values.size(), kNoNode);
-    for (now_ = 0; now_ < body_.nodes.size(); ++now_) {
+    Ids<ValueIndex, NodeId> overwritten(body_.values.size());  // The node that overwrites it.
+    for (now_ = NodeId(0); now_ < body_.nodes.end_id(); ++now_) {
       const Node& node = body_.nodes[now_];
       for (const ValueIndex v : node.inputs) {
-        check_that(overwritten[static_cast<size_t>(v)] == kNoNode,
-                   "it reads value {}, which node {} has overwritten", v,
-                   overwritten[static_cast<size_t>(v)]);
+        check_that(!overwritten[v].valid(), "it reads value {}, which node {} has overwritten", v,
+                   overwritten[v]);
       }
       for (const Tie& t : node.ties) {
-        check_that(overwritten[static_cast<size_t>(t.into)] == kNoNode,
-                   "it overwrites value {} again", t.into);
-        overwritten[static_cast<size_t>(t.into)] = now_;
+        check_that(!overwritten[t.into].valid(), "it overwrites value {} again", t.into);
+        overwritten[t.into] = now_;
       }
     }
     const auto check_last = [&](ValueIndex v, const std::string& what) {
-      check_that(v == kNone || overwritten[static_cast<size_t>(v)] == kNoNode,
-                 "{} has been overwritten", what);
+      check_that(v == kNone || !overwritten[v].valid(), "{} has been overwritten", what);
     };
     for (const ValueIndex v : body_.results) check_last(v, fmt::format("result {}", v));
     for (const BodyParam& p : body_.params)
@@ -231,8 +228,8 @@ class Verifier {
 
   const Program& program_;
   const Body& body_;
-  std::vector<size_t> made_;  // For each value: number of nodes that run before it is available.
-  size_t now_ = 0;
+  Ids<ValueIndex, NodeId> first_reader_;  // For each value: the first node that may read it.
+  NodeId now_{0};
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ Refusal broken(const std::string& lines, const std::string& part) {
   return {lines,
           [=] {
             const TestProgram p(with_main(lines));
-            verify(p.program, p.program.body(0));
+            verify(p.program, p.body(0));
           },
           part, ErrorKind::kInternal};
 }
@@ -140,7 +140,7 @@ TEST(VerifyBody, RefusesSpecsThatDoNotFit) {
       {"specs",
        [] {
          TestProgram p(with_main("view in %0 out %2 f32(4)"));
-         p.body().nodes[0].in_specs.clear();
+         p.body().nodes[NodeId(0)].in_specs.clear();
          verify(p.program, p.body());
        },
        "1 inputs have 0 specs", ErrorKind::kInternal},

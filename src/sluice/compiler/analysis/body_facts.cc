@@ -43,8 +43,7 @@ std::optional<Sequence> sequence_of(const Node& node) {
 }
 
 FactTable::FactTable(const Program& program) : facts_(program.bodies.size()) {
-  for (const BodyId id : callees_first(program))
-    facts_[static_cast<size_t>(id)] = facts_of(program, program.body(id));
+  for (const BodyId id : callees_first(program)) facts_[id] = facts_of(program, program.body(id));
 }
 
 BodyFacts FactTable::facts_of(const Program& program, const Body& body) const {

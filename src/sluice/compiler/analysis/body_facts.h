@@ -33,18 +33,17 @@ struct BodyFacts {
 /// Returns the sequence that a node itself uses once, if any. Callees do not count.
 std::optional<Sequence> sequence_of(const Node& node);
 
-/// Facts of all bodies that the entries reach, by BodyId. Error{kUsage} if a branch of a
-/// conditional uses a stream, a channel or a collective, or if a sequence has more than
-/// exe::kMaxSize uses.
+/// Facts of all bodies that the entries reach. Error{kUsage} if a branch of a conditional uses a
+/// stream, a channel or a collective, or if a sequence has more than exe::kMaxSize uses.
 class FactTable {
  public:
   explicit FactTable(const Program& program);
-  const BodyFacts& operator[](BodyId id) const { return facts_[static_cast<size_t>(id)]; }
+  const BodyFacts& operator[](BodyId id) const { return facts_[id]; }
 
  private:
   BodyFacts facts_of(const Program& program, const Body& body) const;
 
-  std::vector<BodyFacts> facts_;
+  Ids<BodyId, BodyFacts> facts_;
 };
 
 /// Whether a node does more than compute its outputs.

@@ -24,13 +24,13 @@ TEST(BodyFacts, CountsTheUsesOfSequencesThroughCallsAndLoops) {
       receive 0 message 0 out %3 f32()
     end)");
   const FactTable facts(p.program);
-  ASSERT_EQ(facts[0].sequences.size(), 3U);
-  EXPECT_EQ(facts[0].sequences[0].sequence, (Sequence{Of::kStream, 0}));
-  EXPECT_EQ(facts[0].sequences[0].count, 13);
-  EXPECT_EQ(facts[0].sequences[1].sequence, (Sequence{Of::kGroup, 2}));
-  EXPECT_EQ(facts[0].sequences[1].count, 6);
-  EXPECT_EQ(facts[0].sequences[2].sequence, (Sequence{Of::kChannel, 0}));
-  EXPECT_TRUE(facts[0].has_effects);
+  ASSERT_EQ(facts[BodyId(0)].sequences.size(), 3U);
+  EXPECT_EQ(facts[BodyId(0)].sequences[0].sequence, (Sequence{Of::kStream, 0}));
+  EXPECT_EQ(facts[BodyId(0)].sequences[0].count, 13);
+  EXPECT_EQ(facts[BodyId(0)].sequences[1].sequence, (Sequence{Of::kGroup, 2}));
+  EXPECT_EQ(facts[BodyId(0)].sequences[1].count, 6);
+  EXPECT_EQ(facts[BodyId(0)].sequences[2].sequence, (Sequence{Of::kChannel, 0}));
+  EXPECT_TRUE(facts[BodyId(0)].has_effects);
 }
 
 TEST(BodyFacts, KnowsTheBuffersThatABodyAndItsCalleesUse) {
@@ -46,10 +46,10 @@ TEST(BodyFacts, KnowsTheBuffersThatABodyAndItsCalleesUse) {
     body g function
     end)");
   const FactTable facts(p.program);
-  EXPECT_EQ(facts[0].stores_to, std::set<int32_t>{2});
-  EXPECT_EQ(facts[0].loads_from, std::set<int32_t>{1});
-  EXPECT_TRUE(has_effect(p.program.body(0).nodes[1], facts));
-  EXPECT_FALSE(facts[2].has_effects);
+  EXPECT_EQ(facts[BodyId(0)].stores_to, std::set<int32_t>{2});
+  EXPECT_EQ(facts[BodyId(0)].loads_from, std::set<int32_t>{1});
+  EXPECT_TRUE(has_effect(p.body(0).nodes[NodeId(1)], facts));
+  EXPECT_FALSE(facts[BodyId(2)].has_effects);
 }
 
 TEST(BodyFacts, KernelsHaveAnEffectIfTheyPrint) {
@@ -68,8 +68,8 @@ TEST(BodyFacts, KernelsHaveAnEffectIfTheyPrint) {
       kernel Neg in %0 out %1 f32()
     end)");
   const FactTable facts(p.program);
-  EXPECT_TRUE(has_effect(p.program.body(0).nodes[0], facts));
-  EXPECT_FALSE(has_effect(p.program.body(0).nodes[1], facts));
+  EXPECT_TRUE(has_effect(p.body(0).nodes[NodeId(0)], facts));
+  EXPECT_FALSE(has_effect(p.body(0).nodes[NodeId(1)], facts));
 }
 
 TEST(BodyFacts, RefusesConditionalsThatCommunicateAndTooManyEntries) {

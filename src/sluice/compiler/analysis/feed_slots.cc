@@ -83,13 +83,13 @@ void check_equal(const Program& program, const FeedInfo& feed, const std::string
 
 // An exit of a loop must not leave a field with fewer elements than another.
 Uses uses_of(const Program& program, const FeedInfo& feed, const Body& body,
-             const std::vector<Uses>& bodies) {
+             const Ids<BodyId, Uses>& bodies) {
   Uses all(feed.streams.size());
   for (const Node& node : body.nodes) {
     if (const auto field = field_of(feed, node)) all.then(Uses::of(feed.streams.size(), *field));
     const auto* call = node.call();  // A branch uses no streams.
     if (call == nullptr) continue;
-    const Uses& callee = bodies[static_cast<size_t>(call->callee)];
+    const Uses& callee = bodies[call->callee];
     const auto* loop = node.as<Node::Loop>();
     if (loop != nullptr && !loop->conditions.empty())
       check_equal(program, feed, "the body of " + name_of(node) + " made at " + node.where(),
@@ -107,12 +107,12 @@ std::map<int32_t, int64_t> feed_slots(const Program& program) {
   const FactTable facts(program);  // Refuses feeds in branches, and counts that overflow.
   for (const FeedInfo& feed : program.ir.feeds()) {
     const size_t fields = feed.streams.size();
-    std::vector<Uses> bodies(program.bodies.size(), Uses(fields));
+    Ids<BodyId, Uses> bodies(program.bodies.size(), Uses(fields));
     for (const BodyId id : callees_first(program))
-      bodies[static_cast<size_t>(id)] = uses_of(program, feed, program.body(id), bodies);
+      bodies[id] = uses_of(program, feed, program.body(id), bodies);
     std::vector<int64_t> max(fields, 0);
     for (const EntryBodies& entry : program.entries) {
-      const Uses& uses = bodies[static_cast<size_t>(entry.bodies[0])];
+      const Uses& uses = bodies[entry.bodies[0]];
       check_equal(program, feed, "program '" + entry.name + "'", uses);
       for (size_t f = 0; f < fields; ++f) {
         for (size_t g = 0; g < fields && uses.used(f); ++g) {

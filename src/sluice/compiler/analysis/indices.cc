@@ -65,7 +65,7 @@ bool is_index_arithmetic(const Node& node) {
 std::optional<int64_t> scalar_of(const Program& program, const Body& body, ValueIndex v) {
   const BodyValue& value = body.value(v);
   if (value.source != BodyValue::Source::kConstant || !is_index(value.spec)) return std::nullopt;
-  const HostTensor& data = *program.constants[static_cast<size_t>(value.index)].data;
+  const HostTensor& data = *at(program.constants, value.index).data;
   return static_cast<int64_t>(data.to_doubles()[0]);
 }
 
@@ -93,41 +93,38 @@ Indices::Indices(const Program& program, const Body& body, const IndexTable& tab
                  const std::optional<IndexRange>& iteration)
     : body_(body), table_(table), index_params_(body.index_params), facts_(body.values.size()) {
   if (body.role == Role::kLoopBody && !index_params_[0]) index_params_[0] = iteration;
-  for (size_t v = 0; v < facts_.size(); ++v) {
-    const auto number = scalar_of(program, body, static_cast<ValueIndex>(v));
+  for (const ValueIndex v : facts_.ids()) {
+    const auto number = scalar_of(program, body, v);
     if (number) facts_[v] = {IndexExpr(*number), {*number, *number}};
   }
   for (size_t p = 0; p < std::min(params.size(), body.params.size()); ++p)
-    facts_[static_cast<size_t>(body.params[p].in)] = params[p];
+    facts_[body.params[p].in] = params[p];
   for (const Node& node : body.nodes) find_facts(node);
 }
 
 void Indices::find_facts(const Node& node) {
   const auto fact = [&](size_t output) -> std::optional<IndexFact>& {
-    return facts_[static_cast<size_t>(node.outputs[output])];
-  };
-  const auto is_made = [&](size_t output) {
-    return node.outputs[output] != kNone && is_index(node.out_specs[output]);
+    return facts_[node.outputs[output]];
   };
   if (is_index_arithmetic(node) && node.outputs[0] != kNone) {
     fact(0) = of_kernel(node);
   } else if (const auto* index = node.as<Node::Index>()) {
     const auto& leaf = index->value.nodes();
     if (leaf.size() != 1 || leaf[0].kind != IndexExpr::Opcode::kParam) return;
-    const auto& range = index_params_[static_cast<size_t>(leaf[0].value)];
+    const auto& range = at(index_params_, leaf[0].value);
     if (range) fact(0) = checked(index->value, *range, node.out_specs[0].dtype);
   } else if (const auto* loop = node.as<Node::Loop>()) {
     const Times all{loop->trips, {loop->trips, loop->trips}};
-    for (size_t k = 0; k < static_cast<size_t>(loop->carried); ++k) {
+    for (size_t k = 0; k < node.carried(); ++k) {
       const auto& start = of(node.inputs[k]);
       const auto by = step(*loop, k);
       if (start && by && node.outputs[k] != kNone && argument(node, k))
         fact(k) = advanced(*start, *by, all, node.out_specs[k].dtype);
     }
   } else if (const auto* call = node.as<Node::Call>()) {
-    for (size_t r = 0; r < static_cast<size_t>(call->results); ++r) {
+    for (size_t r = 0; r < table_.result_count(call->callee); ++r) {
       const auto offset = table_.result(call->callee, r);
-      if (!offset || !is_made(r)) continue;
+      if (!offset || node.outputs[r] == kNone || !is_index(node.out_specs[r])) continue;
       const auto& from = of(node.inputs[offset->param]);
       if (from) fact(r) = advanced(*from, *offset, {1, {1, 1}}, node.out_specs[r].dtype);
     }
@@ -176,7 +173,7 @@ std::optional<IndexFact> Indices::argument(const Node& node, size_t input) const
   const ValueIndex v = node.inputs[input];
   if (v == kNone || !is_index(node.in_specs[input])) return std::nullopt;
   const auto& fact = of(v);
-  if (!fact || input >= static_cast<size_t>(node.carried())) return fact;
+  if (!fact || input >= node.carried()) return fact;
   const auto& loop = *node.as<Node::Loop>();
   const auto by = step(loop, input);
   if (!by) return std::nullopt;
@@ -198,7 +195,7 @@ void join(const IndexRange& range, std::optional<IndexRange>& known) {
 IndexTable::IndexTable(const Program& program) : program_(program), facts_(program.bodies.size()) {
   for (const BodyId id : callees_first(program)) {
     const Body& body = program.body(id);
-    Facts& facts = facts_[static_cast<size_t>(id)];
+    Facts& facts = facts_[id];
     facts.ranges.resize(body.params.size());
     find_results(body, facts);
     find_wanted(body, facts);
@@ -216,7 +213,7 @@ IndexTable::IndexTable(const Program& program) : program_(program), facts_(progr
     for (const Node& node : body.nodes) {
       const auto* call = node.call();
       if (call == nullptr) continue;
-      Facts& callee = facts_[static_cast<size_t>(call->callee)];
+      Facts& callee = facts_[call->callee];
       if (const auto* loop = node.as<Node::Loop>()) join({0, loop->trips - 1}, callee.iteration);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const auto fact = indices.argument(node, i);
@@ -240,10 +237,7 @@ std::optional<IndexTable::Offset> IndexTable::result(BodyId body, size_t result)
 }
 
 void IndexTable::find_results(const Body& body, Facts& facts) const {
-  std::vector<std::optional<Offset>> offsets(body.values.size());
-  const auto of = [&](ValueIndex v) -> std::optional<Offset>& {
-    return offsets[static_cast<size_t>(v)];
-  };
+  Ids<ValueIndex, std::optional<Offset>> of(body.values.size());
   // Reject offsets far beyond any counter, so that sums do not overflow.
   const auto then = [](const std::optional<Offset>& from,
                        const Offset& by) -> std::optional<Offset> {
@@ -261,48 +255,48 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
     return add ? then(from, {0, *add}) : std::nullopt;
   };
   for (size_t p = 0; p < body.params.size(); ++p) {
-    if (is_index(body.value(body.params[p].in).spec)) of(body.params[p].in) = Offset{p, 0};
+    if (is_index(body.value(body.params[p].in).spec)) of[body.params[p].in] = Offset{p, 0};
   }
   for (const Node& node : body.nodes) {
     if (is_index_arithmetic(node) && node.outputs[0] != kNone) {
       const ValueIndex a = node.inputs[0];
       const ValueIndex b = node.inputs.back();
-      std::optional<Offset>& out = of(node.outputs[0]);
+      std::optional<Offset>& out = of[node.outputs[0]];
       const IndexRule kind = rule_of(node);
       // Follow a value only within one dtype: a cast changes negative and large numbers, and
       // therefore their remainders.
       const bool same_dtype = node.in_specs[0].dtype == node.out_specs[0].dtype;
-      if (kind == IndexRule::kSame && same_dtype) out = of(a);
+      if (kind == IndexRule::kSame && same_dtype) out = of[a];
       if (kind == IndexRule::kAdd) {
-        out = plus(of(a), scalar_of(program_, body, b));
-        if (!out) out = plus(of(b), scalar_of(program_, body, a));
+        out = plus(of[a], scalar_of(program_, body, b));
+        if (!out) out = plus(of[b], scalar_of(program_, body, a));
       }
       if (kind == IndexRule::kSub) {
         const auto number = scalar_of(program_, body, b);
-        if (number) out = plus(of(a), -*number);
+        if (number) out = plus(of[a], -*number);
       }
-      if (kind == IndexRule::kIncrementMod) out = then(of(a), remainder_of(node));
+      if (kind == IndexRule::kIncrementMod) out = then(of[a], remainder_of(node));
     }
     if (const auto* call = node.as<Node::Call>()) {
-      for (size_t r = 0; r < static_cast<size_t>(call->results); ++r) {
+      for (size_t r = 0; r < result_count(call->callee); ++r) {
         const auto inner = result(call->callee, r);
         if (inner && node.outputs[r] != kNone)
-          of(node.outputs[r]) = then(of(node.inputs[inner->param]), *inner);
+          of[node.outputs[r]] = then(of[node.inputs[inner->param]], *inner);
       }
     }
   }
   for (const ValueIndex v : body.results)
-    facts.results.push_back(v == kNone ? std::nullopt : of(v));
+    facts.results.push_back(v == kNone ? std::nullopt : of[v]);
 }
 
 void IndexTable::find_wanted(const Body& body, Facts& facts) const {
-  std::vector<bool> wanted(body.values.size(), false);
+  Ids<ValueIndex, bool> wanted(body.values.size());
   const auto want = [&](ValueIndex v) {
-    if (v != kNone && is_index(body.value(v).spec)) wanted[static_cast<size_t>(v)] = true;
+    if (v != kNone && is_index(body.value(v).spec)) wanted[v] = true;
   };
-  const auto is = [&](ValueIndex v) { return v != kNone && wanted[static_cast<size_t>(v)]; };
+  const auto is = [&](ValueIndex v) { return v != kNone && wanted[v]; };
   for (size_t n = body.nodes.size(); n-- > 0;) {
-    const Node& node = body.nodes[n];
+    const Node& node = body.nodes[NodeId(n)];
     if (computes_entry(node)) want(node.inputs.back());
     if (is_index_arithmetic(node) && is(node.outputs[0])) {
       for (const ValueIndex v : node.inputs) want(v);
@@ -310,15 +304,15 @@ void IndexTable::find_wanted(const Body& body, Facts& facts) const {
     const auto* call = node.call();
     if (call == nullptr) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool counts = i < static_cast<size_t>(node.carried()) && is(node.outputs[i]);
+      const bool counts = i < node.carried() && is(node.outputs[i]);
       if (counts || is_wanted(call->callee, i)) want(node.inputs[i]);
     }
-    for (size_t r = 0; node.is<Node::Call>() && r < static_cast<size_t>(call->results); ++r) {
+    for (size_t r = 0; node.is<Node::Call>() && r < result_count(call->callee); ++r) {
       const auto inner = result(call->callee, r);
       if (inner && is(node.outputs[r])) want(node.inputs[inner->param]);
     }
   }
-  for (const BodyParam& p : body.params) facts.wanted.push_back(wanted[static_cast<size_t>(p.in)]);
+  for (const BodyParam& p : body.params) facts.wanted.push_back(wanted[p.in]);
 }
 
 // --- entries ---

@@ -36,6 +36,7 @@ class IndexTable {
     int64_t modulus = 0;  ///< 0: no modulus.
   };
   std::optional<Offset> result(BodyId body, size_t result) const;
+  size_t result_count(BodyId body) const { return facts(body).results.size(); }
 
  private:
   struct Facts {
@@ -46,10 +47,10 @@ class IndexTable {
   };
   void find_results(const Body& body, Facts& facts) const;
   void find_wanted(const Body& body, Facts& facts) const;
-  const Facts& facts(BodyId body) const { return facts_[static_cast<size_t>(body)]; }
+  const Facts& facts(BodyId body) const { return facts_[body]; }
 
   const Program& program_;
-  std::vector<Facts> facts_;  // Indexed by BodyId.
+  Ids<BodyId, Facts> facts_;
 };
 
 /// The index facts of the values of one body.
@@ -61,7 +62,7 @@ class Indices {
           const std::vector<std::optional<IndexFact>>& params = {},
           const std::optional<IndexRange>& iteration = {});
 
-  const std::optional<IndexFact>& of(ValueIndex v) const { return facts_[static_cast<size_t>(v)]; }
+  const std::optional<IndexFact>& of(ValueIndex v) const { return facts_[v]; }
   /// The fact of the argument that a call or loop passes for input `input`. For a carried input,
   /// the expression may contain the iteration.
   std::optional<IndexFact> argument(const Node& node, size_t input) const;
@@ -75,7 +76,7 @@ class Indices {
   const Body& body_;
   const IndexTable& table_;
   std::vector<std::optional<IndexRange>> index_params_;
-  std::vector<std::optional<IndexFact>> facts_;
+  Ids<ValueIndex, std::optional<IndexFact>> facts_;
 };
 
 /// Whether the last input of a node is the entry of a remote buffer.

@@ -12,8 +12,8 @@ std::string fact(const std::string& nodes, std::vector<int32_t> numbers,
                  const std::string& others = "") {
   const TestProgram p("body main entry\n" + nodes + "\nend" + others, std::move(numbers));
   const IndexTable table(p.program);
-  const Indices indices(p.program, p.program.body(0), table);
-  const auto& found = indices.of(p.program.body(0).nodes.back().outputs[0]);
+  const Indices indices(p.program, p.body(0), table);
+  const auto& found = indices.of(p.body(0).nodes.back().outputs[0]);
   return found
              ? fmt::format("{} {}..{}", to_string(found->expr), found->range.low, found->range.high)
              : "data";
@@ -131,9 +131,9 @@ TEST(Indices, RangesAreThoseOfAllCalls) {
     end)",
                       {5, 2});
   const IndexTable table(p.program);
-  EXPECT_TRUE(table.is_wanted(1, 0));
-  EXPECT_FALSE(table.is_wanted(1, 1));
-  EXPECT_EQ(table.range(1, 0), (IndexRange{2, 5}));
+  EXPECT_TRUE(table.is_wanted(BodyId(1), 0));
+  EXPECT_FALSE(table.is_wanted(BodyId(1), 1));
+  EXPECT_EQ(table.range(BodyId(1), 0), (IndexRange{2, 5}));
 }
 
 TEST(Indices, ExpressionsDifferWhereTheirDifferenceIsAConstant) {

@@ -7,44 +7,43 @@ bool has_own_shape(const Body& body, const Node& node, size_t i) {
 }
 
 bool has_own_shape(const Body& body, const Node& node, const Tie& t) {
-  return node.out_specs[static_cast<size_t>(t.output)].shape == body.value(t.into).spec.shape;
+  return at(node.out_specs, t.output).shape == body.value(t.into).spec.shape;
 }
 
 bool follows_layouts(const Body& body, const Node& node, const Target& target) {
   return has_fused_form(node) && target.fuses_in_all_layouts(fused_op(body, node));
 }
 
-const std::vector<LayoutOpinion>& LayoutOpinions::of(BodyId id) {
+const Ids<ValueIndex, LayoutOpinion>& LayoutOpinions::of(BodyId id) {
   const auto found = known_.find(id);
   if (found != known_.end()) return found->second;
   const Body& body = program_.body(id);
-  std::vector<LayoutOpinion> opinions(body.values.size());
+  Ids<ValueIndex, LayoutOpinion> opinions(body.values.size());
   for (const Node& node : body.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueIndex v = node.inputs[i];
       if (v != kNone && context_.target(body).has_layouts(body.value(v).spec))
-        opinions[static_cast<size_t>(v)].add(of_use(body, node, i));
+        opinions[v].add(of_use(body, node, i));
     }
   }
   for (const ValueIndex v : body.results) {
-    if (v != kNone) opinions[static_cast<size_t>(v)].refuses = true;
+    if (v != kNone) opinions[v].refuses = true;
   }
   for (size_t n = body.nodes.size(); n-- > 0;) {
-    const Node& node = body.nodes[n];
+    const Node& node = body.nodes[NodeId(n)];
     for (const Tie& t : node.ties) {
-      const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
-      LayoutOpinion& opinion = opinions[static_cast<size_t>(t.into)];
+      const ValueIndex out = at(node.outputs, t.output);
+      LayoutOpinion& opinion = opinions[t.into];
       opinion.refuses = opinion.refuses || node.is<Node::Transfer>() ||
                         node.is<Node::Collective>() || !has_own_shape(body, node, t);
-      if (out != kNone) opinion.add(opinions[static_cast<size_t>(out)]);
+      if (out != kNone) opinion.add(opinions[out]);
     }
   }
   return known_.emplace(id, std::move(opinions)).first->second;
 }
 
 LayoutOpinion LayoutOpinions::of_param(BodyId body, size_t param) {
-  const ValueIndex in = program_.body(body).params[param].in;
-  return of(body)[static_cast<size_t>(in)];
+  return of(body)[program_.body(body).params[param].in];
 }
 
 LayoutOpinion LayoutOpinions::of_use(const Body& body, const Node& node, size_t i) {
@@ -59,14 +58,13 @@ LayoutOpinion LayoutOpinions::of_use(const Body& body, const Node& node, size_t 
     return {{}, !op.result_like()[i] || !target.fuses_in_all_layouts(op)};
   }
   if (const auto* call = node.call()) {
-    if (static_cast<int32_t>(i) < node.carried()) return {{}, true};
+    if (i < node.carried()) return {{}, true};
     return of_param(call->callee, i);
   }
   if (const auto* branch = node.as<Node::Branch>()) {
     if (i == 0) return {{}, true};
-    const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
-    return i < middle ? of_param(branch->callees[0], i - 1)
-                      : of_param(branch->callees[1], i - middle);
+    return i < branch->else_begin() ? of_param(branch->callees[0], i - 1)
+                                    : of_param(branch->callees[1], i - branch->else_begin());
   }
   return {{}, true};
 }

@@ -31,7 +31,7 @@ class LayoutOpinions {
   LayoutOpinions(const Program& program, const Context& context)
       : program_(program), context_(context) {}
 
-  const std::vector<LayoutOpinion>& of(BodyId id);
+  const Ids<ValueIndex, LayoutOpinion>& of(BodyId id);
   LayoutOpinion of_param(BodyId body, size_t param);
 
  private:
@@ -39,7 +39,7 @@ class LayoutOpinions {
 
   const Program& program_;
   const Context& context_;
-  std::map<BodyId, std::vector<LayoutOpinion>> known_;
+  std::map<BodyId, Ids<ValueIndex, LayoutOpinion>> known_;
 };
 
 }  // namespace sluice::compiler

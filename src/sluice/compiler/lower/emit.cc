@@ -57,15 +57,14 @@ class Emitter {
     count_steps();
     plan_frame();
     add_params();
-    for (size_t n = 0; n < body_.nodes.size(); ++n) emit(n);
+    for (const NodeId n : body_.nodes.ids()) emit(n);
     return std::move(function_);
   }
 
   // The first value that each of the `count` buffers of the function holds, if a step has it.
   std::vector<exe::ValueId> values_of_buffers(size_t count) const {
     std::vector<exe::ValueId> values;
-    for (const ValueIndex v : held_)
-      values.push_back(value_ids_[static_cast<size_t>(storage_.tenant_of[static_cast<size_t>(v)])]);
+    for (const ValueIndex v : held_) values.push_back(value_ids_[storage_.tenant_of[v]]);
     values.resize(count, exe::kNoValue);  // Frames of callees hold none.
     return values;
   }
@@ -91,12 +90,12 @@ class Emitter {
   }
 
   std::string block_name(const Block& block) const {
-    return body_.value(storage_.tenants[static_cast<size_t>(block.tenants.front())].root).tensor;
+    return body_.value(storage_.tenants[block.tenants.front()].root).tensor;
   }
 
   // Index of the step that a node becomes. Views do not become steps. The index for the end of the
   // body is the number of steps.
-  int64_t step_of(int32_t node) const { return node < 0 ? 0 : steps_[static_cast<size_t>(node)]; }
+  int64_t step_of(NodeId node) const { return node.valid() ? steps_[node] : 0; }
 
   void count_steps() {
     steps_.push_back(0);
@@ -112,8 +111,8 @@ class Emitter {
       planner::Buffer buffer;
       buffer.size = block_bytes(block);
       buffer.alignment = target_.alignment();
-      for (const int32_t c : block.tenants) {
-        const Tenant& tenant = storage_.tenants[static_cast<size_t>(c)];
+      for (const TenantId t : block.tenants) {
+        const Tenant& tenant = storage_.tenants[t];
         buffer.lifetime.push_back({step_of(tenant.begin), step_of(tenant.end) + 1});
       }
       merge(buffer.lifetime, block.ring > 0);
@@ -121,8 +120,8 @@ class Emitter {
       planned.push_back(&block);
     }
     planner::Problem through_calls = problem;
-    std::vector<size_t> calls;
-    for (size_t n = 0; n < body_.nodes.size(); ++n) {
+    std::vector<NodeId> calls;
+    for (const NodeId n : body_.nodes.ids()) {
       int64_t bytes = 0;
       int64_t bound = 0;
       for_each_callee(body_.nodes[n], [&](BodyId callee) {
@@ -130,7 +129,7 @@ class Emitter {
         bound = std::max(bound, function_of(callee).frame_bound);
       });
       if (bytes == 0) continue;
-      const int64_t at = step_of(static_cast<int32_t>(n));
+      const int64_t at = step_of(n);
       problem.buffers.push_back({"frame", {{at, at + 1}}, bytes, target_.alignment(), {}, {}});
       through_calls.buffers.push_back(
           {"frame", {{at, at + 1}}, bound, target_.alignment(), {}, {}});
@@ -150,7 +149,7 @@ class Emitter {
     for (size_t i = 0; i < calls.size(); ++i) {
       const size_t b = planned.size() + i;
       frames_[calls[i]] = solution.offsets[b];
-      const int64_t at = step_of(static_cast<int32_t>(calls[i]));
+      const int64_t at = step_of(calls[i]);
       std::string name;
       for_each_callee(body_.nodes[calls[i]], [&](BodyId callee) {
         if (name.empty()) name = function_of(callee).name;
@@ -175,22 +174,22 @@ class Emitter {
   }
 
   exe::ValueId value_id(ValueIndex v) {
-    const int32_t c = storage_.tenant_of[static_cast<size_t>(v)];
-    exe::ValueId& id = value_ids_[static_cast<size_t>(c)];
+    const TenantId tenant = storage_.tenant_of[v];
+    exe::ValueId& id = value_ids_[tenant];
     if (id != exe::kNoValue) return id;
-    const ValueIndex own = storage_.tenants[static_cast<size_t>(c)].root;
+    const ValueIndex own = storage_.tenants[tenant].root;
     const BodyValue& root = body_.value(own);
     if (root.source == BodyValue::Source::kVariable)
       return id = tables_.variable_value(exe::VariableId(root.index));
     if (root.source == BodyValue::Source::kConstant)
       return id = tables_.constant_value(root.index, exe::DeviceId(body_.device));
-    const int32_t provenance = provenances_[static_cast<size_t>(own)];
+    const int32_t provenance = provenances_[own];
     return id = tables_.add_value(root.tensor, root.version, provenance);
   }
 
   exe::Address address(ValueIndex v) {
     const Tenant& tenant = storage_.tenant(v);
-    const Block& block = storage_.blocks[static_cast<size_t>(tenant.block)];
+    const Block& block = storage_.blocks[tenant.block];
     exe::Address at;
     switch (block.location) {
       case Block::Location::kFrame:
@@ -203,7 +202,7 @@ class Emitter {
         break;
       case Block::Location::kResult:
         at.base = exe::Address::Base::kParam;
-        at.index = result_param_[static_cast<size_t>(block.index)];
+        at.index = sluice::at(result_param_, block.index);
         break;
       case Block::Location::kVariable:
         return tables_.variable(exe::VariableId(block.index));
@@ -255,7 +254,7 @@ class Emitter {
     }
   }
 
-  void emit(size_t n) {
+  void emit(NodeId n) {
     const Node& node = body_.nodes[n];
     if (node.is<Node::View>()) return;
     exe::Step step;
@@ -265,7 +264,7 @@ class Emitter {
     struct Lower {
       Emitter& e;
       const Node& node;
-      size_t n;
+      NodeId n;
       using Body = decltype(exe::Step::body);
       Body operator()(const Node::Kernel&) const { return e.kernel(node, name_of(node), n); }
       Body operator()(const Node::Copy&) const { return e.kernel(node, "Copy", n); }
@@ -294,7 +293,7 @@ class Emitter {
     function_.steps.push_back(std::move(step));
   }
 
-  exe::Kernel kernel(const Node& node, const std::string& op, size_t n) {
+  exe::Kernel kernel(const Node& node, const std::string& op, NodeId n) {
     const KernelChoice& choice = choices_[n];
     exe::Kernel k;
     k.key = choice.key;
@@ -324,15 +323,14 @@ class Emitter {
         const std::pair<int32_t, int32_t> pair(i, ins + t.output);
         const bool listed =
             std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
-        if (node.inputs[static_cast<size_t>(i)] == t.into && !listed)
-          k.may_coincide.push_back(pair);
+        if (at(node.inputs, i) == t.into && !listed) k.may_coincide.push_back(pair);
       }
     }
     if (const auto* index = node.as<Node::Index>()) k.scalars = {index->value};
     return k;
   }
 
-  exe::Collective collective(const Node& node, const Node::Collective& own, size_t n) {
+  exe::Collective collective(const Node& node, const Node::Collective& own, NodeId n) {
     exe::Collective c;
     c.op = node.def->type;
     c.attrs = own.attrs;
@@ -381,14 +379,14 @@ class Emitter {
       used_[use.sequence] += times * use.count;
   }
 
-  exe::Address frame_at(size_t n) const {
+  exe::Address frame_at(NodeId n) const {
     exe::Address at;
     at.offset = frames_[n];
     return at;
   }
 
   // Returns a call of `callee` with inputs [first, last) as arguments.
-  exe::Call call_of(const Node& node, size_t n, BodyId callee, size_t first, size_t last) {
+  exe::Call call_of(const Node& node, NodeId n, BodyId callee, size_t first, size_t last) {
     exe::Call c;
     for (const int32_t buffer : facts_[callee].stores_to) stored_.forget(exe::BufferId(buffer - 1));
     c.function = program_.lowered.at(callee).function;
@@ -401,29 +399,29 @@ class Emitter {
       o.access = exe::Access::kUpdate;
       o.made = value_id(node.outputs[output]);
     });
-    const size_t results =
-        call != nullptr ? static_cast<size_t>(call->results) : node.outputs.size();
-    for (size_t r = 0; r < results; ++r) {
-      if (node.outputs[r] == kNone || !node.returns_result(static_cast<int32_t>(r))) continue;
-      c.args.push_back(operand(node.outputs[r], node.out_specs[r], exe::Access::kWrite));
+    const int32_t results = call != nullptr ? call->results : std::ssize(node.outputs);
+    for (int32_t r = 0; r < results; ++r) {
+      const ValueIndex v = at(node.outputs, r);
+      if (v == kNone || !node.returns_result(r)) continue;
+      c.args.push_back(operand(v, at(node.out_specs, r), exe::Access::kWrite));
     }
     c.index_args = index_arguments(node, callee);
     return c;
   }
 
-  exe::Call call(const Node& node, const Node::Call& own, size_t n) {
+  exe::Call call(const Node& node, const Node::Call& own, NodeId n) {
     exe::Call c = call_of(node, n, own.callee, 0, node.inputs.size());
     pass_sequences(own.callee, 1);
     return c;
   }
 
-  exe::Loop loop(const Node& node, const Node::Loop& own, size_t n) {
+  exe::Loop loop(const Node& node, const Node::Loop& own, NodeId n) {
     exe::Loop l;
     l.trips = own.trips;
     l.body = call_of(node, n, own.callee, 0, node.inputs.size());
     exe::ParamId result(node.inputs.size());  // Argument of the next result.
     for (const Rotation& rotation : rotations_of(own)) {
-      const Block& block = storage_.block(node.inputs[static_cast<size_t>(rotation.carried[0])]);
+      const Block& block = storage_.block(at(node.inputs, rotation.carried[0]));
       const auto put = [&](exe::ParamId arg, int32_t first) {
         if (block.ring > 0) l.body.args[arg].at = in_ring(block, first);
       };
@@ -446,7 +444,7 @@ class Emitter {
 
   // The carry of a value that becomes the last version of another parameter.
   exe::Carry rotated(const Node& node, const Node::Loop& own, int32_t k, exe::Call& body) {
-    const exe::ValueId after = value_id(node.outputs[static_cast<size_t>(k)]);
+    const exe::ValueId after = value_id(at(node.outputs, k));
     const exe::ParamId from(at(own.rotates, k));
     const bool updated = at(program_.body(own.callee).params, from.value()).out != kNone;
     if (updated) body.args[from].access = exe::Access::kUpdate;
@@ -464,12 +462,11 @@ class Emitter {
     return at;
   }
 
-  exe::Branch branch(const Node& node, const Node::Branch& own, size_t n) {
+  exe::Branch branch(const Node& node, const Node::Branch& own, NodeId n) {
     exe::Branch b;
     b.condition = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
-    const auto middle = static_cast<size_t>(own.then_inputs) + 1;
-    b.then_call = call_of(node, n, own.callees[0], 1, middle);
-    b.else_call = call_of(node, n, own.callees[1], middle, node.inputs.size());
+    b.then_call = call_of(node, n, own.callees[0], 1, own.else_begin());
+    b.else_call = call_of(node, n, own.callees[1], own.else_begin(), node.inputs.size());
     return b;
   }
 
@@ -510,19 +507,19 @@ class Emitter {
   const Body& body_;
   Program& program_;
   Storage& storage_;
-  const std::vector<KernelChoice>& choices_;
+  const Ids<NodeId, KernelChoice>& choices_;
   const FactTable& facts_;
   const std::vector<SequenceUse>& sequences_;
   Tables& tables_;
   const Target& target_;
   exe::Executable& exe_;
   exe::Function function_;
-  std::vector<exe::ValueId> value_ids_;
-  std::vector<int64_t> frames_;
+  Ids<TenantId, exe::ValueId> value_ids_;
+  Ids<NodeId, int64_t> frames_;
   /// For each value: provenance row of the op that computes it.
-  std::vector<int32_t> provenances_;
+  Ids<ValueIndex, int32_t> provenances_;
   std::vector<ValueIndex> held_;  ///< For each buffer: the first value that it holds.
-  std::vector<int64_t> steps_;    ///< Number of steps before each node; last element: all steps.
+  Ids<NodeId, int64_t> steps_;    ///< Number of steps before each node; last element: all steps.
   std::vector<int32_t> result_param_;
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;

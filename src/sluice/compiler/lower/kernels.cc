@@ -61,7 +61,7 @@ int64_t choose_kernels(const Body& body, const Target& target, LoweredBody& lowe
 
 int64_t choose_copies(const Body& body, const Target& target, LoweredBody& lowered) {
   int64_t copies = 0;
-  for (size_t n = 0; n < body.nodes.size(); ++n) {
+  for (const NodeId n : body.nodes.ids()) {
     if (!body.nodes[n].is<Node::Copy>()) continue;
     lowered.choices[n] = choose_copy(body, body.nodes[n], target);
     ++copies;

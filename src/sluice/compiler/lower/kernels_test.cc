@@ -26,9 +26,9 @@ TEST(Kernels, EachKindOfNodeAsksTheTarget) {
   for (const KernelChoice& choice : lowered.choices) keys.push_back(choice.key);
   EXPECT_EQ(keys, (std::vector<std::string>{"test.Neg", "test.fused2", "test.copy row row",
                                             "test.index", ""}));
-  EXPECT_EQ(lowered.choices[0].flops, 4);
-  EXPECT_EQ(lowered.choices[1].flops, 2 * 4);
-  EXPECT_EQ(lowered.choices[2].flops, 0);
+  EXPECT_EQ(lowered.choices[NodeId(0)].flops, 4);
+  EXPECT_EQ(lowered.choices[NodeId(1)].flops, 2 * 4);
+  EXPECT_EQ(lowered.choices[NodeId(2)].flops, 0);
 }
 
 TEST(Kernels, CopiesThatStorageAddedGetTheirKernels) {
@@ -41,8 +41,8 @@ TEST(Kernels, CopiesThatStorageAddedGetTheirKernels) {
   LoweredBody lowered;
   lowered.choices.resize(2);
   EXPECT_EQ(choose_copies(p.body(), *p.target, lowered), 1);
-  EXPECT_EQ(lowered.choices[0].key, "");
-  EXPECT_EQ(lowered.choices[1].key, "test.copy panels32 row");
+  EXPECT_EQ(lowered.choices[NodeId(0)].key, "");
+  EXPECT_EQ(lowered.choices[NodeId(1)].key, "test.copy panels32 row");
 }
 
 TEST(Kernels, ARefusalNamesTheOpAndItsPlace) {

@@ -101,13 +101,11 @@ class Carrier {
 void carry_provenances(exe::Executable& executable) { Carrier(executable).run(); }
 
 ValueIndex first_held(const Storage& storage, const Block& block) {
-  const auto tenant = [&](int32_t t) -> const Tenant& {
-    return storage.tenants[static_cast<size_t>(t)];
+  const auto begins_earlier = [&](TenantId a, TenantId b) {
+    return storage.tenants[a].begin < storage.tenants[b].begin;
   };
-  const auto begins_earlier = [&](int32_t a, int32_t b) {
-    return tenant(a).begin < tenant(b).begin;
-  };
-  return tenant(*std::min_element(block.tenants.begin(), block.tenants.end(), begins_earlier)).root;
+  const auto first = std::min_element(block.tenants.begin(), block.tenants.end(), begins_earlier);
+  return storage.tenants[*first].root;
 }
 
 bool has_provenance(const Node& node) {
@@ -124,8 +122,8 @@ std::vector<SharedProvenance> provenances_of(const Node& node) {
   return std::vector<SharedProvenance>(std::max<size_t>(stages, 1), node.provenance);
 }
 
-std::vector<int32_t> provenances_of(const Body& body, Tables& tables) {
-  std::vector<int32_t> rows(body.values.size(), -1);
+Ids<ValueIndex, int32_t> provenances_of(const Body& body, Tables& tables) {
+  Ids<ValueIndex, int32_t> rows(body.values.size(), -1);
   for (const Node& node : body.nodes) {
     if (!has_provenance(node) || has_callees(node) || node.is<Node::View>()) continue;
     const auto* kernel = node.as<Node::Kernel>();
@@ -136,7 +134,7 @@ std::vector<int32_t> provenances_of(const Body& body, Tables& tables) {
         if (kernel->stages[s].output == static_cast<int32_t>(node.inputs.size() + o))
           own = &kernel->origins[s];
       }
-      rows[static_cast<size_t>(node.outputs[o])] = tables.row_of(*own);
+      rows[node.outputs[o]] = tables.row_of(*own);
     }
   }
   return rows;

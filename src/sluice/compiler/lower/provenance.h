@@ -15,7 +15,7 @@ bool has_provenance(const Node& node);
 std::vector<SharedProvenance> provenances_of(const Node& node);
 
 /// Returns the row of each value's maker in the table of provenances; -1 if it has none.
-std::vector<int32_t> provenances_of(const Body& body, Tables& tables);
+Ids<ValueIndex, int32_t> provenances_of(const Body& body, Tables& tables);
 
 /// Returns the value that a block of a body's storage holds first. Its tenants have another order.
 ValueIndex first_held(const Storage& storage, const Block& block);

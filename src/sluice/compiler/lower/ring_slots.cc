@@ -10,44 +10,42 @@ namespace {
 
 /// Nodes [begin, end] during which bytes are in use.
 struct Span {
-  int32_t begin = 0;
-  int32_t end = 0;
+  NodeId begin;
+  NodeId end;
   bool overlaps(const Span& o) const { return begin <= o.end && o.begin <= end; }
 };
 
 class Filler {
  public:
   Filler(const Body& body, Storage& storage)
-      : body_(body), out_(storage), carried_(storage.blocks.size(), false) {}
+      : body_(body), out_(storage), carried_(storage.blocks.size()) {}
 
   int64_t run() {
     count_bytes();
-    for (int32_t n = 0; n < static_cast<int32_t>(body_.nodes.size()); ++n) {
-      const Node& node = body_.nodes[static_cast<size_t>(n)];
-      for (int32_t k = 0; k < node.carried(); ++k) {
-        for (const ValueIndex v :
-             {node.inputs[static_cast<size_t>(k)], node.outputs[static_cast<size_t>(k)]}) {
-          if (v != kNone) carried_[static_cast<size_t>(out_.tenant(v).block)] = true;
+    for (const Node& node : body_.nodes) {
+      for (size_t k = 0; k < node.carried(); ++k) {
+        for (const ValueIndex v : {node.inputs[k], node.outputs[k]}) {
+          if (v != kNone) carried_[out_.tenant(v).block] = true;
         }
       }
     }
-    for (int32_t n = 0; n < static_cast<int32_t>(body_.nodes.size()); ++n) fill(n);
+    for (const NodeId n : body_.nodes.ids()) fill(n);
     return moved_;
   }
 
  private:
-  Block& block(int32_t b) { return out_.blocks[static_cast<size_t>(b)]; }
+  Block& block(BlockId b) { return out_.blocks[b]; }
 
   Span span_of(const Block& b) const {
-    Span span{INT32_MAX, -1};
-    for (const int32_t t : b.tenants) {
-      const Tenant& tenant = out_.tenants[static_cast<size_t>(t)];
+    Span span{NodeId(INT32_MAX), NodeId()};
+    for (const TenantId t : b.tenants) {
+      const Tenant& tenant = out_.tenants[t];
       span = {std::min(span.begin, tenant.begin), std::max(span.end, tenant.end)};
     }
     return span;
   }
   std::string_view name_of(const Block& b) const {
-    const Tenant& first = out_.tenants[static_cast<size_t>(b.tenants.front())];
+    const Tenant& first = out_.tenants[b.tenants.front()];
     return body_.value(first.root).tensor;
   }
   static int64_t bytes_of(const Block& b) { return b.bytes * std::max(b.ring, 1); }
@@ -55,7 +53,7 @@ class Filler {
     return b.location == Block::Location::kFrame && !b.tenants.empty();
   }
   void add(const Span& span, int64_t bytes) {
-    for (int32_t n = span.begin; n <= span.end; ++n) in_use_[static_cast<size_t>(n)] += bytes;
+    for (NodeId n = span.begin; n <= span.end; ++n) in_use_[n] += bytes;
   }
 
   // Counts the bytes of the frame that are live at each node, and their maximum.
@@ -68,18 +66,18 @@ class Filler {
   }
 
   // Fills the rings of a loop, from the blocks next to the loop on.
-  void fill(int32_t loop) {
-    const Node& node = body_.nodes[static_cast<size_t>(loop)];
-    for (int32_t k = 0; k < node.carried(); ++k) {
-      const int32_t ring = out_.tenant(node.inputs[static_cast<size_t>(k)]).block;
+  void fill(NodeId loop) {
+    const Node& node = body_.nodes[loop];
+    for (size_t k = 0; k < node.carried(); ++k) {
+      const BlockId ring = out_.tenant(node.inputs[k]).block;
       if (block(ring).ring < 2 || std::find(done_.begin(), done_.end(), ring) != done_.end())
         continue;
       done_.push_back(ring);
-      std::vector<std::pair<int32_t, int32_t>> guests;  // Distance from the loop, and the block.
-      for (int32_t b = 0; b < static_cast<int32_t>(out_.blocks.size()); ++b) {
+      std::vector<std::pair<int32_t, BlockId>> guests;  // Distance from the loop, and the block.
+      for (const BlockId b : out_.blocks.ids()) {
         const Block& guest = block(b);
-        if (!in_frame(guest) || carried_[static_cast<size_t>(b)] || guest.ring > 0 ||
-            guest.bytes != block(ring).bytes || name_of(guest) != name_of(block(ring)))
+        if (!in_frame(guest) || carried_[b] || guest.ring > 0 || guest.bytes != block(ring).bytes ||
+            name_of(guest) != name_of(block(ring)))
           continue;
         const Span span = span_of(guest);
         if (!span.overlaps({loop, loop}))
@@ -91,17 +89,17 @@ class Filler {
   }
 
   // Moves a block into a free slot. Returns whether there was one.
-  bool try_slots(int32_t guest, int32_t ring) {
+  bool try_slots(BlockId guest, BlockId ring) {
     const Span span = span_of(block(guest));
     for (int32_t slot = 0; slot < block(ring).ring; ++slot) {
       const auto& tenants = block(ring).tenants;
-      const bool taken = std::any_of(tenants.begin(), tenants.end(), [&](int32_t t) {
-        const Tenant& there = out_.tenants[static_cast<size_t>(t)];
+      const bool taken = std::any_of(tenants.begin(), tenants.end(), [&](TenantId t) {
+        const Tenant& there = out_.tenants[t];
         return there.slot == slot && span.overlaps({there.begin, there.end});
       });
       if (taken) continue;
       if (!stretch(span, block(guest).bytes, ring)) return false;
-      for (const int32_t t : block(guest).tenants) out_.tenants[static_cast<size_t>(t)].slot = slot;
+      for (const TenantId t : block(guest).tenants) out_.tenants[t].slot = slot;
       out_.join(guest, ring);
       return true;
     }
@@ -110,16 +108,17 @@ class Filler {
 
   // Counts the bytes in use if a block moves into the ring. The ring may then be in use for longer.
   // Returns false, and changes nothing, if the maximum number of live bytes would grow.
-  bool stretch(const Span& span, int64_t bytes, int32_t ring) {
+  bool stretch(const Span& span, int64_t bytes, BlockId ring) {
     const Span before = span_of(block(ring));
     const int64_t more = bytes_of(block(ring));
-    const Span early{span.begin, std::min(span.end, before.begin - 1)};
-    const Span gap_before{std::max(span.end + 1, early.begin), before.begin - 1};
-    const Span gap_after{before.end + 1, span.begin - 1};
-    const Span late{std::max(span.begin, before.end + 1), span.end};
+    const NodeId last_before(before.begin - 1), first_after(before.end + 1);
+    const Span early{span.begin, std::min(span.end, last_before)};
+    const Span gap_before{std::max(NodeId(span.end + 1), early.begin), last_before};
+    const Span gap_after{first_after, NodeId(span.begin - 1)};
+    const Span late{std::max(span.begin, first_after), span.end};
     const auto fits = [&](const Span& s, int64_t by) {
-      for (int32_t n = s.begin; n <= s.end; ++n) {
-        if (in_use_[static_cast<size_t>(n)] + by > max_) return false;
+      for (NodeId n = s.begin; n <= s.end; ++n) {
+        if (in_use_[n] + by > max_) return false;
       }
       return true;
     };
@@ -133,9 +132,9 @@ class Filler {
 
   const Body& body_;
   Storage& out_;
-  std::vector<bool> carried_;    ///< Blocks of carried values.
-  std::vector<int32_t> done_;    ///< Rings that have been filled.
-  std::vector<int64_t> in_use_;  ///< Bytes of the frame in use, by node.
+  Ids<BlockId, bool> carried_;   ///< Blocks of carried values.
+  std::vector<BlockId> done_;    ///< Rings that have been filled.
+  Ids<NodeId, int64_t> in_use_;  ///< Bytes of the frame in use at each node, and at the end.
   int64_t max_ = 0;
   int64_t moved_ = 0;
 };

@@ -26,7 +26,8 @@ struct Lowered {
     storage = assign_storage(program.body(), lowered.choices, *program.target);
   }
   int64_t fill() { return fill_ring_slots(program.body(), storage); }
-  bool share(ValueIndex a, ValueIndex b) { return &storage.block(a) == &storage.block(b); }
+  const Block& block(int32_t value) { return storage.block(ValueIndex(value)); }
+  bool share(int32_t a, int32_t b) { return &block(a) == &block(b); }
 
   TestProgram program;
   Storage storage;
@@ -53,15 +54,15 @@ std::string with_first(std::string nodes) {
 
 TEST(RingSlots, TakeTheValuesOfTheRamps) {
   Lowered l(with_first(kRamps));
-  ASSERT_EQ(l.storage.block(2).ring, 3);
+  ASSERT_EQ(l.block(2).ring, 3);
   ASSERT_TRUE(l.share(2, 3));
   EXPECT_EQ(l.fill(), 3);
-  for (const ValueIndex v : {0, 1, 6}) EXPECT_TRUE(l.share(v, 2)) << v;
+  for (const int32_t v : {0, 1, 6}) EXPECT_TRUE(l.share(v, 2)) << v;
   // Each of them is alone in its slot while it is in use.
-  for (const ValueIndex a : {0, 1, 6}) {
-    for (const ValueIndex b : {0, 1, 2, 3, 4, 5, 6}) {
-      const Tenant& x = l.storage.tenant(a);
-      const Tenant& y = l.storage.tenant(b);
+  for (const int32_t a : {0, 1, 6}) {
+    for (const int32_t b : {0, 1, 2, 3, 4, 5, 6}) {
+      const Tenant& x = l.storage.tenant(ValueIndex(a));
+      const Tenant& y = l.storage.tenant(ValueIndex(b));
       if (a != b && x.slot == y.slot) {
         EXPECT_TRUE(x.end < y.begin || y.end < x.begin) << a << b;
       }

@@ -7,6 +7,11 @@
 
 namespace sluice::compiler {
 
+/// Index into Storage::blocks.
+using BlockId = Id<struct BlockTag>;
+/// Index into Storage::tenants.
+using TenantId = Id<struct TenantTag>;
+
 /// A range of bytes that holds one or more tenants, one after the other.
 struct Block {
   enum class Location : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
@@ -15,31 +20,29 @@ struct Block {
   int64_t bytes = 0;
   int32_t ring = 0;    ///< Number of slots of `bytes` rounded up; 0: not a ring.
   int64_t offset = 0;  ///< Offset in the frame; written by the pass "offsets".
-  std::vector<int32_t> tenants;
+  std::vector<TenantId> tenants;
 };
 
 /// The use of a block from the node that writes it to its last reader. The written value and its
 /// views share one tenant.
 struct Tenant {
-  ValueIndex root = kNone;
-  int32_t block = -1;
-  int32_t begin = 0;  ///< Node that writes it; -1: available at the start.
-  int32_t end = 0;    ///< Last node that reads it; number of nodes: needed at the end.
-  int32_t slot = 0;   ///< Slot in a ring.
+  ValueIndex root;
+  BlockId block;
+  NodeId begin;      ///< Node that writes it; invalid: available at the start.
+  NodeId end;        ///< Last node that reads it; end_id() of the nodes: needed at the end.
+  int32_t slot = 0;  ///< Slot in a ring.
 };
 
 /// The bytes of every value of a body.
 struct Storage {
-  std::vector<Block> blocks;
-  std::vector<Tenant> tenants;
-  std::vector<int32_t> tenant_of;  ///< Index in `tenants` by value; -1: unused value.
+  Ids<BlockId, Block> blocks;
+  Ids<TenantId, Tenant> tenants;
+  Ids<ValueIndex, TenantId> tenant_of;  ///< Invalid: unused value.
 
-  const Tenant& tenant(ValueIndex v) const {
-    return tenants[static_cast<size_t>(tenant_of[static_cast<size_t>(v)])];
-  }
-  const Block& block(ValueIndex v) const { return blocks[static_cast<size_t>(tenant(v).block)]; }
+  const Tenant& tenant(ValueIndex v) const { return tenants[tenant_of[v]]; }
+  const Block& block(ValueIndex v) const { return blocks[tenant(v).block]; }
   /// Moves the tenants of block `from` to block `into`.
-  void join(int32_t from, int32_t into);
+  void join(BlockId from, BlockId into);
 };
 
 /// Decides which values share bytes, as follows.
@@ -51,11 +54,11 @@ struct Storage {
 ///   reads them last, else copied. Those of loops without rotations are all copied if fewer bytes
 ///   are in use then: a ring that has its first values is in use from there on.
 /// Adds copies to the body, and empty choices for these copies.
-Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target);
+Storage assign_storage(Body& body, Ids<NodeId, KernelChoice>& choices, const Target& target);
 
 /// Lets an output overwrite in place an operand that its node reads last, if the node's kernel
 /// allows it. Returns the number of these outputs.
-int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,
+int64_t reuse_dying_operands(const Body& body, const Ids<NodeId, KernelChoice>& choices,
                              Storage& storage);
 
 }  // namespace sluice::compiler

@@ -22,11 +22,13 @@ class StorageTest : public testing::Test {
   }
   int64_t reuse() { return reuse_dying_operands(body(), choices_, storage_); }
   Body& body() { return program_->body(); }
-  bool share(ValueIndex a, ValueIndex b) { return &storage_.block(a) == &storage_.block(b); }
-  Block::Location location(ValueIndex v) { return storage_.block(v).location; }
+  const Block& block(int32_t value) { return storage_.block(ValueIndex(value)); }
+  const Tenant& tenant(int32_t value) { return storage_.tenant(ValueIndex(value)); }
+  bool share(int32_t a, int32_t b) { return &block(a) == &block(b); }
+  Block::Location location(int32_t value) { return block(value).location; }
 
   std::unique_ptr<TestProgram> program_;
-  std::vector<KernelChoice> choices_;
+  Ids<NodeId, KernelChoice> choices_;
   Storage storage_;
 };
 
@@ -37,13 +39,13 @@ TEST_F(StorageTest, AViewSharesTheBytesOfItsSource) {
     view in %1 out %2 f32(2,2)
     kernel Neg in %2 out %3 f32(2,2)
     results %3)");
-  EXPECT_TRUE(body().nodes[1].is<Node::View>());
+  EXPECT_TRUE(body().nodes[NodeId(1)].is<Node::View>());
   EXPECT_TRUE(share(1, 2));
   EXPECT_EQ(location(0), Block::Location::kParam);
   EXPECT_EQ(location(1), Block::Location::kFrame);
   EXPECT_EQ(location(3), Block::Location::kResult);
-  EXPECT_EQ(storage_.tenant(1).begin, 0);
-  EXPECT_EQ(storage_.tenant(1).end, 2);
+  EXPECT_EQ(tenant(1).begin, 0);
+  EXPECT_EQ(tenant(1).end, 2);
 }
 
 TEST_F(StorageTest, AViewIsACopyWhereOneOfBothIsWrittenWhileTheOtherLives) {
@@ -54,19 +56,21 @@ TEST_F(StorageTest, AViewIsACopyWhereOneOfBothIsWrittenWhileTheOtherLives) {
     kernel AddLhsInplace in %0 %0 out %3 f32(4) tie 0 %0
     kernel Neg in %1 out %4 f32(2,2)
     results %2 %4)");
-  EXPECT_TRUE(body().nodes[0].is<Node::Copy>()) << "the source is written while the view lives";
+  EXPECT_TRUE(body().nodes[NodeId(0)].is<Node::Copy>())
+      << "the source is written while the view lives";
   run(R"(
     param %0 f32(4)
     view in %0 out %1 f32(4)
     kernel AddLhsInplace in %1 %0 out %2 f32(4) tie 0 %1
     results %2)");
-  EXPECT_TRUE(body().nodes[0].is<Node::Copy>()) << "the view is written";
+  EXPECT_TRUE(body().nodes[NodeId(0)].is<Node::Copy>()) << "the view is written";
   run(R"(
     param %0 f32(4) last %3
     view in %0 out %1 f32(4)
     kernel Neg in %1 out %2 f32(4)
     kernel AddLhsInplace in %0 %2 out %3 f32(4) tie 0 %0)");
-  EXPECT_TRUE(body().nodes[0].is<Node::View>()) << "the view is dead when the source is written";
+  EXPECT_TRUE(body().nodes[NodeId(0)].is<Node::View>())
+      << "the view is dead when the source is written";
 }
 
 TEST_F(StorageTest, AnUpdateLiesInTheBytesThatItOverwrites) {
@@ -108,12 +112,12 @@ TEST_F(StorageTest, ACarriedValueHasARingOfTwoSlots) {
       results %1
     end)");
   ASSERT_EQ(body().nodes.size(), 3U);
-  EXPECT_TRUE(body().nodes[0].is<Node::Copy>()) << "into slot 0";
-  const ValueIndex first = body().nodes[1].inputs[0];
+  EXPECT_TRUE(body().nodes[NodeId(0)].is<Node::Copy>()) << "into slot 0";
+  const ValueIndex first = body().nodes[NodeId(1)].inputs[0];
   EXPECT_TRUE(share(first, 1));
-  EXPECT_EQ(storage_.block(1).ring, 2);
-  EXPECT_EQ(storage_.tenant(first).slot, 0);
-  EXPECT_EQ(storage_.tenant(1).slot, 1) << "3 trips end in the other slot";
+  EXPECT_EQ(block(1).ring, 2);
+  EXPECT_EQ(tenant(first).slot, 0);
+  EXPECT_EQ(tenant(1).slot, 1) << "3 trips end in the other slot";
 }
 
 TEST_F(StorageTest, AFirstValueIsMadeInItsRingIfTheLoopReadsItLast) {
@@ -134,8 +138,8 @@ TEST_F(StorageTest, AFirstValueIsMadeInItsRingIfTheLoopReadsItLast) {
       callee);
   EXPECT_EQ(body().nodes.size(), 4U) << "no copy";
   EXPECT_TRUE(share(1, 3));
-  EXPECT_EQ(storage_.block(1).ring, 2);
-  EXPECT_EQ(storage_.tenant(1).slot, 0);
+  EXPECT_EQ(block(1).ring, 2);
+  EXPECT_EQ(tenant(1).slot, 0);
   run(R"(
     param %0 f32(4)
     kernel Neg in %0 out %1 f32(4)
@@ -163,15 +167,15 @@ TEST_F(StorageTest, ARotationHasOneRing) {
       kernel Neg in %1 out %3 f32(4)
       results %- %- %3
     end)");
-  const Node& loop = body().nodes[3];
+  const Node& loop = body().nodes[NodeId(3)];
   for (size_t k = 0; k < 3; ++k) {
     EXPECT_TRUE(share(loop.inputs[0], loop.inputs[k])) << k;
     EXPECT_TRUE(share(loop.inputs[0], loop.outputs[k])) << k;
   }
-  EXPECT_EQ(storage_.block(3).ring, 4);
+  EXPECT_EQ(block(3).ring, 4);
   const auto slots = [&](const std::vector<ValueIndex>& values) {
     std::vector<int32_t> found;
-    for (const ValueIndex v : values) found.push_back(storage_.tenant(v).slot);
+    for (const ValueIndex v : values) found.push_back(tenant(v).slot);
     return found;
   };
   EXPECT_EQ(slots(loop.inputs), (std::vector<int32_t>{1, 0, 2})) << "1 is the oldest";
@@ -192,17 +196,17 @@ TEST_F(StorageTest, ValuesThatExchangePlacesHaveNoFreeSlot) {
     loop trips 3 carried 2 rotates 0:1 rotates 1:0 1 index it in %0 %1 out %2 f32(4) %3 f32(4)
     results %2 %3)",
       swap);
-  EXPECT_EQ(storage_.block(2).ring, 2);
-  EXPECT_EQ(storage_.tenant(body().nodes[2].inputs[0]).slot, 1);
-  EXPECT_EQ(storage_.tenant(2).slot, 0);
-  EXPECT_EQ(storage_.tenant(3).slot, 1);
+  EXPECT_EQ(block(2).ring, 2);
+  EXPECT_EQ(tenant(body().nodes[NodeId(2)].inputs[0]).slot, 1);
+  EXPECT_EQ(tenant(2).slot, 0);
+  EXPECT_EQ(tenant(3).slot, 1);
   run(R"(
     param %0 f32(4)
     param %1 f32(4)
     loop trips 3 carried 2 rotates 0:0 rotates 1:1 1 index it in %0 %1 out %2 f32(4) %3 f32(4)
     results %2 %3)",
       swap);
-  EXPECT_EQ(storage_.block(2).ring, 0) << "a value that stays is no ring";
+  EXPECT_EQ(block(2).ring, 0) << "a value that stays is no ring";
   EXPECT_FALSE(share(2, 3));
 }
 
@@ -237,9 +241,9 @@ TEST_F(StorageTest, AllOperandsInTheBytesMustBeAllowedToCoincide) {
     kernel Neg in %0 out %1 f32(4)
     kernel Add in %1 %1 out %2 f32(4)
     results %2)");
-  choices_[1].may_coincide = {{0, 0}};
+  choices_[NodeId(1)].may_coincide = {{0, 0}};
   EXPECT_EQ(reuse(), 0);
-  choices_[1].may_coincide = {{0, 0}, {1, 0}};
+  choices_[NodeId(1)].may_coincide = {{0, 0}, {1, 0}};
   EXPECT_EQ(reuse(), 1);
 }
 

@@ -11,15 +11,14 @@ namespace {
 
 class TransferDevices {
  public:
-  explicit TransferDevices(Program& program)
-      : program_(program), seen_(program.bodies.size(), false) {
+  explicit TransferDevices(Program& program) : program_(program), seen_(program.bodies.size()) {
     for (const EntryBodies& entry : program.entries) visit(entry.bodies[0]);
   }
 
  private:
   void visit(BodyId id) {
-    if (seen_[static_cast<size_t>(id)]) return;
-    seen_[static_cast<size_t>(id)] = true;
+    if (seen_[id]) return;
+    seen_[id] = true;
     for (Node& node : program_.body(id).nodes) {
       for_each_callee(node, [&](BodyId callee) { visit(callee); });
       const auto* t = node.as<Node::Transfer>();
@@ -31,7 +30,7 @@ class TransferDevices {
   }
 
   Program& program_;
-  std::vector<bool> seen_;
+  Ids<BodyId, bool> seen_;
   // Keyed by (whether it is a stream, index).
   std::map<std::pair<bool, int32_t>, int32_t> devices_;
 };

@@ -94,12 +94,12 @@ class Spreader {
       if (loop == nullptr || loop->conditions.empty()) return true;
       const LoopBody& copies = spread_body(*loop, node);
       loop->exit = copies.exit;
-      const auto first = static_cast<size_t>(loop->conditions[0]);
-      const ValueIndex before = node.inputs[first];
-      const TensorSpec spec = node.in_specs[first];
+      const int32_t first = loop->conditions[0];
+      const ValueIndex before = at(node.inputs, first);
+      const TensorSpec spec = at(node.in_specs, first);
       ValueIndex last = kNone;
       for_each_updated(node, [&](size_t input, size_t output) {
-        if (input == first) last = node.outputs[output];
+        if (std::cmp_equal(input, first)) last = node.outputs[output];
       });
       for (const int32_t device : copies.devices) {
         const ValueIndex own = rewriter.insert(copy_on(body, before, node, device));

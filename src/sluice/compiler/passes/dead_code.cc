@@ -4,25 +4,24 @@
 
 namespace sluice::compiler {
 
-std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts) {
-  std::vector<bool> needed = kept_values(body);
+Ids<NodeId, NodeId> remove_dead_nodes(Body& body, const FactTable& facts) {
+  Ids<ValueIndex, bool> needed = kept_values(body);
   const auto need = [&](ValueIndex v) {
-    if (v != kNone) needed[static_cast<size_t>(v)] = true;
+    if (v != kNone) needed[v] = true;
   };
-  std::vector<Node> kept;
-  std::vector<size_t> indices;
+  Ids<NodeId, Node> kept;
+  Ids<NodeId, NodeId> indices;
   for (size_t i = body.nodes.size(); i-- > 0;) {
-    Node& node = body.nodes[i];
+    Node& node = body.nodes[NodeId(i)];
     const bool live = has_effect(node, facts) ||
-                      std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueIndex v) {
-                        return v != kNone && needed[static_cast<size_t>(v)];
-                      });
+                      std::any_of(node.outputs.begin(), node.outputs.end(),
+                                  [&](ValueIndex v) { return v != kNone && needed[v]; });
     if (!live) continue;
     for (const ValueIndex v : node.inputs) need(v);
     // A write needs the value that it overwrites, because it uses the bytes of this value.
     for (const Tie& t : node.ties) need(t.into);
     kept.push_back(std::move(node));
-    indices.push_back(i);
+    indices.push_back(NodeId(i));
   }
   std::reverse(kept.begin(), kept.end());
   std::reverse(indices.begin(), indices.end());
@@ -56,7 +55,7 @@ int64_t remove_dead_code(Program& program, const Context&) {
     removed += static_cast<int64_t>(before - remove_dead_nodes(body, facts).size());
     const auto used = used_outputs(body);
     std::vector<Request<std::vector<bool>>> requests;
-    for (size_t n = 0; n < body.nodes.size(); ++n) {
+    for (const NodeId n : body.nodes.ids()) {
       Node& node = body.nodes[n];
       auto* call = node.as<Node::Call>();
       if (call == nullptr) {

@@ -8,7 +8,7 @@ namespace sluice::compiler {
 int64_t remove_dead_code(Program& program, const Context& context);
 
 /// Removes the dead nodes of one body. Returns the former indices of the remaining nodes.
-std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts);
+Ids<NodeId, NodeId> remove_dead_nodes(Body& body, const FactTable& facts);
 /// Sets the results of a Call that its body does not read to kNone. `used`: used_outputs() of the
 /// call. Returns whether each result is read; empty if all are.
 std::vector<bool> request_results(Node& call, const std::vector<bool>& used);

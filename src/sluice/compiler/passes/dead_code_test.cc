@@ -18,7 +18,7 @@ TEST(DeadCode, RemovesWhatNothingReads) {
     end)");
   EXPECT_EQ(remove_dead_code(p.program, p.context), 2);
   EXPECT_EQ(p.body().nodes.size(), 1U);
-  EXPECT_EQ(name_of(p.body().nodes[0]), "Relu");
+  EXPECT_EQ(name_of(p.body().nodes[NodeId(0)]), "Relu");
 }
 
 TEST(DeadCode, KeepsUpdatesAndTheMakersOfTheBytesThatTheyWrite) {

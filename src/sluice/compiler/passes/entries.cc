@@ -47,11 +47,11 @@ void take_index_params(Body& body, const Key& key) {
     body.index_params.push_back(key.indexed[i]);
     made.push_back(std::move(node));
   }
+  std::vector<Node>& nodes = body.nodes.items();
   const auto after_iteration =
-      body.nodes.begin() +
-      (!body.nodes.empty() && body.nodes[0].is<Node::Index>() ? std::ptrdiff_t{1} : 0);
-  body.nodes.insert(after_iteration, std::make_move_iterator(made.begin()),
-                    std::make_move_iterator(made.end()));
+      nodes.begin() + (!nodes.empty() && nodes[0].is<Node::Index>() ? std::ptrdiff_t{1} : 0);
+  nodes.insert(after_iteration, std::make_move_iterator(made.begin()),
+               std::make_move_iterator(made.end()));
   if (body.role != Role::kLoopBody) return;
   for (size_t i = std::min(key.indexed.size(), body.results.size()); i-- > 0;) {
     if (key.indexed[i] && i < key.carried)
@@ -66,7 +66,7 @@ class Folder {
 
   // Folds the entries and arguments of the body; returns the number of entries.
   int64_t run() {
-    std::vector<Node> nodes = std::move(body_.nodes);
+    Ids<NodeId, Node> nodes = std::move(body_.nodes);
     for (Node& node : nodes) {
       counters_.clear();
       Key key;
@@ -80,7 +80,7 @@ class Folder {
   }
 
   /// For each node: key for its callee.
-  std::vector<Key>& keys() { return keys_; }
+  Ids<NodeId, Key>& keys() { return keys_; }
 
  private:
   void add(Node node, Key key) {
@@ -107,7 +107,7 @@ class Folder {
       return std::nullopt;
     const auto fact = indices_.argument(node, i);
     // A carried value must also have a fact for its last value, which readers after the loop need.
-    const bool carried = i < static_cast<size_t>(node.carried());
+    const bool carried = i < node.carried();
     if (carried && (node.outputs[i] == kNone || !indices_.of(node.outputs[i]))) return std::nullopt;
     const bool covered = fact && fact->range.low >= known->low && fact->range.high <= known->high;
     return covered ? fact : std::nullopt;
@@ -119,7 +119,7 @@ class Folder {
     for (size_t i = 0; i < node.inputs.size(); ++i) arguments.push_back(index_argument(node, i));
     Node::Call& call = *node.call();
     if (node.is<Node::Loop>()) key.iteration = table_.iteration(call.callee);
-    key.carried = static_cast<size_t>(node.carried());
+    key.carried = node.carried();
     std::vector<ValueIndex> inputs;
     std::vector<TensorSpec> specs;
     std::vector<int32_t> moved;  // For each input: its new index.
@@ -136,9 +136,9 @@ class Folder {
     }
     node.inputs = std::move(inputs);
     node.in_specs = std::move(specs);
-    for (int32_t& u : call.updated) u = moved[static_cast<size_t>(u)];
+    for (int32_t& u : call.updated) u = at(moved, u);
     if (auto* loop = node.as<Node::Loop>())
-      for (int32_t& c : loop->conditions) c = moved[static_cast<size_t>(c)];
+      for (int32_t& c : loop->conditions) c = at(moved, c);
     if (node.is<Node::Loop>()) drop_counters(node, arguments);
     return key;
   }
@@ -147,7 +147,7 @@ class Folder {
   // value of each.
   void drop_counters(Node& node, const std::vector<std::optional<IndexFact>>& arguments) {
     auto& loop = *node.as<Node::Loop>();
-    for (auto k = static_cast<size_t>(loop.carried); k-- > 0;) {
+    for (size_t k = node.carried(); k-- > 0;) {
       if (!arguments[k]) continue;
       const auto at = static_cast<std::ptrdiff_t>(k);
       Node last;
@@ -169,9 +169,9 @@ class Folder {
   Body& body_;
   const IndexTable& table_;
   Indices indices_;
-  std::vector<Node> out_;
+  Ids<NodeId, Node> out_;
   std::vector<Node> counters_;
-  std::vector<Key> keys_;  // Indexed by node of out_.
+  Ids<NodeId, Key> keys_;  // For each node of out_.
   int64_t entries_ = 0;
 };
 
@@ -188,10 +188,10 @@ int64_t fold_entries(Program& program, const Context&) {
     drop_results(body, key.read);
     Folder folder(program, body, table);
     folded += folder.run();
-    const std::vector<size_t> indices = remove_dead_nodes(body, facts);
+    const Ids<NodeId, NodeId> indices = remove_dead_nodes(body, facts);
     const auto used = used_outputs(body);
     std::vector<Request<Key>> requests;
-    for (size_t n = 0; n < body.nodes.size(); ++n) {
+    for (const NodeId n : body.nodes.ids()) {
       Node& node = body.nodes[n];
       auto* call = node.call();
       if (call == nullptr) {

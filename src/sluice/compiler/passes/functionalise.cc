@@ -158,7 +158,7 @@ class Functionaliser {
   ValueIndex read(TensorId t) {
     ValueIndex& v = current(t);
     if (body_.value(v).source == BodyValue::Source::kUndefined) {
-      BodyValue& value = body_.values[static_cast<size_t>(v)];
+      BodyValue& value = body_.value(v);
       value.source = BodyValue::Source::kNode;
       Node node;
       node.def = &builtin::init();
@@ -273,7 +273,7 @@ class Functionaliser {
     const TensorId t = op.outputs[0];
     const ValueIndex v = add_version(t, 0);
     if (from_attrs<builtin::InitOptions>(op.attrs).undefined) {
-      body_.values[static_cast<size_t>(v)].source = BodyValue::Source::kUndefined;
+      body_.value(v).source = BodyValue::Source::kUndefined;
       return;
     }
     Node node = begin(op);
@@ -309,8 +309,7 @@ class Functionaliser {
       const bool updated =
           std::find(loop.updated.begin(), loop.updated.end(), c) != loop.updated.end();
       require(updated, "{} made at {}: its graph must write the condition '{}', or it never ends",
-              op.label(), op.provenance->line,
-              graph_.info(op.inputs[static_cast<size_t>(c)].tensor).name);
+              op.label(), op.provenance->line, graph_.info(at(op.inputs, c).tensor).name);
     }
     copy_overlapping_arguments(op, loop.updated, node);
     add_outputs(op, node);
@@ -369,8 +368,8 @@ class Functionaliser {
     std::unordered_map<ValueIndex, int> updates;
     std::vector<bool> is_updated(node.inputs.size(), false);
     for (const int32_t u : updated) {
-      ++updates[node.inputs[static_cast<size_t>(u)]];
-      is_updated[static_cast<size_t>(u)] = true;
+      ++updates[at(node.inputs, u)];
+      at(is_updated, u) = true;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const auto found = updates.find(node.inputs[i]);
@@ -415,7 +414,7 @@ class Functionaliser {
     node.what = Node::Index{exe::IndexExpr::param(0)};
     add_output(node, iteration, value.spec);
     node.provenance = Provenance{.role = OpRole::kCopy, .line = "iteration of " + body_.name};
-    body_.nodes.insert(body_.nodes.begin(), std::move(node));
+    body_.nodes.items().insert(body_.nodes.begin(), std::move(node));
   }
 
   const Graph& graph_;

@@ -33,13 +33,13 @@ class Inliner {
   // Inserts the callee's nodes, on the caller's values.
   void splice(const Node& node, Body callee) {
     const Node::Call& call = *node.call();
-    std::vector<ValueIndex> map(callee.values.size(), kNone);
-    for (size_t v = 0; v < callee.values.size(); ++v) {
+    Ids<ValueIndex, ValueIndex> map(callee.values.size());
+    for (const ValueIndex v : callee.values.ids()) {
       BodyValue& value = callee.values[v];
       map[v] = value.source == BodyValue::Source::kParam ? at(node.inputs, value.index)
                                                          : body_.add(std::move(value));
     }
-    const auto mapped = [&](ValueIndex v) { return v == kNone ? kNone : at(map, v); };
+    const auto mapped = [&](ValueIndex v) { return v == kNone ? kNone : map[v]; };
     for (Node& own : callee.nodes) {
       for (ValueIndex& v : own.inputs) v = mapped(v);
       for (ValueIndex& v : own.outputs) v = mapped(v);
@@ -50,19 +50,19 @@ class Inliner {
       }
       rewriter_.insert(std::move(own));
     }
-    std::vector<bool> taken(body_.values.size(), false);
+    Ids<ValueIndex, bool> taken(body_.values.size());
     for_each_updated(node, [&](size_t input, size_t output) {
       const ValueIndex v = mapped(callee.params[input].out);
       rewriter_.replace_use(node.outputs[output], v);
-      at(taken, v) = true;
+      taken[v] = true;
     });
     for (int32_t r = 0; r < call.results; ++r) {
       const ValueIndex own = at(callee.results, r);
       const ValueIndex v = mapped(own);
       const bool made_inside = callee.value(own).source == BodyValue::Source::kNode;
-      if (made_inside && !at(taken, v)) {
+      if (made_inside && !taken[v]) {
         rewriter_.replace_use(at(node.outputs, r), v);
-        at(taken, v) = true;
+        taken[v] = true;
         continue;
       }
       // This result is not computed here or is returned twice. A view makes it a separate value, so

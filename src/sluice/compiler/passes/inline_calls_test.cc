@@ -103,13 +103,13 @@ TEST(InlineCalls, AParameterThatIsReturnedUnchangedNeedsNoView) {
     return p.body().results;
   };
   EXPECT_EQ(inlined("param %1 f32(4)\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\nresults %2 %3"),
-            (std::vector<ValueIndex>{1, 4}));
+            ids<ValueIndex>({1, 4}));
   EXPECT_EQ(inlined("param %1 f32(4) last %4\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\n"
                     "kernel AddLhsInplace in %1 %0 out %4 f32(4) tie 0 %1\nresults %2 %3"),
-            (std::vector<ValueIndex>{2, 5}));
+            ids<ValueIndex>({2, 5}));
   EXPECT_EQ(inlined("param %1 f32(4)\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\n"
                     "kernel AddLhsInplace in %2 %0 out %4 f32(4) tie 0 %2\nresults %4 %3"),
-            (std::vector<ValueIndex>{4, 5}));
+            ids<ValueIndex>({4, 5}));
 }
 
 TEST(InlineCalls, UpdatesReachTheVariableOfTheCaller) {
@@ -214,9 +214,9 @@ TEST(InlineCalls, CalleesAreInlinedBeforeTheirCallers) {
       results %1
     end)");
   EXPECT_EQ(inline_calls(p.program, p.context), 2);
-  EXPECT_EQ(callees_first(p.program), std::vector<BodyId>{0});
+  EXPECT_EQ(callees_first(p.program), ids<BodyId>({0}));
   ASSERT_EQ(p.body().nodes.size(), 1U);
-  EXPECT_EQ(p.body().results[0], p.body().nodes[0].outputs[0]);
+  EXPECT_EQ(p.body().results[0], p.body().nodes[NodeId(0)].outputs[0]);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct DividedBody {
 // Sort key in the node list of a device. `node`: index in the whole body.
 struct Position {
   enum class Moment : uint8_t { kReceive, kNode, kSend, kReceiveBack, kCopyBack };
-  size_t node = 0;
+  NodeId node{0};
   Moment moment = Moment::kNode;
   int32_t number = 0;
   auto operator<=>(const Position&) const = default;
@@ -49,8 +49,7 @@ struct Shared {
       : program(the_program), variable_device(the_program.variables.size(), kAnywhere) {
     for (const BodyId id : callees_first(program)) {
       for (const Node& node : program.body(id).nodes) {
-        if (const auto* loop = node.as<Node::Loop>())
-          carried[loop->callee] = static_cast<size_t>(loop->carried);
+        if (const auto* loop = node.as<Node::Loop>()) carried[loop->callee] = node.carried();
       }
     }
     for (const EntryBodies& entry : program.entries) assign_updated(program.body(entry.bodies[0]));
@@ -65,7 +64,7 @@ struct Shared {
       for (const ValueIndex v : node.outputs) made_on[v] = node.device;
     }
     for (const auto& [variable, v] : body.variables) {
-      int32_t& device = variable_device[static_cast<size_t>(variable)];
+      int32_t& device = sluice::at(variable_device, variable);
       const auto found = made_on.find(v);
       if (device == kAnywhere && found != made_on.end()) device = found->second;
     }
@@ -96,13 +95,13 @@ class Projector {
         body_(shared.program.body(id)),
         device_(body_.values.size(), kAnywhere),
         storage_device_(body_.values.size(), kAnywhere),
-        index_(body_.values.size(), -1),
+        index_(body_.values.size()),
         made_at_(body_.values.size()) {}
 
   DividedBody run() {
     find_devices();
     if (const auto device = only_device()) return keep(*device);
-    for (now_ = 0; now_ < body_.nodes.size(); ++now_) visit(body_.nodes[now_]);
+    for (now_ = NodeId(0); now_ < body_.nodes.end_id(); ++now_) visit(body_.nodes[now_]);
     find_results();
     order_messages();
     add_messages();
@@ -112,8 +111,8 @@ class Projector {
  private:
   using Moment = Position::Moment;
 
-  int32_t& device_of(ValueIndex v) { return device_[static_cast<size_t>(v)]; }
-  int32_t& storage_device(ValueIndex v) { return storage_device_[static_cast<size_t>(v)]; }
+  int32_t& device_of(ValueIndex v) { return device_[v]; }
+  int32_t& storage_device(ValueIndex v) { return storage_device_[v]; }
   const DividedBody& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
   Position at(Moment moment) { return {now_, moment, ++number_}; }
 
@@ -172,10 +171,10 @@ class Projector {
     const bool runs_here = devices.empty() || devices.contains(body_.device);
     for (const BodyParam& p : body_.params)
       settle(p.in, runs_here ? body_.device : *devices.begin());
-    for (size_t v = 0; v < body_.values.size(); ++v) {
+    for (const ValueIndex v : body_.values.ids()) {
       const BodyValue& value = body_.values[v];
       if (value.source == BodyValue::Source::kVariable) {
-        int32_t& device = shared_.variable_device[static_cast<size_t>(value.index)];
+        int32_t& device = sluice::at(shared_.variable_device, value.index);
         if (device == kAnywhere) device = device_[v];
         device_[v] = device;
       }
@@ -221,7 +220,7 @@ class Projector {
     value.source = BodyValue::Source::kNode;
     value.index = -1;
     added_.push_back(std::move(value));
-    return static_cast<ValueIndex>(body_.values.size() + added_.size() - 1);
+    return ValueIndex(body_.values.size() + added_.size() - 1);
   }
 
   void put(int32_t device, Position position, Node node) {
@@ -233,7 +232,7 @@ class Projector {
   // use.
   ValueIndex local(ValueIndex v, int32_t device) {
     if (v == kNone) return v;
-    const bool is_index = index_[static_cast<size_t>(v)] >= 0;
+    const bool is_index = index_[v].valid();
     if (!is_index && (device_of(v) == kAnywhere || device_of(v) == device)) return v;
     const auto known = local_.find({v, device});
     if (known != local_.end()) return known->second;
@@ -245,7 +244,7 @@ class Projector {
 
   // Adds an Index node on a device, because an index expression costs less than a message.
   ValueIndex compute_index(ValueIndex v, int32_t device) {
-    Node node = body_.nodes[static_cast<size_t>(index_[static_cast<size_t>(v)])];
+    Node node = body_.nodes[index_[v]];
     node.outputs = {add_value(v)};
     const ValueIndex own = node.outputs[0];
     put(device, at(Moment::kReceive), std::move(node));
@@ -260,9 +259,9 @@ class Projector {
     // A parameter or a variable is sent only when it is needed, so that it does not occupy a slot
     // before.
     const bool made_here = body_.value(v).source == BodyValue::Source::kNode;
-    m.from = made_here ? made_at_[static_cast<size_t>(v)] : at(Moment::kReceive);
+    m.from = made_here ? made_at_[v] : at(Moment::kReceive);
     m.to = at(moment);
-    ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
+    ProgramChannel& channel = sluice::at(shared_.program.channels, m.channel);
     channel.slot_bytes = std::max(channel.slot_bytes, round_up(body_.value(v).spec.bytes(), 64));
     messages_.push_back(m);
     return m.received;
@@ -270,7 +269,7 @@ class Projector {
 
   void visit(const Node& node) {
     if (node.is<Node::Index>()) {
-      index_[static_cast<size_t>(node.outputs[0])] = static_cast<int32_t>(now_);
+      index_[node.outputs[0]] = now_;
     } else if (node.call() != nullptr) {
       visit_call(node);
     } else {
@@ -311,13 +310,13 @@ class Projector {
       if (cut.param_device[i] != device) continue;
       new_index[i] = static_cast<int32_t>(own.inputs.size());
       add_input(own, inputs[i], node.in_specs[i]);
-      if (static_cast<int32_t>(i) < node.carried()) ++carried;
+      if (i < node.carried()) ++carried;
     }
     if (auto* loop = own.as<Node::Loop>()) {
       loop->carried = carried;
       keep_own_condition(*loop, new_index);
     }
-    for (size_t r = 0; r < static_cast<size_t>(node.call()->results); ++r) {
+    for (size_t r = 0; r < cut.result_device.size(); ++r) {
       if (cut.result_device[r] != device) continue;
       add_output(own, node.outputs[r], node.out_specs[r]);
       ++call.results;
@@ -337,7 +336,7 @@ class Projector {
     std::vector<std::pair<ValueIndex, ValueIndex>> back;  // (new value, old value)
     for (Tie& t : own.ties) {
       const ValueIndex old = t.into;
-      const ValueIndex made = own.outputs[static_cast<size_t>(t.output)];
+      const ValueIndex made = sluice::at(own.outputs, t.output);
       t.into = local(old, device);
       storage_device(made) = storage_device(old);
       if (storage_device(old) != kAnywhere && storage_device(old) != device)
@@ -346,7 +345,7 @@ class Projector {
     for (const ValueIndex v : own.outputs) {
       if (v == kNone) continue;
       device_of(v) = device;
-      made_at_[static_cast<size_t>(v)] = at(Moment::kSend);
+      made_at_[v] = at(Moment::kSend);
     }
     const Node where = own;
     put(device, at(Moment::kNode), std::move(own));
@@ -378,7 +377,7 @@ class Projector {
     for (const BodyParam& p : body_.params)
       param_outs_.push_back(p.out == kNone ? kNone : local(p.out, device_of(p.in)));
     for (const auto& [variable, v] : body_.variables)
-      variables_.push_back(local(v, shared_.variable_device[static_cast<size_t>(variable)]));
+      variables_.push_back(local(v, sluice::at(shared_.variable_device, variable)));
   }
 
   // Moves Receives so that each channel delivers messages in the order in which they are sent,
@@ -410,12 +409,12 @@ class Projector {
   }
 
   // The first node whose call comes after a position.
-  static size_t after(const Position& p) {
-    return p.moment == Moment::kReceive ? p.node : p.node + 1;
+  static NodeId after(const Position& p) {
+    return p.moment == Moment::kReceive ? p.node : NodeId(p.node + 1);
   }
 
   void count_slots(int32_t channel, const std::vector<Message*>& queue) {
-    int64_t& capacity = shared_.program.channels[static_cast<size_t>(channel)].capacity;
+    int64_t& capacity = sluice::at(shared_.program.channels, channel).capacity;
     size_t received = 0;
     for (size_t sent = 0; sent < queue.size(); ++sent) {
       while (received < sent && queue[received]->to < queue[sent]->from) ++received;
@@ -427,7 +426,7 @@ class Projector {
   int32_t message_of(ValueIndex v) {
     const BodyValue& value = body_.value(v);
     const bool variable = value.source == BodyValue::Source::kVariable;
-    const auto key = variable ? std::pair(BodyId{-1}, value.index) : std::pair(id_, v);
+    const auto key = variable ? std::pair(BodyId(), value.index) : std::pair(id_, v.value());
     return shared_.messages.try_emplace(key, shared_.messages.size()).first->second;
   }
 
@@ -435,7 +434,7 @@ class Projector {
     std::set<ValueIndex> sent;
     shared_.sends += static_cast<int64_t>(messages_.size());
     for (const Message& m : messages_) {
-      const ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
+      const ProgramChannel& channel = sluice::at(shared_.program.channels, m.channel);
       const TensorSpec& spec = body_.value(m.sent).spec;
       const int32_t number = message_of(m.sent);
       Node send;
@@ -492,9 +491,8 @@ class Projector {
       if (v == kNone) return;
       const auto [found, fresh] = moved.try_emplace(v, kNone);
       if (fresh) {
-        const auto own = static_cast<size_t>(v);
-        found->second = part.add(own < body_.values.size() ? body_.values[own]
-                                                           : added_[own - body_.values.size()]);
+        const int32_t added = v - body_.values.end_id();
+        found->second = part.add(added < 0 ? body_.values[v] : sluice::at(added_, added));
       }
       v = found->second;
     };
@@ -519,7 +517,7 @@ class Projector {
     }
     for (size_t i = 0; i < variables_.size(); ++i) {
       const int32_t variable = body_.variables[i].first;
-      if (shared_.variable_device[static_cast<size_t>(variable)] != device) continue;
+      if (sluice::at(shared_.variable_device, variable) != device) continue;
       part.variables.emplace_back(variable, variables_[i]);
       move(part.variables.back().second);
     }
@@ -529,19 +527,18 @@ class Projector {
   Shared& shared_;
   const BodyId id_;
   const Body& body_;
-  std::vector<int32_t> device_;  // For each value: the device that makes it.
-  std::vector<int32_t>
-      // For each value in a parameter or a variable: the device of its bytes.
-      storage_device_;
-  std::vector<int32_t> index_;     // For each value: the Index node that makes it, or -1.
-  std::vector<Position> made_at_;  // Indexed by value.
-  size_t now_ = 0;
+  Ids<ValueIndex, int32_t> device_;  // For each value: the device that makes it.
+  // For each value in a parameter or a variable: the device of its bytes.
+  Ids<ValueIndex, int32_t> storage_device_;
+  Ids<ValueIndex, NodeId> index_;  // For each value: the Index node that makes it, or invalid.
+  Ids<ValueIndex, Position> made_at_;
+  NodeId now_{0};
   int32_t number_ = 0;
   std::map<int32_t, std::vector<std::pair<Position, Node>>> lists_;  // Indexed by device.
   std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // Indexed by value and device.
   std::vector<BodyValue> added_;  // New values, with indices after those of the body.
   std::vector<Message> messages_;
-  std::set<std::pair<int32_t, size_t>> barriers_;  // (channel, node): the node's call uses it.
+  std::set<std::pair<int32_t, NodeId>> barriers_;  // (channel, node): the node's call uses it.
   std::vector<int32_t> result_device_;
   std::vector<ValueIndex> results_;
   std::vector<ValueIndex> param_outs_;

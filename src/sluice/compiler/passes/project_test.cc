@@ -36,7 +36,7 @@ TEST_F(Project, ABodyOfOneDeviceStays) {
     end)";
   EXPECT_EQ(run(text), 0);
   EXPECT_EQ(program_->body().device, 1);
-  EXPECT_EQ(program_->program.entries[0].bodies, std::vector<BodyId>{0});
+  EXPECT_EQ(program_->program.entries[0].bodies, ids<BodyId>({0}));
 }
 
 TEST_F(Project, AValueIsSentWhereItIsMadeAndReceivedWhereItIsRead) {
@@ -197,8 +197,9 @@ TEST_F(Project, ASentViewHasBytesOfItsOwn) {
       kernel Neg in %1 out %2 f32(2,2) device 1
       results %2
     end)");
-  EXPECT_TRUE(
-      program_->program.body(program_->program.entries[0].bodies[0]).nodes[0].is<Node::Copy>());
+  EXPECT_TRUE(program_->program.body(program_->program.entries[0].bodies[0])
+                  .nodes[NodeId(0)]
+                  .is<Node::Copy>());
 }
 
 TEST_F(Project, StreamsAndBuffersBelongToTheirFirstUser) {
@@ -213,8 +214,8 @@ TEST_F(Project, StreamsAndBuffersBelongToTheirFirstUser) {
   const Program& p = program_->program;
   EXPECT_EQ(p.body(p.entries[0].bodies[0]).nodes.size(), 2U);
   const Body& second = p.body(p.entries[0].bodies[1]);
-  EXPECT_EQ(second.nodes[0].as<Node::Transfer>()->token, 0);
-  EXPECT_EQ(second.nodes[1].as<Node::Transfer>()->token, 1);
+  EXPECT_EQ(second.nodes[NodeId(0)].as<Node::Transfer>()->token, 0);
+  EXPECT_EQ(second.nodes[NodeId(1)].as<Node::Transfer>()->token, 1);
 }
 
 TEST_F(Project, EveryDeviceEvaluatesIndexExpressions) {
@@ -227,7 +228,7 @@ TEST_F(Project, EveryDeviceEvaluatesIndexExpressions) {
     end)"),
             0);
   for (const BodyId id : program_->program.entries[0].bodies)
-    EXPECT_TRUE(program_->program.body(id).nodes[0].is<Node::Index>());
+    EXPECT_TRUE(program_->program.body(id).nodes[NodeId(0)].is<Node::Index>());
 }
 
 // The first message is sent before the loop and read after it. It is received before the loop,
@@ -253,13 +254,13 @@ TEST_F(Project, ACallIsABarrierOfItsChannels) {
   const Program& p = program_->program;
   const Body& first = p.body(p.entries[0].bodies[0]);
   const Body& second = p.body(p.entries[0].bodies[1]);
-  EXPECT_TRUE(second.nodes[0].is<Node::Receive>());
-  ASSERT_TRUE(second.nodes[1].is<Node::Loop>());
-  const Node::Loop& loop = *second.nodes[1].as<Node::Loop>();
+  EXPECT_TRUE(second.nodes[NodeId(0)].is<Node::Receive>());
+  ASSERT_TRUE(second.nodes[NodeId(1)].is<Node::Loop>());
+  const Node::Loop& loop = *second.nodes[NodeId(1)].as<Node::Loop>();
   EXPECT_EQ(loop.trips, 3);
   EXPECT_EQ(loop.carried, 0) << "the carried value is at home on device 0";
   EXPECT_TRUE(loop.index_args.empty()) << "nothing reads the iteration";
-  EXPECT_EQ(first.nodes[2].as<Node::Loop>()->carried, 1);
+  EXPECT_EQ(first.nodes[NodeId(2)].as<Node::Loop>()->carried, 1);
   EXPECT_EQ(to_text(p.body(loop.callee)), to_text(parse_body(R"(
     body step@1 loop_body device 1
       receive 0 message 0 out %0 f32(4) where "message from device 0"
@@ -294,8 +295,8 @@ TEST_F(Project, AValueThatOnlyRotatesIsAtHomeWhereItIsReadLast) {
       << "no message";
   const Program& p = program_->program;
   const Body& second = p.body(p.entries[0].bodies[1]);
-  ASSERT_TRUE(second.nodes[3].is<Node::Loop>());
-  EXPECT_EQ(second.nodes[3].as<Node::Loop>()->carried, 3);
+  ASSERT_TRUE(second.nodes[NodeId(3)].is<Node::Loop>());
+  EXPECT_EQ(second.nodes[NodeId(3)].as<Node::Loop>()->carried, 3);
 }
 
 TEST_F(Project, RefusesConditionalsOnSeveralDevices) {

@@ -19,12 +19,12 @@ using Engine = std::minstd_rand;
 std::string random_body(unsigned seed) {
   Engine dice(seed);
   const auto below = [&](size_t n) { return dice() % n; };
-  std::vector<ValueIndex> alive{0, 1};  // Values that no node has overwritten.
+  std::vector<int32_t> alive{0, 1};  // Values that no node has overwritten.
   std::string nodes;
-  ValueIndex next = 2;
+  int32_t next = 2;
   int token = 0;
   for (size_t count = 5 + below(14); count > 0; --count) {
-    const ValueIndex x = alive[below(alive.size())];
+    const int32_t x = alive[below(alive.size())];
     const size_t kind = below(9);
     const auto transfer = [&](const char* what, size_t at) {
       static constexpr const char* kModes[] = {"compute", "io", "io_overlapped", "io_overlapped"};
@@ -66,8 +66,9 @@ class TransferRunner {
  public:
   TransferRunner(const Body& body, unsigned seed)
       : body_(body), dice_(seed), values_(body.values.size()) {
-    for (size_t v = 0; v < values_.size(); ++v) {
-      if (body.values[v].source == BodyValue::Source::kVariable) values_[v] = 100 + v;
+    for (const ValueIndex v : values_.ids()) {
+      if (body.values[v].source == BodyValue::Source::kVariable)
+        values_[v] = 100 + static_cast<uint64_t>(v);
     }
   }
 
@@ -91,8 +92,8 @@ class TransferRunner {
     return remote_.try_emplace(entry, 1000 + static_cast<uint64_t>(entry)).first->second;
   }
   uint64_t read(ValueIndex v) const {
-    EXPECT_TRUE(values_[static_cast<size_t>(v)]) << "value " << v << " is not there yet";
-    return values_[static_cast<size_t>(v)].value_or(0);
+    EXPECT_TRUE(values_[v]) << "value " << v << " is not there yet";
+    return values_[v].value_or(0);
   }
 
   bool end_one() {
@@ -128,8 +129,7 @@ class TransferRunner {
       case Effect::Action::kPrint:
         ADD_FAILURE() << "a print is no transfer";
     }
-    if (t.queue == 0 && !node.outputs.empty())
-      values_[static_cast<size_t>(node.outputs[0])] = loaded_[t.token];
+    if (t.queue == 0 && !node.outputs.empty()) values_[node.outputs[0]] = loaded_[t.token];
   }
 
   void run(const Node& node) {
@@ -143,18 +143,17 @@ class TransferRunner {
       };
       while (std::any_of(flights.begin(), flights.end(), in_flight)) end(flights);
       const auto found = loaded_.find(w->token);
-      if (found != loaded_.end()) values_[static_cast<size_t>(node.inputs[0])] = found->second;
+      if (found != loaded_.end()) values_[node.inputs[0]] = found->second;
     } else {
       std::string text = node.is<Node::Kernel>() ? node.def->type : "";
       for (const ValueIndex v : node.inputs) text += fmt::format(" {}", read(v));
-      values_[static_cast<size_t>(node.outputs[0])] =
-          node.is<Node::View>() ? read(node.inputs[0]) : hash64(text);
+      values_[node.outputs[0]] = node.is<Node::View>() ? read(node.inputs[0]) : hash64(text);
     }
   }
 
   const Body& body_;
   Engine dice_;
-  std::vector<std::optional<uint64_t>> values_;
+  Ids<ValueIndex, std::optional<uint64_t>> values_;
   std::map<int32_t, std::deque<const Node*>> flights_;  // Indexed by queue.
   std::map<int32_t, uint64_t> loaded_;                  // Keyed by token.
   std::map<int64_t, uint64_t> remote_;                  // Indexed by entry.

@@ -32,7 +32,7 @@ void drop_index_params(Program& program, BodyId id, std::map<BodyId, std::vector
     }
     for_each_index(node, [&](const IndexExpr& x) {
       for (const IndexExpr::Node& n : x.nodes()) {
-        if (n.kind == IndexExpr::Opcode::kParam) own[static_cast<size_t>(n.value)] = true;
+        if (n.kind == IndexExpr::Opcode::kParam) at(own, n.value) = true;
       }
     });
   }

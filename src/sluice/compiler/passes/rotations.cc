@@ -8,14 +8,14 @@ namespace sluice::compiler {
 namespace {
 
 // A loop: a body and the index of its node.
-using LoopNode = std::pair<BodyId, size_t>;
+using LoopNode = std::pair<BodyId, NodeId>;
 
 // The loops of each body.
 std::map<BodyId, std::vector<LoopNode>> loops_by_body(const Program& program) {
   std::map<BodyId, std::vector<LoopNode>> loops;
   for (const BodyId id : callees_first(program)) {
-    const std::vector<Node>& nodes = program.body(id).nodes;
-    for (size_t n = 0; n < nodes.size(); ++n) {
+    const Ids<NodeId, Node>& nodes = program.body(id).nodes;
+    for (const NodeId n : nodes.ids()) {
       if (const auto* loop = nodes[n].as<Node::Loop>()) loops[loop->callee].emplace_back(id, n);
     }
   }
@@ -27,17 +27,16 @@ bool alike(const BodyValue& a, const BodyValue& b) {
 }
 
 // For each carried value, the parameter whose value is its result, or -1.
-std::vector<int32_t> sources(const Body& body, int32_t carried) {
-  std::vector<int32_t> result(static_cast<size_t>(carried), -1);
+std::vector<int32_t> sources(const Body& body, size_t carried) {
+  std::vector<int32_t> result(carried, -1);
   std::vector<bool> taken(result.size(), false);
   for (size_t k = 0; k < result.size(); ++k) {
     if (body.results[k] == kNone) continue;
     const BodyValue& value = body.value(body.results[k]);
-    if (value.source != BodyValue::Source::kParam || value.index >= carried) continue;
-    const auto from = static_cast<size_t>(value.index);
-    if (taken[from] || body.params[from].out != kNone) continue;
+    if (value.source != BodyValue::Source::kParam || value.index >= std::ssize(result)) continue;
+    if (at(taken, value.index) || at(body.params, value.index).out != kNone) continue;
     if (!alike(value, body.value(body.params[k].in))) continue;
-    taken[from] = true;
+    at(taken, value.index) = true;
     result[k] = value.index;
   }
   return result;
@@ -45,47 +44,48 @@ std::vector<int32_t> sources(const Body& body, int32_t carried) {
 
 // The bytes of a value and its views in a body.
 struct ValueUses {
-  int32_t last_read = -1;    // Last node that reads the value itself.
-  int32_t last_view = -1;    // Last node that reads one of its views.
+  NodeId last_read;          // Last node that reads the value itself.
+  NodeId last_view;          // Last node that reads one of its views.
   bool overwritten = false;  // Whether a node overwrites them.
   bool kept = false;         // Whether they are needed after the body has ended.
 };
 
 ValueUses uses_of(const Body& body, ValueIndex value) {
-  const std::vector<bool> kept = kept_values(body);
-  std::vector<bool> same(body.values.size(), false);
-  const auto shows = [&](ValueIndex v) { return v != kNone && same[static_cast<size_t>(v)]; };
+  const Ids<ValueIndex, bool> kept = kept_values(body);
+  Ids<ValueIndex, bool> same(body.values.size());
+  const auto shows = [&](ValueIndex v) { return v != kNone && same[v]; };
   ValueUses uses;
-  same[static_cast<size_t>(value)] = true;
-  for (size_t n = 0; n < body.nodes.size(); ++n) {
+  same[value] = true;
+  for (const NodeId n : body.nodes.ids()) {
     const Node& node = body.nodes[n];
     for (const ValueIndex v : node.inputs) {
       if (!shows(v)) continue;
       if (node.is<Node::View>()) {
-        same[static_cast<size_t>(node.outputs[0])] = true;
+        same[node.outputs[0]] = true;
       } else {
-        (v == value ? uses.last_read : uses.last_view) = static_cast<int32_t>(n);
+        (v == value ? uses.last_read : uses.last_view) = n;
       }
     }
     for (const Tie& t : node.ties) uses.overwritten = uses.overwritten || shows(t.into);
   }
-  for (size_t v = 0; v < same.size(); ++v) uses.kept = uses.kept || (same[v] && kept[v]);
+  for (const ValueIndex v : same.ids()) uses.kept = uses.kept || (same[v] && kept[v]);
   return uses;
 }
 
 // Output `output` of node `node`.
 struct Maker {
-  size_t node;
+  NodeId node;
   int32_t output;
 };
 
 // The output of which a value is a view, or the one that is the value. Empty if no node makes it.
 std::optional<Maker> maker_of(const Body& body, ValueIndex v) {
   for (size_t n = body.nodes.size(); n-- > 0;) {
-    const Node& node = body.nodes[n];
+    const Node& node = body.nodes[NodeId(n)];
     const auto found = std::find(node.outputs.begin(), node.outputs.end(), v);
     if (found == node.outputs.end()) continue;
-    if (!node.is<Node::View>()) return Maker{n, static_cast<int32_t>(found - node.outputs.begin())};
+    if (!node.is<Node::View>())
+      return Maker{NodeId(n), static_cast<int32_t>(found - node.outputs.begin())};
     v = node.inputs[0];
   }
   return std::nullopt;
@@ -96,15 +96,15 @@ bool is_free(const Body& body, const Maker& maker) {
   const Node& node = body.nodes[maker.node];
   const bool tied = std::any_of(node.ties.begin(), node.ties.end(),
                                 [&](const Tie& t) { return t.output == maker.output; });
-  const ValueIndex v = node.outputs[static_cast<size_t>(maker.output)];
+  const ValueIndex v = at(node.outputs, maker.output);
   return !tied && !node.is<Node::Loop>() && !uses_of(body, v).overwritten;
 }
 
 // Whether an output may be made in the bytes of a value with these uses. The node that makes it
 // may read the value itself if its kernel may write there.
 bool may_overwrite(const Body& body, ValueIndex value, const ValueUses& uses, const Maker& maker,
-                   const std::vector<KernelChoice>& choices) {
-  const auto n = static_cast<int32_t>(maker.node);
+                   const Ids<NodeId, KernelChoice>& choices) {
+  const NodeId n = maker.node;
   const Node& node = body.nodes[maker.node];
   // A collective that has a tie updates its input.
   if (node.is<Node::Collective>() || uses.last_view >= n || uses.last_read > n) return false;
@@ -117,11 +117,12 @@ bool may_overwrite(const Body& body, ValueIndex value, const ValueUses& uses, co
   return true;
 }
 
-// Makes result `k` in the bytes of parameter `oldest`. Returns false, and changes nothing, if a
-// node reads the parameter later.
-bool overwrite(Body& body, size_t k, int32_t oldest, std::vector<KernelChoice>& choices) {
-  BodyParam& param = body.params[static_cast<size_t>(oldest)];
-  const ValueIndex next = body.results[k];
+// Makes result `newest` in the bytes of parameter `oldest`. Returns false, and changes nothing, if
+// a node reads the parameter later.
+bool overwrite(Body& body, int32_t newest, int32_t oldest, Ids<NodeId, KernelChoice>& choices) {
+  BodyParam& param = at(body.params, oldest);
+  ValueIndex& result = at(body.results, newest);
+  const ValueIndex next = result;
   if (next == kNone || param.out != kNone || !alike(body.value(next), body.value(param.in)))
     return false;
   const ValueUses old = uses_of(body, param.in);
@@ -141,7 +142,7 @@ bool overwrite(Body& body, size_t k, int32_t oldest, std::vector<KernelChoice>& 
     body.nodes.push_back(std::move(copy));
     choices.emplace_back();
   }
-  body.results[k] = kNone;
+  result = kNone;
   return true;
 }
 
@@ -155,7 +156,7 @@ int64_t find_rotations(Program& program, const Context&) {
   for (const auto& [id, loops] : loops_by_body(program)) {
     Body& body = program.body(id);
     Node::Loop found = *loop_at(loops[0]);
-    found.rotates = sources(body, found.carried);
+    found.rotates = sources(body, program.body(loops[0].first).nodes[loops[0].second].carried());
     for (size_t k = 0; k < found.rotates.size(); ++k) {
       if (found.rotates[k] < 0) continue;
       body.results[k] = kNone;
@@ -164,9 +165,9 @@ int64_t find_rotations(Program& program, const Context&) {
     for (const Rotation& rotation : rotations_of(found)) {
       const int32_t newest = rotation.carried.front(), oldest = rotation.carried.back();
       if (!found.returns_result(newest) ||
-          !overwrite(body, static_cast<size_t>(newest), oldest, program.lowered[id].choices))
+          !overwrite(body, newest, oldest, program.lowered[id].choices))
         continue;
-      found.rotates[static_cast<size_t>(newest)] = oldest;
+      at(found.rotates, newest) = oldest;
       ++count;
     }
     const auto rotates = [](int32_t from) { return from >= 0; };

@@ -118,7 +118,7 @@ TEST(Rotations, AKernelMayWriteOverTheOldestOneThatItReads) {
     TestProgram p = three(body + "\nresults %3 %0 %1");
     run(p, coincide);
     verify(p.program, "rotations");
-    return rotations_of(*p.body(0).nodes[0].as<Node::Loop>())[0].slots;
+    return rotations_of(*p.body(0).nodes[NodeId(0)].as<Node::Loop>())[0].slots;
   };
   EXPECT_EQ(slots(add, false), 4);
   EXPECT_EQ(slots(add, true), 3);

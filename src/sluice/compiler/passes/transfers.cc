@@ -11,6 +11,7 @@ namespace {
 constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
 
 using Transfer = Node::Transfer;
+using SegmentId = Id<struct SegmentTag>;
 
 bool is_stream(const Transfer& t) {
   return t.effect.kind == Effect::Action::kStreamRead ||
@@ -61,13 +62,13 @@ class Scheduler {
       : body_(body),
         facts_(facts),
         io_queues_(io_queues),
-        nodes_(body.nodes.size()),
-        before_(nodes_ + 1) {}
+        end_(body.nodes.end_id()),
+        before_(body.nodes.size() + 1) {}
 
   int64_t run() {
     find_roots();
     find_segments();
-    for (size_t n = 0; n < nodes_; ++n) {
+    for (const NodeId n : body_.nodes.ids()) {
       position_.push_back(n);
       auto* t = body_.nodes[n].as<Transfer>();
       if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
@@ -78,8 +79,9 @@ class Scheduler {
       t->queue = queue_of(n);
       before_[position_[n]].issues.push_back(n);
     }
-    for (size_t n = 0; n < nodes_; ++n) {
-      if (queue(n) > 0) before_[is_overlapped(node(n)) ? latest_wait(n) : n + 1].waits.push_back(n);
+    for (const NodeId n : body_.nodes.ids()) {
+      if (queue(n) == 0) continue;
+      before_[is_overlapped(node(n)) ? latest_wait(n) : after(n)].waits.push_back(n);
     }
     if (moved_ > 0) reorder();
     return moved_;
@@ -89,15 +91,16 @@ class Scheduler {
   // Waits and issues that are added before a node. Waits come first, so that an issue can use the
   // bytes of an ended transfer.
   struct Before {
-    std::vector<size_t> waits;
-    std::vector<size_t> issues;
+    std::vector<NodeId> waits;
+    std::vector<NodeId> issues;
   };
 
-  const Node& node(size_t n) const { return body_.nodes[n]; }
-  const Transfer& transfer(size_t n) const { return *node(n).as<Transfer>(); }
-  int32_t queue(size_t n) const { return node(n).is<Transfer>() ? transfer(n).queue : 0; }
+  const Node& node(NodeId n) const { return body_.nodes[n]; }
+  const Transfer& transfer(NodeId n) const { return *node(n).as<Transfer>(); }
+  int32_t queue(NodeId n) const { return node(n).is<Transfer>() ? transfer(n).queue : 0; }
+  static NodeId after(NodeId n) { return ++n; }
 
-  int32_t queue_of(size_t n) const {
+  int32_t queue_of(NodeId n) const {
     const bool load = is_load(transfer(n));
     if (io_queues_ == 1 || (load && is_stream(transfer(n)))) return kLoadQueue;
     if (!load) return kStoreQueue;
@@ -107,16 +110,13 @@ class Scheduler {
   // A view may share the bytes of its source. Accesses to either count as accesses to the root.
   void find_roots() {
     root_.resize(body_.values.size());
-    for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueIndex>(v);
+    for (const ValueIndex v : root_.ids()) root_[v] = v;
     for (const Node& n : body_.nodes) {
-      if (n.is<Node::View>())
-        root_[static_cast<size_t>(n.outputs[0])] = root_[static_cast<size_t>(n.inputs[0])];
+      if (n.is<Node::View>()) root_[n.outputs[0]] = root_[n.inputs[0]];
     }
   }
 
-  bool shows(ValueIndex v, ValueIndex root) const {
-    return v != kNone && root_[static_cast<size_t>(v)] == root;
-  }
+  bool shows(ValueIndex v, ValueIndex root) const { return v != kNone && root_[v] == root; }
   bool overwrites(const Node& n, ValueIndex root) const {
     return std::any_of(n.ties.begin(), n.ties.end(),
                        [&](const Tie& t) { return shows(t.into, root); });
@@ -141,34 +141,39 @@ class Scheduler {
   void find_segments() {
     bool computed = false;
     bool stored = false;
-    for (size_t n = 0; n < nodes_; ++n) {
+    for (const NodeId n : body_.nodes.ids()) {
       const bool load = is_overlapped(node(n)) && is_load(transfer(n));
       const bool begins = (load && (computed || stored)) || (computes(node(n)) && stored);
       if (begins) computed = stored = false;
       if (begins || segment_begin_.empty()) segment_begin_.push_back(n);
       computed |= computes(node(n));
       stored |= is_overlapped(node(n)) && !load;
-      segment_.push_back(segment_begin_.size() - 1);
+      segment_.push_back(SegmentId(segment_begin_.size() - 1));
     }
+  }
+
+  // The first node of the segment that precedes `segment` by `count`, or of the first segment.
+  NodeId begin_of_earlier(SegmentId segment, int32_t count) const {
+    return segment_begin_[SegmentId(std::max(segment - count, 0))];
   }
 
   // The node before which a transfer is issued. A store is issued at its own position, right after
   // its bytes are computed.
-  size_t earliest_issue(size_t n) const {
+  NodeId earliest_issue(NodeId n) const {
     const Transfer& load = transfer(n);
     if (!is_load(load)) return n;
-    const size_t segment = segment_[n];
-    size_t at = n;
-    while (at > segment_begin_[segment == 0 ? 0 : segment - 1]) {
-      const Node& other = node(at - 1);
+    NodeId at = n;
+    while (at > begin_of_earlier(segment_[n], 1)) {
+      const NodeId previous(at - 1);
+      const Node& other = node(previous);
       if (may_skip(other) || must_precede(other, node(n))) break;
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
-      --at;
+      at = previous;
     }
     // A queue runs transfers in the order of issue, so the load can follow a conflicting transfer
     // without a wait. Across queues a wait would be needed. Then the load stays, so that this wait
     // does not come earlier.
-    for (size_t k = segment_begin_[segment < 2 ? 0 : segment - 2]; k < n; ++k) {
+    for (NodeId k = begin_of_earlier(segment_[n], 2); k < n; ++k) {
       if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
       if (io_queues_ > 1 && !is_load(transfer(k))) return n;
       at = std::max(at, position_[k]);
@@ -179,7 +184,7 @@ class Scheduler {
   // Whether `other` must come before the load: it computes or overwrites an operand or the target
   // of the load, or reads the target. The target is the value that the load overwrites.
   bool must_precede(const Node& other, const Node& load) const {
-    const auto root = [&](ValueIndex v) { return root_[static_cast<size_t>(v)]; };
+    const auto root = [&](ValueIndex v) { return root_[v]; };
     return std::any_of(
                load.inputs.begin(), load.inputs.end(),
                [&](ValueIndex v) { return makes(other, root(v)) || overwrites(other, root(v)); }) ||
@@ -190,16 +195,15 @@ class Scheduler {
   }
 
   // The node before which the transfer must have ended.
-  size_t latest_wait(size_t n) const {
+  NodeId latest_wait(NodeId n) const {
     const Transfer& own = transfer(n);
     const bool load = is_load(own);
-    const ValueIndex root =
-        root_[static_cast<size_t>(load ? node(n).outputs[0] : node(n).inputs[0])];
-    size_t at = nodes_;
-    for (size_t k = n + 1; k < nodes_; ++k) {
+    const ValueIndex root = root_[load ? node(n).outputs[0] : node(n).inputs[0]];
+    NodeId at = end_;
+    for (NodeId k = after(n); k < end_; ++k) {
       // Loads are issued no earlier than the segment before their own, so no later node can lower
       // `at`.
-      if (at <= segment_begin_[segment_[k] == 0 ? 0 : segment_[k] - 1]) break;
+      if (at <= begin_of_earlier(segment_[k], 1)) break;
       const Node& other = node(k);
       const bool touches = overwrites(other, root) || (load && reads(other, root));
       const bool late = !load && segment_[k] > segment_[n] + 1;
@@ -212,11 +216,11 @@ class Scheduler {
   }
 
   void reorder() {
-    std::vector<Node> out;
-    for (size_t n = 0; n <= nodes_; ++n) {
-      for (const size_t t : before_[n].waits) out.push_back(wait_for(node(t)));
-      for (const size_t t : before_[n].issues) out.push_back(node(t));
-      if (n < nodes_ && queue(n) == 0) out.push_back(std::move(body_.nodes[n]));
+    Ids<NodeId, Node> out;
+    for (const NodeId n : before_.ids()) {
+      for (const NodeId t : before_[n].waits) out.push_back(wait_for(node(t)));
+      for (const NodeId t : before_[n].issues) out.push_back(node(t));
+      if (n < end_ && queue(n) == 0) out.push_back(std::move(body_.nodes[n]));
     }
     body_.nodes = std::move(out);
   }
@@ -238,12 +242,12 @@ class Scheduler {
   Body& body_;
   const FactTable& facts_;
   const int io_queues_;
-  const size_t nodes_;
-  std::vector<Before> before_;
-  std::vector<ValueIndex> root_;
-  std::vector<size_t> position_;       // For each node: the node before which the pass inserts it.
-  std::vector<size_t> segment_;        // Segment of each node.
-  std::vector<size_t> segment_begin_;  // First node of each segment.
+  const NodeId end_;
+  Ids<NodeId, Before> before_;
+  Ids<ValueIndex, ValueIndex> root_;
+  Ids<NodeId, NodeId> position_;          // For each node: the node before which it is inserted.
+  Ids<NodeId, SegmentId> segment_;        // Segment of each node.
+  Ids<SegmentId, NodeId> segment_begin_;  // First node of each segment.
   int64_t moved_ = 0;
 };
 

@@ -30,8 +30,8 @@ class Transfers : public testing::Test {
                       t->effect.kind == Effect::Action::kStreamRead;
     return fmt::format("{}{}", load ? "load" : "store", t->token);
   }
-  int32_t queue(size_t node) const {
-    return program_->body().nodes[node].as<Node::Transfer>()->queue;
+  int32_t queue(int32_t node) const {
+    return program_->body().nodes[NodeId(node)].as<Node::Transfer>()->queue;
   }
 
   using Order = std::vector<std::string>;

@@ -17,7 +17,7 @@ class Converter {
   int64_t run() {
     find_readers();
     find_what_needs_rows();
-    std::vector<Node> nodes = std::move(body_.nodes);
+    Ids<NodeId, Node> nodes = std::move(body_.nodes);
     for (Node& node : nodes) visit(node);
     for (ValueIndex& v : body_.results) {
       if (v == kNone || layout(v) == Layout{}) continue;
@@ -31,13 +31,13 @@ class Converter {
   }
 
  private:
-  Layout& layout(ValueIndex v) { return body_.values[static_cast<size_t>(v)].layout; }
+  Layout& layout(ValueIndex v) { return body_.values[v].layout; }
 
   void find_readers() {
     readers_.resize(body_.values.size());
-    for (size_t n = 0; n < body_.nodes.size(); ++n) {
-      for (const ValueIndex v : body_.nodes[n].inputs) {
-        if (v != kNone) readers_[static_cast<size_t>(v)].push_back(&body_.nodes[n]);
+    for (const Node& node : body_.nodes) {
+      for (const ValueIndex v : node.inputs) {
+        if (v != kNone) readers_[v].push_back(&node);
       }
     }
   }
@@ -47,21 +47,20 @@ class Converter {
   void find_what_needs_rows() {
     needs_rows_.assign(body_.values.size(), false);
     for (size_t n = body_.nodes.size(); n-- > 0;) {
-      const Node& node = body_.nodes[n];
+      const Node& node = body_.nodes[NodeId(n)];
       for (const Tie& t : node.ties) {
         // The values that several results overwrite may have different layouts.
         const bool on_panels = node.ties.size() == 1 && has_own_shape(body_, node, t) &&
                                (node.is<Node::Copy>() || follows_layouts(body_, node, target_)) &&
                                !makes_what_needs_rows(node);
-        if (!on_panels) needs_rows_[static_cast<size_t>(t.into)] = true;
+        if (!on_panels) needs_rows_[t.into] = true;
       }
     }
   }
 
   bool makes_what_needs_rows(const Node& node) const {
-    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueIndex v) {
-      return v != kNone && needs_rows_[static_cast<size_t>(v)];
-    });
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueIndex v) { return v != kNone && needs_rows_[v]; });
   }
 
   // Returns `v` in layout `to`. All readers share one conversion.
@@ -98,7 +97,7 @@ class Converter {
       require_rows(node);
     }
     for (const Tie& t : node.ties) {
-      const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+      const ValueIndex out = at(node.outputs, t.output);
       if (out == kNone) continue;
       if (node.is<Node::Kernel>()) {
         if (layout(out) != layout(t.into)) {
@@ -144,10 +143,9 @@ class Converter {
   Layout layout_of_param(const Node& node, size_t i) const {
     if (const auto* call = node.call()) return layout_of_param(call->callee, i);
     const auto& branch = *node.as<Node::Branch>();
-    const auto middle = static_cast<size_t>(branch.then_inputs) + 1;
     if (i == 0) return {};
-    return i < middle ? layout_of_param(branch.callees[0], i - 1)
-                      : layout_of_param(branch.callees[1], i - middle);
+    return i < branch.else_begin() ? layout_of_param(branch.callees[0], i - 1)
+                                   : layout_of_param(branch.callees[1], i - branch.else_begin());
   }
   Layout layout_of_param(BodyId callee, size_t param) const {
     const Body& body = program_.body(callee);
@@ -201,7 +199,7 @@ class Converter {
     for (const ValueIndex v : node.outputs) {
       if (std::find(body_.results.begin(), body_.results.end(), v) != body_.results.end())
         return {};
-      for (const Node* reader : readers_[static_cast<size_t>(v)]) {
+      for (const Node* reader : readers_[v]) {
         if (!has_fused_form(*reader)) return {};
         Layout of_reader;
         for (const Tie& t : reader->ties) {
@@ -217,10 +215,10 @@ class Converter {
   Body& body_;
   const Program& program_;
   const Target& target_;
-  std::vector<Node> out_;
-  // Indexed by value; valid until the reader is visited.
-  std::vector<std::vector<const Node*>> readers_;
-  std::vector<bool> needs_rows_;
+  Ids<NodeId, Node> out_;
+  // Valid until the reader is visited.
+  Ids<ValueIndex, std::vector<const Node*>> readers_;
+  Ids<ValueIndex, bool> needs_rows_;
   std::map<std::pair<ValueIndex, Layout>, ValueIndex> converted_;
   int64_t conversions_ = 0;
 };

@@ -57,8 +57,8 @@ TEST_F(Conversions, ElementwiseOpsPassPanelsOn) {
     kernel AddLhsInplace in %1 %2 out %3 f32(64,64) tie 0 %1
     last 1 %3)"),
             0);
-  EXPECT_EQ(program_->body().value(2).layout, parse_layout("panels32"));
-  EXPECT_EQ(program_->body().value(3).layout, parse_layout("panels32"));
+  EXPECT_EQ(program_->body().value(ValueIndex(2)).layout, parse_layout("panels32"));
+  EXPECT_EQ(program_->body().value(ValueIndex(3)).layout, parse_layout("panels32"));
 }
 
 TEST_F(Conversions, AnUpdateOfRowsConvertsWhatItReads) {
@@ -68,7 +68,7 @@ TEST_F(Conversions, AnUpdateOfRowsConvertsWhatItReads) {
     kernel AddLhsInplace in %0 %1 out %2 f32(64,64) tie 0 %0
     last 0 %2)"),
             1);
-  EXPECT_EQ(program_->body().nodes[1].inputs, (std::vector<ValueIndex>{0, 3}));
+  EXPECT_EQ(program_->body().nodes[NodeId(1)].inputs, ids<ValueIndex>({0, 3}));
 }
 
 TEST_F(Conversions, AnAliasOfAnotherShapeIsReadInRows) {
@@ -77,8 +77,8 @@ TEST_F(Conversions, AnAliasOfAnotherShapeIsReadInRows) {
     kernel Neg in %0 as f32(4096) out %1 f32(4096)
     results %1)"),
             1);
-  EXPECT_EQ(program_->body().nodes[1].inputs[0], 2);
-  EXPECT_EQ(program_->body().nodes[1].in_specs[0].shape, Shape({4096}));
+  EXPECT_EQ(program_->body().nodes[NodeId(1)].inputs[0], 2);
+  EXPECT_EQ(program_->body().nodes[NodeId(1)].in_specs[0].shape, Shape({4096}));
 }
 
 TEST_F(Conversions, AMessageSharesTheRowsOfAKernel) {
@@ -89,8 +89,8 @@ TEST_F(Conversions, AMessageSharesTheRowsOfAKernel) {
     results %1)"),
             1);
   const Body& body = program_->body();
-  EXPECT_EQ(body.nodes[1].inputs, body.nodes[2].inputs);
-  EXPECT_EQ(body.value(body.nodes[2].inputs[0]).layout, Layout{});
+  EXPECT_EQ(body.nodes[NodeId(1)].inputs, body.nodes[NodeId(2)].inputs);
+  EXPECT_EQ(body.value(body.nodes[NodeId(2)].inputs[0]).layout, Layout{});
 }
 
 // The pass "project" turns a view that is sent into such a copy.

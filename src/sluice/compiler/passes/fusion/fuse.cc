@@ -10,6 +10,8 @@ namespace {
 constexpr size_t kMaxStages = 8;
 constexpr const char* kOverwritten = "an operand is overwritten before the fused kernel can run";
 
+using GroupId = Id<struct GroupTag>;
+
 // A node to which ops are joined, and the values that each stage reads and computes.
 struct Group {
   Node node;
@@ -29,8 +31,8 @@ class Fuser {
       : body_(body),
         target_(target),
         report_(report),
-        maker_(body.values.size(), -1),
-        overwriter_(body.values.size(), -1),
+        maker_(body.values.size()),
+        overwriter_(body.values.size()),
         kept_(kept_values(body)),
         readers_(body.values.size()) {}
 
@@ -40,8 +42,8 @@ class Fuser {
     // Each group is visited once, in the order of the body. The readers of a group have then not
     // joined another group, so their ranks exceed the new rank of the group. In a second round, a
     // joint reader could have the same rank as the group and precede it.
-    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
-      while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
+    for (const GroupId g : groups_.ids()) {
+      while (groups_[g].open && join_a_maker(g)) ++joined;
     }
     report();
     finish();
@@ -49,21 +51,19 @@ class Fuser {
   }
 
  private:
-  Group& group(int32_t g) { return groups_[static_cast<size_t>(g)]; }
-
   void add(Node node) {
-    const auto g = static_cast<int32_t>(groups_.size());
+    const GroupId g = groups_.end_id();
     Group group;
     group.rank = g;
     group.open = node.is<Node::Kernel>() && node.outputs.size() == 1 &&
                  !node.as<Node::Kernel>()->prints && node.outputs[0] != kNone;
     for (const ValueIndex v : node.inputs) {
-      if (v != kNone) readers_[static_cast<size_t>(v)].push_back(g);
+      if (v != kNone) readers_[v].push_back(g);
     }
     for (const ValueIndex v : node.outputs) {
-      if (v != kNone) maker_[static_cast<size_t>(v)] = g;
+      if (v != kNone) maker_[v] = g;
     }
-    for (const Tie& t : node.ties) overwriter_[static_cast<size_t>(t.into)] = g;
+    for (const Tie& t : node.ties) overwriter_[t.into] = g;
     if (group.open) {
       group.made = {node.outputs[0]};
       group.reads = {node.inputs};
@@ -74,9 +74,9 @@ class Fuser {
     groups_.push_back(std::move(group));
   }
 
-  std::vector<ValueIndex> inputs_of(int32_t g) {
+  std::vector<ValueIndex> inputs_of(GroupId g) {
     std::vector<ValueIndex> inputs;
-    const Group& group = groups_[static_cast<size_t>(g)];
+    const Group& group = groups_[g];
     for (const auto& reads : group.reads) {
       for (const ValueIndex v : reads) {
         const bool own = std::find(group.made.begin(), group.made.end(), v) != group.made.end();
@@ -86,18 +86,18 @@ class Fuser {
     return inputs;
   }
 
-  bool read_outside(ValueIndex v, int32_t a, int32_t b) const {
-    const auto& readers = readers_[static_cast<size_t>(v)];
-    return kept_[static_cast<size_t>(v)] ||
-           std::any_of(readers.begin(), readers.end(), [&](int32_t r) { return r != a && r != b; });
+  bool read_outside(ValueIndex v, GroupId a, GroupId b) const {
+    const auto& readers = readers_[v];
+    return kept_[v] ||
+           std::any_of(readers.begin(), readers.end(), [&](GroupId r) { return r != a && r != b; });
   }
 
   // Joins a group to a group that computes one of its inputs. Returns false if there is none.
-  bool join_a_maker(int32_t g) {
+  bool join_a_maker(GroupId g) {
     for (const ValueIndex v : inputs_of(g)) {
-      const int32_t head = maker_[static_cast<size_t>(v)];
+      const GroupId head = maker_[v];
       Group joint;
-      if (head < 0 || head == g || !is_short(head, g) || obstacle(head, g, joint) != nullptr)
+      if (!head.valid() || head == g || !is_short(head, g) || obstacle(head, g, joint) != nullptr)
         continue;
       put(std::move(joint), head, g);
       return true;
@@ -105,46 +105,46 @@ class Fuser {
     return false;
   }
 
-  bool is_short(int32_t head, int32_t tail) {
-    return group(head).made.size() + group(tail).made.size() <= kMaxStages;
+  bool is_short(GroupId head, GroupId tail) {
+    return groups_[head].made.size() + groups_[tail].made.size() <= kMaxStages;
   }
 
   // Returns why `tail` cannot join `head`, which computes one of its inputs. If it can, sets
   // `joint` and returns null.
-  const char* obstacle(int32_t head, int32_t tail, Group& joint) {
-    const Group& h = group(head);
-    const Group& t = group(tail);
+  const char* obstacle(GroupId head, GroupId tail, Group& joint) {
+    const Group& h = groups_[head];
+    const Group& t = groups_[tail];
     if (!h.open || !t.open) return "one of them is not a plain kernel";
     // The rank is after the producers of the tail's inputs and after the readers of values that the
     // tail overwrites.
     int64_t rank = h.rank;
     for (const ValueIndex v : inputs_of(tail)) {
-      const int32_t maker = maker_[static_cast<size_t>(v)];
-      if (maker >= 0 && maker != head) rank = std::max(rank, group(maker).rank);
+      const GroupId maker = maker_[v];
+      if (maker.valid() && maker != head) rank = std::max(rank, groups_[maker].rank);
     }
     for (const Tie& tie : t.ties) {
       // The tail may overwrite an output of the head only if no other node reads it.
-      if (maker_[static_cast<size_t>(tie.into)] == head) {
+      if (maker_[tie.into] == head) {
         if (read_outside(tie.into, head, tail)) return "it overwrites a value that other ops read";
         continue;
       }
-      for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
-        if (r != head && r != tail) rank = std::max(rank, group(r).rank);
+      for (const GroupId r : readers_[tie.into]) {
+        if (r != head && r != tail) rank = std::max(rank, groups_[r].rank);
       }
     }
     // Before this rank, other nodes must neither read the head's outputs nor overwrite its inputs
     // or outputs.
-    const auto comes_later = [&](int32_t g) {
-      return g < 0 || g == head || g == tail || group(g).rank > rank;
+    const auto comes_later = [&](GroupId g) {
+      return !g.valid() || g == head || g == tail || groups_[g].rank > rank;
     };
     for (const ValueIndex v : h.made) {
-      for (const int32_t r : readers_[static_cast<size_t>(v)]) {
+      for (const GroupId r : readers_[v]) {
         if (!comes_later(r)) return "other ops read the result before the fused kernel can run";
       }
-      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
+      if (!comes_later(overwriter_[v])) return kOverwritten;
     }
     for (const ValueIndex v : inputs_of(head)) {
-      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
+      if (!comes_later(overwriter_[v])) return kOverwritten;
     }
     joint = join(h, t);
     joint.rank = rank;
@@ -155,41 +155,41 @@ class Fuser {
   }
 
   // Replaces the tail by the joint group and removes the head.
-  void put(Group joint, int32_t head, int32_t tail) {
+  void put(Group joint, GroupId head, GroupId tail) {
     joint.born = ++time_;
-    const auto renumber = [&](const Group& old, int32_t from) {
-      for (const ValueIndex v : old.made) maker_[static_cast<size_t>(v)] = tail;
+    const auto renumber = [&](const Group& old, GroupId from) {
+      for (const ValueIndex v : old.made) maker_[v] = tail;
       for (const auto& reads : old.reads) {
         for (const ValueIndex v : reads) {
-          auto& readers = readers_[static_cast<size_t>(v)];
+          auto& readers = readers_[v];
           std::replace(readers.begin(), readers.end(), from, tail);
         }
       }
-      for (const Tie& tie : old.ties) overwriter_[static_cast<size_t>(tie.into)] = tail;
+      for (const Tie& tie : old.ties) overwriter_[tie.into] = tail;
     };
-    renumber(group(head), head);
-    renumber(group(tail), tail);
-    group(head).gone = true;
-    group(tail) = std::move(joint);
+    renumber(groups_[head], head);
+    renumber(groups_[tail], tail);
+    groups_[head].gone = true;
+    groups_[tail] = std::move(joint);
   }
 
   // Counts the fused kernels, and the reasons for pairs that were not joined.
   void report() {
-    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
-      if (group(g).gone || !group(g).open) continue;
-      if (group(g).made.size() > 1) ++report_.made[name_of(group(g).node)];
-      std::vector<int32_t> seen;
+    for (const GroupId g : groups_.ids()) {
+      if (groups_[g].gone || !groups_[g].open) continue;
+      if (groups_[g].made.size() > 1) ++report_.made[name_of(groups_[g].node)];
+      std::vector<GroupId> seen;
       for (const ValueIndex v : inputs_of(g)) {
-        const int32_t head = maker_[static_cast<size_t>(v)];
+        const GroupId head = maker_[v];
         Group joint;
-        if (head < 0 || !group(head).open ||
+        if (!head.valid() || !groups_[head].open ||
             std::find(seen.begin(), seen.end(), head) != seen.end())
           continue;
         seen.push_back(head);
         // If there is no obstacle now, it was a reader that has joined another group since.
         const char* const why = obstacle(head, g, joint);
         ++report_.refused[fmt::format(
-            "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
+            "{} after {}: {}", name_of(groups_[g].node), name_of(groups_[head].node),
             why != nullptr      ? why
             : is_short(head, g) ? "other ops read the result before the fused kernel could run"
                                 : "one kernel cannot have this many ops")];
@@ -212,7 +212,7 @@ class Fuser {
       const bool tied = std::any_of(node.ties.begin(), node.ties.end(), [&](const Tie& t) {
         return t.output == static_cast<int32_t>(o);
       });
-      if (!tied && overwriter_[static_cast<size_t>(node.outputs[o])] >= 0) return false;
+      if (!tied && overwriter_[node.outputs[o]].valid()) return false;
     }
     return target_.fuses(fused_op(body_, node).with_layout(layout));
   }
@@ -274,7 +274,7 @@ class Fuser {
 
   // Sets the operands of a joint group's node and of its stages. Returns false if a stage reads the
   // result of another stage in another shape.
-  bool name_operands(Group& g, int32_t head, int32_t tail) {
+  bool name_operands(Group& g, GroupId head, GroupId tail) {
     Node& node = g.node;
     node.inputs.clear();
     node.in_specs.clear();
@@ -285,16 +285,15 @@ class Fuser {
     const auto stage_of = [&](ValueIndex v) {
       return static_cast<int32_t>(std::find(g.made.begin(), g.made.end(), v) - g.made.begin());
     };
-    const auto stages = static_cast<int32_t>(g.made.size());
-    for (int32_t s = 0; s < stages; ++s) {
-      auto& stage = parts[static_cast<size_t>(s)];
+    for (size_t s = 0; s < parts.size(); ++s) {
+      OpStage& stage = parts[s];
       stage.inputs.clear();
-      const auto& reads = g.reads[static_cast<size_t>(s)];
+      const std::vector<ValueIndex>& reads = g.reads[s];
       for (size_t i = 0; i < reads.size(); ++i) {
-        const TensorSpec& spec = g.read_specs[static_cast<size_t>(s)][i];
+        const TensorSpec& spec = g.read_specs[s][i];
         const int32_t maker = stage_of(reads[i]);
-        if (maker < stages) {
-          if (parts[static_cast<size_t>(maker)].spec.shape != spec.shape) return false;
+        if (maker < std::ssize(parts)) {
+          if (at(parts, maker).spec.shape != spec.shape) return false;
           stage.inputs.push_back(~maker);
           continue;
         }
@@ -308,15 +307,15 @@ class Fuser {
         node.in_specs.push_back(spec);
       }
     }
-    for (int32_t s = 0; s < stages; ++s) {
-      const ValueIndex v = g.made[static_cast<size_t>(s)];
-      auto& stage = parts[static_cast<size_t>(s)];
+    for (size_t s = 0; s < parts.size(); ++s) {
+      const ValueIndex v = g.made[s];
+      OpStage& stage = parts[s];
       stage.output = -1;
-      const int32_t overwriter = overwriter_[static_cast<size_t>(v)];
-      const bool overwritten = overwriter >= 0 && overwriter != head && overwriter != tail;
+      const GroupId overwriter = overwriter_[v];
+      const bool overwritten = overwriter.valid() && overwriter != head && overwriter != tail;
       if (!read_outside(v, head, tail) && !overwritten) continue;
       stage.output = static_cast<int32_t>(node.inputs.size() + node.outputs.size());
-      const ValueIndex into = overwritten_by(g, s);
+      const ValueIndex into = overwritten_by(g, static_cast<int32_t>(s));
       if (into != kNone) node.ties.push_back({static_cast<int32_t>(node.outputs.size()), into});
       node.outputs.push_back(v);
       node.out_specs.push_back(stage.spec);
@@ -351,11 +350,11 @@ class Fuser {
   Body& body_;
   const Target& target_;
   FusionReport& report_;
-  std::vector<Group> groups_;
-  std::vector<int32_t> maker_;
-  std::vector<int32_t> overwriter_;
-  std::vector<bool> kept_;  // For each value: whether a node after the group reads it.
-  std::vector<std::vector<int32_t>> readers_;
+  Ids<GroupId, Group> groups_;
+  Ids<ValueIndex, GroupId> maker_;
+  Ids<ValueIndex, GroupId> overwriter_;
+  Ids<ValueIndex, bool> kept_;  // For each value: whether a node after the group reads it.
+  Ids<ValueIndex, std::vector<GroupId>> readers_;
   int64_t time_ = 0;
 };
 

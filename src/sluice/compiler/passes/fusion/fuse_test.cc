@@ -155,7 +155,7 @@ TEST_F(Fuse, AKernelHasAtMostEightStages) {
   }
   EXPECT_EQ(run(nodes + "results %10"), 8);
   EXPECT_EQ(program_->body().nodes.size(), 2U);
-  EXPECT_EQ(program_->body().nodes[0].as<Node::Kernel>()->stages.size(), 8U);
+  EXPECT_EQ(program_->body().nodes[NodeId(0)].as<Node::Kernel>()->stages.size(), 8U);
 }
 
 // The body may contain dead code, because the pass that removes it is optional.

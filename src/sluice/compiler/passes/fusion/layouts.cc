@@ -1,7 +1,6 @@
 #include "sluice/compiler/passes/fusion/layouts.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "sluice/compiler/analysis/layout_opinions.h"
 
@@ -12,27 +11,27 @@ namespace {
 class Classes {
  public:
   explicit Classes(size_t values) : parent_(values) {
-    std::iota(parent_.begin(), parent_.end(), 0);
+    for (const ValueIndex v : parent_.ids()) parent_[v] = v;
   }
   ValueIndex find(ValueIndex v) {
-    while (parent_[static_cast<size_t>(v)] != v) v = parent_[static_cast<size_t>(v)];
+    while (parent_[v] != v) v = parent_[v];
     return v;
   }
   void join(ValueIndex a, ValueIndex b) {
     a = find(a);
     b = find(b);
-    parent_[static_cast<size_t>(std::max(a, b))] = std::min(a, b);
+    parent_[std::max(a, b)] = std::min(a, b);
   }
 
  private:
-  std::vector<ValueIndex> parent_;
+  Ids<ValueIndex, ValueIndex> parent_;
 };
 
 Classes combined_values(const Body& body, const Target& target) {
   Classes classes(body.values.size());
   for (const Node& node : body.nodes) {
     for (const Tie& t : node.ties) {
-      const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+      const ValueIndex out = at(node.outputs, t.output);
       if (out != kNone) classes.join(t.into, out);
     }
     if (node.outputs.size() != 1 || node.outputs[0] == kNone ||
@@ -80,16 +79,16 @@ class Chooser {
   // devices, too, which it does not read.
   bool is_variable_here(const Body& body, const BodyValue& v) const {
     return v.source == BodyValue::Source::kVariable &&
-           program_.variables[static_cast<size_t>(v.index)].device == body.device;
+           at(program_.variables, v.index).device == body.device;
   }
 
   void ask_uses(BodyId id) {
     const Body& body = program_.body(id);
     const auto& own = opinions_.of(id);
-    for (size_t v = 0; v < body.values.size(); ++v) {
+    for (const ValueIndex v : body.values.ids()) {
       const BodyValue& value = body.values[v];
       if (!is_variable_here(body, value)) continue;
-      LayoutOpinion& opinion = of_variable_[static_cast<size_t>(value.index)];
+      LayoutOpinion& opinion = at(of_variable_, value.index);
       if (!context_.target(body).has_layouts(value.spec)) opinion.refuses = true;
       opinion.add(own[v]);
     }
@@ -99,13 +98,12 @@ class Chooser {
   // it.
   void spread_wishes(const Body& body) {
     Classes classes = combined_values(body, context_.target(body));
-    std::vector<Layout> wish(body.values.size());
+    Ids<ValueIndex, Layout> wish(body.values.size());
     const auto for_variables = [&](auto f) {
-      for (size_t v = 0; v < body.values.size(); ++v) {
+      for (const ValueIndex v : body.values.ids()) {
         const BodyValue& value = body.values[v];
         if (!is_variable_here(body, value)) continue;
-        f(of_variable_[static_cast<size_t>(value.index)],
-          wish[static_cast<size_t>(classes.find(static_cast<ValueIndex>(v)))]);
+        f(at(of_variable_, value.index), wish[classes.find(v)]);
       }
     };
     for_variables([](const LayoutOpinion& opinion, Layout& of_class) {
@@ -121,23 +119,21 @@ class Chooser {
   std::vector<Request<std::vector<Layout>>> apply(BodyId id, const std::vector<Layout>& params) {
     Body& body = program_.body(id);
     for (BodyValue& v : body.values) {
-      if (is_variable_here(body, v))
-        v.layout = program_.variables[static_cast<size_t>(v.index)].layout;
+      if (is_variable_here(body, v)) v.layout = at(program_.variables, v.index).layout;
     }
     for (size_t p = 0; p < params.size(); ++p) body.value(body.params[p].in).layout = params[p];
     std::vector<Request<std::vector<Layout>>> requests;
     for (Node& node : body.nodes) {
       for (const Tie& t : node.ties) {
-        const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+        const ValueIndex out = at(node.outputs, t.output);
         if (out != kNone) body.value(out).layout = body.value(t.into).layout;
       }
       if (auto* call = node.call())
         requests.push_back({&call->callee, arguments(body, node, 0, node.inputs.size())});
       if (auto* branch = node.as<Node::Branch>()) {
-        const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
-        requests.push_back({&branch->callees[0], arguments(body, node, 1, middle)});
+        requests.push_back({&branch->callees[0], arguments(body, node, 1, branch->else_begin())});
         requests.push_back(
-            {&branch->callees[1], arguments(body, node, middle, node.inputs.size())});
+            {&branch->callees[1], arguments(body, node, branch->else_begin(), node.inputs.size())});
       }
     }
     return requests;
@@ -149,7 +145,7 @@ class Chooser {
     for (size_t i = first; i < last; ++i) {
       const Layout& layout = body.value(node.inputs[i]).layout;
       const bool stays = layout != Layout{} && has_own_shape(body, node, i) &&
-                         static_cast<int32_t>(i) >= node.carried() && !is_needed_in_rows(node, i);
+                         i >= node.carried() && !is_needed_in_rows(node, i);
       layouts.push_back(stays ? layout : Layout{});
     }
     const bool rows =

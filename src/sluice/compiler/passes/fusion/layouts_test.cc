@@ -20,8 +20,8 @@ class Layouts : public testing::Test {
     chosen_ = choose_layouts(program_->program, program_->context);
     verify(program_->program, "layouts");
   }
-  Layout of(ValueIndex v, BodyId body = 0) const {
-    return program_->program.body(body).value(v).layout;
+  Layout of(int32_t value, int32_t body = 0) const {
+    return program_->body(body).value(ValueIndex(value)).layout;
   }
   const Layout kRows{};
   const Layout kPanels = parse_layout("panels32");
@@ -137,10 +137,10 @@ TEST_F(Layouts, AFunctionIsCopiedForEachCombinationOfLayouts) {
       results %2
     end)");
   const auto& nodes = program_->body().nodes;
-  EXPECT_EQ(nodes[0].call()->callee, nodes[2].call()->callee);
-  EXPECT_NE(nodes[0].call()->callee, nodes[1].call()->callee);
-  EXPECT_EQ(of(1, nodes[0].call()->callee), kPanels);
-  EXPECT_EQ(of(1, nodes[1].call()->callee), kRows);
+  EXPECT_EQ(nodes[NodeId(0)].call()->callee, nodes[NodeId(2)].call()->callee);
+  EXPECT_NE(nodes[NodeId(0)].call()->callee, nodes[NodeId(1)].call()->callee);
+  EXPECT_EQ(of(1, nodes[NodeId(0)].call()->callee), kPanels);
+  EXPECT_EQ(of(1, nodes[NodeId(1)].call()->callee), kRows);
 }
 
 // The entry reads the weight in panels. The loop's argument, which its body reads row-major, stays

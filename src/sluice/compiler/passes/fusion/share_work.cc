@@ -10,23 +10,17 @@ namespace {
 class WorkSharer {
  public:
   WorkSharer(Body& body, const Target& target)
-      : body_(body), target_(target), readers_(body.values.size()), kept_(body.values.size()) {
-    for (const ValueIndex v : body_.results) keep(v);
-    for (const BodyParam& p : body_.params) keep(p.out);
-    for (const auto& [variable, v] : body_.variables) keep(v);
-    for (size_t n = 0; n < body_.nodes.size(); ++n) {
-      for (const ValueIndex v : body_.nodes[n].inputs) {
-        if (v != kNone) readers_[static_cast<size_t>(v)].push_back(n);
-      }
-      for (const Tie& t : body_.nodes[n].ties) keep(t.into);
+      : body_(body), target_(target), readers_(readers_of(body)), kept_(kept_values(body)) {
+    for (const Node& node : body_.nodes) {
+      for (const Tie& t : node.ties) kept_[t.into] = true;
     }
   }
 
   int64_t run() {
     int64_t changed = 0;
-    std::vector<Node> nodes;
+    Ids<NodeId, Node> nodes;
     slope_.assign(body_.nodes.size(), kNone);
-    for (size_t n = 0; n < body_.nodes.size(); ++n) {
+    for (const NodeId n : body_.nodes.ids()) {
       Node& node = body_.nodes[n];
       if (slope_[n] != kNone) {
         make_product(node, slope_[n]);
@@ -42,10 +36,6 @@ class WorkSharer {
   }
 
  private:
-  void keep(ValueIndex v) {
-    if (v != kNone) kept_[static_cast<size_t>(v)] = true;
-  }
-
   static bool is_plain(const Node& node) {
     return node.is<Node::Kernel>() && node.ties.empty() && node.outputs.size() == 1 &&
            node.out_specs[0].dtype == f32;
@@ -55,12 +45,11 @@ class WorkSharer {
     if (!is_plain(node) || !node.def->shared_work) return false;
     const ValueIndex x = node.inputs[0];
     const Shape& shape = node.out_specs[0].shape;
-    if (body_.value(x).source != BodyValue::Source::kNode || kept_[static_cast<size_t>(x)])
-      return false;
-    const auto& readers = readers_[static_cast<size_t>(x)];
+    if (body_.value(x).source != BodyValue::Source::kNode || kept_[x]) return false;
+    const std::vector<NodeId>& readers = readers_[x];
     return readers.size() > 1 &&
            std::all_of(readers.begin(), readers.end(),
-                       [&](size_t r) {
+                       [&](NodeId r) {
                          const Node& reader = body_.nodes[r];
                          return &reader == &node ||
                                 (&reader > &node && is_plain(reader) &&
@@ -93,12 +82,12 @@ class WorkSharer {
     return body_.add(std::move(value));
   }
 
-  void split(Node node, std::vector<Node>& nodes) {
+  void split(Node node, Ids<NodeId, Node>& nodes) {
     const SharedWork shared = *node.def->shared_work;
     const ValueIndex x = node.inputs[0];
     const ValueIndex work = add_value(node, *shared.work);
     const ValueIndex slope = add_value(node, *shared.slope);
-    for (const size_t r : readers_[static_cast<size_t>(x)]) slope_[r] = slope;
+    for (const NodeId r : readers_[x]) slope_[r] = slope;
     const auto push = [&](const OpDef& def, std::vector<ValueIndex> inputs, ValueIndex output) {
       Node part = node;
       part.def = &def;
@@ -125,9 +114,9 @@ class WorkSharer {
 
   Body& body_;
   const Target& target_;
-  std::vector<std::vector<size_t>> readers_;
-  std::vector<bool> kept_;         // Needed after the body has ended, or overwritten in it.
-  std::vector<ValueIndex> slope_;  // For each node: derivative for a gradient.
+  const Ids<ValueIndex, std::vector<NodeId>> readers_;
+  Ids<ValueIndex, bool> kept_;     // Needed after the body has ended, or overwritten in it.
+  Ids<NodeId, ValueIndex> slope_;  // For each node: derivative for a gradient.
 };
 
 }  // namespace

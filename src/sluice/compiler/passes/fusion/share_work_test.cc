@@ -55,13 +55,14 @@ TEST_F(ShareWork, TheDerivativeIsAnOpOfTheForwardOne) {
     results %3 %4)";
   program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend");
   Body& body = program_->body();
-  body.nodes[1].provenance = Provenance{.module_path = "fc1", .op = "gelu"};
-  body.nodes[2].provenance =
+  body.nodes[NodeId(1)].provenance = Provenance{.module_path = "fc1", .op = "gelu"};
+  body.nodes[NodeId(2)].provenance =
       Provenance{.role = OpRole::kGradient, .module_path = "fc1", .op = "gelu"};
   EXPECT_EQ(share_work(body, target_), 1);
-  EXPECT_EQ(body.nodes[2].provenance, (Provenance{.module_path = "fc1", .op = "gelu"}));
-  EXPECT_EQ(body.nodes[3].provenance, (Provenance{.module_path = "fc1", .op = "gelu_slope"}));
-  EXPECT_EQ(body.nodes[4].provenance->role, OpRole::kGradient);
+  EXPECT_EQ(body.nodes[NodeId(2)].provenance, (Provenance{.module_path = "fc1", .op = "gelu"}));
+  EXPECT_EQ(body.nodes[NodeId(3)].provenance,
+            (Provenance{.module_path = "fc1", .op = "gelu_slope"}));
+  EXPECT_EQ(body.nodes[NodeId(4)].provenance->role, OpRole::kGradient);
 }
 
 TEST_F(ShareWork, AnOperandThatSomethingElseReadsIsKeptAnyway) {
@@ -134,8 +135,8 @@ TEST_F(ShareWork, SeveralGradientsShareOneDerivative) {
   verify(program_->program, "share-work");
   const Body& body = program_->body();
   ASSERT_EQ(body.nodes.size(), 6U);
-  EXPECT_EQ(body.nodes[4].inputs, (std::vector<ValueIndex>{1, 7}));
-  EXPECT_EQ(body.nodes[5].inputs, (std::vector<ValueIndex>{3, 7}));
+  EXPECT_EQ(body.nodes[NodeId(4)].inputs, ids<ValueIndex>({1, 7}));
+  EXPECT_EQ(body.nodes[NodeId(5)].inputs, ids<ValueIndex>({3, 7}));
 }
 
 // A gradient before the activation would read a derivative that is not computed yet.

@@ -30,8 +30,8 @@ TEST(SplitOps, ALossIsSplitWhereItsFirstPartJoinsTheMaker) {
   const Body& body = p.body();
   EXPECT_EQ(names(body),
             (std::vector<std::string>{"Softmax", "Nll", "NllTotal", "NllSoftmaxGrad"}));
-  EXPECT_EQ(body.nodes[2].outputs[0], 3);
-  EXPECT_EQ(body.nodes[3].outputs[0], 4);
+  EXPECT_EQ(body.nodes[NodeId(2)].outputs[0], 3);
+  EXPECT_EQ(body.nodes[NodeId(3)].outputs[0], 4);
 }
 
 TEST(SplitOps, ALossThatNothingJoinsStays) {
@@ -75,7 +75,7 @@ TEST(SplitOps, ABatchNormIsSplitWhereItJoinsTheConvolution) {
   verify(p.program, "split");
   EXPECT_EQ(names(p.body()), (std::vector<std::string>{"Conv", "BatchNormScale", "Reshape",
                                                        "Reshape", "Reshape", "Sub", "Mul", "Add"}));
-  EXPECT_TRUE(p.body().nodes[3].is<Node::View>());
+  EXPECT_TRUE(p.body().nodes[NodeId(3)].is<Node::View>());
   EXPECT_EQ(p.body().nodes.back().outputs[0], 7);
 }
 
@@ -97,7 +97,7 @@ TEST(SplitOps, AReductionOfOneTaskBecomesTasksAndTheirSum) {
   EXPECT_EQ(split_reduction("f32(100000)", 1, 4, &p), 1);
   verify(p->program, "split");
   EXPECT_EQ(names(p->body()), (std::vector<std::string>{"ReduceChunks", "ReduceTotal"}));
-  EXPECT_EQ(p->body().results[0], p->body().nodes[1].outputs[0]);
+  EXPECT_EQ(p->body().results[0], p->body().nodes[NodeId(1)].outputs[0]);
 }
 
 TEST(SplitOps, AReductionStaysWhereItsPartsWouldNotSpread) {

@@ -16,7 +16,7 @@ TEST(SplitSub, ADifferenceIsTheSumOfANegative) {
       results %2
     end)");
   EXPECT_EQ(split_sub(p.body()), 1);
-  p.body().value(3).tensor.clear();  // The text need not name the new value.
+  p.body().value(ValueIndex(3)).tensor.clear();  // The text need not name the new value.
   p.expect(R"(
     body main entry
       param %0 f32(4)

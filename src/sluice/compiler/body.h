@@ -8,6 +8,7 @@
 
 #include "sluice/base/ids.h"
 #include "sluice/base/provenance.h"
+#include "sluice/exe/ids.h"
 #include "sluice/exe/index_expr.h"
 #include "sluice/ir/ir.h"
 #include "sluice/target/fused_op.h"
@@ -138,19 +139,19 @@ struct NodeKinds {
   /// Sends input 0 to the other device of `channel`. There, a Receive with this `message` outputs
   /// it.
   struct Send {
-    int32_t channel = -1;
+    exe::ChannelId channel;
     int32_t message = -1;  ///< Number of the value in the program (exe::Value::message).
     bool operator==(const Send&) const = default;
   };
   struct Receive {
-    int32_t channel = -1;
+    exe::ChannelId channel;
     int32_t message = -1;
     bool operator==(const Receive&) const = default;
   };
   /// A collective op with one input and one output, run by each replica group of grouping `group`.
   struct Collective {
     Attrs attrs;
-    int32_t group = -1;
+    exe::GroupId group;
     bool operator==(const Collective&) const = default;
   };
 };
@@ -255,8 +256,8 @@ struct Body {
   Ids<NodeId, Node> nodes;
   std::vector<BodyParam> params;
   std::vector<ValueIndex> results;  ///< kNone: a result that no caller uses.
-  /// Index and last version of each variable that an entry writes.
-  std::vector<std::pair<int32_t, ValueIndex>> variables;
+  /// Each variable that an entry writes, and its last version.
+  std::vector<std::pair<exe::VariableId, ValueIndex>> variables;
   /// Range of each index parameter, if known. Index parameter 0 of a loop's body is the iteration.
   std::vector<std::optional<IndexRange>> index_params;
 

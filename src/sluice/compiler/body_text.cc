@@ -47,7 +47,7 @@ class Writer {
 
   /// `number`: number of the body in its program; an invalid one is omitted.
   std::string run(BodyId number = {}) {
-    out_ = fmt::format("body {} {}", quoted(body_.name), kRoles[static_cast<size_t>(body_.role)]);
+    out_ = fmt::format("body {} {}", quoted(body_.name), at(kRoles, body_.role));
     if (number.valid()) out_ += fmt::format(" number {}", number);
     out_ += fmt::format(" device {} graph {}\n", body_.device, body_.graph);
     for (const auto& range : body_.index_params)
@@ -170,9 +170,8 @@ class Writer {
   }
   void head(const Node& n, const Node::Transfer& t) {
     out_ += fmt::format("transfer {} {} {} {} order {} at {} queue {} token {}", type_of(n),
-                        kEffects[static_cast<size_t>(t.effect.kind)], t.effect.id,
-                        kIoModes[static_cast<size_t>(t.effect.io)], t.effect.order, t.effect.entry,
-                        t.queue, t.token);
+                        at(kEffects, t.effect.kind), t.effect.id, at(kIoModes, t.effect.io),
+                        t.effect.order, t.effect.entry, t.queue, t.token);
     if (t.entry) out_ += " index " + to_string(*t.entry);
   }
   void head(const Node& n, const Node::Wait& w) {
@@ -262,7 +261,7 @@ class Parser {
     } else if (in_.eat("results")) {
       while (!in_.done()) body_.results.push_back(value());
     } else if (in_.eat("last")) {
-      const int32_t variable = in_.integer32("a variable");
+      const exe::VariableId variable(in_.integer32("a variable"));
       body_.variables.emplace_back(variable, value());
     } else if (in_.eat("stage")) {
       stage();
@@ -456,15 +455,15 @@ class Parser {
     } else if (in_.eat("index")) {
       n.what = Node::Index{in_.expression()};
     } else if (in_.eat("send")) {
-      const int32_t channel = in_.integer32("a channel");
+      const exe::ChannelId channel(in_.integer32("a channel"));
       n.what = Node::Send{channel, in_.labelled32("message")};
     } else if (in_.eat("receive")) {
-      const int32_t channel = in_.integer32("a channel");
+      const exe::ChannelId channel(in_.integer32("a channel"));
       n.what = Node::Receive{channel, in_.labelled32("message")};
     } else if (in_.eat("collective")) {
       n.def = op();
       if (n.def == nullptr) in_.bad("a collective requires an operator, got '-'");
-      n.what = Node::Collective{n.def->options, in_.labelled32("group")};
+      n.what = Node::Collective{n.def->options, exe::GroupId(in_.labelled32("group"))};
     } else {
       in_.bad(
           "a node must be a kernel, view, copy, call, loop, branch, transfer, wait, index, send, "

@@ -12,16 +12,15 @@ BodyId Program::add(Body body) {
   return BodyId(bodies.size() - 1);
 }
 
-int32_t Program::variable(const TensorInfo& info) {
+exe::VariableId Program::variable(const TensorInfo& info) {
   const auto [found, fresh] =
       variable_index.try_emplace(info.variable.get(), static_cast<int32_t>(variables.size()));
   if (fresh) variables.push_back({info.variable, info.spec, info.name, 0, {}});
-  return found->second;
+  return exe::VariableId(found->second);
 }
 
-int32_t Program::constant(const TensorInfo& info) {
-  const auto [found, fresh] =
-      constant_index.try_emplace(info.constant.get(), static_cast<int32_t>(constants.size()));
+ConstantIndex Program::constant(const TensorInfo& info) {
+  const auto [found, fresh] = constant_index.try_emplace(info.constant.get(), constants.end_id());
   if (fresh) constants.push_back({info.name, info.constant});
   return found->second;
 }
@@ -29,7 +28,7 @@ int32_t Program::constant(const TensorInfo& info) {
 const Target& Context::target(int32_t device) const {
   require(device >= 0 && device < static_cast<int32_t>(options.devices.size()),
           "compile: there is no device {}, the program has {}", device, options.devices.size());
-  return *options.devices[static_cast<size_t>(device)].target;
+  return *at(options.devices, device).target;
 }
 
 namespace {

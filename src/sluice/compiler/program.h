@@ -22,6 +22,9 @@ struct Variable {
   Layout layout;
 };
 
+/// Index into Program::constants. A constant has one exe::ConstantId for each device that reads it.
+using ConstantIndex = Id<struct ConstantIndexTag>;
+
 struct Constant {
   std::string name;
   std::shared_ptr<const HostTensor> data;
@@ -53,26 +56,26 @@ struct Program {
   explicit Program(const Ir& the_ir) : ir(the_ir) {}
 
   const Ir& ir;
-  std::vector<ReplicaGrouping> groups;  ///< Groupings of the replicas that collectives use.
-  std::vector<Variable> variables;
-  std::vector<Constant> constants;
+  Ids<exe::GroupId, ReplicaGrouping> groups;  ///< Groupings of the replicas that collectives use.
+  Ids<exe::VariableId, Variable> variables;
+  Ids<ConstantIndex, Constant> constants;
   std::deque<Body> bodies;  ///< May contain unused bodies, which no entry reaches.
   std::vector<EntryBodies> entries;
-  std::vector<ProgramChannel> channels;
+  Ids<exe::ChannelId, ProgramChannel> channels;
   /// Slots of the ring of each stream of a feed, by stream.
   std::map<int32_t, int64_t> feed_slots;
   std::map<BodyId, LoweredBody> lowered;
   exe::Executable executable;
   FusionReport fusions;
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
-  std::unordered_map<const HostTensor*, int32_t> constant_index;
+  std::unordered_map<const HostTensor*, ConstantIndex> constant_index;
 
   const Body& body(BodyId id) const { return at(bodies, id.value()); }
   Body& body(BodyId id) { return at(bodies, id.value()); }
   BodyId add(Body body);
   /// Returns the index of a variable or constant, which is added on first use.
-  int32_t variable(const TensorInfo& info);
-  int32_t constant(const TensorInfo& info);
+  exe::VariableId variable(const TensorInfo& info);
+  ConstantIndex constant(const TensorInfo& info);
 };
 
 /// The options and the targets of a compilation.

@@ -48,6 +48,9 @@ TEST(Program, TablesRefuseIndicesOfOtherTables) {
   static_assert(!IsIndexedBy<decltype(Storage::blocks), TenantId>);
   static_assert(!IsIndexedBy<decltype(Storage::tenants), ValueIndex>);
   static_assert(!IsIndexedBy<FactTable, NodeId>);
+  static_assert(IsIndexedBy<decltype(Program::channels), exe::ChannelId>);
+  static_assert(!IsIndexedBy<decltype(Program::groups), exe::ChannelId>);
+  static_assert(!IsIndexedBy<decltype(Program::constants), exe::ConstantId>);
 }
 
 TEST(Program, OrdersBodiesByTheirCalls) {

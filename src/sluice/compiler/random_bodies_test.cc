@@ -125,7 +125,7 @@ class Runner {
       }
     } else if (const auto* send = node.as<Node::Send>()) {
       auto& queue = queues_[send->channel];
-      const auto& channel = at(program_.channels, send->channel);
+      const auto& channel = program_.channels[send->channel];
       if (static_cast<int64_t>(queue.size()) == channel.capacity) return false;
       queue.emplace_back(send->message, in[0]);
     } else if (const auto* receive = node.as<Node::Receive>()) {

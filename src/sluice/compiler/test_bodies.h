@@ -83,8 +83,9 @@ struct TestProgram {
       if (body.is_entry()) program.entries.push_back({body.name, {BodyId(b)}});
       for (const BodyValue& v : body.values) {
         if (v.source != BodyValue::Source::kVariable) continue;
-        const auto index = static_cast<size_t>(v.index);
-        if (index >= program.variables.size()) program.variables.resize(index + 1);
+        const exe::VariableId index(v.index);
+        if (!program.variables.contains(index))
+          program.variables.resize(static_cast<size_t>(index) + 1);
         program.variables[index] = {std::make_shared<VariableInfo>(), v.spec, v.tensor, 0, {}};
       }
     }

@@ -31,8 +31,7 @@ class Verifier {
       if (p.out != kNone) check_read(p.out, "the last version of parameter " + p.name);
     }
     for (const auto& [variable, v] : body_.variables) {
-      check_that(variable >= 0 && variable < std::ssize(program_.variables),
-                 "there is no variable {}", variable);
+      check_that(program_.variables.contains(variable), "there is no variable {}", variable);
       check_read(v, "the last version of a variable");
     }
     check_ties();

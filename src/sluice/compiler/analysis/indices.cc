@@ -65,7 +65,7 @@ bool is_index_arithmetic(const Node& node) {
 std::optional<int64_t> scalar_of(const Program& program, const Body& body, ValueIndex v) {
   const BodyValue& value = body.value(v);
   if (value.source != BodyValue::Source::kConstant || !is_index(value.spec)) return std::nullopt;
-  const HostTensor& data = *at(program.constants, value.index).data;
+  const HostTensor& data = *program.constants[ConstantIndex(value.index)].data;
   return static_cast<int64_t>(data.to_doubles()[0]);
 }
 

@@ -9,7 +9,7 @@ void check_readers(const Program& program, const Body& body) {
   const auto check = [&](const Node& node, ValueIndex v) {
     const BodyValue& value = body.value(v);
     if (value.source != BodyValue::Source::kVariable) return;
-    const Variable& variable = at(program.variables, value.index);
+    const Variable& variable = program.variables[exe::VariableId(value.index)];
     const VariableLocation& location = variable.info->location;
     if (location.buffer <= 0) return;
     fail(ErrorKind::kUsage,

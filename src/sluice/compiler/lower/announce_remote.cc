@@ -143,8 +143,8 @@ class BufferHistory {
   }
 
   bool used() const { return loads_ + stores_ > 0; }
-  exe::RemoteTrace trace(int32_t buffer) const {
-    return {exe::BufferId(buffer), loads_, stores_, static_cast<int64_t>((sum_ + all()) / 2)};
+  exe::RemoteTrace trace(exe::BufferId buffer) const {
+    return {buffer, loads_, stores_, static_cast<int64_t>((sum_ + all()) / 2)};
   }
 
  private:
@@ -196,10 +196,10 @@ class BufferHistory {
   int64_t stores_ = 0;
 };
 
-std::vector<BufferHistory> new_histories(const exe::Executable& e) {
-  std::vector<BufferHistory> all(e.remote_buffers.size());
+Ids<exe::BufferId, BufferHistory> new_histories(const exe::Executable& e) {
+  Ids<exe::BufferId, BufferHistory> all(e.remote_buffers.size());
   for (const exe::VariablePlan& v : e.variables) {
-    if (v.buffer >= 0) all[static_cast<size_t>(v.buffer)].set_variable(v.entry, v.path);
+    if (v.buffer.valid()) all[v.buffer].set_variable(v.entry, v.path);
   }
   return all;
 }
@@ -228,8 +228,7 @@ Difference difference(const exe::IndexExpr& expr, std::span<const Difference> pa
         terms.push_back({0, {}});
         continue;
       case Opcode::kParam:
-        terms.push_back(
-            {static_cast<size_t>(node.value) < params.size() ? params[node.value] : 0, {}});
+        terms.push_back({node.value < std::ssize(params) ? at(params, node.value) : 0, {}});
         continue;
       default:
         break;
@@ -259,39 +258,40 @@ Difference difference(const exe::IndexExpr& expr, std::span<const Difference> pa
 
 class RemoteWalk {
  public:
-  RemoteWalk(const exe::Executable& e, const std::vector<std::vector<int32_t>>& before_calls)
+  RemoteWalk(const exe::Executable& e,
+             const Ids<exe::FunctionId, std::vector<int32_t>>& before_calls)
       : e_(e),
         order_(e.functions.size()),
         moves_(e.functions.size()),
         counts_(e.functions.size()),
         transfers_(e.functions.size()) {
-    for (const int32_t f : exe::callees_first(e)) {
-      sort(static_cast<size_t>(f), before_calls[static_cast<size_t>(f)]);
-      count(static_cast<size_t>(f));
+    for (const exe::FunctionId f : exe::callees_first(e)) {
+      sort(f, before_calls[f]);
+      count(f);
     }
   }
 
   std::vector<exe::RemoteTrace> trace(const exe::Program& program) {
     int64_t steps = 0;
     for (const exe::Start& start : program.starts)
-      steps = std::min(steps + counts_[static_cast<size_t>(start.function)], kMaxSteps);
+      steps = std::min(steps + counts_[start.function], kMaxSteps);
     if (steps >= kMaxSteps) return {};  // It would be traversed to the limit in vain.
     buffers_ = new_histories(e_);
     left_ = kMaxSteps;
     for (const exe::Start& start : program.starts)
       walk(start.function, {}, mix(2, static_cast<uint64_t>(start.device)));
     std::vector<exe::RemoteTrace> traces;
-    for (size_t b = 0; b < buffers_.size() && left_ > 0; ++b) {
-      if (buffers_[b].used()) traces.push_back(buffers_[b].trace(static_cast<int32_t>(b)));
+    for (const exe::BufferId b : buffers_.ids()) {
+      if (buffers_[b].used() && left_ > 0) traces.push_back(buffers_[b].trace(b));
     }
     return traces;
   }
 
  private:
   // Writes the remote transfers and calls of a function to order_, in the order of its graph.
-  void sort(size_t f, const std::vector<int32_t>& before_calls) {
+  void sort(exe::FunctionId f, const std::vector<int32_t>& before_calls) {
     std::vector<const exe::Step*> transfers;
-    for (const exe::Step& step : e_.functions[exe::FunctionId(f)].steps) {
+    for (const exe::Step& step : e_.functions[f].steps) {
       if (remote_transfer(step) != nullptr) transfers.push_back(&step);
     }
     const auto token = [](const exe::Step* s) { return std::get<exe::Issue>(s->body).token; };
@@ -300,21 +300,20 @@ class RemoteWalk {
     moves_[f] = !transfers.empty();
     auto next = transfers.begin();
     auto before = before_calls.begin();
-    for (const exe::Step& step : e_.functions[exe::FunctionId(f)].steps) {
+    for (const exe::Step& step : e_.functions[f].steps) {
       if (!calls(step)) continue;
       for (; next != transfers.end() && token(*next) < *before; ++next) order_[f].push_back(*next);
       ++before;
       order_[f].push_back(&step);
-      exe::for_each_call(step, [&](const exe::Call& c) {
-        moves_[f] = moves_[f] || moves_[static_cast<size_t>(c.function)];
-      });
+      exe::for_each_call(step,
+                         [&](const exe::Call& c) { moves_[f] = moves_[f] || moves_[c.function]; });
     }
     order_[f].insert(order_[f].end(), next, transfers.end());
   }
 
   // Counts the transfers of a function and its callees, and the minimum number of steps that walk()
   // traverses. Both are at most kMaxSteps.
-  void count(size_t f) {
+  void count(exe::FunctionId f) {
     if (!moves_[f]) return;
     const auto add = [](int64_t& sum, int64_t times, int64_t count) {
       sum = std::min(sum + times * count, kMaxSteps);
@@ -326,32 +325,31 @@ class RemoteWalk {
       const int64_t trips = std::min(loop == nullptr ? 1 : loop->trips, kMaxSteps);
       const bool repeats = loop != nullptr && is_long(*loop) && period(*loop) > 0;
       exe::for_each_call(*step, [&](const exe::Call& c) {
-        add(counts_[f], repeats ? 1 : trips, counts_[static_cast<size_t>(c.function)]);
-        add(transfers_[f], trips, transfers_[static_cast<size_t>(c.function)]);
+        add(counts_[f], repeats ? 1 : trips, counts_[c.function]);
+        add(transfers_[f], trips, transfers_[c.function]);
       });
     }
   }
 
   bool is_long(const exe::Loop& l) const {
     return l.condition < 0 &&
-           std::min(l.trips, kMaxSteps) * transfers_[static_cast<size_t>(l.body.function)] >
-               exe::kLongLoop;
+           std::min(l.trips, kMaxSteps) * transfers_[l.body.function] > exe::kLongLoop;
   }
 
   // Returns a number of iterations after which a loop moves the same entries; 0: unknown.
   int64_t period(const exe::Loop& l) const {
     int64_t moduli = 1;
-    std::set<int32_t> seen;
+    std::set<exe::FunctionId> seen;
     const bool small = join_moduli(l.body, seen, moduli);
     for (const int64_t n : {int64_t{1}, moduli}) {
-      std::set<std::pair<int32_t, std::vector<Difference>>> proved;
+      std::set<std::pair<exe::FunctionId, std::vector<Difference>>> proved;
       if ((n == 1 || small) && moves_alike(l.body, {}, n, proved)) return n;
     }
     return 0;
   }
 
   // Joins all constant moduli of index expressions of a call. Returns false if the result is large.
-  bool join_moduli(const exe::Call& c, std::set<int32_t>& seen, int64_t& moduli) const {
+  bool join_moduli(const exe::Call& c, std::set<exe::FunctionId>& seen, int64_t& moduli) const {
     const auto join = [&](const exe::IndexExpr& x) {
       const auto& nodes = x.nodes();
       for (size_t i = 1; i < nodes.size() && moduli <= kMaxSteps; ++i) {
@@ -364,7 +362,7 @@ class RemoteWalk {
     };
     for (const exe::IndexExpr& x : c.index_args) join(x);
     if (seen.insert(c.function).second) {
-      for (const exe::Step* step : order_[static_cast<size_t>(c.function)]) {
+      for (const exe::Step* step : order_[c.function]) {
         if (const exe::Issue* issue = remote_transfer(*step)) join(issue->entry);
         exe::for_each_call(*step,
                            [&](const exe::Call& inner) { join_moduli(inner, seen, moduli); });
@@ -376,12 +374,12 @@ class RemoteWalk {
   // Whether no entry of a call changes with these differences of its caller's parameters and of
   // the counter of its loop.
   bool moves_alike(const exe::Call& c, std::span<const Difference> params, Difference counter,
-                   std::set<std::pair<int32_t, std::vector<Difference>>>& proved) const {
-    if (!moves_[static_cast<size_t>(c.function)]) return true;
+                   std::set<std::pair<exe::FunctionId, std::vector<Difference>>>& proved) const {
+    if (!moves_[c.function]) return true;
     std::vector<Difference> args;
     for (const exe::IndexExpr& x : c.index_args) args.push_back(difference(x, params, counter));
     if (!proved.insert({c.function, args}).second) return true;
-    const auto& steps = order_[static_cast<size_t>(c.function)];
+    const auto& steps = order_[c.function];
     return std::all_of(steps.begin(), steps.end(), [&](const exe::Step* step) {
       const exe::Issue* const issue = remote_transfer(*step);
       if (issue != nullptr && !issue->entry_from && difference(issue->entry, args, 0) != 0)
@@ -399,9 +397,9 @@ class RemoteWalk {
   void run_long(const exe::Loop& l, F&& iteration) {
     for (BufferHistory& buffer : buffers_) buffer.begin_loop();
     const int64_t every = period(l);
-    std::vector<BufferHistory::Mark> marks;
+    Ids<exe::BufferId, BufferHistory::Mark> marks;
     const auto mark = [&] {
-      std::vector<BufferHistory::Mark> all;
+      Ids<exe::BufferId, BufferHistory::Mark> all;
       for (const BufferHistory& buffer : buffers_) all.push_back(buffer.mark());
       return all;
     };
@@ -413,13 +411,13 @@ class RemoteWalk {
                                      [](const auto& a, const auto& b) { return a.same_state(b); });
         if (same) {
           const int64_t times = (l.trips - it) / every;
-          for (size_t b = 0; b < buffers_.size(); ++b) buffers_[b].repeat(marks[b], every, times);
+          for (const exe::BufferId b : buffers_.ids()) buffers_[b].repeat(marks[b], every, times);
           it += times * every;
           continue;
         }
         // Each distance between marks is twice the last, so marks cost no more than iterations.
         next = marks.empty() ? it + every : 2 * it;
-        marks = marks.empty() ? now : std::vector<BufferHistory::Mark>{};
+        marks = marks.empty() ? now : decltype(marks)();
       }
       iteration(it++);
       for (BufferHistory& buffer : buffers_) buffer.next_iteration();
@@ -427,15 +425,15 @@ class RemoteWalk {
     for (BufferHistory& buffer : buffers_) buffer.end_loop();
   }
 
-  void walk(int32_t f, const std::vector<int64_t>& params, uint64_t self) {
-    if (!moves_[static_cast<size_t>(f)]) return;
+  void walk(exe::FunctionId f, const std::vector<int64_t>& params, uint64_t self) {
+    if (!moves_[f]) return;
     int64_t call = 0;
-    for (const exe::Step* step : order_[static_cast<size_t>(f)]) {
+    for (const exe::Step* step : order_[f]) {
       if (--left_ <= 0) return;
       if (const exe::Issue* issue = remote_transfer(*step)) {
         std::optional<int64_t> entry;
         if (!issue->entry_from) entry = issue->entry.evaluate({params, 0, 0});
-        BufferHistory& buffer = buffers_[static_cast<size_t>(issue->object)];
+        BufferHistory& buffer = buffers_[exe::BufferId(issue->object)];
         const uint64_t transfer = mix(self, static_cast<uint64_t>(issue->token));
         const bool load = issue->kind == exe::TransferKind::kRemoteLoad;
         load ? buffer.load(entry, transfer) : buffer.store(entry, transfer);
@@ -443,7 +441,7 @@ class RemoteWalk {
       }
       // The number of the call and the iteration identify the activation.
       const auto run_call = [&](const exe::Call& c, int64_t it, bool named = true) {
-        if (!moves_[static_cast<size_t>(c.function)]) return;
+        if (!moves_[c.function]) return;
         std::vector<int64_t> args;
         for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
         walk(c.function, args,
@@ -451,7 +449,7 @@ class RemoteWalk {
       };
       if (const auto* c = std::get_if<exe::Call>(&step->body)) run_call(*c, 0);
       if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
-        const bool moves = moves_[static_cast<size_t>(l->body.function)];
+        const bool moves = moves_[l->body.function];
         const bool exits = moves && l->condition >= 0;
         if (exits) {
           for (BufferHistory& buffer : buffers_) buffer.begin_branch();
@@ -478,14 +476,15 @@ class RemoteWalk {
   }
 
   const exe::Executable& e_;
-  std::vector<std::vector<const exe::Step*>> order_;  // Its steps, by function.
+  // For each function: its remote transfers and calls in the order of the graph.
+  Ids<exe::FunctionId, std::vector<const exe::Step*>> order_;
   // For each function: whether it or a callee has transfers.
-  std::vector<bool> moves_;
+  Ids<exe::FunctionId, bool> moves_;
   // For each function: minimum number of steps of a traversal.
-  std::vector<int64_t> counts_;
+  Ids<exe::FunctionId, int64_t> counts_;
   // For each function: number of transfers of an activation.
-  std::vector<int64_t> transfers_;
-  std::vector<BufferHistory> buffers_;
+  Ids<exe::FunctionId, int64_t> transfers_;
+  Ids<exe::BufferId, BufferHistory> buffers_;
   int64_t left_ = 0;
 };
 
@@ -494,9 +493,9 @@ class RemoteWalk {
 void announce_remote(Program& program) {
   exe::Executable& executable = program.executable;
   if (executable.remote_buffers.empty()) return;
-  std::vector<std::vector<int32_t>> before_calls(executable.functions.size());
+  Ids<exe::FunctionId, std::vector<int32_t>> before_calls(executable.functions.size());
   for (const auto& [id, lowered] : program.lowered) {
-    auto& before = before_calls[static_cast<size_t>(lowered.function)];
+    auto& before = before_calls[lowered.function];
     for (const Node& node : program.body(id).nodes) {
       if (const auto* call = node.call()) before.push_back(call->transfers_before);
       if (const auto* branch = node.as<Node::Branch>()) before.push_back(branch->transfers_before);

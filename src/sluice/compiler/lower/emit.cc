@@ -72,8 +72,7 @@ class Emitter {
   // The final values of variables after the program of an entry, also of remote ones.
   std::vector<exe::Final> finals() {
     std::vector<exe::Final> finals;
-    for (const auto& [variable, v] : body_.variables)
-      finals.push_back({exe::VariableId(variable), value_id(v)});
+    for (const auto& [variable, v] : body_.variables) finals.push_back({variable, value_id(v)});
     for (const exe::VariableId v : exe_.variables.ids()) {
       const exe::ValueId last = stored_.find(exe_.variables[v].buffer, exe_.variables[v].entry);
       if (last != exe::kNoValue) finals.push_back({v, last});
@@ -182,7 +181,7 @@ class Emitter {
     if (root.source == BodyValue::Source::kVariable)
       return id = tables_.variable_value(exe::VariableId(root.index));
     if (root.source == BodyValue::Source::kConstant)
-      return id = tables_.constant_value(root.index, exe::DeviceId(body_.device));
+      return id = tables_.constant_value(ConstantIndex(root.index), exe::DeviceId(body_.device));
     const int32_t provenance = provenances_[own];
     return id = tables_.add_value(root.tensor, root.version, provenance);
   }
@@ -207,7 +206,7 @@ class Emitter {
       case Block::Location::kVariable:
         return tables_.variable(exe::VariableId(block.index));
       case Block::Location::kConstant:
-        return tables_.constant(block.index, exe::DeviceId(body_.device));
+        return tables_.constant(ConstantIndex(block.index), exe::DeviceId(body_.device));
     }
     return at;
   }
@@ -276,13 +275,13 @@ class Emitter {
       Body operator()(const Node::Transfer& t) const { return e.transfer(node, t); }
       Body operator()(const Node::Wait& w) const { return exe::Wait{w.queue, w.token}; }
       Body operator()(const Node::Send& s) const {
-        exe::Send send{exe::ChannelId(s.channel), e.next({Sequence::Of::kChannel, s.channel}),
+        exe::Send send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
                        e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
         e.tables_.set_message(send.operand.value, s.message);
         return send;
       }
       Body operator()(const Node::Receive& r) const {
-        exe::Receive receive{exe::ChannelId(r.channel), e.next({Sequence::Of::kChannel, r.channel}),
+        exe::Receive receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
                              e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
         e.tables_.set_message(receive.operand.value, r.message);
         return receive;
@@ -334,11 +333,11 @@ class Emitter {
     exe::Collective c;
     c.op = node.def->type;
     c.attrs = own.attrs;
-    c.group = exe::GroupId(own.group);
+    c.group = own.group;
     c.sequence = next({Sequence::Of::kGroup, own.group});
     c.workspace_bytes =
         target_.collective_workspace(OpView(*node.def, own.attrs, node.in_specs, node.out_specs),
-                                     program_.groups[static_cast<size_t>(own.group)].size());
+                                     program_.groups[own.group].size());
     c.operands.push_back(operand(node.inputs[0], node.in_specs[0], exe::Access::kRead));
     if (!node.ties.empty()) {
       c.operands[0].access = exe::Access::kUpdate;

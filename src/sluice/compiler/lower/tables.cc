@@ -219,16 +219,16 @@ exe::ValueId Tables::variable_value(exe::VariableId index) const {
   return exe_.variables[index].value;
 }
 
-exe::Address Tables::constant(int32_t index, exe::DeviceId device) {
+exe::Address Tables::constant(ConstantIndex index, exe::DeviceId device) {
   const exe::ConstantPlan& c = constant_plan(index, device);
   return {exe::Address::Base::kArena, c.arena, c.offset, 0, 0, {}};
 }
 
-exe::ValueId Tables::constant_value(int32_t index, exe::DeviceId device) {
+exe::ValueId Tables::constant_value(ConstantIndex index, exe::DeviceId device) {
   return constant_plan(index, device).value;
 }
 
-const exe::ConstantPlan& Tables::constant_plan(int32_t index, exe::DeviceId device) {
+const exe::ConstantPlan& Tables::constant_plan(ConstantIndex index, exe::DeviceId device) {
   const auto [found, fresh] = constants_.try_emplace({index, device}, exe_.constants.end_id());
   if (fresh) {
     const Constant& c = program_.constants[index];

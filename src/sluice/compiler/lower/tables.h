@@ -20,8 +20,8 @@ class Tables {
   exe::Address variable(exe::VariableId index) const;
   exe::ValueId variable_value(exe::VariableId index) const;
   /// The address of a constant on a device. Reserves its bytes on first use.
-  exe::Address constant(int32_t index, exe::DeviceId device);
-  exe::ValueId constant_value(int32_t index, exe::DeviceId device);
+  exe::Address constant(ConstantIndex index, exe::DeviceId device);
+  exe::ValueId constant_value(ConstantIndex index, exe::DeviceId device);
   exe::ValueId add_value(const std::string& tensor, int64_t version, int32_t provenance = -1);
   /// The first of consecutive rows of the table with these provenances, which are added on first
   /// use.
@@ -61,14 +61,14 @@ class Tables {
   exe::GroupId group_index(const std::optional<ReplicaGrouping>& grouping);
   int64_t reserve(exe::ArenaId arena, int64_t bytes);
   exe::Arena& arena(exe::ArenaId index) { return exe_.arenas[index]; }
-  const exe::ConstantPlan& constant_plan(int32_t index, exe::DeviceId device);
+  const exe::ConstantPlan& constant_plan(ConstantIndex index, exe::DeviceId device);
 
   Program& program_;
   const Context& context_;
   exe::Executable& exe_;
   Ids<exe::DeviceId, DeviceArenas> arenas_;
   /// Keyed by constant of the program and device.
-  std::map<std::pair<int32_t, exe::DeviceId>, exe::ConstantId> constants_;
+  std::map<std::pair<ConstantIndex, exe::DeviceId>, exe::ConstantId> constants_;
   std::unordered_map<std::string, int32_t> provenances_;  // Row by the bytes of all fields.
 };
 

@@ -17,16 +17,16 @@ constexpr const char* kVariables = R"(
 
 TEST(Tables, VariablesAndConstantsHaveAlignedPlacesOfTheirOwn) {
   TestProgram p(kVariables, {7}, 2);
-  p.program.variables[1].device = 1;
+  p.program.variables[exe::VariableId(1)].device = 1;
   Tables tables(p.program, p.context);
   const exe::Executable& e = p.program.executable;
   EXPECT_EQ(tables.variable(exe::VariableId(0)).offset, 0);
   EXPECT_NE(tables.variable(exe::VariableId(0)).index, tables.variable(exe::VariableId(1)).index)
       << "each device has an arena";
-  EXPECT_EQ(tables.constant(0, exe::DeviceId(0)).offset, 64);
+  EXPECT_EQ(tables.constant(ConstantIndex(0), exe::DeviceId(0)).offset, 64);
   EXPECT_EQ(e.constants.size(), 1U) << "a constant is there where it is asked for";
-  EXPECT_EQ(tables.constant(0, exe::DeviceId(0)).offset, 64);
-  tables.constant(0, exe::DeviceId(1));
+  EXPECT_EQ(tables.constant(ConstantIndex(0), exe::DeviceId(0)).offset, 64);
+  tables.constant(ConstantIndex(0), exe::DeviceId(1));
   EXPECT_EQ(e.constants.size(), 2U);
   EXPECT_EQ(e.arenas[tables.variable(exe::VariableId(0)).arena()].bytes, 64 + 4);
 }

@@ -209,14 +209,13 @@ class Functionaliser {
     return Node::Kernel{op.attrs, {}, !op.effects.empty()};
   }
 
-  int32_t group_of(const Op& collective) {
+  exe::GroupId group_of(const Op& collective) {
     try {
       const ReplicaGrouping group =
           ops::collective_group(collective.attrs, program_.ir.replication());
       const auto known = std::find(program_.groups.begin(), program_.groups.end(), group);
-      const auto index = static_cast<int32_t>(known - program_.groups.begin());
-      if (known == program_.groups.end()) program_.groups.push_back(group);
-      return index;
+      return known != program_.groups.end() ? program_.groups.id_of(*known)
+                                            : program_.groups.push_back(group);
     } catch (Error& e) {
       throw e.note(fmt::format("compiling {} of graph {}", collective.label(), graph_.name()));
     }

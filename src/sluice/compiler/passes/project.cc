@@ -23,7 +23,7 @@ struct DividedBody {
   std::vector<int32_t> param_device;
   // For each result of the whole body: the device that returns it.
   std::vector<int32_t> result_device;
-  std::set<int32_t> channels;  // Channels that the parts use, callees included.
+  std::set<exe::ChannelId> channels;  // Channels that the parts use, callees included.
 };
 
 // Sort key in the node list of a device. `node`: index in the whole body.
@@ -36,7 +36,7 @@ struct Position {
 };
 
 struct Message {
-  int32_t channel = -1;
+  exe::ChannelId channel;
   ValueIndex sent = kNone;
   ValueIndex received = kNone;
   Position from;  // Position of the Send.
@@ -64,24 +64,23 @@ struct Shared {
       for (const ValueIndex v : node.outputs) made_on[v] = node.device;
     }
     for (const auto& [variable, v] : body.variables) {
-      int32_t& device = sluice::at(variable_device, variable);
+      int32_t& device = variable_device[variable];
       const auto found = made_on.find(v);
       if (device == kAnywhere && found != made_on.end()) device = found->second;
     }
   }
 
-  int32_t channel(int32_t from, int32_t to) {
-    const auto [found, fresh] =
-        channels.try_emplace({from, to}, static_cast<int32_t>(program.channels.size()));
+  exe::ChannelId channel(int32_t from, int32_t to) {
+    const auto [found, fresh] = channels.try_emplace({from, to}, program.channels.end_id());
     if (fresh) program.channels.push_back({from, to, 0, 0});
     return found->second;
   }
 
   Program& program;
-  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // Keyed by sender and receiver.
-  std::vector<int32_t> variable_device;                     // Device by variable.
-  std::map<BodyId, size_t> carried;                         // Carried values by loop body.
-  std::map<BodyId, DividedBody> cuts;                       // Keyed by undivided body.
+  std::map<std::pair<int32_t, int32_t>, exe::ChannelId> channels;  // Keyed by sender and receiver.
+  Ids<exe::VariableId, int32_t> variable_device;                   // Device by variable.
+  std::map<BodyId, size_t> carried;                                // Carried values by loop body.
+  std::map<BodyId, DividedBody> cuts;                              // Keyed by undivided body.
   // Number of each value that is sent, by body and value; of a variable, by -1 and its index.
   std::map<std::pair<BodyId, int32_t>, int32_t> messages;
   int64_t sends = 0;  // Number of messages.
@@ -174,7 +173,7 @@ class Projector {
     for (const ValueIndex v : body_.values.ids()) {
       const BodyValue& value = body_.values[v];
       if (value.source == BodyValue::Source::kVariable) {
-        int32_t& device = sluice::at(shared_.variable_device, value.index);
+        int32_t& device = shared_.variable_device[exe::VariableId(value.index)];
         if (device == kAnywhere) device = device_[v];
         device_[v] = device;
       }
@@ -261,7 +260,7 @@ class Projector {
     const bool made_here = body_.value(v).source == BodyValue::Source::kNode;
     m.from = made_here ? made_at_[v] : at(Moment::kReceive);
     m.to = at(moment);
-    ProgramChannel& channel = sluice::at(shared_.program.channels, m.channel);
+    ProgramChannel& channel = shared_.program.channels[m.channel];
     channel.slot_bytes = std::max(channel.slot_bytes, round_up(body_.value(v).spec.bytes(), 64));
     messages_.push_back(m);
     return m.received;
@@ -288,7 +287,7 @@ class Projector {
     std::vector<ValueIndex> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i)
       inputs.push_back(local(node.inputs[i], cut.param_device[i]));
-    for (const int32_t channel : cut.channels) barriers_.emplace(channel, now_);
+    for (const exe::ChannelId channel : cut.channels) barriers_.emplace(channel, now_);
     for (const auto& [device, part] : cut.parts) finish(part_of_call(node, cut, device, inputs));
   }
 
@@ -377,14 +376,14 @@ class Projector {
     for (const BodyParam& p : body_.params)
       param_outs_.push_back(p.out == kNone ? kNone : local(p.out, device_of(p.in)));
     for (const auto& [variable, v] : body_.variables)
-      variables_.push_back(local(v, sluice::at(shared_.variable_device, variable)));
+      variables_.push_back(local(v, shared_.variable_device[variable]));
   }
 
   // Moves Receives so that each channel delivers messages in the order in which they are sent,
   // including those of calls. Moves a Receive up if a later message on its channel, or a call that
   // uses the channel, is needed first.
   void order_messages() {
-    std::map<int32_t, std::vector<Message*>> channels;
+    std::map<exe::ChannelId, std::vector<Message*>> channels;
     for (Message& m : messages_) channels[m.channel].push_back(&m);
     for (auto& [channel, queue] : channels) {
       std::sort(queue.begin(), queue.end(),
@@ -413,8 +412,8 @@ class Projector {
     return p.moment == Moment::kReceive ? p.node : NodeId(p.node + 1);
   }
 
-  void count_slots(int32_t channel, const std::vector<Message*>& queue) {
-    int64_t& capacity = sluice::at(shared_.program.channels, channel).capacity;
+  void count_slots(exe::ChannelId channel, const std::vector<Message*>& queue) {
+    int64_t& capacity = shared_.program.channels[channel].capacity;
     size_t received = 0;
     for (size_t sent = 0; sent < queue.size(); ++sent) {
       while (received < sent && queue[received]->to < queue[sent]->from) ++received;
@@ -434,7 +433,7 @@ class Projector {
     std::set<ValueIndex> sent;
     shared_.sends += static_cast<int64_t>(messages_.size());
     for (const Message& m : messages_) {
-      const ProgramChannel& channel = sluice::at(shared_.program.channels, m.channel);
+      const ProgramChannel& channel = shared_.program.channels[m.channel];
       const TensorSpec& spec = body_.value(m.sent).spec;
       const int32_t number = message_of(m.sent);
       Node send;
@@ -516,8 +515,8 @@ class Projector {
       move(part.results.back());
     }
     for (size_t i = 0; i < variables_.size(); ++i) {
-      const int32_t variable = body_.variables[i].first;
-      if (sluice::at(shared_.variable_device, variable) != device) continue;
+      const exe::VariableId variable = body_.variables[i].first;
+      if (shared_.variable_device[variable] != device) continue;
       part.variables.emplace_back(variable, variables_[i]);
       move(part.variables.back().second);
     }
@@ -538,7 +537,8 @@ class Projector {
   std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // Indexed by value and device.
   std::vector<BodyValue> added_;  // New values, with indices after those of the body.
   std::vector<Message> messages_;
-  std::set<std::pair<int32_t, NodeId>> barriers_;  // (channel, node): the node's call uses it.
+  // (channel, node): the node's call uses it.
+  std::set<std::pair<exe::ChannelId, NodeId>> barriers_;
   std::vector<int32_t> result_device_;
   std::vector<ValueIndex> results_;
   std::vector<ValueIndex> param_outs_;
@@ -560,7 +560,7 @@ int64_t project(Program& program, const Context&) {
     entry.bodies.clear();
     for (const auto& [device, part] : cut.parts) entry.bodies.push_back(part);
   }
-  for (size_t v = 0; v < program.variables.size(); ++v)
+  for (const exe::VariableId v : program.variables.ids())
     program.variables[v].device = std::max(shared.variable_device[v], 0);
   renumber(program);
   return shared.sends;

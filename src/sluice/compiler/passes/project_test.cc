@@ -23,7 +23,9 @@ class Project : public testing::Test {
     for (size_t i = 0; i < parts.size(); ++i)
       EXPECT_EQ(to_text(program_->program.body(bodies[i])), to_text(parse_body(parts[i])));
   }
-  const ProgramChannel& channel(size_t i) const { return program_->program.channels[i]; }
+  const ProgramChannel& channel(int32_t i) const {
+    return program_->program.channels[exe::ChannelId(i)];
+  }
   std::unique_ptr<TestProgram> program_;
 };
 
@@ -112,7 +114,7 @@ TEST_F(Project, AVariableIsWhereItIsUpdated) {
       last 0 %3
     end)"),
             1);
-  EXPECT_EQ(program_->program.variables[0].device, 1);
+  EXPECT_EQ(program_->program.variables[exe::VariableId(0)].device, 1);
   expect({R"(
     body main@0 entry
       receive 0 message 0 out %0 f32(4) where "message from device 1"
@@ -146,7 +148,7 @@ TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
       last 0 %3
     end)"),
             2);
-  EXPECT_EQ(program_->program.variables[0].device, 0);
+  EXPECT_EQ(program_->program.variables[exe::VariableId(0)].device, 0);
   expect({R"(
     body second@0 entry
       variable 0 %0 f32(4)

@@ -57,7 +57,7 @@ class Chooser {
     for_each_entry([&](BodyId id) { ask_uses(id); });
     for_each_entry([&](BodyId id) { spread_wishes(program_.body(id)); });
     int64_t chosen = 0;
-    for (size_t v = 0; v < of_variable_.size(); ++v) {
+    for (const exe::VariableId v : of_variable_.ids()) {
       if (of_variable_[v].refuses) continue;
       program_.variables[v].layout = of_variable_[v].wish;
       if (of_variable_[v].wish != Layout{}) ++chosen;
@@ -79,7 +79,7 @@ class Chooser {
   // devices, too, which it does not read.
   bool is_variable_here(const Body& body, const BodyValue& v) const {
     return v.source == BodyValue::Source::kVariable &&
-           at(program_.variables, v.index).device == body.device;
+           program_.variables[exe::VariableId(v.index)].device == body.device;
   }
 
   void ask_uses(BodyId id) {
@@ -88,7 +88,7 @@ class Chooser {
     for (const ValueIndex v : body.values.ids()) {
       const BodyValue& value = body.values[v];
       if (!is_variable_here(body, value)) continue;
-      LayoutOpinion& opinion = at(of_variable_, value.index);
+      LayoutOpinion& opinion = of_variable_[exe::VariableId(value.index)];
       if (!context_.target(body).has_layouts(value.spec)) opinion.refuses = true;
       opinion.add(own[v]);
     }
@@ -103,7 +103,7 @@ class Chooser {
       for (const ValueIndex v : body.values.ids()) {
         const BodyValue& value = body.values[v];
         if (!is_variable_here(body, value)) continue;
-        f(at(of_variable_, value.index), wish[classes.find(v)]);
+        f(of_variable_[exe::VariableId(value.index)], wish[classes.find(v)]);
       }
     };
     for_variables([](const LayoutOpinion& opinion, Layout& of_class) {
@@ -119,7 +119,7 @@ class Chooser {
   std::vector<Request<std::vector<Layout>>> apply(BodyId id, const std::vector<Layout>& params) {
     Body& body = program_.body(id);
     for (BodyValue& v : body.values) {
-      if (is_variable_here(body, v)) v.layout = at(program_.variables, v.index).layout;
+      if (is_variable_here(body, v)) v.layout = program_.variables[exe::VariableId(v.index)].layout;
     }
     for (size_t p = 0; p < params.size(); ++p) body.value(body.params[p].in).layout = params[p];
     std::vector<Request<std::vector<Layout>>> requests;
@@ -167,7 +167,7 @@ class Chooser {
   Program& program_;
   const Context& context_;
   LayoutOpinions opinions_;
-  std::vector<LayoutOpinion> of_variable_;
+  Ids<exe::VariableId, LayoutOpinion> of_variable_;
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST_F(Layouts, AWeightHasTheLayoutThatItsProductWishes) {
     end)");
   EXPECT_EQ(chosen_, 1);
   EXPECT_EQ(of(1), kPanels);
-  EXPECT_EQ(program_->program.variables[0].layout, kPanels);
+  EXPECT_EQ(program_->program.variables[exe::VariableId(0)].layout, kPanels);
   EXPECT_EQ(of(2), kRows) << "it is no matrix";
   EXPECT_EQ(of(0), kRows) << "it is no variable";
 }

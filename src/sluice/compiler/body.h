@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "sluice/base/ids.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/base/provenance.h"
 #include "sluice/exe/ids.h"
 #include "sluice/exe/index_expr.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/exe/line_reader.h"
 #include "sluice/ops/op.h"
 

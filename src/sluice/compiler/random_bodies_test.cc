@@ -6,7 +6,7 @@
 #include <random>
 
 #include "sluice/base/hash.h"
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/lower/kernels.h"
 #include "sluice/compiler/passes/dead_code.h"

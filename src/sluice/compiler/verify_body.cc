@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "sluice/base/error.h"
-#include "sluice/base/numbers/ids_format.h"
+#include "sluice/base/ids/ids_format.h"
 
 namespace sluice::compiler {
 namespace {

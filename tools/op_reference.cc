@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 
 namespace sluice {
@@ -45,7 +46,7 @@ std::string operands(const OpDef& def) {
     results += fmt::format("{}`{}`", results.empty() ? "" : ", ", def.outputs[i]);
     for (const Alias& a : def.aliases) {
       if (a.output == static_cast<int>(i)) {
-        results += fmt::format(" (in the storage of `{}`)", def.inputs.begin()[a.input].name);
+        results += fmt::format(" (in the storage of `{}`)", at(def.inputs, a.input).name);
       }
     }
   }

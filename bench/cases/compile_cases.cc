@@ -86,8 +86,7 @@ Ir perceptron(int64_t hidden, int64_t width) {
 
 int64_t count_ops(const Ir& ir) {
   int64_t count = 0;
-  for (GraphId id = 0; id < ir.graph_count(); ++id)
-    count += static_cast<int64_t>(ir.graph(id).ops().size());
+  for (const GraphId id : ir.graph_ids()) count += static_cast<int64_t>(ir.graph(id).ops().size());
   return count;
 }
 

@@ -6,6 +6,7 @@
 
 #include "bench/figure.h"
 #include "sluice/base/checked.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/cpu/gemm/gemm.h"
 #include "sluice/cpu/gemm/panels.h"
 
@@ -84,8 +85,8 @@ class Gemm {
       const int64_t row = t % grid_.row_blocks * grid_.rows,
                     col = t / grid_.row_blocks * grid_.cols;
       cpu::gemm(args_, row, std::min(row + grid_.rows, args_.m), col,
-                std::min(col + grid_.cols, args_.n),
-                memory_->floats() + workspaces_at_.begin()[worker], isa);
+                std::min(col + grid_.cols, args_.n), memory_->floats() + at(workspaces_at_, worker),
+                isa);
     }
   }
 

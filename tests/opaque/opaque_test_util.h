@@ -15,6 +15,7 @@
 
 #include "device.h"
 #include "sluice/base/error.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 #include "target.h"
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernel_trial.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/normalization.h"
 
 namespace sluice::cpu {

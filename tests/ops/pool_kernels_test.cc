@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernel_trial.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/pool_shape.h"
 #include "sluice/ops/reduction_grads.h"
 

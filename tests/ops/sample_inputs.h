@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/base/rng.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 
 namespace sluice {

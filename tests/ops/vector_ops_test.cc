@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernel_trial.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 #include "sluice/ops/slice.h"
 

@@ -280,7 +280,7 @@ class Generator {
       const TensorInfo& input = graph.info(graph.input_ids()[i]);
       Tensor t = i < wanted.size() ? wanted[i] : argument(s, dice, input.spec);
       if (input.pass == Pass::kByReference) {
-        const int32_t storage = s.graph.info(t).storage;
+        const StorageId storage = s.graph.info(t).storage;
         if (s.is_constant(t) || std::find(written.begin(), written.end(), storage) != written.end())
           t = ops::identity(t);
         written.push_back(s.graph.info(t).storage);
@@ -538,7 +538,7 @@ class Generator {
   }
 
   void count() {
-    for (GraphId id = 0; id < out_.ir.graph_count(); ++id) {
+    for (const GraphId id : out_.ir.graph_ids()) {
       for (const Op& op : out_.ir.graph(id).ops()) {
         ++out_.census.ops;
         out_.census.random_ops += op.def == &ops::dropout_def() ||
@@ -584,7 +584,7 @@ RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).ru
 
 std::string text(const Ir& ir) {
   std::string result;
-  for (GraphId id = 0; id < ir.graph_count(); ++id) result += print_schedule(ir.graph(id)) + "\n";
+  for (const GraphId id : ir.graph_ids()) result += print_schedule(ir.graph(id)) + "\n";
   return result;
 }
 

@@ -82,7 +82,7 @@ TEST(TwoDevices, RunThroughChannels) {
   HostTensor x(p.in.spec);
   for (size_t i = 0; i < 9; ++i) x.as<float>()[i] = 0.1f * static_cast<float>(i) - 0.3f;
   Interpreter interpreter(p.ir);
-  const Tensor w = p.ir.graph(0).variables()[0];
+  const Tensor w = p.ir.graph(GraphId(0)).variables()[0];
   const HostTensor want1 = interpreter.run({{p.in, x}})[p.out];
   const HostTensor want2 = interpreter.run({{p.in, x}})[p.out];
   for (const int threads : {1, 2, 3}) {

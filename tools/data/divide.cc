@@ -43,7 +43,7 @@ void check_several_classes(const UserData& data) {
   require(several,
           "--target: must have at least 2 classes to train on, got class {} alone in {} samples",
           data.schema && !data.schema->labels.empty()
-              ? data::printable(data.schema->labels.begin()[labels[0]])
+              ? data::printable(at(data.schema->labels, labels[0]))
               : std::to_string(labels[0]),
           labels.size());
 }

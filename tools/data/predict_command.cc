@@ -92,8 +92,7 @@ struct Cells {
       integers.assign(values.as<int64_t>().begin(), values.as<int64_t>().end());
     }
     if (a.name != kClass || labels.empty()) return;
-    for (const int64_t k : std::exchange(integers, {}))
-      texts.push_back(csv_cell(labels.begin()[k]));
+    for (const int64_t k : std::exchange(integers, {})) texts.push_back(csv_cell(at(labels, k)));
   }
   // The name of a column. Scores of classes in text have their names.
   std::string title(size_t c, const std::vector<std::string>& labels) const {

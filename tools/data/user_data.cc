@@ -149,7 +149,7 @@ data::Samples collect(const data::Dataset& dataset, const DataChoice& choice) {
     }
     put(samples.images, k, input);
     if (classes) {
-      samples.labels.as<int32_t>().begin()[k] = label_of(target, k);
+      at(samples.labels.as<int32_t>(), k) = label_of(target, k);
     } else {
       put(samples.labels, k, finite("--target", target, k));
     }

@@ -58,9 +58,9 @@ std::span<const std::byte> ByteReader::take(int64_t count, std::string_view what
   if (count < 0 || count > remaining()) {
     bad("{} needs {} bytes, {} are left in the file", what, count, remaining());
   }
-  const auto part = bytes_.subspan(static_cast<size_t>(offset_), static_cast<size_t>(count));
+  const auto begin = bytes_.begin() + offset_;
   offset_ += count;
-  return part;
+  return {begin, begin + count};
 }
 
 uint8_t ByteReader::u8(std::string_view what) { return static_cast<uint8_t>(take(1, what)[0]); }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "sluice/base/error.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice {
 namespace {
@@ -30,7 +31,7 @@ constexpr std::array<DTypeInfo, 9> kRows{{
     {DType::kI64, 8, "int64", "i64"},
 }};
 
-const DTypeInfo& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
+const DTypeInfo& row(DType dtype) { return at(kRows, dtype); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "sluice/base/checked.h"
 
@@ -139,8 +140,8 @@ bool HostTensor::same_bits(const HostTensor& other) const {
 HostTensor HostTensor::scalar(float value) { return of<float>({}, f32, {value}); }
 
 void HostTensor::require_values(size_t count) const {
-  require(static_cast<size_t>(elements()) == count, "array {} needs {} values, got {}",
-          to_string(shape()), elements(), count);
+  require(std::cmp_equal(elements(), count), "array {} needs {} values, got {}", to_string(shape()),
+          elements(), count);
 }
 
 void HostTensor::require_type(bool same) const {

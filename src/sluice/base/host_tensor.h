@@ -55,7 +55,8 @@ class HostTensor {
   template <typename T>
   std::span<T> as() {
     require_type(holds<T>(dtype()));
-    return {reinterpret_cast<T*>(data_.get()), static_cast<size_t>(elements())};
+    T* const data = reinterpret_cast<T*>(data_.get());
+    return {data, data + elements()};
   }
   template <typename T>
   std::span<const T> as() const {

@@ -24,7 +24,7 @@ bool read_numbers(std::string_view text, std::vector<int64_t>& numbers) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
     if (error != std::errc() || n < 0) return false;
     numbers.push_back(n);
-    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    text = std::string_view(end, text.data() + text.size());
     if (text.empty()) return true;
     if (text.front() != 'x') return false;
     text.remove_prefix(1);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sluice/base/ids/ids.h"
 #include "sluice/base/instance.h"
 
 namespace sluice {
@@ -29,7 +30,7 @@ enum class OpRole : uint8_t {
 inline constexpr std::array<std::string_view, 13> kOpRoleWords{
     "forward", "gradient", "recomputation", "accumulation", "reduction",  "collective", "norm",
     "update",  "running",  "seed",          "result",       "evaluation", "copy"};
-inline std::string_view word(OpRole role) { return kOpRoleWords[static_cast<size_t>(role)]; }
+inline std::string_view word(OpRole role) { return at(kOpRoleWords, role); }
 
 /// The origin of an op in the model and its purpose in the program. It changes neither results nor
 /// plans: keys, fingerprints and canonical texts ignore it.

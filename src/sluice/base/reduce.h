@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "sluice/base/ids/ids.h"
+
 namespace sluice {
 
 /// Number of partial results of a reduction. It does not depend on the vector width.
@@ -31,7 +33,7 @@ T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
     std::array<T, kReduceLanes> partial;
     partial.fill(identity);
     for (int64_t i = 0; i < count; ++i) {
-      T& p = partial[static_cast<size_t>(i % kReduceLanes)];
+      T& p = at(partial, i % kReduceLanes);
       p = combine(p, element(i));
     }
     return reduce_lanes(partial, combine);

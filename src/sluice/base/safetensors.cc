@@ -438,8 +438,7 @@ std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const
   arrays.reserve(index.tensors.size());
   for (SafetensorsTensor& tensor : index.tensors) {
     HostTensor array(std::move(tensor.spec));
-    const auto part = bytes.subspan(static_cast<size_t>(tensor.offset), array.bytes().size());
-    std::copy(part.begin(), part.end(), array.bytes().begin());
+    std::copy_n(bytes.begin() + tensor.offset, array.bytes().size(), array.bytes().begin());
     check_bools(array.dtype(), array.bytes(), file, tensor.offset);
     arrays.push_back({std::move(tensor.name), std::move(array)});
   }
@@ -524,7 +523,7 @@ Head head_of(std::span<const NamedSpec> tensors, const SafetensorsMetadata& meta
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  require(header.size() <= static_cast<size_t>(kMaxHeader),
+  require(std::cmp_less_equal(header.size(), kMaxHeader),
           "safetensors: the header must have at most {} bytes, got {}; use shorter names",
           kMaxHeader, header.size());
   for (size_t i = 0; i < 8; ++i)
@@ -542,8 +541,7 @@ std::vector<NamedSpec> specs_of(std::span<const NamedArray> arrays) {
 
 TensorSource source_of(std::span<const NamedArray> arrays) {
   return [arrays](size_t i, int64_t offset, std::span<std::byte> out) {
-    const auto from = arrays[i].array.bytes().subspan(static_cast<size_t>(offset), out.size());
-    std::copy(from.begin(), from.end(), out.begin());
+    std::copy_n(arrays[i].array.bytes().begin() + offset, out.size(), out.begin());
   };
 }
 

@@ -16,9 +16,7 @@ int64_t Shape::elements() const {
 
 std::vector<int64_t> Shape::strides() const {
   std::vector<int64_t> strides(dims_.size(), 1);
-  for (int i = rank() - 2; i >= 0; --i) {
-    strides[static_cast<size_t>(i)] = strides[static_cast<size_t>(i) + 1] * (*this)[i + 1];
-  }
+  for (size_t i = strides.size(); i-- > 1;) strides[i - 1] = strides[i] * dims_[i];
   return strides;
 }
 
@@ -39,13 +37,13 @@ int normalize_axis(int64_t axis, int rank, std::string_view what) {
 
 Shape broadcast(const Shape& a, const Shape& b, std::string_view what) {
   const int rank = std::max(a.rank(), b.rank());
-  std::vector<int64_t> dims(static_cast<size_t>(rank), 1);
+  std::vector<int64_t> dims;
   for (int i = 0; i < rank; ++i) {
     const int64_t x = i < rank - a.rank() ? 1 : a[i - (rank - a.rank())];
     const int64_t y = i < rank - b.rank() ? 1 : b[i - (rank - b.rank())];
     require(x == y || x == 1 || y == 1, "{}: shapes {} and {} do not broadcast", what, to_string(a),
             to_string(b));
-    dims[static_cast<size_t>(i)] = x == 1 ? y : x;
+    dims.push_back(x == 1 ? y : x);
   }
   return Shape(std::move(dims));
 }

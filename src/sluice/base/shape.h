@@ -3,9 +3,11 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/dtype.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice {
 
@@ -18,8 +20,8 @@ class Shape {
 
   int rank() const { return static_cast<int>(dims_.size()); }
   bool empty() const { return dims_.empty(); }
-  int64_t operator[](int axis) const { return dims_[static_cast<size_t>(axis)]; }
-  int64_t& operator[](int axis) { return dims_[static_cast<size_t>(axis)]; }
+  int64_t operator[](int axis) const { return at(dims_, axis); }
+  int64_t& operator[](int axis) { return at(dims_, axis); }
   /// Returns the dimension of `axis`; -1 is the last axis. Error{kUsage} if it is out of range.
   int64_t dim(int axis) const;
   const std::vector<int64_t>& dims() const { return dims_; }
@@ -59,6 +61,10 @@ struct TensorSpec {
   int64_t bytes() const;
   bool operator==(const TensorSpec&) const = default;
 };
+
+/// Specs without a meta_shape: f32_spec({2, 3}).
+inline TensorSpec f32_spec(Shape shape) { return {std::move(shape), f32, {}}; }
+inline TensorSpec i32_spec(Shape shape) { return {std::move(shape), i32, {}}; }
 
 /// Formats a spec as in schedules: "(2, 4) float32".
 std::string to_string(const TensorSpec& spec);

@@ -98,7 +98,7 @@ void write_stderr(std::string_view text) noexcept {
     const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
-    text.remove_prefix(static_cast<size_t>(n));
+    text = std::string_view(text.begin() + n, text.end());
   }
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
     if (sigismember(&pending, signal) == 1) sigdelset(&raised, signal);
@@ -188,7 +188,7 @@ void read_exactly(const File& file, const std::string& path, int64_t offset,
     if (n == 0)
       fail(ErrorKind::kIo, "cannot read {}: it ends at byte {}, {} more were expected", path,
            offset, out.size());
-    out = out.subspan(static_cast<size_t>(n));
+    out = {out.begin() + n, out.end()};
     offset += n;
   }
 }
@@ -200,7 +200,7 @@ void write_exactly(const File& file, const std::string& path, int64_t offset,
       return ::pwrite(file.fd(), in.data(), size, offset);
     });
     if (n < 0) io_error("write", path);
-    in = in.subspan(static_cast<size_t>(n));
+    in = {in.begin() + n, in.end()};
     offset += n;
   }
 }
@@ -274,7 +274,7 @@ std::string follow_links(const std::string& path) {
     char to[PATH_MAX];
     const ssize_t n = ::readlink(at.c_str(), to, sizeof to);
     if (n < 0) return at;
-    const std::string target(to, static_cast<size_t>(n));
+    const std::string target(to, to + n);
     at = target.starts_with('/') ? target : folder_of(at) + "/" + target;
   }
   errno = ELOOP;

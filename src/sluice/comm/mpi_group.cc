@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "sluice/base/ids/ids.h"
 #include "sluice/base/sys.h"
 #include "sluice/comm/launcher.h"
 #include "sluice/runtime/process_group.h"
@@ -237,7 +238,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   };
 
   void listen(int p) {
-    Peer& peer = peers_.begin()[p];
+    Peer& peer = at(peers_, p);
     MPI_Irecv(&peer.received, sizeof peer.received, MPI_BYTE, p, 0, signs_, &peer.in);
   }
 
@@ -268,7 +269,7 @@ class MpiGroup final : public runtime::ProcessGroup {
       bool all_left = leaving, others_left = leaving;
       for (int p = 0; p < size_; ++p) {
         if (p == rank_) continue;
-        Peer& peer = peers_.begin()[p];
+        Peer& peer = at(peers_, p);
         hear(p, beat);
         if (own && peer.told < Sign::State::kFailed) {
           tell(p, failure(*own));
@@ -327,7 +328,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   // Sends a sign to process p, unless the previous sign has not been received yet. Thus signs to a
   // suspended process do not pile up.
   void tell(int p, const Sign& sign) {
-    Peer& peer = peers_.begin()[p];
+    Peer& peer = at(peers_, p);
     if (peer.told == Sign::State::kLeaving || !is_sent(peer)) return;
     peer.sent = sign;
     peer.told = std::max(peer.told, sign.kind);
@@ -335,7 +336,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   }
 
   void hear(int p, bool beat) {
-    Peer& peer = peers_.begin()[p];
+    Peer& peer = at(peers_, p);
     if (peer.left) return;
     if (beat) ++peer.silent;
     for (int heard = 1; !peer.left;) {

@@ -178,7 +178,7 @@ struct Node : NodeKinds {
   std::vector<ValueIndex> outputs;   ///< kNone: an output that is not produced.
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
-  OpId origin = -1;
+  OpId origin;
   SharedProvenance provenance;
   int32_t device = kInheritDevice;
   bool operator==(const Node&) const = default;
@@ -248,7 +248,7 @@ struct BodyParam {
 enum class Role : uint8_t { kEntry, kFunction, kLoopBody };
 
 struct Body {
-  GraphId graph = -1;
+  GraphId graph;
   Role role = Role::kFunction;
   std::string name;
   int32_t device = kInheritDevice;

@@ -106,7 +106,7 @@ class Writer {
     }
     for (const Tie& t : n.ties) out_ += fmt::format(" tie {} {}", t.output, text_of(t.into));
     if (n.device != body_.device) out_ += fmt::format(" device {}", n.device);
-    if (n.origin != -1) out_ += fmt::format(" origin {}", n.origin);
+    if (n.origin.valid()) out_ += fmt::format(" origin {}", n.origin);
     provenance(*n.provenance);
     out_ += '\n';
     if (const auto* kernel = n.as<Node::Kernel>()) kernel_lines(n, *kernel);
@@ -225,7 +225,7 @@ class Parser {
     body_.role = in_.one_of<Role>(kRoles, "role");
     if (in_.eat("number")) number_ = BodyId(in_.integer32("a body"));
     body_.device = in_.eat("device") ? in_.integer32("a device") : 0;
-    if (in_.eat("graph")) body_.graph = in_.integer32("a graph");
+    if (in_.eat("graph")) body_.graph = GraphId(in_.integer32("a graph"));
     in_.expect_end();
     while (true) {
       if (!in_.next_line()) in_.bad("the text ends before 'end'");
@@ -405,7 +405,7 @@ class Parser {
     if (call != nullptr && call->results < 0)
       call->results = static_cast<int32_t>(n.outputs.size() - call->updated.size());
     if (in_.eat("device")) n.device = in_.integer32("a device");
-    if (in_.eat("origin")) n.origin = in_.integer("an op");
+    if (in_.eat("origin")) n.origin = OpId(in_.integer("an op"));
     Provenance p;
     if (in_.eat("where")) p.line = in_.string("a place");
     if (in_.eat("module")) p.module_path = in_.string("a module path");

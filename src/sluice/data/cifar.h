@@ -19,8 +19,7 @@ inline constexpr int64_t kCifarPlane = kCifarSide * kCifarSide;  ///< Elements o
 inline float normalised_color(uint8_t value, int channel) {
   constexpr std::array<float, 3> kMean{0.4914f, 0.4822f, 0.4465f};
   constexpr std::array<float, 3> kDeviation{0.2470f, 0.2435f, 0.2616f};
-  const auto c = static_cast<size_t>(channel);
-  return (static_cast<float>(value) / 255.0f - kMean[c]) / kDeviation[c];
+  return (static_cast<float>(value) / 255.0f - at(kMean, channel)) / at(kDeviation, channel);
 }
 
 /// Finds the folder with the six files of CIFAR-10's binary version. If `explicit_folder` is not

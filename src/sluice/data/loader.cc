@@ -265,7 +265,7 @@ class BatchLoader::Ring {
     part.numbers.clear();
     for (int64_t i = 0; i < part.count; ++i) {
       const int64_t index = fills_item_ * options_.batch + fills_row_ + i;
-      part.numbers.push_back(order_.empty() ? index : order_.begin()[index]);
+      part.numbers.push_back(order_.empty() ? index : at(order_, index));
     }
     fills_row_ += part.count;
     if (fills_row_ == rows) next_item();

@@ -139,7 +139,7 @@ HostTensor read_idx_images(std::span<const std::byte> bytes, const std::string& 
     HostTensor images(TensorSpec{{count, kDigitSide, kDigitSide}, f32, {}});
     const auto pixels = reader.take(count * kPixels, "the images");
     std::transform(pixels.begin(), pixels.end(), images.as<float>().begin(),
-                   [&](std::byte grey) { return normalised[static_cast<size_t>(grey)]; });
+                   [&](std::byte grey) { return at(normalised, grey); });
     return images;
   });
 }

@@ -170,7 +170,9 @@ class Warp {
     const float a = u - static_cast<float>(i);
     const float b = v - static_cast<float>(j);
     const auto mix = [&](float Point::*axis) {
-      const auto at = [&](int di, int dj) { return bend_.begin()[(j + dj) * 3 + i + di].*axis; };
+      const auto at = [&](int di, int dj) {
+        return sluice::at(bend_, (j + dj) * 3 + i + di).*axis;
+      };
       return (1 - b) * ((1 - a) * at(0, 0) + a * at(1, 0)) +
              b * ((1 - a) * at(0, 1) + a * at(1, 1));
     };
@@ -203,7 +205,7 @@ class Canvas {
                       static_cast<float>(row) + 0.5f - a.y};
         const float along = limited((p.x * d.x + p.y * d.y) * inverse, 1.0f);
         const Point off{p.x - along * d.x, p.y - along * d.y};
-        float& nearest = nearest_.begin()[row * kDigitSide + column];
+        float& nearest = at(nearest_, row * kDigitSide + column);
         nearest = std::min(nearest, off.x * off.x + off.y * off.y);
       }
     }

@@ -75,7 +75,7 @@ HostTensor Interpreter::shown(const TensorSpec& spec, const HostTensor& value) c
 }
 
 Interpreter::Buffer& Interpreter::slot(Frame& frame, TensorId t) const {
-  return frame.storages[static_cast<size_t>(frame.graph.info(t).storage)];
+  return frame.storages[frame.graph.info(t).storage];
 }
 
 Interpreter::Buffer Interpreter::copy(Frame& frame, TensorId t) const {
@@ -177,8 +177,8 @@ HostTensor Interpreter::read_remote(const RemoteBuffer& buffer, int64_t entry) {
 // --- graphs ---------------------------------------------------------------------------------
 
 Interpreter::Frame Interpreter::open(const Graph& graph, int replica) {
-  Frame frame{graph, replica, Buffers(static_cast<size_t>(graph.storage_count()))};
-  for (TensorId t = 0; t < graph.tensor_count(); ++t) {
+  Frame frame{graph, replica, Ids<StorageId, Buffer>(graph.storages().size())};
+  for (const TensorId t : graph.tensors().ids()) {
     const TensorInfo& info = graph.info(t);
     if (info.kind == TensorKind::kVariable) slot(frame, t) = variable(info, replica);
     if (info.kind == TensorKind::kConstant) {
@@ -382,7 +382,7 @@ void Interpreter::run_call(Frames& frames, const Op& op) {
 // is the caller's buffer, so the caller sees the copy. The condition is equal on all replicas.
 void Interpreter::run_loop(Frames& frames, const Op& op) {
   const auto o = from_attrs<builtin::LoopOptions>(op.attrs);
-  const auto carried = static_cast<size_t>(o.carried);
+  const size_t carried = builtin::carried(op);
   const Graph& wrapper = ir_.graph(op.callees[0]);
   std::vector<Buffers> values(frames.size());
   std::vector<Buffers> outputs(frames.size());
@@ -391,7 +391,7 @@ void Interpreter::run_loop(Frames& frames, const Op& op) {
     for (size_t k = 0; k < carried; ++k) outputs[f].push_back(copy(frames[f], op.inputs[k].tensor));
   }
   const auto goes_on = [&](const Buffers& operands) {
-    return o.condition < 0 || operands.begin()[o.condition]->as<bool>()[0];
+    return o.condition < 0 || at(operands, o.condition)->as<bool>()[0];
   };
   for (int64_t i = 0; i < o.trips && goes_on(values[0]); ++i) {
     const bool all = std::all_of(values.begin(), values.end(), goes_on);
@@ -443,7 +443,7 @@ void Interpreter::run_collective(Frames& frames, const Op& op) {
   for (int r = 0; r < replicas_; ++r) {
     std::vector<HostTensor*> operands;
     for (const int peer : grouping.members(grouping.group_of(r)))
-      operands.push_back(slot(frames.begin()[peer], op.inputs[0].tensor).get());
+      operands.push_back(slot(at(frames, peer), op.inputs[0].tensor).get());
     made.push_back(std::make_shared<HostTensor>(
         TensorSpec{result.shape, working_dtype(result.dtype, precision_), {}}));
     operands.push_back(made.back().get());
@@ -474,9 +474,8 @@ void Interpreter::run_reference(Frame& frame, const Op& op) {
     const TensorSpec& spec = frame.graph.spec(t);
     out_specs.push_back(spec);
     Buffer& buffer = slot(frame, t);
-    const bool aliases =
-        std::any_of(op.def->aliases.begin(), op.def->aliases.end(),
-                    [&](const Alias& a) { return op.outputs.begin()[a.output] == t; });
+    const bool aliases = std::any_of(op.def->aliases.begin(), op.def->aliases.end(),
+                                     [&](const Alias& a) { return at(op.outputs, a.output) == t; });
     if (!aliases) {
       buffer = std::make_shared<HostTensor>(
           TensorSpec{spec.shape, working_dtype(spec.dtype, precision_), {}});

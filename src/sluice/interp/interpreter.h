@@ -69,7 +69,7 @@ class Interpreter {
   struct Frame {
     const Graph& graph;
     int replica;
-    std::vector<Buffer> storages;
+    Ids<StorageId, Buffer> storages;
   };
   /// One activation of a graph in all replicas, or in only one (an arm of a conditional).
   using Frames = std::vector<Frame>;

@@ -35,7 +35,7 @@ void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Preci
   for (int i = 0; i < view.outputs(); ++i) {
     const DType dtype = view.output(i).dtype;
     if (dtype != f16 && dtype != bf16) continue;
-    for (float& x : operands.begin()[view.inputs() + i]->as<float>()) x = round_to(dtype, x);
+    for (float& x : at(operands, view.inputs() + i)->as<float>()) x = round_to(dtype, x);
   }
 }
 
@@ -58,7 +58,7 @@ std::vector<HostTensor> run_op(const OpDef& def, const Attrs& attrs,
   std::vector<HostTensor*> operands;
   for (HostTensor& t : arrays) operands.push_back(&t);
   const auto results = operands.begin() + std::ssize(inputs);
-  for (const Alias& a : def.aliases) results[a.output] = operands.begin()[a.input];
+  for (const Alias& a : def.aliases) results[a.output] = at(operands, a.input);
   run_kernel(view, operands, precision);
   std::vector<HostTensor> outputs;
   for (size_t i = 0; i < out_specs.size(); ++i) {

@@ -126,4 +126,12 @@ const OpDef& branch() {
   return def;
 }
 
+size_t carried(const Op& loop) {
+  return static_cast<size_t>(from_attrs<LoopOptions>(loop.attrs).carried);
+}
+
+size_t then_inputs(const Op& branch) {
+  return static_cast<size_t>(from_attrs<IfOptions>(branch.attrs).then_inputs);
+}
+
 }  // namespace sluice::builtin

@@ -45,5 +45,10 @@ const OpDef& call();
 const OpDef& loop();
 const OpDef& branch();
 
+/// LoopOptions::carried of a loop.
+size_t carried(const Op& loop);
+/// IfOptions::then_inputs of a branch.
+size_t then_inputs(const Op& branch);
+
 }  // namespace builtin
 }  // namespace sluice

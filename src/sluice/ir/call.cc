@@ -44,12 +44,12 @@ Tensors CallSiteInfo::outputs() const {
 Tensor CallSiteInfo::input(int i) const {
   require(i >= 0 && i < static_cast<int>(op().inputs.size()),
           "call site {}: input must be in [0, {}), got {}", op().label(), op().inputs.size(), i);
-  return parent_->handle(op().inputs[static_cast<size_t>(i)].tensor);
+  return parent_->handle(at(op().inputs, i).tensor);
 }
 Tensor CallSiteInfo::output(int i) const {
   require(i >= 0 && i < static_cast<int>(op().outputs.size()),
           "call site {}: output must be in [0, {}), got {}", op().label(), op().outputs.size(), i);
-  return parent_->handle(op().outputs[static_cast<size_t>(i)]);
+  return parent_->handle(at(op().outputs, i));
 }
 
 namespace ops {
@@ -72,7 +72,7 @@ std::string describe_missing(const Graph& parent, const Graph& graph, const Tens
 
 Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
                        std::string_view what, const std::source_location& where) {
-  require(&parent.ir().graph(0) == &graph.ir().graph(0), "{}: graph {} belongs to another Ir", what,
+  require(parent.ir().id() == graph.ir().id(), "{}: graph {} belongs to another Ir", what,
           graph.name());
   require(&graph != &parent, "{}: graph {} would call itself", what, graph.name());
   require(!graph.is_entry(), "{}: {} is an entry graph and cannot be called", what, graph.name());
@@ -87,7 +87,7 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
     const auto found_input = std::find(ids.begin(), ids.end(), input.id());
     require(found_input != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(),
             graph.name());
-    Tensor& slot = found[static_cast<size_t>(found_input - ids.begin())];
+    Tensor& slot = at(found, found_input - ids.begin());
     require(!slot.valid(), "{}: input '{}' of graph {} is given twice", what, input.name(),
             graph.name());
     slot = argument;
@@ -127,13 +127,13 @@ CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
                             const TensorMap& named, std::source_location where) {
   Arguments a = match_inputs(parent, graph, inputs, named, "call", where);
   Results r = results_of(graph);
-  const size_t at = parent.ops().size();
+  const OpIndex index = parent.ops().end_id();
   parent.emit(builtin::call(), a.tensors, {},
               {.callees = {graph.id()},
                .modes = std::move(a.modes),
                .outputs = std::move(r.specs),
                .output_names = std::move(r.names)});
-  return {parent, parent.ops()[at].id};
+  return {parent, parent.ops()[index].id};
 }
 
 Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
@@ -227,7 +227,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     a.modes.erase(a.modes.begin() + at);
   }
   Results r = results_of(graph);
-  const size_t at = parent.ops().size();
+  const OpIndex index = parent.ops().end_id();
   parent.emit(
       builtin::loop(), a.tensors,
       to_attrs(builtin::LoopOptions{
@@ -236,7 +236,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
        .modes = std::move(a.modes),
        .outputs = std::move(r.specs),
        .output_names = std::move(r.names)});
-  return {parent, parent.ops()[at].id};
+  return {parent, parent.ops()[index].id};
 }
 
 Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ir/provenance_scope.h"
 
 namespace sluice {
@@ -55,7 +56,7 @@ std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
 
 Mode OpDef::input_mode(int i) const {
   if (inputs.empty()) return Mode::kRead;
-  return inputs[std::min(static_cast<size_t>(i), inputs.size() - 1)].mode;
+  return i < std::ssize(inputs) ? at(inputs, i).mode : inputs.back().mode;
 }
 
 bool OpDef::zero_gradient(int i) const {
@@ -65,7 +66,7 @@ bool OpDef::zero_gradient(int i) const {
 Ir Graph::ir() const { return Ir(ir_->shared_from_this()); }
 
 Tensor Graph::handle(TensorId id) const {
-  SLUICE_CHECK(id >= 0 && id < tensor_count());
+  SLUICE_CHECK(id.valid() && id < tensors_.end_id());
   return Tensor(ir_->weak_from_this(), ir_->id, id_, id);
 }
 
@@ -86,15 +87,15 @@ Tensor Graph::input_named(std::string_view name) const {
 
 Tensors Graph::variables() const {
   Tensors result;
-  for (TensorId id = 0; id < tensor_count(); ++id) {
+  for (const TensorId id : tensors_.ids()) {
     if (info(id).kind == TensorKind::kVariable) result.push_back(handle(id));
   }
   return result;
 }
 
-const Op& Graph::op(OpId id) const { return ops_[static_cast<size_t>(op_index(id))]; }
+const Op& Graph::op(OpId id) const { return ops_[op_index(id)]; }
 
-int64_t Graph::op_index(OpId id) const {
+OpIndex Graph::op_index(OpId id) const {
   const auto found = op_index_.find(id);
   require(found != op_index_.end(), "graph {}: there is no op {}", name_, id);
   return found->second;
@@ -109,7 +110,7 @@ std::string Graph::unique_name(std::string name) {
 }
 
 TensorId Graph::add_tensor(TensorInfo info) {
-  const auto id = static_cast<TensorId>(tensors_.size());
+  const TensorId id = tensors_.end_id();
   info.name = unique_name(std::move(info.name));
   by_name_.emplace(info.name, id);
   tensors_.push_back(std::move(info));
@@ -124,16 +125,16 @@ TensorId Graph::add_root(std::string name, const TensorSpec& spec, TensorKind ki
   info.name = std::move(name);
   info.spec = spec;
   info.kind = kind;
-  info.storage = storage_count();
+  info.storage = storages_.end_id();
   const TensorId id = add_tensor(std::move(info));
-  storages_.push_back({id, {{-1, id}}});
+  storages_.push_back({id, {{OpId(), id}}});
   return id;
 }
 
 Tensor Graph::input(const TensorSpec& spec, std::string name, Pass pass) {
   require(!entry_, "graph {}: an entry graph has no inputs; use a stream or a variable", name_);
   const TensorId id = add_root(std::move(name), spec, TensorKind::kInput);
-  tensors_[static_cast<size_t>(id)].pass = pass;
+  tensors_[id].pass = pass;
   inputs_.push_back(id);
   return handle(id);
 }
@@ -167,8 +168,8 @@ Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string na
   check_groups(spec, info, ir(), name);
   require_device_dtype(spec, fmt::format("variable '{}'", name));
   const TensorId id = add_root(std::move(name), spec, TensorKind::kVariable);
-  if (info.path.empty()) info.path = tensors_[static_cast<size_t>(id)].name;
-  tensors_[static_cast<size_t>(id)].variable = std::make_shared<VariableInfo>(std::move(info));
+  if (info.path.empty()) info.path = tensors_[id].name;
+  tensors_[id].variable = std::make_shared<VariableInfo>(std::move(info));
   return handle(id);
 }
 
@@ -188,7 +189,7 @@ Tensor Graph::variable(HostTensor value, std::string name) {
 Tensor Graph::constant(HostTensor value, std::string name) {
   require_device_dtype(value.spec(), fmt::format("constant '{}'", name));
   const TensorId id = add_root(std::move(name), value.spec(), TensorKind::kConstant);
-  tensors_[static_cast<size_t>(id)].constant = std::make_shared<const HostTensor>(std::move(value));
+  tensors_[id].constant = std::make_shared<const HostTensor>(std::move(value));
   return handle(id);
 }
 
@@ -225,7 +226,7 @@ void Graph::check_operand(const Tensor& t, std::string_view what) const {
   require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}{}, not to {}", what, t.name(),
           t.graph().name(), t.graph().ir_ == ir_ ? "" : " of another Ir", name_);
   const OpId producer = info(t).producer;
-  require(producer < 0 || op_index_.contains(producer),
+  require(!producer.valid() || op_index_.contains(producer),
           "{}: tensor '{}' must be made by an op of graph {}, got one that was moved or removed; a "
           "loop's body passes its tensors to the graph as carried values",
           what, t.name(), name_);
@@ -241,8 +242,8 @@ int64_t Graph::next_order(Effect::Action kind, int32_t id) {
 
 std::vector<Operand> Graph::operands_of(const OpDef& def, const std::vector<TensorArg>& inputs,
                                         const std::vector<Mode>& modes) const {
-  const std::vector<int32_t> ties = mirrored();
-  const auto tie = [&](const TensorInfo& t) { return ties[static_cast<size_t>(t.storage)]; };
+  const Ids<StorageId, StorageId> ties = mirrored();
+  const auto tie = [&](const TensorInfo& t) { return ties[t.storage]; };
   std::vector<Operand> operands;
   operands.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -263,7 +264,7 @@ std::vector<Operand> Graph::operands_of(const OpDef& def, const std::vector<Tens
                 "{}: two operands write '{}' and '{}', which show the same elements", def.name,
                 other.name, target.name);
       }
-      operand.new_version = operand.version + 1;
+      operand.new_version = Version(operand.version + 1);
     }
     operands.push_back(operand);
   }
@@ -281,20 +282,20 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
   TensorId id;
   if (alias == aliases.end()) {
     id = add_root(std::move(name), spec, TensorKind::kResult);
-    storages_.back().writers[0].op = op.id;
+    storages_.back().writers.front().op = op.id;
   } else {
-    const Operand& input = op.inputs[static_cast<size_t>(alias->input)];
+    const Operand& input = at(op.inputs, alias->input);
     TensorInfo result;
     result.name = std::move(name);
     result.spec = spec;
     result.storage = info(input.tensor).storage;
-    Storage& target = storages_[static_cast<size_t>(result.storage)];
+    Storage& target = storages_[result.storage];
     result.version = target.version();
     id = add_tensor(std::move(result));
-    if (input.new_version >= 0) target.writers.back().handle = id;
+    if (input.new_version.valid()) target.writers.back().handle = id;
   }
-  tensors_[static_cast<size_t>(id)].producer = op.id;
-  tensors_[static_cast<size_t>(id)].output = static_cast<int>(i);
+  tensors_[id].producer = op.id;
+  tensors_[id].output = static_cast<int>(i);
   return id;
 }
 
@@ -326,7 +327,8 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   } catch (Error& e) {
     throw e.note(context());
   }
-  op.id = ir_->next_op++;
+  op.id = ir_->next_op;
+  ++ir_->next_op;
   op.def = &def;
   op.attrs = std::move(attrs);
   op.effects = std::move(options.effects);
@@ -335,12 +337,12 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   op.device = device_;
   op.provenance = provenance_of(def, *here_, std::move(where));
   for (const Operand& operand : op.inputs) {
-    if (operand.new_version < 0) continue;
-    storages_[static_cast<size_t>(info(operand.tensor).storage)].writers.push_back({op.id, -1});
+    if (!operand.new_version.valid()) continue;
+    storages_[info(operand.tensor).storage].writers.push_back({op.id, {}});
   }
   for (size_t i = 0; i < out_specs.size(); ++i)
     op.outputs.push_back(add_result(op, i, out_specs[i], options));
-  op_index_.emplace(op.id, static_cast<int64_t>(ops_.size()));
+  op_index_.emplace(op.id, ops_.end_id());
   ops_.push_back(std::move(op));
   const Tensors outputs = handles(ops_.back().outputs);
   if (!mirrors_.empty() && !settling_) settle_mirrors(Op(ops_.back()));
@@ -353,22 +355,22 @@ void Graph::keep_in_step(Mirror mirror) {
   mirrors_.push_back(std::move(mirror));
 }
 
-std::vector<int32_t> Graph::mirrored() const {
+Ids<StorageId, StorageId> Graph::mirrored() const {
   if (mirrors_.empty()) return {};
-  std::vector<int32_t> min(storages_.size());
-  std::iota(min.begin(), min.end(), 0);
-  const auto find = [&](int32_t s) {
-    while (min[static_cast<size_t>(s)] != s) s = min[static_cast<size_t>(s)];
+  Ids<StorageId, StorageId> min;
+  for (const StorageId s : storages_.ids()) min.push_back(s);
+  const auto find = [&](StorageId s) {
+    while (min[s] != s) s = min[s];
     return s;
   };
   for (const Mirror& m : mirrors_) {
     for (const Tensor& source : m.sources) {
       const auto [low, high] =
           std::minmax({find(info(source).storage), find(info(m.view).storage)});
-      min[static_cast<size_t>(high)] = low;
+      min[high] = low;
     }
   }
-  for (size_t s = 0; s < min.size(); ++s) min[s] = find(static_cast<int32_t>(s));
+  for (StorageId& s : min) s = find(s);
   return min;
 }
 
@@ -376,15 +378,11 @@ std::vector<int32_t> Graph::mirrored() const {
 // an earlier view. Then refreshes every view of a changed source. A written view needs no refresh
 // if all views copied back have one source each: its elements reached the sources unchanged.
 void Graph::settle_mirrors(const Op& op) {
-  std::vector<bool> changed(storages_.size(), false);
-  const auto has_changed = [&](const Tensor& t) {
-    return static_cast<bool>(changed[static_cast<size_t>(info(t).storage)]);
-  };
-  const auto change = [&](const Tensor& t) {
-    changed[static_cast<size_t>(info(t).storage)] = true;
-  };
+  Ids<StorageId, bool> changed(storages_.size(), false);
+  const auto has_changed = [&](const Tensor& t) { return bool{changed[info(t).storage]}; };
+  const auto change = [&](const Tensor& t) { changed[info(t).storage] = true; };
   for (const Operand& o : op.inputs) {
-    if (o.new_version >= 0) change(handle(o.tensor));
+    if (o.new_version.valid()) change(handle(o.tensor));
   }
   struct Settling {  // Resets the flag, also when an op of a mirror throws.
     bool& on;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "sluice/ir/op.h"
-#include "sluice/ir/op_def.h"
 #include "sluice/ir/stable_list.h"
 #include "sluice/ir/stream.h"
 #include "sluice/ir/tensor.h"
@@ -26,11 +25,11 @@ struct TensorInfo {
   std::string name;
   TensorSpec spec;
   TensorKind kind = TensorKind::kResult;
-  int32_t storage = -1;
-  int64_t version = 0;  ///< Version of the storage when this handle was made.
+  StorageId storage;
+  Version version{0};  ///< Version of the storage when this handle was made.
   Pass pass = Pass::kByValue;
-  OpId producer = -1;  ///< Op that made the tensor; -1 for inputs, variables and constants.
-  int output = 0;      ///< Index of the tensor among the outputs of its producer.
+  OpId producer;   ///< Op that made the tensor; -1 for inputs, variables and constants.
+  int output = 0;  ///< Index of the tensor among the outputs of its producer.
   std::shared_ptr<VariableInfo> variable;
   std::shared_ptr<const HostTensor> constant;
 };
@@ -38,14 +37,14 @@ struct TensorInfo {
 /// Memory that tensor handles refer to. `writers[v]` made version v. Version 0 was made by the op,
 /// input, variable or constant that made the storage.
 struct Storage {
-  TensorId root = -1;
+  TensorId root;
   struct Write {
-    OpId op = -1;
+    OpId op;
     /// Handle that carries this version; -1 if the writer returned none (a call).
-    TensorId handle = -1;
+    TensorId handle;
   };
-  std::vector<Write> writers;
-  int64_t version() const { return static_cast<int64_t>(writers.size()) - 1; }
+  Ids<Version, Write> writers;
+  Version version() const { return Version(writers.size() - 1); }
 };
 
 struct EmitOptions {
@@ -191,14 +190,16 @@ class Graph {
   Tensors variables() const;
   /// This function and those below return references to elements that never move. They are valid
   /// until a GraphEditor removes the element, also if ops are added in the meantime.
-  const StableList<Op>& ops() const { return ops_; }
+  const StableList<Op, OpIndex>& ops() const { return ops_; }
+  const StableList<TensorInfo, TensorId>& tensors() const { return tensors_; }
+  const StableList<Storage, StorageId>& storages() const { return storages_; }
   const Op& op(OpId id) const;
-  int64_t op_index(OpId id) const;
+  OpIndex op_index(OpId id) const;
   int64_t tensor_count() const { return static_cast<int64_t>(tensors_.size()); }
-  const TensorInfo& info(TensorId id) const { return tensors_[static_cast<size_t>(id)]; }
+  const TensorInfo& info(TensorId id) const { return tensors_[id]; }
   const TensorInfo& info(const Tensor& t) const { return info(t.id()); }
   const TensorSpec& spec(TensorId id) const { return info(id).spec; }
-  const Storage& storage(int32_t id) const { return storages_[static_cast<size_t>(id)]; }
+  const Storage& storage(StorageId id) const { return storages_[id]; }
   int32_t storage_count() const { return static_cast<int32_t>(storages_.size()); }
   Tensor handle(TensorId id) const;
   bool owns(const Tensor& t) const;
@@ -229,20 +230,20 @@ class Graph {
   void settle_mirrors(const Op& op);
   /// Returns, for each storage, the smallest id among the storages that mirrors connect it to.
   /// Empty if there are no mirrors.
-  std::vector<int32_t> mirrored() const;
+  Ids<StorageId, StorageId> mirrored() const;
 
   IrState* ir_;
   GraphId id_;
   std::string name_;
   bool entry_;
-  StableList<TensorInfo> tensors_;
-  StableList<Storage> storages_;
-  StableList<Op> ops_;
+  StableList<TensorInfo, TensorId> tensors_;
+  StableList<Storage, StorageId> storages_;
+  StableList<Op, OpIndex> ops_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
-  std::unordered_map<OpId, int64_t> op_index_;
+  std::unordered_map<OpId, OpIndex> op_index_;
   std::string line_;  ///< Line of the LineScope; empty: ops have the line of their call.
   /// Provenance of ops that are added. Without an operator, ops have their own, and their line. A
   /// GraphEditor::Guise sets both.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/op_def.h"
 
 namespace sluice {
 namespace {
@@ -35,7 +36,7 @@ bool calls_any(const Op& op, const std::set<GraphId>& graphs) {
 
 }  // namespace
 
-OpId GraphEditor::next_op(const Ir& ir) { return ir.graph(0).ir_->next_op; }
+OpId GraphEditor::next_op(const Ir& ir) { return ir.graph(GraphId(0)).ir_->next_op; }
 
 GraphEditor::Growth GraphEditor::growth() const {
   const IrState& state = *graph_.ir_;
@@ -46,7 +47,7 @@ GraphEditor::Growth GraphEditor::growth() const {
     rest.pop_back();
     if (callers == state.callers.end()) continue;
     for (const GraphId caller : callers->second) {
-      for (const Op& op : state.graphs[static_cast<size_t>(caller)]->ops_) {
+      for (const Op& op : state.graphs[caller]->ops_) {
         if (op.callees.empty() || !calls_any(op, growth.graphs)) continue;
         growth.callers.insert(caller);
         for (const GraphId callee : op.callees) {
@@ -63,7 +64,7 @@ GraphEditor::Mark GraphEditor::mark() const {
   Mark mark{
       state.next_op, state.next_graph_number, state.next_tensor_suffix, state.graphs.size(), {}};
   const auto add = [&](GraphId id) {
-    const Graph& g = *state.graphs[static_cast<size_t>(id)];
+    const Graph& g = *state.graphs[id];
     mark.graphs.insert({id,
                         {g.tensors_.size(), g.storages_.size(), g.inputs_.size(), g.outputs_.size(),
                          g.appended_outputs_.size()}});
@@ -71,7 +72,7 @@ GraphEditor::Mark GraphEditor::mark() const {
   std::set<GraphId> called{graph_.id_};
   std::vector<GraphId> rest{graph_.id_};
   while (!rest.empty()) {
-    Graph& g = *state.graphs[static_cast<size_t>(rest.back())];
+    Graph& g = *state.graphs[rest.back()];
     rest.pop_back();
     const Growth growth = GraphEditor(g).growth();
     for (const GraphId id : growth.graphs) add(id);
@@ -86,25 +87,25 @@ GraphEditor::Mark GraphEditor::mark() const {
 }
 
 void GraphEditor::roll_back(const Ir& ir, const Mark& mark) {
-  IrState& state = *ir.graph(0).ir_;
+  IrState& state = *ir.graph(GraphId(0)).ir_;
   state.graphs.resize(mark.graph_count);
   state.next_op = mark.next_op;
   state.next_graph_number = mark.next_graph_number;
   state.next_tensor_suffix = mark.next_tensor_suffix;
-  const auto removed = static_cast<GraphId>(mark.graph_count);
+  const auto removed = GraphId(mark.graph_count);
   state.callers.erase(state.callers.lower_bound(removed), state.callers.end());
   for (auto& [callee, callers] : state.callers)
     callers.erase(callers.lower_bound(removed), callers.end());
   for (const auto& [id, counts] : mark.graphs) {
-    Graph& g = *state.graphs[static_cast<size_t>(id)];
+    Graph& g = *state.graphs[id];
     if (g.tensors_.size() == counts.tensors && g.outputs_.size() == counts.outputs) continue;
     g.ops_.erase_if([&](const Op& op) { return op.id >= mark.next_op; });
-    for (size_t k = 0; k < g.ops_.size(); ++k) {
+    const TensorId added(counts.tensors);
+    for (const OpIndex k : g.ops_.ids()) {
       Op& op = g.ops_[k];
-      std::erase_if(op.outputs,
-                    [&](TensorId t) { return static_cast<size_t>(t) >= counts.tensors; });
+      std::erase_if(op.outputs, [&](TensorId t) { return t >= added; });
     }
-    for (size_t t = counts.tensors; t < g.tensors_.size(); ++t)
+    for (const TensorId t : IdRange(added, g.tensors_.end_id()))
       g.by_name_.erase(g.tensors_[t].name);
     g.tensors_.truncate(counts.tensors);
     g.storages_.truncate(counts.storages);
@@ -123,12 +124,11 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
   // Both branches of a conditional must have the same outputs, so outputs are appended to both.
   const auto [growing, callers] = growth();
   for (const GraphId caller : callers) {
-    for (const Op& op : graphs[static_cast<size_t>(caller)]->ops_) {
+    for (const Op& op : graphs[caller]->ops_) {
       if (op.def != &builtin::loop() || !calls_any(op, growing)) continue;
       fail(ErrorKind::kUsage,
            "graph {} is the body of {} in graph {}: it cannot get further outputs",
-           graphs[static_cast<size_t>(op.callees[0])]->name_, op.label(),
-           graphs[static_cast<size_t>(caller)]->name_);
+           graphs[op.callees[0]]->name_, op.label(), graphs[caller]->name_);
     }
   }
   const auto append = [](Graph& g, TensorId t) {
@@ -138,7 +138,7 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
   for (const Tensor& t : outputs) append(graph_, t.id());
   for (const GraphId id : growing) {
     if (id == graph_.id_) continue;
-    Graph& other = *graphs[static_cast<size_t>(id)];
+    Graph& other = *graphs[id];
     for (const Tensor& t : outputs) {
       const builtin::InitOptions zeros{.shape = t.shape(), .dtype = t.dtype()};
       append(other,
@@ -146,16 +146,16 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
     }
   }
   for (const GraphId caller : callers) {
-    Graph* const g = graphs[static_cast<size_t>(caller)].get();
-    for (size_t k = 0; k < g->ops_.size(); ++k) {
+    Graph* const g = graphs[caller].get();
+    for (const OpIndex k : g->ops_.ids()) {
       Op& op = g->ops_[k];
       if (op.callees.empty() || !calls_any(op, growing)) continue;
       for (const Tensor& t : outputs) {
         const TensorId id =
             g->add_root(fmt::format("autodiff_output__t{}", g->ir_->next_tensor_suffix++), t.spec(),
                         TensorKind::kResult);
-        g->storages_.back().writers[0].op = op.id;
-        TensorInfo& info = g->tensors_[static_cast<size_t>(id)];
+        g->storages_.back().writers.front().op = op.id;
+        TensorInfo& info = g->tensors_[id];
         info.producer = op.id;
         info.output = static_cast<int>(op.outputs.size());
         op.outputs.push_back(id);
@@ -175,7 +175,7 @@ void GraphEditor::set_inputs(const Tensors& inputs) {
 
 void GraphEditor::rename(const Tensor& tensor, std::string name) {
   SLUICE_CHECK(graph_.owns(tensor));
-  TensorInfo& info = graph_.tensors_[static_cast<size_t>(tensor.id())];
+  TensorInfo& info = graph_.tensors_[tensor.id()];
   if (info.name == name) return;
   graph_.by_name_.erase(info.name);
   info.name = graph_.unique_name(std::move(name));
@@ -187,28 +187,28 @@ Tensor GraphEditor::share_constant(const Tensor& constant) {
   SLUICE_CHECK(from.kind == TensorKind::kConstant);
   const auto value = from.constant;
   const TensorId id = graph_.add_root(from.name, from.spec, TensorKind::kConstant);
-  graph_.tensors_[static_cast<size_t>(id)].constant = value;
+  graph_.tensors_[id].constant = value;
   return graph_.handle(id);
 }
 
 void GraphEditor::place(const std::vector<Placement>& placements) {
   if (placements.empty()) return;
-  std::unordered_map<OpId, size_t> moved;
+  std::unordered_map<OpId, OpIndex> moved;
   std::unordered_map<OpId, std::vector<OpId>> before;
   std::unordered_map<OpId, std::vector<OpId>> after;
   for (const Placement& p : placements) {
-    moved.emplace(p.op, static_cast<size_t>(graph_.op_index(p.op)));
+    moved.emplace(p.op, graph_.op_index(p.op));
     (p.side == Placement::Side::kBefore ? before : after)[p.anchor].push_back(p.op);
   }
   for (const Placement& p : placements) SLUICE_CHECK(!moved.contains(p.anchor));
-  std::vector<size_t> order;
+  std::vector<OpIndex> order;
   order.reserve(graph_.ops_.size());
   const auto add = [&](const std::unordered_map<OpId, std::vector<OpId>>& group, OpId anchor) {
     const auto found = group.find(anchor);
     if (found == group.end()) return;
     for (const OpId id : found->second) order.push_back(moved.at(id));
   };
-  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+  for (const OpIndex i : graph_.ops_.ids()) {
     const OpId id = graph_.ops_[i].id;
     if (moved.contains(id)) continue;
     add(before, id);
@@ -221,7 +221,7 @@ void GraphEditor::place(const std::vector<Placement>& placements) {
 }
 
 void GraphEditor::rewrite(OpId id, const OpDef& def, const Tensors& operands, Attrs attrs) {
-  Op& op = graph_.ops_[static_cast<size_t>(graph_.op_index(id))];
+  Op& op = graph_.ops_[graph_.op_index(id)];
   op.def = &def;
   op.attrs = std::move(attrs);
   op.inputs.clear();
@@ -239,11 +239,9 @@ void GraphEditor::remove_dead_ops() {
   const Ir ir = graph_.ir();
   std::map<GraphId, bool> effects;
   // Liveness is tracked per storage: an op that writes a live storage is live too.
-  std::vector<bool> live(graph_.storages_.size(), false);
-  const auto mark = [&](TensorId t) { live[static_cast<size_t>(graph_.info(t).storage)] = true; };
-  const auto is_live = [&](TensorId t) {
-    return live[static_cast<size_t>(graph_.info(t).storage)];
-  };
+  Ids<StorageId, bool> live(graph_.storages_.size(), false);
+  const auto mark = [&](TensorId t) { live[graph_.info(t).storage] = true; };
+  const auto is_live = [&](TensorId t) { return live[graph_.info(t).storage]; };
   for (const TensorId t : graph_.outputs_) mark(t);
   for (const TensorId t : graph_.inputs_) {
     if (graph_.info(t).pass == Pass::kByReference) mark(t);
@@ -254,7 +252,7 @@ void GraphEditor::remove_dead_ops() {
     const Op& op = graph_.ops_[i];
     const bool used = std::any_of(op.outputs.begin(), op.outputs.end(), is_live) ||
                       std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
-                        return o.new_version >= 0 && is_live(o.tensor);
+                        return o.new_version.valid() && is_live(o.tensor);
                       });
     if (!used && !has_effects(ir, op, effects)) {
       dead.insert(op.id);
@@ -273,53 +271,52 @@ void GraphEditor::remove_ops(const std::unordered_set<OpId>& ops) {
   renumber();
 }
 
-std::vector<TensorId> GraphEditor::compact(TensorId first) {
-  const size_t count = graph_.tensors_.size();
-  std::vector<bool> used(count, false);
-  for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
-    used[static_cast<size_t>(t)] = t < first || graph_.info(t).kind == TensorKind::kVariable;
+Ids<TensorId, TensorId> GraphEditor::compact(TensorId first) {
+  Ids<TensorId, bool> used(graph_.tensors_.size(), false);
+  for (const TensorId t : used.ids()) {
+    used[t] = t < first || graph_.info(t).kind == TensorKind::kVariable;
   }
-  for (const TensorId t : graph_.inputs_) used[static_cast<size_t>(t)] = true;
-  for (const TensorId t : graph_.outputs_) used[static_cast<size_t>(t)] = true;
+  for (const TensorId t : graph_.inputs_) used[t] = true;
+  for (const TensorId t : graph_.outputs_) used[t] = true;
   for (const Op& op : graph_.ops_) {
-    for (const Operand& o : op.inputs) used[static_cast<size_t>(o.tensor)] = true;
-    for (const TensorId t : op.outputs) used[static_cast<size_t>(t)] = true;
+    for (const Operand& o : op.inputs) used[o.tensor] = true;
+    for (const TensorId t : op.outputs) used[t] = true;
   }
-  std::vector<TensorId> tensor_at(count, -1);
-  std::vector<int32_t> storage_at(graph_.storages_.size(), -1);
-  std::vector<size_t> tensors;
-  std::vector<size_t> storages;
-  for (size_t t = 0; t < count; ++t) {
+  Ids<TensorId, TensorId> tensor_at(used.size());
+  Ids<StorageId, StorageId> storage_at(graph_.storages_.size());
+  std::vector<TensorId> tensors;
+  std::vector<StorageId> storages;
+  for (const TensorId t : used.ids()) {
     if (!used[t]) {
       graph_.by_name_.erase(graph_.tensors_[t].name);
       continue;
     }
-    tensor_at[t] = static_cast<TensorId>(tensors.size());
+    tensor_at[t] = TensorId(tensors.size());
     tensors.push_back(t);
   }
   graph_.tensors_.select(tensors);
-  for (size_t t = 0; t < tensors.size(); ++t) {
+  for (const TensorId t : graph_.tensors_.ids()) {
     TensorInfo& info = graph_.tensors_[t];
-    int32_t& at = storage_at[static_cast<size_t>(info.storage)];
-    if (at < 0) {
-      at = static_cast<int32_t>(storages.size());
-      storages.push_back(static_cast<size_t>(info.storage));
+    StorageId& moved = storage_at[info.storage];
+    if (!moved.valid()) {
+      moved = StorageId(storages.size());
+      storages.push_back(info.storage);
     }
-    info.storage = at;
+    info.storage = moved;
   }
   const auto move = [&](TensorId& t) {
-    if (t >= 0) t = tensor_at[static_cast<size_t>(t)];
+    if (t.valid()) t = tensor_at[t];
   };
   graph_.storages_.select(storages);
-  for (size_t i = 0; i < storages.size(); ++i) {
-    Storage& s = graph_.storages_[i];
+  for (const StorageId id : graph_.storages_.ids()) {
+    Storage& s = graph_.storages_[id];
     move(s.root);
-    SLUICE_CHECK(s.root >= 0);
+    SLUICE_CHECK(s.root.valid());
     for (Storage::Write& w : s.writers) move(w.handle);
   }
   for (TensorId& t : graph_.inputs_) move(t);
   for (TensorId& t : graph_.outputs_) move(t);
-  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+  for (const OpIndex i : graph_.ops_.ids()) {
     Op& op = graph_.ops_[i];
     for (Operand& o : op.inputs) move(o.tensor);
     for (TensorId& t : op.outputs) move(t);
@@ -329,27 +326,26 @@ std::vector<TensorId> GraphEditor::compact(TensorId first) {
 }
 
 void GraphEditor::renumber() {
-  for (size_t i = 0; i < graph_.storages_.size(); ++i) graph_.storages_[i].writers.resize(1);
+  for (const StorageId s : graph_.storages_.ids()) graph_.storages_[s].writers.resize(1);
   graph_.op_index_.clear();
-  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+  for (const OpIndex i : graph_.ops_.ids()) {
     Op& op = graph_.ops_[i];
-    graph_.op_index_.emplace(op.id, static_cast<int64_t>(i));
+    graph_.op_index_.emplace(op.id, i);
     const auto storage_of = [&](TensorId t) -> Storage& {
-      return graph_.storages_[static_cast<size_t>(graph_.info(t).storage)];
+      return graph_.storages_[graph_.info(t).storage];
     };
     for (Operand& o : op.inputs) {
       o.version = storage_of(o.tensor).version();
-      if (o.mode != Mode::kRead) o.new_version = o.version + 1;
+      if (o.mode != Mode::kRead) o.new_version = Version(o.version + 1);
     }
     for (const Operand& o : op.inputs) {
-      if (o.mode != Mode::kRead) storage_of(o.tensor).writers.push_back({op.id, -1});
+      if (o.mode != Mode::kRead) storage_of(o.tensor).writers.push_back({op.id, {}});
     }
     for (const Alias& a : op.def->aliases) {
-      const TensorId t = op.outputs[static_cast<size_t>(a.output)];
+      const TensorId t = at(op.outputs, a.output);
       Storage& storage = storage_of(t);
-      graph_.tensors_[static_cast<size_t>(t)].version = storage.version();
-      if (op.inputs[static_cast<size_t>(a.input)].mode != Mode::kRead)
-        storage.writers.back().handle = t;
+      graph_.tensors_[t].version = storage.version();
+      if (at(op.inputs, a.input).mode != Mode::kRead) storage.writers.back().handle = t;
     }
   }
 }

@@ -71,7 +71,7 @@ class GraphEditor {
   /// Removes tensors from id `first` on that are not made or used by an op and are not inputs,
   /// outputs or variables. Former inputs that set_inputs() dropped are removed too. Returns the new
   /// id of each tensor; -1 if it was removed.
-  std::vector<TensorId> compact(TensorId first = 0);
+  Ids<TensorId, TensorId> compact(TensorId first = TensorId(0));
 
   /// While a Guise exists, ops added to the graph get the device and the provenance of `origin`. If
   /// `origin` has no role, they get that of the graph's ProvenanceScope.

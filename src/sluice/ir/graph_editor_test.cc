@@ -39,8 +39,8 @@ const OpDef& update() {
 
 Tensor emit(const OpDef& def, const Tensor& x) { return x.graph().emit(def, {x}, {})[0]; }
 
-std::vector<OpId> ids(const Graph& g) {
-  std::vector<OpId> result;
+std::vector<int64_t> ids(const Graph& g) {
+  std::vector<int64_t> result;
   for (const Op& op : g.ops()) result.push_back(op.id);
   return result;
 }
@@ -101,12 +101,13 @@ TEST(GraphEditor, PlacedOpsReadTheVersionThere) {
       f32_spec({2}));
   emit(copy(), y);                 // 103
   emit(update(), f.outputs()[0]);  // 104
-  GraphEditor(f).place({{103, 101, Side::kBefore}, {104, 102, Side::kAfter}});
+  GraphEditor(f).place(
+      {{OpId(103), OpId(101), Side::kBefore}, {OpId(104), OpId(102), Side::kAfter}});
   verify(f);
-  EXPECT_EQ(ids(f), (std::vector<OpId>{100, 103, 101, 102, 104}));
-  EXPECT_EQ(f.op(103).inputs[0].version, 0);
-  EXPECT_EQ(f.op(102).inputs[0].version, 1);
-  EXPECT_EQ(f.op_index(104), 4);
+  EXPECT_EQ(ids(f), (std::vector<int64_t>{100, 103, 101, 102, 104}));
+  EXPECT_EQ(f.op(OpId(103)).inputs[0].version, 0);
+  EXPECT_EQ(f.op(OpId(102)).inputs[0].version, 1);
+  EXPECT_EQ(f.op_index(OpId(104)), 4);
 }
 
 TEST(GraphEditor, DeadOpsAndTheirTensorsGo) {
@@ -128,11 +129,11 @@ TEST(GraphEditor, DeadOpsAndTheirTensorsGo) {
       f32_spec({2}), NamedInput{"state", f32_spec({2}), Pass::kByReference});
   GraphEditor editor(f);
   editor.remove_dead_ops();
-  EXPECT_EQ(ids(f), (std::vector<OpId>{102, 103, 104, 105, 106}));
+  EXPECT_EQ(ids(f), (std::vector<int64_t>{102, 103, 104, 105, 106}));
   const auto before = f.tensor_count();
   const auto moved = editor.compact();
   EXPECT_EQ(f.tensor_count(), before - 3);
-  EXPECT_EQ(f.output_ids()[0], moved[static_cast<size_t>(kept.id())]);
+  EXPECT_EQ(f.output_ids()[0], moved[kept.id()]);
   EXPECT_FALSE(f.input_named("unused").valid());
   verify(f);
 }
@@ -148,7 +149,7 @@ TEST(GraphEditor, RollsBackToAMark) {
   const GraphEditor::Mark mark = GraphEditor(f).mark();
   EXPECT_EQ(mark.graphs.size(), 2) << "f and its caller: the cost must not grow with the program";
   const Tensor t = emit(copy(), f.inputs()[0]);
-  GraphEditor(f).place({{t.graph().info(t).producer, 100, Side::kBefore}});
+  GraphEditor(f).place({{t.graph().info(t).producer, OpId(100), Side::kBefore}});
   GraphEditor(f).append_outputs({t});
   ir.create_empty_graph("more").input(f32_spec({1}));
   GraphEditor::roll_back(ir, mark);

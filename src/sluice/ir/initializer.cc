@@ -92,17 +92,17 @@ std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
   const int64_t count = std::min(rows_, columns_);
   const int64_t length = std::max(rows_, columns_);
   const auto element = [&](int64_t v, int64_t i) {
-    return static_cast<size_t>(rows_ < columns_ ? v * columns_ + i : i * columns_ + v);
+    return rows_ < columns_ ? v * columns_ + i : i * columns_ + v;
   };
   std::vector<double> vectors(static_cast<size_t>(size));
   for (int64_t v = 0; v < count; ++v) {
-    double* const x = &vectors[static_cast<size_t>(v * length)];
+    double* const x = vectors.data() + v * length;
     for (int64_t i = 0; i < length; ++i) {
-      const auto index = static_cast<uint64_t>(nth * size) + element(v, i);
+      const auto index = static_cast<uint64_t>(nth * size + element(v, i));
       x[i] = static_cast<double>(random_normal(key_, index));
     }
     for (int64_t earlier = 0; earlier < 2 * v; ++earlier) {
-      const double* const y = &vectors[static_cast<size_t>(earlier % v * length)];
+      const double* const y = vectors.data() + earlier % v * length;
       const auto dot = canonical_sum<double>(length, [&](int64_t i) { return x[i] * y[i]; });
       for (int64_t i = 0; i < length; ++i) x[i] -= dot * y[i];
     }
@@ -111,8 +111,8 @@ std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
   }
   std::vector<double> matrix(vectors.size());
   for (int64_t v = 0; v < count; ++v) {
-    for (int64_t i = 0; i < length; ++i)
-      matrix[element(v, i)] = a_ * vectors[static_cast<size_t>(v * length + i)];
+    const double* const x = vectors.data() + v * length;
+    for (int64_t i = 0; i < length; ++i) at(matrix, element(v, i)) = a_ * x[i];
   }
   return matrix;
 }
@@ -176,7 +176,7 @@ double InitialValue::at(int64_t index) {
         nth_ = index / size;
         matrix_ = r.orthogonal_matrix(nth_);
       }
-      return matrix_[static_cast<size_t>(index % size)];
+      return sluice::at(matrix_, index % size);
     }
     default:
       return r.a_;

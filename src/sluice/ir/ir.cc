@@ -24,14 +24,14 @@ Ir::Ir(int replication) : state_(std::make_shared<IrState>()) {
 Graph& Ir::entry_graph(const std::string& name) {
   const auto found = state_->entries.find(name);
   if (found != state_->entries.end()) return graph(found->second);
-  const auto id = static_cast<GraphId>(state_->graphs.size());
+  const GraphId id = state_->graphs.end_id();
   state_->graphs.push_back(std::unique_ptr<Graph>(new Graph(state_.get(), id, name, true)));
   state_->entries.emplace(name, id);
   return *state_->graphs.back();
 }
 
 Graph& Ir::create_graph_named(std::string full_name) {
-  const auto id = static_cast<GraphId>(state_->graphs.size());
+  const GraphId id = state_->graphs.end_id();
   state_->graphs.push_back(
       std::unique_ptr<Graph>(new Graph(state_.get(), id, std::move(full_name), false)));
   return *state_->graphs.back();
@@ -87,7 +87,7 @@ int64_t Ir::remote_entries(const RemoteBuffer& buffer) const {
 void Ir::grow(const RemoteBuffer& buffer, int64_t entries) {
   require(entries >= 1, "remote buffer: entries must be a positive integer, got {}", entries);
   const int64_t now = remote_entries(buffer);
-  state_->remote_buffers[static_cast<size_t>(buffer.id) - 1].entries = std::max(now, entries);
+  state_->remote_buffers[Id<RemoteBufferInfo>(buffer.id - 1)].entries = std::max(now, entries);
 }
 
 void Ir::set_replication(int replicas) {
@@ -122,7 +122,7 @@ Tensor Ir::share_variable(const Tensor& from, Graph& to) {
   require(from.graph().ir().id() == id() && to.ir().id() == id(),
           "share_variable: '{}' and graph {} must both be of this Ir", info.name, to.name());
   const Tensor shared = to.variable(info.spec, *info.variable, info.name);
-  to.tensors_[static_cast<size_t>(shared.id())].variable = info.variable;
+  to.tensors_[shared.id()].variable = info.variable;
   return shared;
 }
 

@@ -39,13 +39,13 @@ struct IrState : std::enable_shared_from_this<IrState> {
   uint64_t id = 0;
   int replication = 1;
   std::string replication_user;  ///< First caller of fix_replication; empty: not fixed.
-  std::vector<std::unique_ptr<Graph>> graphs;
+  Ids<GraphId, std::unique_ptr<Graph>> graphs;
   StableList<StreamInfo> streams;
   StableList<FeedInfo> feeds;
   StableList<RemoteBufferInfo> remote_buffers;
   std::map<std::string, GraphId> entries;
   std::map<GraphId, std::set<GraphId>> callers;  ///< Graphs with an op that called a graph.
-  OpId next_op = 100;
+  OpId next_op{100};
   int64_t next_graph_number = 0;
   int64_t next_tensor_suffix = 0;
   std::map<std::string, std::vector<std::string>> rows_of_blocks;
@@ -137,13 +137,14 @@ class Ir {
 
   /// This function and those below return references to elements that never move. They are valid as
   /// long as the program, also if graphs, streams and buffers are added.
-  Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
+  Graph& graph(GraphId id) const { return *state_->graphs[id]; }
+  IdRange<GraphId> graph_ids() const { return state_->graphs.ids(); }
   int graph_count() const { return static_cast<int>(state_->graphs.size()); }
-  const StreamInfo& stream(int32_t id) const { return state_->streams[static_cast<size_t>(id)]; }
+  const StreamInfo& stream(int32_t id) const { return state_->streams[id]; }
   int stream_count() const { return static_cast<int>(state_->streams.size()); }
   const StableList<FeedInfo>& feeds() const { return state_->feeds; }
   const RemoteBufferInfo& remote_buffer_info(int32_t id) const {
-    return state_->remote_buffers[static_cast<size_t>(id) - 1];
+    return state_->remote_buffers[id - 1];
   }
   int remote_buffer_count() const { return static_cast<int>(state_->remote_buffers.size()); }
   /// Names the rows of equal blocks that share the graphs of block `block` (Provenance::block).

@@ -10,6 +10,50 @@
 namespace sluice {
 namespace {
 
+template <typename Table, typename Index>
+concept IndexedBy = requires(const Table& table, Index index) {
+  table[index];
+};
+template <typename Index>
+concept NamesATensor = requires(const Graph& graph, Index index) {
+  graph.info(index);
+};
+template <typename Index>
+concept NamesAStorage = requires(const Graph& graph, Index index) {
+  graph.storage(index);
+};
+template <typename Index>
+concept NamesAnOp = requires(const Graph& graph, Index index) {
+  graph.op(index);
+};
+template <typename Index>
+concept NamesAGraph = requires(const Ir& ir, Index index) {
+  ir.graph(index);
+};
+template <typename Index>
+concept NamesAVersion = IndexedBy<decltype(Storage::writers), Index>;
+template <typename Index>
+concept IsAnOpsPosition = IndexedBy<StableList<Op, OpIndex>, Index>;
+
+TEST(Ir, OnlyTheRightIdCompilesAsAnIndex) {
+  const auto count = []<typename Index>(Index) {
+    return NamesATensor<Index> + NamesAStorage<Index> + NamesAnOp<Index> + NamesAGraph<Index> +
+           NamesAVersion<Index> + IsAnOpsPosition<Index>;
+  };
+  EXPECT_TRUE(NamesATensor<TensorId>);
+  EXPECT_TRUE(NamesAStorage<StorageId>);
+  EXPECT_TRUE(NamesAnOp<OpId>);
+  EXPECT_TRUE(NamesAGraph<GraphId>);
+  EXPECT_TRUE(NamesAVersion<Version>);
+  EXPECT_TRUE(IsAnOpsPosition<OpIndex>);
+  EXPECT_EQ(count(TensorId()), 1);
+  EXPECT_EQ(count(StorageId()), 1);
+  EXPECT_EQ(count(OpId()), 1);
+  EXPECT_EQ(count(GraphId()), 1);
+  EXPECT_EQ(count(Version()), 1);
+  EXPECT_EQ(count(OpIndex()), 1);
+}
+
 TEST(Ir, HandleOutlivesItsIrSafely) {
   Tensor t;
   {
@@ -133,7 +177,7 @@ struct Referenced {
     editor.place({{first, f.ops().back().id, GraphEditor::Placement::Side::kAfter}});
     editor.append_outputs({f.handle(f.op(first).outputs[0])});
     editor.remove_ops({f.ops().front().id});
-    editor.compact(x.id() + 1);
+    editor.compact(TensorId(x.id() + 1));
     ir.grow(buffer, 5);
   }
 

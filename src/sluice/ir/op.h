@@ -21,10 +21,10 @@ enum class Mode : uint8_t {
 
 /// An input of an op: the tensor, and the versions of its storage that the op reads and makes.
 struct Operand {
-  TensorId tensor = -1;
+  TensorId tensor;
   Mode mode = Mode::kRead;
-  int64_t version = 0;       ///< Version of the storage before this op.
-  int64_t new_version = -1;  ///< Version that this op makes; -1 if it only reads.
+  Version version{0};   ///< Version of the storage before this op.
+  Version new_version;  ///< Version that this op makes; -1 if it only reads.
 };
 
 /// Where a transfer between device memory and a stream or remote buffer runs, and whether other ops
@@ -53,7 +53,7 @@ inline constexpr int kInheritDevice = -1;
 
 /// A node of a graph.
 struct Op {
-  OpId id = 0;
+  OpId id;
   const OpDef* def = nullptr;
   Attrs attrs;
   std::vector<Operand> inputs;

@@ -28,8 +28,8 @@ class OpView {
   }
   int inputs() const { return static_cast<int>(inputs_.size()); }
   int outputs() const { return static_cast<int>(outputs_.size()); }
-  const TensorSpec& input(int i) const { return inputs_[static_cast<size_t>(i)]; }
-  const TensorSpec& output(int i) const { return outputs_[static_cast<size_t>(i)]; }
+  const TensorSpec& input(int i) const { return at(inputs_, i); }
+  const TensorSpec& output(int i) const { return at(outputs_, i); }
 
  private:
   const OpDef* def_;
@@ -57,13 +57,13 @@ class KernelArgs {
   }
   template <typename T>
   std::span<const T> in(int i) const {
-    return {static_cast<const T*>(operands_[static_cast<size_t>(i)]),
-            static_cast<size_t>(op_.input(i).elements())};
+    const auto* const data = static_cast<const T*>(at(operands_, i));
+    return {data, data + op_.input(i).elements()};
   }
   template <typename T>
   std::span<T> out(int i) const {
-    return {static_cast<T*>(operands_[static_cast<size_t>(op_.inputs() + i)]),
-            static_cast<size_t>(op_.output(i).elements())};
+    auto* const data = static_cast<T*>(at(operands_, op_.inputs() + i));
+    return {data, data + op_.output(i).elements()};
   }
   const Shape& in_shape(int i) const { return op_.input(i).shape; }
   const Shape& out_shape(int i) const { return op_.output(i).shape; }
@@ -239,9 +239,5 @@ struct OpDef {
   /// op overwrites the input.
   bool zero_gradient(int i) const;
 };
-
-/// Specs without a meta_shape, for samples: f32_spec({2, 3}).
-inline TensorSpec f32_spec(Shape shape) { return {std::move(shape), f32, {}}; }
-inline TensorSpec i32_spec(Shape shape) { return {std::move(shape), i32, {}}; }
 
 }  // namespace sluice

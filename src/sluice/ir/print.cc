@@ -1,3 +1,4 @@
+#include "sluice/base/ids/ids_format.h"
 #include "sluice/ir/ir.h"
 
 #include <set>
@@ -78,21 +79,20 @@ std::string quoted(const std::string& text) {
 }
 
 // The node of the op that made a version of a tensor; the tensor's own node if no op did.
-std::string source(const Graph& graph, TensorId t, int64_t version) {
+std::string source(const Graph& graph, TensorId t, Version version) {
   const TensorInfo& info = graph.info(t);
   const Storage& storage = graph.storage(info.storage);
-  const OpId writer =
-      info.version == version ? info.producer : storage.writers[static_cast<size_t>(version)].op;
-  return writer >= 0 ? fmt::format("op{}", writer)
-                     : fmt::format("g{}t{}", graph.id(), storage.root);
+  const OpId writer = info.version == version ? info.producer : storage.writers[version].op;
+  return writer.valid() ? fmt::format("op{}", writer)
+                        : fmt::format("g{}t{}", graph.id(), storage.root);
 }
 
 std::string cluster(const Graph& graph) {
   std::string text =
       fmt::format("  subgraph cluster_{} {{\n    label={};\n", graph.id(), quoted(graph.name()));
-  for (TensorId t = 0; t < graph.tensor_count(); ++t) {
+  for (const TensorId t : graph.tensors().ids()) {
     const TensorInfo& info = graph.info(t);
-    if (info.producer >= 0) continue;
+    if (info.producer.valid()) continue;
     text += fmt::format("    g{}t{} [label={}, shape=ellipse];\n", graph.id(), t,
                         quoted(info.name + " " + to_string(info.spec)));
   }

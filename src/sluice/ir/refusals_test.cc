@@ -162,7 +162,7 @@ TEST_F(IrRefusals, Tensors) {
       {"variable elsewhere", [&] { f.variable(HostTensor(f32_spec({2})), "w"); },
        "variable 'w': variables live in entry graphs, not in f_subgraph(0)"},
       {"device", [&] { main.set_device(-2); }, "graph main: device must be at least -1, got -2"},
-      {"no op", [&] { (void)main.op(7); }, "graph main: there is no op 7"},
+      {"no op", [&] { (void)main.op(OpId(7)); }, "graph main: there is no op 7"},
       {"output of another graph", [&] { f.add_output(v); },
        "output: tensor 'v' belongs to graph main, not to f_subgraph(0)"},
       {"empty output", [&] { f.set_outputs({Tensor()}); }, "output: an operand is an empty handle"},
@@ -384,7 +384,7 @@ TEST_F(IrRefusals, Loops) {
       "body", [](Graph&, Tensor a) { return a; }, f32_spec({2}));
   ops::repeat(main, body, 2, {v});
   Graph* wrapper = nullptr;
-  for (GraphId id = 0; id < ir.graph_count(); ++id) {
+  for (const GraphId id : ir.graph_ids()) {
     if (ir.graph(id).name().starts_with("body_subgraph(") &&
         ir.graph(id).name().find("__loop_wrapper") != std::string::npos) {
       wrapper = &ir.graph(id);

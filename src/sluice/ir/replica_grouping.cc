@@ -11,10 +11,9 @@ namespace sluice {
 namespace {
 
 std::vector<int> strided(int replicas, int stride, int size) {
-  std::vector<int> group(static_cast<size_t>(replicas));
+  std::vector<int> group;
   const int block = stride * size;
-  for (int r = 0; r < replicas; ++r)
-    group[static_cast<size_t>(r)] = r / block * stride + r % stride;
+  for (int r = 0; r < replicas; ++r) group.push_back(r / block * stride + r % stride);
   return group;
 }
 
@@ -52,7 +51,7 @@ ReplicaGrouping ReplicaGrouping::from_assignments(std::vector<int> groups) {
             "replica grouping: the group of replica {} must be in [0, {}], got {}", r, known,
             group);
     if (group == known) size.push_back(0);
-    ++size[static_cast<size_t>(group)];
+    ++at(size, group);
   }
   for (size_t g = 1; g < size.size(); ++g) {
     require(size[g] == size[0],
@@ -91,7 +90,7 @@ ReplicaGrouping ReplicaGrouping::const_rg() const {
   const auto refines = [&](const ReplicaGrouping& fine) {
     std::vector<int> whose(static_cast<size_t>(fine.groups()), -1);
     for (int r = 0; r < replicas(); ++r) {
-      int& group = whose[static_cast<size_t>(fine.group_of(r))];
+      int& group = at(whose, fine.group_of(r));
       if (group >= 0 && group != group_of(r)) return false;
       group = group_of(r);
     }
@@ -110,14 +109,14 @@ ReplicaGrouping ReplicaGrouping::const_rg() const {
 std::vector<int> ReplicaGrouping::to_device_map() const {
   const ReplicaGrouping fine = const_rg();
   std::vector<int> map(static_cast<size_t>(fine.groups()));
-  for (int r = 0; r < replicas(); ++r) map[static_cast<size_t>(fine.group_of(r))] = group_of(r);
+  for (int r = 0; r < replicas(); ++r) at(map, fine.group_of(r)) = group_of(r);
   return map;
 }
 
 std::vector<int> ReplicaGrouping::to_host_map() const {
   const ReplicaGrouping fine = const_rg();
   std::vector<int> map(static_cast<size_t>(groups()));
-  for (int r = replicas(); r-- > 0;) map[static_cast<size_t>(group_of(r))] = fine.group_of(r);
+  for (int r = replicas(); r-- > 0;) at(map, group_of(r)) = fine.group_of(r);
   return map;
 }
 

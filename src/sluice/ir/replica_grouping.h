@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/ids/ids.h"
+
 namespace sluice {
 
 /// A partition of the replicas into groups of equal size, numbered in the order of their first
@@ -27,7 +29,7 @@ class ReplicaGrouping {
   int stride() const;
   /// Group of each replica, e.g. 8 replicas, stride 2, size 2: 0 1 0 1 2 3 2 3.
   const std::vector<int>& assignment() const { return assignment_; }
-  int group_of(int replica) const { return assignment_[static_cast<size_t>(replica)]; }
+  int group_of(int replica) const { return at(assignment_, replica); }
   /// Returns the position of a replica in its group, from 0.
   int member_of(int replica) const;
   /// The replicas of a group, ascending.

@@ -1,17 +1,20 @@
 #pragma once
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "sluice/base/ids/ids.h"
+
 namespace sluice {
 
 /// A list whose elements never move: a reference to an element is valid until the element is
 /// removed, also if elements are added or reordered. An iterator is a position; it stays valid too,
-/// so a loop may add elements.
-template <typename T>
+/// so a loop may add elements. The list is indexed by ids of type `I` or by plain positions.
+template <typename T, typename I = Id<T>>
 class StableList {
  public:
   class Iterator {
@@ -24,7 +27,7 @@ class StableList {
 
     Iterator() = default;
     Iterator(const StableList* list, difference_type at) : list_(list), at_(at) {}
-    reference operator*() const { return (*list_)[static_cast<size_t>(at_)]; }
+    reference operator*() const { return (*list_)[at_]; }
     pointer operator->() const { return &**this; }
     reference operator[](difference_type n) const { return *(*this + n); }
     Iterator& operator++() { return *this += 1; }
@@ -53,11 +56,18 @@ class StableList {
 
   size_t size() const { return nodes_.size(); }
   bool empty() const { return nodes_.empty(); }
-  const T& operator[](size_t i) const { return *nodes_[i]; }
-  T& operator[](size_t i) { return *nodes_[i]; }
+  const T& operator[](I id) const { return *nodes_[id]; }
+  T& operator[](I id) { return *nodes_[id]; }
+  template <std::integral Position>
+  const T& operator[](Position position) const {
+    return *nodes_[I(position)];
+  }
   const T& front() const { return *nodes_.front(); }
   const T& back() const { return *nodes_.back(); }
   T& back() { return *nodes_.back(); }
+  /// The id of the element that push_back() would append next, and the ids of all elements.
+  I end_id() const { return nodes_.end_id(); }
+  IdRange<I> ids() const { return nodes_.ids(); }
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, static_cast<std::ptrdiff_t>(size())}; }
 
@@ -69,19 +79,19 @@ class StableList {
   /// Removes the elements for which `remove(element)` is true.
   template <typename F>
   void erase_if(F&& remove) {
-    std::erase_if(nodes_, [&](const std::unique_ptr<T>& node) { return remove(*node); });
+    std::erase_if(nodes_.items(), [&](const std::unique_ptr<T>& node) { return remove(*node); });
   }
-  /// Makes the elements with indices `order` the elements of the list, in this order; removes the
-  /// others. An index must not occur twice.
-  void select(const std::vector<size_t>& order) {
-    std::vector<std::unique_ptr<T>> nodes;
+  /// Makes the elements with ids `order` the elements of the list, in this order; removes the
+  /// others. An id must not occur twice.
+  void select(const std::vector<I>& order) {
+    Ids<I, std::unique_ptr<T>> nodes;
     nodes.reserve(order.size());
-    for (const size_t i : order) nodes.push_back(std::move(nodes_[i]));
+    for (const I id : order) nodes.push_back(std::move(nodes_[id]));
     nodes_ = std::move(nodes);
   }
 
  private:
-  std::vector<std::unique_ptr<T>> nodes_;
+  Ids<I, std::unique_ptr<T>> nodes_;
 };
 
 }  // namespace sluice

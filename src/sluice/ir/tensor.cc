@@ -8,7 +8,7 @@ Graph& Tensor::graph() const {
   require(valid(), "tensor: the handle is empty");
   const auto ir = ir_.lock();
   require(ir != nullptr, "tensor: its Ir no longer exists");
-  return *ir->graphs[static_cast<size_t>(graph_)];
+  return *ir->graphs[graph_];
 }
 
 const std::string& Tensor::name() const { return graph().info(id_).name; }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/base/ids/id.h"
 #include "sluice/base/shape.h"
 
 namespace sluice {
@@ -14,11 +15,17 @@ class Graph;
 class Ir;
 struct IrState;
 
-/// A TensorId is an index in a graph, a GraphId an index in an Ir. An OpId identifies an op in its
-/// Ir and starts at 100.
-using TensorId = int32_t;
-using GraphId = int32_t;
-using OpId = int64_t;
+/// Index of a graph in its Ir.
+using GraphId = Id<struct GraphTag>;
+/// Index of a tensor in its graph.
+using TensorId = Id<struct TensorTag>;
+/// Index of a storage in its graph, and the number of writes to it so far.
+using StorageId = Id<struct StorageTag>;
+using Version = Id<struct VersionTag, int64_t>;
+/// Identifies an op in its Ir; starts at 100.
+using OpId = Id<struct OpTag, int64_t>;
+/// Position of an op in its graph.
+using OpIndex = Id<struct OpIndexTag, int64_t>;
 
 /// A cheap handle to a tensor of a graph, with value semantics. It names storage: if an updating op
 /// writes a tensor, existing handles to the tensor see the new value. A handle may outlive its Ir:
@@ -28,7 +35,7 @@ class Tensor {
   Tensor() = default;
 
   /// False for a default-constructed handle.
-  bool valid() const { return id_ >= 0; }
+  bool valid() const { return id_.valid(); }
   /// The graph of the tensor. This function and those below throw Error{kUsage} if the handle is
   /// empty or its Ir no longer exists.
   Graph& graph() const;
@@ -58,8 +65,8 @@ class Tensor {
 
   std::weak_ptr<IrState> ir_;
   uint64_t ir_id_ = 0;
-  GraphId graph_ = -1;
-  TensorId id_ = -1;
+  GraphId graph_;
+  TensorId id_;
 };
 
 using Tensors = std::vector<Tensor>;

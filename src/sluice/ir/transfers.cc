@@ -40,7 +40,7 @@ Tensor unwritten(Graph& graph, const TensorSpec& spec, std::string name) {
 Effect Graph::transfer(Effect::Action kind, int32_t id, int64_t entry) {
   const bool stream = kind == Effect::Action::kStreamRead || kind == Effect::Action::kStreamWrite;
   // On an I/O queue, the wait for a feed would block the transfers after it.
-  const bool fed = stream && ir_->streams[static_cast<size_t>(id)].feed >= 0;
+  const bool fed = stream && ir_->streams[Id<StreamInfo>(id)].feed >= 0;
   return {kind, id, next_order(kind, id), entry, fed ? IoMode::kCompute : io_mode_};
 }
 

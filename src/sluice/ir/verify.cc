@@ -13,47 +13,44 @@ class Verifier {
   explicit Verifier(const Graph& graph) : graph_(graph) {}
 
   void run() {
-    std::vector<int64_t> version(static_cast<size_t>(graph_.storage_count()), 0);
-    std::vector<bool> defined(static_cast<size_t>(graph_.tensor_count()), false);
-    for (TensorId t = 0; t < graph_.tensor_count(); ++t)
-      defined[static_cast<size_t>(t)] = graph_.info(t).producer < 0;
-    OpId previous = -1;
+    Ids<StorageId, Version> version(graph_.storages().size(), Version(0));
+    Ids<TensorId, bool> defined;
+    for (const TensorInfo& info : graph_.tensors()) defined.push_back(!info.producer.valid());
+    OpId previous;
     for (const Op& op : graph_.ops()) {
-      check(op.id > previous || previous < 0 || op.id >= 100, op, "op ids ascend from 100");
+      check(op.id > previous || !previous.valid() || op.id >= 100, op, "op ids ascend from 100");
       previous = op.id;
       for (const Operand& o : op.inputs) {
-        check(o.tensor >= 0 && o.tensor < graph_.tensor_count(), op, "operand exists");
-        check(defined[static_cast<size_t>(o.tensor)], op, "operand is made before it is used");
-        const auto storage = static_cast<size_t>(graph_.info(o.tensor).storage);
+        check(defined.contains(o.tensor), op, "operand exists");
+        check(defined[o.tensor], op, "operand is made before it is used");
+        const StorageId storage = graph_.info(o.tensor).storage;
         check(o.version == version[storage], op, "operand reads the current version");
-        check((o.mode == Mode::kRead) == (o.new_version < 0), op,
+        check((o.mode == Mode::kRead) == !o.new_version.valid(), op,
               "writers and only they make versions");
       }
       for (const Operand& o : op.inputs) {
-        if (o.new_version < 0) continue;
-        const auto storage = static_cast<size_t>(graph_.info(o.tensor).storage);
+        if (!o.new_version.valid()) continue;
+        const StorageId storage = graph_.info(o.tensor).storage;
         check(o.new_version == version[storage] + 1, op, "versions ascend one by one");
         version[storage] = o.new_version;
-        check(graph_.storage(graph_.info(o.tensor).storage)
-                      .writers[static_cast<size_t>(o.new_version)]
-                      .op == op.id,
-              op, "the storage knows its writer");
+        check(graph_.storage(storage).writers[o.new_version].op == op.id, op,
+              "the storage knows its writer");
       }
       for (const TensorId t : op.outputs) {
-        check(!defined[static_cast<size_t>(t)], op, "an output is made once");
+        check(!defined[t], op, "an output is made once");
         check(graph_.info(t).producer == op.id, op, "an output knows its producer");
-        defined[static_cast<size_t>(t)] = true;
+        defined[t] = true;
       }
       for (const Alias& a : op.def->aliases) {
-        check(graph_.info(op.outputs[static_cast<size_t>(a.output)]).storage ==
-                  graph_.info(op.inputs[static_cast<size_t>(a.input)].tensor).storage,
+        check(graph_.info(at(op.outputs, a.output)).storage ==
+                  graph_.info(at(op.inputs, a.input).tensor).storage,
               op, "aliases share storage");
       }
       check_specs(op);
       check_callees(op);
     }
     for (const TensorId t : graph_.output_ids()) {
-      SLUICE_CHECK(t >= 0 && t < graph_.tensor_count() && defined[static_cast<size_t>(t)]);
+      SLUICE_CHECK(defined.contains(t) && defined[t]);
     }
   }
 
@@ -91,7 +88,7 @@ class Verifier {
   void check_callees(const Op& op) const {
     const Ir ir = graph_.ir();
     for (const GraphId id : op.callees)
-      check(id != graph_.id() && id >= 0 && id < ir.graph_count(), op, "callee exists");
+      check(id != graph_.id() && id.valid() && id < ir.graph_count(), op, "callee exists");
     if (op.def == &builtin::call()) {
       const Graph& callee = ir.graph(op.callees[0]);
       check_site(op, callee, 0, op.inputs.size());
@@ -99,8 +96,7 @@ class Verifier {
             "as many results as the called graph has outputs");
     }
     if (op.def == &builtin::branch()) {
-      const auto then_inputs =
-          static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+      const size_t then_inputs = builtin::then_inputs(op);
       check_site(op, ir.graph(op.callees[0]), 1, then_inputs);
       check_site(op, ir.graph(op.callees[1]), 1 + then_inputs, op.inputs.size() - 1 - then_inputs);
     }
@@ -111,13 +107,14 @@ class Verifier {
 
 class CallChecker {
  public:
-  explicit CallChecker(const Ir& ir)
-      : ir_(ir), height_(static_cast<size_t>(ir.graph_count()), kNew) {}
+  explicit CallChecker(const Ir& ir) : ir_(ir) {
+    for ([[maybe_unused]] const GraphId id : ir.graph_ids()) height_.push_back(kNew);
+  }
 
   /// Returns the length of the longest chain of calls from a graph. The graph itself is called
   /// through `depth` other graphs.
   int height(GraphId id, int depth) {
-    int& known = height_[static_cast<size_t>(id)];
+    int& known = height_[id];
     const Graph& graph = ir_.graph(id);
     require(known != kOpen, "graph {} calls itself", graph.name());
     if (known == kNew) {
@@ -178,15 +175,14 @@ class CallChecker {
     // The first two inputs of the wrapper are the iteration and keep-going.
     if (op.def == &builtin::loop()) check_site(graph, op, op.callees[0], 0, op.inputs.size(), 2);
     if (op.def == &builtin::branch()) {
-      const auto then_inputs =
-          static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+      const size_t then_inputs = builtin::then_inputs(op);
       check_site(graph, op, op.callees[0], 1, then_inputs, 0);
       check_site(graph, op, op.callees[1], 1 + then_inputs, op.inputs.size() - 1 - then_inputs, 0);
     }
   }
 
   const Ir& ir_;
-  std::vector<int> height_;
+  Ids<GraphId, int> height_;
 };
 
 }  // namespace
@@ -195,12 +191,12 @@ void verify(const Graph& graph) { Verifier(graph).run(); }
 
 void verify(const Ir& ir) {
   check_calls(ir);
-  for (GraphId id = 0; id < ir.graph_count(); ++id) verify(ir.graph(id));
+  for (const GraphId id : ir.graph_ids()) verify(ir.graph(id));
 }
 
 void check_calls(const Ir& ir) {
   CallChecker checker(ir);
-  for (GraphId id = 0; id < ir.graph_count(); ++id) checker.height(id, 0);
+  for (const GraphId id : ir.graph_ids()) checker.height(id, 0);
 }
 
 }  // namespace sluice

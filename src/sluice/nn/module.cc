@@ -121,7 +121,7 @@ void Builder::update_running(const Tensor& variable, const Tensor& value, const 
   require(state_.updated.insert(key).second,
           "update_running: variable '{}' must have one update, got a second one", key);
   if (state_.updates) {
-    const int64_t version = graph().storage(graph().info(value).storage).version();
+    const Version version = graph().storage(graph().info(value).storage).version();
     state_.updates->push_back({key, value, rule, version});
   } else {
     ops::scaled_add_(variable, value, rule.keep, rule.take);

@@ -60,7 +60,7 @@ struct RunningUpdate {
   std::string key = {};  ///< Key of the running variable.
   Tensor value = {};
   RunningRule rule = {};
-  int64_t version = 0;  ///< Version of the value.
+  Version version{0};  ///< Version of the value.
 };
 
 /// State of create_graph() while the module builds.

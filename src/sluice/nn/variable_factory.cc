@@ -88,7 +88,7 @@ PathCounts::PathCounts(const Ir& ir) {
   std::unordered_set<const VariableInfo*> seen;  // Entries share variables.
   for (const auto& [name, id] : ir.entries()) {
     const Graph& entry = ir.graph(id);
-    for (TensorId t = 0; t < entry.tensor_count(); ++t) {
+    for (const TensorId t : entry.tensors().ids()) {
       const auto& variable = entry.info(t).variable;
       if (variable && seen.insert(variable.get()).second)
         ++counts_[path_without_number(variable->path)];

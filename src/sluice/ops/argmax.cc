@@ -59,7 +59,7 @@ void reference_argmax(const KernelArgs& k) {
       for (int64_t i = 1; i < s.extent; ++i) {
         if (better<kind>(lane[i * s.inner], lane[best * s.inner])) best = i;
       }
-      y[static_cast<size_t>(l)] = static_cast<int32_t>(best);
+      at(y, l) = static_cast<int32_t>(best);
     }
   });
 }

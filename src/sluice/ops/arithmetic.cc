@@ -223,7 +223,7 @@ void pick_reference(const KernelArgs& k) {
   for (int i = 0; i <= n; ++i) operands.emplace_back(k, i);
   int64_t o = 0;
   for (T& y : k.out<T>(0)) {
-    const auto value = [&](int i) { return operands.begin()[i](o); };
+    const auto value = [&](int i) { return at(operands, i)(o); };
     int first = 0;
     for (int i = 1; i < n; ++i) {
       const T best = value(first);

@@ -72,7 +72,7 @@ std::vector<TensorSpec> infer_replica_slice(const OpView& op) {
           "replicated_slice (C2): axis must be in [0, {}) for {}, got {}", x.shape.rank(),
           to_string(x), o.axis);
   std::vector<int64_t> dims = x.shape.dims();
-  int64_t& dim = dims.begin()[o.axis];
+  int64_t& dim = at(dims, o.axis);
   require(dim % o.size == 0,
           "replicated_slice (C3): the group size must divide axis {} of {}, got {} replicas",
           o.axis, to_string(x), o.size);
@@ -450,7 +450,7 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas) {
 std::string_view word_of(CollectiveOp op) {
   static constexpr std::string_view kWords[] = {"add", "mean", "mul",        "min",  "max",
                                                 "and", "or",   "square_add", "local"};
-  return kWords[static_cast<size_t>(op)];
+  return at(kWords, op);
 }
 
 Tensor replicated_all_reduce(TensorArg t, CollectiveOp op, const Group& group) {
@@ -501,7 +501,7 @@ Tensor replicated_all_gather(TensorArg t, int64_t axis, const Group& group, Gath
   } else if (new_axis) {
     dims.insert(dims.begin() + at, size);
   } else {
-    dims.begin()[at] *= size;
+    sluice::at(dims, at) *= size;
   }
   return emit_collective(replicated_all_gather_def(), t, group,
                          gathering(at, Shape(std::move(dims))), "_all_gathered");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/conv_rules.h"
 #include "sluice/ops/slice.h"
 

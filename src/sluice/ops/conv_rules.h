@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/conv.h"
 
 namespace sluice::ops {

@@ -11,7 +11,7 @@ namespace {
 
 std::string operand(const OpView& op, int i, const char* constraint) {
   const auto& inputs = op.def().inputs;
-  const auto& input = inputs.begin()[std::min<int64_t>(i, std::ssize(inputs) - 1)];
+  const auto& input = at(inputs, std::min<int64_t>(i, std::ssize(inputs) - 1));
   return fmt::format("{} {}: {}", op.def().name, constraint, input.name);
 }
 

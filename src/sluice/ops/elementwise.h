@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sluice/ops/functors.h"
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/hypers.h"
 #include "sluice/ops/rules.h"
 

@@ -11,7 +11,7 @@
 /// `kType` is the operator's type. The arguments of the call operator are the op's first operands
 /// in order, the written one first; the result is output 0. A functor with parameters is made by
 /// `make`, once per kernel call. `make` takes the hyperparameters as double, in the order of
-/// `hypers_of` (hypers.h). A new functor must be added to `ElementwiseFunctors` below.
+/// `hypers_of` (hyper_rules.h). A new functor must be added to `ElementwiseFunctors` below.
 namespace sluice::ops::functor {
 
 // --- arithmetic ---

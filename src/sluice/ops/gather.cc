@@ -121,7 +121,7 @@ void visit_onehot(const AxisSplit& s, const std::vector<int64_t>& indices, Visit
   for (int64_t e = 0; e < s.outer * s.extent * s.inner; ++e) {
     const int64_t position = e / s.inner % s.extent;
     const int64_t lane = e / (s.extent * s.inner) * s.inner + e % s.inner;
-    visit(e, indices.begin()[lane] == position);
+    visit(e, at(indices, lane) == position);
   }
 }
 
@@ -159,9 +159,8 @@ void reference_onehot_grad(const KernelArgs& k) {
   std::vector<bool> on;
   visit_onehot(s, indices_of(k, 1), [&](int64_t, bool is_on) { on.push_back(is_on); });
   for (size_t v = 0; v < 2; ++v) {
-    k.out<T>(0)[v] = canonical_sum<T>(std::ssize(grad), [&](int64_t e) {
-      return on.begin()[e] == (v == 1) ? grad.data()[e] : T{0};
-    });
+    k.out<T>(0)[v] = canonical_sum<T>(
+        std::ssize(grad), [&](int64_t e) { return at(on, e) == (v == 1) ? grad.data()[e] : T{0}; });
   }
 }
 

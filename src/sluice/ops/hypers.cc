@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/rules.h"
 
 namespace sluice::ops {

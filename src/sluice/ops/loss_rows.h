@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "sluice/base/reduce.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/scalar_math.h"
 

@@ -124,7 +124,7 @@ Tensors layer_grad_formula(const OpView& op, const Tensors& in) {
 Tensors with_parameters(GradContext& g, const Tensors& all) {
   Tensors result{all[0]};
   for (int i = 1; i < g.op().inputs(); ++i) {
-    result.push_back(g.needs(i) ? sum(all.begin()[i], {.axes = {0}}) : Tensor{});
+    result.push_back(g.needs(i) ? sum(at(all, i), {.axes = {0}}) : Tensor{});
   }
   return result;
 }

@@ -112,8 +112,8 @@ T channel_sum(const Planes& p, int64_t c, Element element) {
     const int64_t first = chunk * samples;
     std::array<std::array<T, kReduceLanes>, 4> sets{};
     for (int64_t n = first; n < std::min(p.batch, first + samples); ++n) {
-      auto& set = sets.begin()[(n - first) % 4];
-      for (int64_t i = 0; i < p.size; ++i) set.begin()[i % kReduceLanes] += element(p.at(n, c) + i);
+      auto& set = at(sets, (n - first) % 4);
+      for (int64_t i = 0; i < p.size; ++i) at(set, i % kReduceLanes) += element(p.at(n, c) + i);
     }
     for (size_t j = 0; j < kReduceLanes; ++j)
       sets[0][j] = (sets[0][j] + sets[2][j]) + (sets[1][j] + sets[3][j]);

@@ -2,6 +2,7 @@
 #include <array>
 #include <string_view>
 
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/pooling.h"
 
 /// The sizes of pools, which shape rules and kernels share.

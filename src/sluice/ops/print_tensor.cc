@@ -54,7 +54,7 @@ class Words {
   }
 
  private:
-  double at(int64_t i) const { return values_.begin()[i]; }
+  double at(int64_t i) const { return sluice::at(values_, i); }
 
   template <typename F>
   static void visit_shown(const Shape& shape, const PrintTensorOptions& options, const F& f,

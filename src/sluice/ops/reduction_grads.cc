@@ -41,8 +41,8 @@ std::vector<TensorSpec> infer_reduction_grad(const OpView& op) {
   for (int i = 1; i < op.inputs(); ++i) {
     const TensorSpec want{reads_x(kind) && i == 1 ? shape : r.out, grad.dtype, {}};
     require(op.input(i).shape == want.shape && op.input(i).dtype == want.dtype,
-            "{} (C3): {} must be {}, got {}", name, op.def().inputs.begin()[i].name,
-            to_string(want), to_string(op.input(i)));
+            "{} (C3): {} must be {}, got {}", name, at(op.def().inputs, i).name, to_string(want),
+            to_string(op.input(i)));
   }
   return {{shape, grad.dtype, {}}};
 }

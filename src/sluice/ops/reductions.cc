@@ -268,7 +268,7 @@ Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_
   for (int a = 0; a < in.rank(); ++a) {
     const bool goes = options.axes.empty() || reduced.contains(a);
     (goes ? reduced_dims : kept_dims).push_back(in[a]);
-    (goes ? reduced_strides : kept_strides).push_back(strides.begin()[a]);
+    (goes ? reduced_strides : kept_strides).push_back(at(strides, a));
     kept_shape.push_back(goes ? 1 : in[a]);
     if (goes) extent *= in[a];
   }

@@ -313,10 +313,10 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     // (reach - 1) / -step would overflow for the minimum step.
     const int64_t hops = (reach - 1) / step;
     const int64_t size = reach <= 0 ? 0 : (forward ? hops : -hops) + 1;
-    o.sizes.begin()[axis] = size;
-    o.starts.begin()[axis] = size == 0 ? 0 : first;
+    at(o.sizes, axis) = size;
+    at(o.starts, axis) = size == 0 ? 0 : first;
     // At most one element: the length of the step does not matter.
-    o.steps.begin()[axis] = size > 1 ? step : forward ? 1 : -1;
+    at(o.steps, axis) = size > 1 ? step : forward ? 1 : -1;
   }
   return bounded ? std::optional(o) : std::nullopt;
 }

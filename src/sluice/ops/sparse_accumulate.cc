@@ -6,6 +6,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/gather.h"
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/rules.h"
@@ -76,7 +77,7 @@ Tensors grad_sparse_accumulate(GradContext& g) {
   }
   if (f >= 0 && g.needs(f)) {
     const Tensor df = sum(slices * cast(g.input(1), slices.dtype()));
-    result.begin()[f] = cast(df, g.op().input(f).dtype);
+    at(result, f) = cast(df, g.op().input(f).dtype);
   }
   return result;
 }

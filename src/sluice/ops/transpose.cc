@@ -29,7 +29,7 @@ std::vector<TensorSpec> infer_transpose(const OpView& op) {
 std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   std::vector<int64_t> result(permutation.size());
   for (size_t i = 0; i < permutation.size(); ++i)
-    result.begin()[permutation[i]] = static_cast<int64_t>(i);
+    at(result, permutation[i]) = static_cast<int64_t>(i);
   return result;
 }
 
@@ -42,7 +42,7 @@ void reference_transpose(const KernelArgs& k) {
   const auto strides = k.in_shape(0).strides();
   std::vector<int64_t> moved;
   for (const int64_t axis : k.options<TransposeOptions>().permutation) {
-    moved.push_back(strides.begin()[axis]);
+    moved.push_back(at(strides, axis));
   }
   const StridedIndex from(k.out_shape(0).dims(), moved);
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {

@@ -9,6 +9,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/elementwise.h"
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/update_functors.h"
 
 namespace sluice::ops {
@@ -114,7 +115,7 @@ std::vector<TensorSpec> infer_update(const OpView& op, int like) {
   const auto& def = op.def();
   const auto fixed = static_cast<int>(def.inputs.size()) - 1;
   for (int i = 0; i < fixed; ++i) {
-    const std::string& name = def.inputs.begin()[i].name;
+    const std::string& name = at(def.inputs, i).name;
     require_float(op.input(i), fmt::format("{} (C1): {}", def.name, name));
     require(op.input(i).shape == op.input(0).shape,
             "{} (C2): {} must have the shape of {}, {}, got {}; updates do not broadcast", def.name,

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "sluice/base/error.h"
+#include "sluice/base/ids/ids.h"
 #include "sluice/planner/intervals.h"
 
 namespace sluice::planner {
@@ -112,7 +113,7 @@ class Parser {
       bad("must have {} fields like the header, got {}", columns_, fields.size());
     }
     const auto field = [&](Column column) {
-      return column_of_[column] < 0 ? std::string_view() : fields.begin()[column_of_[column]];
+      return column_of_[column] < 0 ? std::string_view() : at(fields, column_of_[column]);
     };
     const auto read = [&](Column column) { return number(field(column), kNames[column]); };
 

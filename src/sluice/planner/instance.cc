@@ -10,7 +10,7 @@ namespace {
 
 // The largest sum of sizes alive in one section, and at least the end of each fixed item; in units.
 int64_t live_set_units(const Instance& instance) {
-  std::vector<int64_t> change(static_cast<size_t>(instance.sections) + 1, 0);
+  std::vector<int64_t> change(instance.sections + 1, 0);
   int64_t bound = 0;
   for (int32_t i = 0; i < instance.count(); ++i) {
     for (const Sections& range : instance.lifetime(i)) {
@@ -92,8 +92,8 @@ Instance make_instance(const Problem& problem) {
 
 int64_t count_conflicts(const Instance& instance) {
   // A range overlaps all others except those that end before it and those that begin after it.
-  std::vector<int64_t> born(static_cast<size_t>(instance.sections) + 1, 0);
-  std::vector<int64_t> dead(static_cast<size_t>(instance.sections) + 1, 0);
+  std::vector<int64_t> born(instance.sections + 1, 0);
+  std::vector<int64_t> dead(instance.sections + 1, 0);
   for (const Sections& range : instance.ranges) {
     ++born[range.first];
     ++dead[range.last];

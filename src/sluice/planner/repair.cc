@@ -229,7 +229,7 @@ bool repair(const Instance& instance, const Conflicts& conflicts, const std::vec
 }
 
 std::vector<double> crowd_of(const Instance& instance) {
-  std::vector<int64_t> load(static_cast<size_t>(instance.sections) + 1, 0);
+  std::vector<int64_t> load(instance.sections + 1, 0);
   for (int32_t i = 0; i < instance.count(); ++i) {
     for (const Sections& range : instance.lifetime(i)) {
       load[range.first] += instance.size[i];

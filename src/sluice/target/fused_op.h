@@ -19,19 +19,19 @@ struct FusedOp {
 
   /// The spec of an operand, or of the result of stage ~source if `source` is negative.
   const TensorSpec& spec_of(int32_t source) const {
-    return source < 0 ? stages.begin()[~source].spec : operands.begin()[source];
+    return source < 0 ? at(stages, ~source).spec : at(operands, source);
   }
-  const Layout& layout_of(int32_t operand) const { return layouts.begin()[operand]; }
+  const Layout& layout_of(int32_t operand) const { return at(layouts, operand); }
   /// For each operand, whether it must have the results' layout: outputs, and inputs of elementwise
   /// stages that have the shape of the first stage's result.
   std::vector<bool> result_like() const {
     std::vector<bool> like(operands.size(), false);
     for (const OpStage& stage : stages) {
       if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction.
-      if (stage.output >= 0) like.begin()[stage.output] = true;
+      if (stage.output >= 0) at(like, stage.output) = true;
       if (!stage.op->has(Trait::kElementwise)) continue;
       for (const int32_t i : stage.inputs) {
-        if (i >= 0 && spec_of(i).shape == stage.spec.shape) like.begin()[i] = true;
+        if (i >= 0 && spec_of(i).shape == stage.spec.shape) at(like, i) = true;
       }
     }
     return like;

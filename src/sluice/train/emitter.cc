@@ -105,7 +105,7 @@ class Emitter {
     StepGraph scope{.graph = main_, .inputs = load_inputs()};
     make_kept(scope, ResultForm::kRunSum);
     make_kept(scope, ResultForm::kRunLast);
-    const size_t first = main_.ops().size();
+    const OpIndex first = main_.ops().end_id();
     scope.weights = weights_on_devices();
     std::vector<Task> of_stages;  // The others have their accumulators when they begin.
     for (const auto& [task, loops, outer] : tasks_) {

@@ -402,7 +402,7 @@ class Fit {
     const int64_t rows = rows_of(scores);
     require(labels->elements() >= rows, "fit: labels must be one for each of {} rows, got {}", rows,
             to_string(labels->spec()));
-    const auto last = labels->as<int32_t>().last(static_cast<size_t>(rows));
+    const auto last = std::span(labels->as<int32_t>().end() - rows, labels->as<int32_t>().end());
     return 100.0 * static_cast<double>(count_right(scores, last)) / static_cast<double>(rows);
   }
 

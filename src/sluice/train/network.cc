@@ -25,7 +25,7 @@ void check_result(const Graph& graph, const std::string& name, const Tensor& t,
           "network: losses and predictions must have different names, got '{}'{}", name,
           name.empty() ? "" : " twice");
   require(
-      t.valid() && graph.owns(t) && graph.info(t).producer >= 0,
+      t.valid() && graph.owns(t) && graph.info(t).producer.valid(),
       "network: '{}' must be a tensor that build() computed, got {}", name,
       t.valid() ? fmt::format("'{}' of graph {}", t.name(), t.graph().name()) : "an empty handle");
 }
@@ -36,7 +36,7 @@ void check_loss(const Graph& graph, const Loss& loss) {
           loss.name, to_string(loss.value.spec()));
   for (const auto& [t, gradient] : loss.gradients) {
     const auto computed = [&](const Tensor& x) {
-      return x.valid() && graph.owns(x) && graph.info(x).producer >= 0;
+      return x.valid() && graph.owns(x) && graph.info(x).producer.valid();
     };
     require(computed(t) && computed(gradient),
             "network: a gradient of loss '{}', and the tensor that it belongs to, must be tensors "
@@ -59,7 +59,7 @@ Tensor total_weight_of(const Graph& graph, const std::vector<Loss>& losses) {
             text(total), losses.front().name, text(loss.total_weight), loss.name);
   }
   if (!total.valid()) return total;
-  require(graph.owns(total) && graph.info(total).producer >= 0 && total.spec() == kScalar,
+  require(graph.owns(total) && graph.info(total).producer.valid() && total.spec() == kScalar,
           "network: total_weight of loss '{}' must be a {} that build() computed, got '{}' {}; "
           "reduce it with ops::sum()",
           losses.front().name, to_string(kScalar), total.name(), to_string(total.spec()));
@@ -158,9 +158,9 @@ void add_means(NetworkGraph& n) {
   for (Loss& loss : n.results.losses) {
     const Op origin = graph.op(graph.info(loss.value).producer);
     const GraphEditor::Guise guise(graph, origin);
-    const size_t first = graph.ops().size();
+    const OpIndex first = graph.ops().end_id();
     loss.value = loss.value / ops::cast(divisor_of(n.total_weight), loss.value.dtype());
-    for (size_t i = first; i < graph.ops().size(); ++i)
+    for (const OpIndex i : IdRange(first, graph.ops().end_id()))
       n.added.emplace_back(graph.ops()[i].id, origin.id);
   }
 }
@@ -168,7 +168,7 @@ void add_means(NetworkGraph& n) {
 bool is_read(const Graph& graph, const Tensor& t) {
   const auto& outputs = graph.output_ids();
   if (std::find(outputs.begin(), outputs.end(), t.id()) != outputs.end()) return true;
-  const int32_t storage = graph.info(t).storage;
+  const StorageId storage = graph.info(t).storage;
   return std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {
     return std::any_of(op.inputs.begin(), op.inputs.end(),
                        [&](const Operand& o) { return graph.info(o.tensor).storage == storage; });
@@ -217,7 +217,7 @@ void check_running(const NetworkGraph& n) {
   const Graph& graph = n.graph.graph();
   const nn::NamedTensors running = n.factories.select(n.graph.args(), nn::Role::kRunning);
   for (const nn::internal::RunningUpdate& u : n.updates) {
-    require(graph.info(u.value).producer >= 0,
+    require(graph.info(u.value).producer.valid(),
             "network: the value of running variable '{}' must be a tensor that build() computed, "
             "got '{}'",
             u.key, u.value.name());

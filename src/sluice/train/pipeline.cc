@@ -88,7 +88,7 @@ class Functions {
     for (size_t f = 0; f < stages_[s].functions().size(); ++f) {
       const std::string name = block_name(s, f);
       const nn::Block block(b, name);
-      const size_t ops = b.graph().ops().size();
+      const OpIndex first = b.graph().ops().end_id();
       Tensors outputs = stages_[s].functions()[f](b, StageInputs(in, arguments, name));
       for (Tensor& t : outputs) {
         require(t.valid() && b.graph().owns(t),
@@ -96,7 +96,7 @@ class Functions {
                 t.valid() ? fmt::format("'{}' of graph {}", t.name(), t.graph().name())
                           : "an empty handle");
         // A stage that only passes values on is a block, too.
-        if (b.graph().ops().size() == ops || is_last(s)) t = computed(b.graph(), t, ops);
+        if (b.graph().ops().end_id() == first || is_last(s)) t = computed(b.graph(), t, first);
       }
       result.insert(result.end(), outputs.begin(), outputs.end());
     }
@@ -106,9 +106,9 @@ class Functions {
   bool is_last(size_t s) const { return s + 1 == stages_.size(); }
 
   // A result must be made by an op of its stage.
-  static Tensor computed(const Graph& graph, const Tensor& t, size_t first) {
+  static Tensor computed(const Graph& graph, const Tensor& t, OpIndex first) {
     const OpId maker = graph.info(t).producer;
-    const bool here = maker >= 0 && graph.op_index(maker) >= static_cast<int64_t>(first);
+    const bool here = maker.valid() && graph.op_index(maker) >= first;
     return here ? t : ops::identity(t);
   }
 

@@ -16,7 +16,7 @@ inline data::Element samples(int64_t n, int64_t first = 0) {
   auto next = static_cast<float>(first * kFeatures);
   for (float& v : x.as<float>()) v = std::sin(next += 1);
   for (int64_t i = 0; i < n; ++i)
-    labels.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % kClasses);
+    at(labels.as<int32_t>(), i) = static_cast<int32_t>((first + i) % kClasses);
   return {{"input", std::move(x)}, {"labels", std::move(labels)}};
 }
 

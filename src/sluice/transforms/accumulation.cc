@@ -104,15 +104,16 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
     added.push_back({"accum." + name, spec, accumulator, std::nullopt});
     if (group != options.replica_groupings.end()) added.back().group = group->second;
 
-    const size_t first = gradient.ops().size();
+    const OpIndex first = gradient.ops().end_id();
     const OpId producer = gradient.info(all[kept + i]).producer;
     {
       Graph::ProvenanceFields fields{.role = OpRole::kAccumulation, .variable = name};
-      if (producer >= 0) fields.block = gradient.op(producer).provenance->block;
+      if (producer.valid()) fields.block = gradient.op(producer).provenance->block;
       const Graph::ProvenanceScope scope(gradient, fields);
       accumulate(accumulator, all[kept + i], counter, options);
     }
-    for (size_t k = first; k < gradient.ops().size() && producer >= 0; ++k) {
+    if (!producer.valid()) continue;
+    for (const OpIndex k : IdRange(first, gradient.ops().end_id())) {
       placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});
     }
   }

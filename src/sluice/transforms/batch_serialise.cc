@@ -287,8 +287,7 @@ class Serialiser {
     const Tensors made = ops::call(g, graph_, {}, given);
     const Tensors outputs = graph_.outputs();
     const auto result = [&](const Tensor& t) {
-      const auto at = std::find(outputs.begin(), outputs.end(), t) - outputs.begin();
-      return made[static_cast<size_t>(at)];
+      return at(made, std::find(outputs.begin(), outputs.end(), t) - outputs.begin());
     };
     for (size_t i = 0; i < updates_.size(); ++i) {
       const Graph::ProvenanceScope update(g,

@@ -80,7 +80,7 @@ struct BatchSerialiseOptions {
 };
 
 struct BatchSerialised {
-  GraphId graph = -1;
+  GraphId graph;
   /// {input of the original graph, input of the new one} for inputs that are neither loaded nor the
   /// seed.
   TensorMap inputs;

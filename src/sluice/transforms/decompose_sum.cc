@@ -19,29 +19,28 @@ void decompose_sum(Graph& graph) {
   std::vector<GraphEditor::Placement> placements;
   const OpId first_op = graph.ops().front().id;
   for (const Op& sum : sums) {
-    // Index of the op after which an operand has the value that the sum reads; -1 if the operand
+    // The op after which an operand has the value that the sum reads; invalid if the operand
     // has this value from the beginning.
     const auto ready = [&](const Operand& o) {
-      const OpId writer =
-          graph.storage(graph.info(o.tensor).storage).writers[static_cast<size_t>(o.version)].op;
-      return writer < 0 ? int64_t{-1} : graph.op_index(writer);
+      const OpId writer = graph.storage(graph.info(o.tensor).storage).writers[o.version].op;
+      return writer.valid() ? graph.op_index(writer) : OpIndex();
     };
     Tensor partial = graph.handle(sum.inputs[0].tensor);
     if (sum.inputs.size() == 1) {
       editor.rewrite(sum.id, ops::identity_def(), {partial});
       continue;
     }
-    int64_t at = ready(sum.inputs[0]);
+    OpIndex last = ready(sum.inputs[0]);
     for (size_t i = 1; i + 1 < sum.inputs.size(); ++i) {
-      at = std::max(at, ready(sum.inputs[i]));
-      const OpId anchor = at < 0 ? first_op : graph.ops()[static_cast<size_t>(at)].id;
+      last = std::max(last, ready(sum.inputs[i]));
+      const OpId anchor = last.valid() ? graph.ops()[last].id : first_op;
       {
         GraphEditor::Guise guise(graph, sum);
         partial = ops::add(partial, graph.handle(sum.inputs[i].tensor));
       }
-      placements.push_back(
-          {graph.ops().back().id, anchor,
-           at < 0 ? GraphEditor::Placement::Side::kBefore : GraphEditor::Placement::Side::kAfter});
+      placements.push_back({graph.ops().back().id, anchor,
+                            last.valid() ? GraphEditor::Placement::Side::kAfter
+                                         : GraphEditor::Placement::Side::kBefore});
     }
     editor.rewrite(sum.id, ops::add_def(), {partial, graph.handle(sum.inputs.back().tensor)});
   }

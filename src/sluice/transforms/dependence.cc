@@ -29,21 +29,20 @@ std::vector<Edge> Dependence::edges(const Graph& graph, const Op& op) {
     const GraphDependence& callee = of(ir.graph(op.callees[0]));
     add_callee(callee, 0, op.inputs.size());
     for (size_t k = 0; k < op.inputs.size(); ++k) {
-      if (op.inputs[k].new_version < 0) continue;
+      if (!op.inputs[k].new_version.valid()) continue;
       for (size_t i = 0; i < op.inputs.size(); ++i) {
         if (callee.final_inputs[k].contains(i)) add(i, written(k));
       }
     }
   } else if (op.def == &builtin::branch()) {
-    const auto then_inputs =
-        static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+    const size_t then_inputs = builtin::then_inputs(op);
     add_callee(of(ir.graph(op.callees[0])), 1, then_inputs);
     add_callee(of(ir.graph(op.callees[1])), 1 + then_inputs, op.inputs.size() - 1 - then_inputs);
   } else if (op.def == &builtin::loop()) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       for (size_t j = 0; j < op.outputs.size(); ++j) add(i, value_made(graph, op, j));
       for (size_t k = 0; k < op.inputs.size(); ++k) {
-        if (op.inputs[k].new_version >= 0) add(i, written(k));
+        if (op.inputs[k].new_version.valid()) add(i, written(k));
       }
     }
   } else {
@@ -65,7 +64,7 @@ const GraphDependence& Dependence::of(const Graph& graph) {
   ValueTable<IndexSet> on(graph);
   for (size_t i = 0; i < graph.input_ids().size(); ++i) {
     const TensorId t = graph.input_ids()[i];
-    if (is_float(graph.spec(t).dtype)) on[{graph.info(t).storage, 0}].insert(i);
+    if (is_float(graph.spec(t).dtype)) on[{graph.info(t).storage, Version(0)}].insert(i);
   }
   for (const Op& op : graph.ops()) {
     for (const Edge& e : edges(graph, op)) {

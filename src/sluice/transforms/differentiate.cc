@@ -18,7 +18,7 @@ std::string gradient_graph_name(const Graph& forward) {
   const Ir ir = forward.ir();
   const std::string base = forward.name() + "_bwd";
   const auto taken = [&](const std::string& name) {
-    for (GraphId id = 0; id < ir.graph_count(); ++id) {
+    for (const GraphId id : ir.graph_ids()) {
       if (ir.graph(id).name() == name) return true;
     }
     return false;
@@ -66,8 +66,8 @@ Sweep::Sweep(Graph& forward, const GradRequest& request, const GradGraphs& calle
 
 std::string Sweep::name_of_value(const Value& v) const {
   const Storage& storage = forward_.storage(v.storage);
-  const TensorId handle = storage.writers[static_cast<size_t>(v.version)].handle;
-  return forward_.info(handle >= 0 ? handle : storage.root).name;
+  const TensorId handle = storage.writers[v.version].handle;
+  return forward_.info(handle.valid() ? handle : storage.root).name;
 }
 
 void Sweep::add_to(const Value& value, const Tensor& gradient) {
@@ -83,17 +83,17 @@ void Sweep::contribute(TensorId handle, const Value& value, Tensor gradient) {
        step = alias_step(forward_, handle)) {
     const Op view = *step.op;
     if (!step.writes) {
-      if (view.def->zero_gradient(static_cast<int>(step.input))) return;
+      if (view.def->zero_gradient(step.input)) return;
       if (!view.def->has(Trait::kView)) {
         if (view.def->grad == nullptr) refuse(forward_, view, step.input);
         Tensors grads(view.outputs.size());
-        grads[step.output] = in_shape(gradient, forward_.spec(handle).shape);
+        at(grads, step.output) = in_shape(gradient, forward_.spec(handle).shape);
         OpGradients context(*this, view, std::move(grads));
-        gradient = view.def->grad(context)[step.input];
+        gradient = at(view.def->grad(context), step.input);
         if (!gradient.valid()) return;
       }
     }
-    handle = view.inputs[step.input].tensor;
+    handle = at(view.inputs, step.input).tensor;
     gradient = in_shape(gradient, forward_.spec(handle).shape);
   }
   add_to(value, gradient);
@@ -107,7 +107,7 @@ Tensor Sweep::gradient_of(const Op& op, size_t output) {
 // A write to a part of a storage keeps the rest. There is no gradient rule for that.
 void Sweep::check_partial_writes(const Op& op) {
   for (const Operand& o : op.inputs) {
-    if (o.new_version < 0 || layout_of(forward_, o.tensor) == Layout::kWhole) continue;
+    if (!o.new_version.valid() || layout_of(forward_, o.tensor) == Layout::kWhole) continue;
     require(!gradients_.at({forward_.info(o.tensor).storage, o.new_version}).valid(),
             "autodiff of graph {}: {} ({}) writes to '{}', a view of a part of another tensor, "
             "which has no gradient",
@@ -130,7 +130,7 @@ void Sweep::visit(const Op& op) {
     }
   }
   for (const Operand& o : op.inputs) {
-    any |= o.new_version >= 0 &&
+    any |= o.new_version.valid() &&
            gradients_.at({forward_.info(o.tensor).storage, o.new_version}).valid();
   }
   bool needed = false;

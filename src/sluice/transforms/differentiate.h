@@ -14,7 +14,7 @@ using GradGraphs = std::map<GraphId, GradGraphInfo>;
 /// The gradients that one graph must compute.
 struct GradRequest {
   struct Gradient {
-    TensorId handle = -1;
+    TensorId handle;
     Value value;
   };
   std::vector<Gradient> provided;

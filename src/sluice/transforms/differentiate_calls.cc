@@ -27,8 +27,8 @@ void Sweep::pass_references(const Op& op) {
   const Graph& callee = forward_.ir().graph(op.callees[0]);
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const Operand& o = op.inputs[k];
-    if (o.new_version < 0) continue;
-    const int32_t storage = forward_.info(o.tensor).storage;
+    if (!o.new_version.valid()) continue;
+    const StorageId storage = forward_.info(o.tensor).storage;
     const Tensor after = gradients_.at({storage, o.new_version});
     if (!after.valid()) continue;
     if (!writes_input(callee, k)) {
@@ -62,10 +62,11 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
       const size_t i = position(ins, t);
       if (i < ins.size()) {
         const Operand& o = op.inputs[first + i];
-        result.push_back(kept_.get(o.tensor, o.new_version >= 0 ? o.new_version : o.version, op));
+        result.push_back(
+            kept_.get(o.tensor, o.new_version.valid() ? o.new_version : o.version, op));
       } else {
         const TensorId out = op.outputs[position(outs, t)];
-        result.push_back(kept_.get(out, 0, op));
+        result.push_back(kept_.get(out, Version(0), op));
       }
       continue;
     }
@@ -126,8 +127,7 @@ void Sweep::check_complete(const Op& op, const GradGraphInfo& info, size_t first
 // Wraps each branch's gradient graph, so that both return gradients of the same operands. A branch
 // that does not use an operand returns zeros.
 void Sweep::differentiate_branch(const Op& op) {
-  const auto then_inputs =
-      static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+  const size_t then_inputs = builtin::then_inputs(op);
   const std::array<const GradGraphInfo*, 2> infos = [&] {
     std::array<const GradGraphInfo*, 2> result{};
     for (size_t b = 0; b < 2; ++b) {

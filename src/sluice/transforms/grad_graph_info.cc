@@ -15,12 +15,12 @@ void check_call(const CallSiteInfo& call, const Graph& graph, std::string_view w
 }
 
 // Checks that the call's tensor still holds the value that the call read or wrote.
-void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version) {
+void check_unchanged(const CallSiteInfo& call, const Tensor& t, Version version) {
   const Graph& parent = call.parent();
   const Storage& storage = parent.storage(parent.info(t).storage);
   version = same_contents(parent, parent.info(t).storage, version).last;
   if (storage.version() == version) return;
-  const Op& writer = parent.op(storage.writers[static_cast<size_t>(version) + 1].op);
+  const Op& writer = parent.op(storage.writers[Version(version + 1)].op);
   fail(ErrorKind::kUsage,
        "inputs_dict: the gradient needs tensor '{}' as it was at {}, but {} ({}) in graph {} has "
        "overwritten it; pass a copy to the call",
@@ -65,11 +65,11 @@ TensorMap GradGraphInfo::inputs_dict(const CallSiteInfo& fwd_call) const {
     if (type != Connection::kFwd) continue;
     const size_t i = position(forward_graph().input_ids(), t);
     Tensor parent;
-    int64_t version = 0;
+    Version version{0};
     if (i < forward_graph().input_ids().size()) {
       const Operand& o = fwd_call.op().inputs[i];
       parent = fwd_call.input(static_cast<int>(i));
-      version = o.new_version >= 0 ? o.new_version : o.version;
+      version = o.new_version.valid() ? o.new_version : o.version;
     } else {
       parent = fwd_call.graph_to_parent(t);
     }

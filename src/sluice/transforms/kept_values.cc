@@ -1,8 +1,10 @@
 #include "sluice/transforms/kept_values.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/reshape.h"
 
@@ -13,18 +15,18 @@ using Side = GraphEditor::Placement::Side;
 
 // Returns the version of a tensor's storage just before or after an op. The op must have the tensor
 // among its operands.
-int64_t version_at(const Graph& graph, const Op& op, Side side, TensorId t) {
-  const int32_t storage = graph.info(t).storage;
+Version version_at(const Graph& graph, const Op& op, Side side, TensorId t) {
+  const StorageId storage = graph.info(t).storage;
   for (const Operand& o : op.inputs) {
     if (graph.info(o.tensor).storage != storage) continue;
-    return side == Side::kAfter && o.new_version >= 0 ? o.new_version : o.version;
+    return side == Side::kAfter && o.new_version.valid() ? o.new_version : o.version;
   }
-  return 0;
+  return Version(0);
 }
 
 bool overwrites(const Op& op, const Graph& graph, TensorId t) {
   return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
-    return o.new_version >= 0 && graph.info(o.tensor).storage == graph.info(t).storage;
+    return o.new_version.valid() && graph.info(o.tensor).storage == graph.info(t).storage;
   });
 }
 
@@ -38,13 +40,13 @@ KeptValues::KeptValues(Graph& forward, Graph& gradient)
     : forward_(forward),
       gradient_(gradient),
       first_op_(GraphEditor::next_op(forward.ir())),
-      first_tensor_(static_cast<TensorId>(forward.tensor_count())) {
+      first_tensor_(forward.tensors().end_id()) {
   for (const Tensor& t : forward.original_outputs()) outputs_.insert(t.id());
 }
 
 // Constants and unchanged by-value inputs do not need an extra output. Nor does a by-reference
 // input whose last value is this one.
-bool KeptValues::is_kept_free(TensorId handle, int64_t version) const {
+bool KeptValues::is_kept_free(TensorId handle, Version version) const {
   const Storage& storage = forward_.storage(forward_.info(handle).storage);
   const TensorInfo& root = forward_.info(storage.root);
   if (root.kind == TensorKind::kConstant) return true;
@@ -53,20 +55,20 @@ bool KeptValues::is_kept_free(TensorId handle, int64_t version) const {
   return root.pass == Pass::kByValue ? range.first == 0 : range.last == storage.version();
 }
 
-const Op* KeptValues::view_that_made(TensorId handle, int64_t version) const {
+const Op* KeptValues::view_that_made(TensorId handle, Version version) const {
   const TensorId root = canonical(handle, version);
   if (same_contents(forward_, forward_.info(handle).storage, version).first != 0 ||
       layout_of(forward_, handle) == Layout::kPartial || outputs_.contains(root))
     return nullptr;
   const OpId producer = forward_.info(root).producer;
-  if (producer < 0 || producer >= first_op_) return nullptr;
+  if (!producer.valid() || producer >= first_op_) return nullptr;
   const Op& op = forward_.op(producer);
   const bool view = op.def->has(Trait::kView) && op.inputs.size() == 1 &&
                     forward_.spec(op.inputs[0].tensor).dtype == forward_.spec(root).dtype;
   return view && is_available(op.inputs[0].tensor, op.inputs[0].version) ? &op : nullptr;
 }
 
-bool KeptValues::is_available(TensorId handle, int64_t version) const {
+bool KeptValues::is_available(TensorId handle, Version version) const {
   return is_kept_free(handle, version) ||
          same_contents(forward_, forward_.info(handle).storage, version).last ==
              forward_.storage(forward_.info(handle).storage).version() ||
@@ -75,14 +77,14 @@ bool KeptValues::is_available(TensorId handle, int64_t version) const {
 
 // Returns the handle under which a whole value is kept. It does not depend on the handle that is
 // read.
-TensorId KeptValues::canonical(TensorId handle, int64_t version) const {
+TensorId KeptValues::canonical(TensorId handle, Version version) const {
   const Storage& storage = forward_.storage(forward_.info(handle).storage);
   const VersionRange range = same_contents(forward_, forward_.info(handle).storage, version);
-  const TensorId written = storage.writers[static_cast<size_t>(range.first)].handle;
-  return written >= 0 && layout_of(forward_, written) == Layout::kWhole ? written : storage.root;
+  const TensorId written = storage.writers[range.first].handle;
+  return written.valid() && layout_of(forward_, written) == Layout::kWhole ? written : storage.root;
 }
 
-Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
+Tensor KeptValues::get(TensorId handle, Version version, const Op& reader) {
   version = same_contents(forward_, forward_.info(handle).storage, version).last;
   const auto key = std::pair(handle, version);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
@@ -102,7 +104,7 @@ Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
     const Operand from = view->inputs[0];
     result = in_shape(get(from.tensor, from.version, reader), shape);
   } else if (version + 1 <= storage.version() &&
-             storage.writers[static_cast<size_t>(version) + 1].op == reader.id) {
+             storage.writers[Version(version + 1)].op == reader.id) {
     // The gradient of this in-place op reads the value that the op overwrites. A copy is kept, as
     // for the out-of-place form.
     result = compute(reader, [&](const Tensors&, const Tensors&) {
@@ -117,7 +119,7 @@ Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
   return result;
 }
 
-Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
+Tensor KeptValues::link(TensorId handle, Version version, const Op& reader) {
   const auto [found, fresh] = link_of_.try_emplace({handle, version}, links_.size());
   if (fresh) {
     const TensorInfo& info = forward_.info(handle);
@@ -126,7 +128,7 @@ Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
     Link link;
     link.handle = handle;
     link.input = gradient_.input(info.spec, info.name);
-    link.overwriter = available ? -1 : storage.writers[static_cast<size_t>(version) + 1].op;
+    link.overwriter = available ? OpId() : storage.writers[Version(version + 1)].op;
     link.needs_copy = info.kind == TensorKind::kInput && !is_kept_free(handle, version);
     link.reader = fmt::format("{} ({})", reader.label(), reader.provenance->line);
     links_.push_back(std::move(link));
@@ -136,20 +138,21 @@ Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
 
 // Applies the views between a root and one of its handles to `root`, a tensor of the gradient
 // graph.
-Tensor KeptValues::view_from_root(TensorId handle, const Tensor& root, int64_t version,
+Tensor KeptValues::view_from_root(TensorId handle, const Tensor& root, Version version,
                                   const Op& reader) {
   if (layout_of(forward_, handle) == Layout::kWhole)
     return in_shape(root, forward_.spec(handle).shape);
   const AliasStep step = alias_step(forward_, handle);
   const Op op = *step.op;
-  const Tensor base = view_from_root(op.inputs[step.input].tensor, root, version, reader);
+  const Tensor base = view_from_root(at(op.inputs, step.input).tensor, root, version, reader);
   if (step.writes) return base;
   std::vector<TensorArg> operands;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    operands.emplace_back(i == step.input ? base
-                                          : get(op.inputs[i].tensor, op.inputs[i].version, reader));
+    operands.emplace_back(std::cmp_equal(i, step.input)
+                              ? base
+                              : get(op.inputs[i].tensor, op.inputs[i].version, reader));
   }
-  return gradient_.emit(*op.def, operands, op.attrs)[step.output];
+  return at(gradient_.emit(*op.def, operands, op.attrs), step.output);
 }
 
 Tensor KeptValues::compute(const Op& op, const Function& f) {
@@ -157,7 +160,7 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
   for (const Operand& o : op.inputs) inputs.push_back(forward_.handle(o.tensor));
   Tensors outputs;
   for (const TensorId t : op.outputs) outputs.push_back(forward_.handle(t));
-  const size_t first = forward_.ops().size();
+  const OpIndex first = forward_.ops().end_id();
   Tensor made;
   {
     GraphEditor::Guise guise(forward_, op);
@@ -165,7 +168,7 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
   }
   bool in_place = false;  // Reads the value that the op overwrites.
   bool after = false;
-  for (size_t i = first; i < forward_.ops().size(); ++i) {
+  for (const OpIndex i : IdRange(first, forward_.ops().end_id())) {
     for (const Operand& o : forward_.ops()[i].inputs) {
       SLUICE_CHECK(o.mode == Mode::kRead);
       const bool output =
@@ -180,7 +183,7 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
           "autodiff: the gradient of {} ({}) needs its operand both before and after it is written",
           op.label(), op.provenance->line);
   const Side side = in_place ? Side::kBefore : Side::kAfter;
-  for (size_t i = first; i < forward_.ops().size(); ++i) {
+  for (const OpIndex i : IdRange(first, forward_.ops().end_id())) {
     inserted_.push_back({forward_.ops()[i].id, op.id, side});
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -189,11 +192,11 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (made == outputs[i]) return get(made.id(), value_made(forward_, op, i).version, op);
   }
-  return link(equivalent(made.id(), op), 0, op);
+  return link(equivalent(made.id(), op), Version(0), op);
 }
 
-bool KeptValues::same_value(const std::pair<TensorId, int64_t>& a,
-                            const std::pair<TensorId, int64_t>& b) const {
+bool KeptValues::same_value(const std::pair<TensorId, Version>& a,
+                            const std::pair<TensorId, Version>& b) const {
   if (a == b) return true;
   const auto& x = forward_.info(a.first).constant;
   const auto& y = forward_.info(b.first).constant;
@@ -208,7 +211,7 @@ TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
       [&](const GraphEditor::Placement& p) { return p.op == forward_.info(made).producer; });
   if (added == inserted_.end()) return made;
   const Op& op = forward_.op(added->op);
-  std::vector<std::pair<TensorId, int64_t>> operands;
+  std::vector<std::pair<TensorId, Version>> operands;
   for (const Operand& o : op.inputs) {
     const TensorId t = equivalent(o.tensor, anchor);
     operands.emplace_back(t, version_at(forward_, anchor, added->side, t));
@@ -224,7 +227,7 @@ TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
       const Operand& o = other.inputs[i];
       same = o.mode == Mode::kRead && same_value(operands[i], {o.tensor, o.version});
     }
-    const TensorId t = other.outputs[static_cast<size_t>(forward_.info(made).output)];
+    const TensorId t = at(other.outputs, forward_.info(made).output);
     if (same && forward_.storage(forward_.info(t).storage).version() == 0) return t;
   }
   return made;
@@ -232,7 +235,7 @@ TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
 
 // Returns a tensor with the last contents of a handle's storage: an existing copy or a new one.
 TensorId KeptValues::final_copy(TensorId handle) {
-  const int64_t version = forward_.storage(forward_.info(handle).storage).version();
+  const Version version = forward_.storage(forward_.info(handle).storage).version();
   for (const Op& op : forward_.ops()) {
     if (op.def == &ops::identity_def() && op.inputs[0].tensor == handle &&
         op.inputs[0].version == version &&
@@ -261,7 +264,7 @@ std::vector<KeptValues::Kept> KeptValues::finish() {
   for (const TensorId t : gradient_.output_ids()) read.insert(t);
   std::erase_if(links_, [&](const Link& link) { return !read.contains(link.input.id()); });
   for (const Link& link : links_) {
-    if (link.overwriter >= 0) throw Error(ErrorKind::kUsage, overwritten(link));
+    if (link.overwriter.valid()) throw Error(ErrorKind::kUsage, overwritten(link));
   }
 
   std::unordered_set<TensorId> needed;
@@ -284,8 +287,8 @@ std::vector<KeptValues::Kept> KeptValues::finish() {
   for (Link& link : links_) {
     if (link.needs_copy) link.handle = final_copy(link.handle);
   }
-  const std::vector<TensorId> moved = editor.compact(first_tensor_);
-  for (Link& link : links_) link.handle = moved[static_cast<size_t>(link.handle)];
+  const Ids<TensorId, TensorId> moved = editor.compact(first_tensor_);
+  for (Link& link : links_) link.handle = moved[link.handle];
 
   std::vector<Kept> kept;
   for (const Link& link : links_) kept.push_back({forward_.handle(link.handle), link.input});

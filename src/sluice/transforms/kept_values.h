@@ -24,7 +24,7 @@ class KeptValues {
 
   /// Returns the value that `handle` has at a version of its storage. `reader` is the forward op
   /// whose gradient needs it.
-  Tensor get(TensorId handle, int64_t version, const Op& reader);
+  Tensor get(TensorId handle, Version version, const Op& reader);
 
   using Function = std::function<Tensor(const Tensors& inputs, const Tensors& outputs)>;
   /// Returns the result of `f` on the operands of a forward op. It is computed in the forward
@@ -50,17 +50,17 @@ class KeptValues {
     std::string reader;
   };
 
-  bool is_kept_free(TensorId handle, int64_t version) const;
-  bool is_available(TensorId handle, int64_t version) const;
+  bool is_kept_free(TensorId handle, Version version) const;
+  bool is_available(TensorId handle, Version version) const;
   /// Returns the out-of-place view that made the value. Returns null if the value itself must be
   /// kept.
-  const Op* view_that_made(TensorId handle, int64_t version) const;
-  TensorId canonical(TensorId handle, int64_t version) const;
-  Tensor link(TensorId handle, int64_t version, const Op& reader);
-  Tensor view_from_root(TensorId handle, const Tensor& root, int64_t version, const Op& reader);
+  const Op* view_that_made(TensorId handle, Version version) const;
+  TensorId canonical(TensorId handle, Version version) const;
+  Tensor link(TensorId handle, Version version, const Op& reader);
+  Tensor view_from_root(TensorId handle, const Tensor& root, Version version, const Op& reader);
   TensorId equivalent(TensorId made, const Op& anchor) const;
-  bool same_value(const std::pair<TensorId, int64_t>& a,
-                  const std::pair<TensorId, int64_t>& b) const;
+  bool same_value(const std::pair<TensorId, Version>& a,
+                  const std::pair<TensorId, Version>& b) const;
   TensorId final_copy(TensorId handle);
   std::string overwritten(const Link& link) const;
 
@@ -70,8 +70,8 @@ class KeptValues {
   TensorId first_tensor_;
   std::unordered_set<TensorId> outputs_;  ///< The outputs before differentiation.
   std::vector<Link> links_;
-  std::map<std::pair<TensorId, int64_t>, Tensor> known_;
-  std::map<std::pair<TensorId, int64_t>, size_t> link_of_;
+  std::map<std::pair<TensorId, Version>, Tensor> known_;
+  std::map<std::pair<TensorId, Version>, size_t> link_of_;
   std::vector<GraphEditor::Placement> inserted_;
 };
 

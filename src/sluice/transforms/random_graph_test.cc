@@ -139,7 +139,7 @@ class Generator {
 
 std::string text(const Ir& ir) {
   std::string result;
-  for (GraphId id = 0; id < ir.graph_count(); ++id) result += print_schedule(ir.graph(id)) + "\n";
+  for (const GraphId id : ir.graph_ids()) result += print_schedule(ir.graph(id)) + "\n";
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ir/provenance_scope.h"
 #include "sluice/transforms/differentiate.h"
 #include "sluice/transforms/kept_values.h"
@@ -76,19 +77,18 @@ class OpGradients : public GradContext {
   OpView op() const override { return {*op_.def, op_.attrs, in_, out_}; }
   Graph& graph() override { return sweep_.gradient_; }
   Tensor input(int i) override {
-    const Operand& o = op_.inputs[static_cast<size_t>(i)];
+    const Operand& o = at(op_.inputs, i);
     return sweep_.kept_.get(o.tensor, o.version, op_);
   }
   Tensor output(int i) override {
-    const auto j = static_cast<size_t>(i);
-    return sweep_.kept_.get(op_.outputs[j], value_made(sweep_.forward_, op_, j).version, op_);
+    return sweep_.kept_.get(at(op_.outputs, i), value_made(sweep_.forward_, op_, i).version, op_);
   }
   Tensor grad(int i) override {
-    const auto j = static_cast<size_t>(i);
-    if (!grads_[j].valid()) grads_[j] = zeros(sweep_.gradient_, out_[j], "no_gradient");
-    return grads_[j];
+    Tensor& grad = at(grads_, i);
+    if (!grad.valid()) grad = zeros(sweep_.gradient_, at(out_, i), "no_gradient");
+    return grad;
   }
-  bool has_grad(int i) const override { return grads_[static_cast<size_t>(i)].valid(); }
+  bool has_grad(int i) const override { return at(grads_, i).valid(); }
   bool needs(int i) const override { return sweep_.needs(op_, static_cast<size_t>(i)); }
   Tensor forward(const KeptValues::Function& f) override { return sweep_.kept_.compute(op_, f); }
 

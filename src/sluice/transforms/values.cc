@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
@@ -13,13 +14,13 @@ Value value_read(const Graph& graph, const Operand& operand) {
 }
 
 Value value_made(const Graph& graph, const Op& op, size_t output) {
-  const int32_t storage = graph.info(op.outputs[output]).storage;
+  const StorageId storage = graph.info(op.outputs[output]).storage;
   for (const Alias& a : op.def->aliases) {
-    if (static_cast<size_t>(a.output) != output) continue;
-    const Operand& target = op.inputs[static_cast<size_t>(a.input)];
-    return {storage, target.new_version >= 0 ? target.new_version : target.version};
+    if (std::cmp_not_equal(a.output, output)) continue;
+    const Operand& target = at(op.inputs, a.input);
+    return {storage, target.new_version.valid() ? target.new_version : target.version};
   }
-  return {storage, 0};
+  return {storage, Version(0)};
 }
 
 Value value_of_handle(const Graph& graph, TensorId handle) {
@@ -27,18 +28,17 @@ Value value_of_handle(const Graph& graph, TensorId handle) {
 }
 
 Value value_of_output(const Graph& graph, TensorId output) {
-  const int32_t storage = graph.info(output).storage;
+  const StorageId storage = graph.info(output).storage;
   return {storage, graph.storage(storage).version()};
 }
 
 AliasStep alias_step(const Graph& graph, TensorId handle) {
   const TensorInfo& info = graph.info(handle);
-  if (info.producer < 0 || graph.storage(info.storage).root == handle) return {};
+  if (!info.producer.valid() || graph.storage(info.storage).root == handle) return {};
   const Op& op = graph.op(info.producer);
   for (const Alias& a : op.def->aliases) {
     if (a.output != info.output) continue;
-    const auto input = static_cast<size_t>(a.input);
-    return {&op, input, static_cast<size_t>(a.output), op.inputs[input].mode != Mode::kRead};
+    return {&op, a.input, a.output, at(op.inputs, a.input).mode != Mode::kRead};
   }
   return {};
 }
@@ -47,7 +47,7 @@ Layout layout_of(const Graph& graph, TensorId handle) {
   for (AliasStep step = alias_step(graph, handle); step.op != nullptr;
        step = alias_step(graph, handle)) {
     if (!step.writes && !step.op->def->has(Trait::kView)) return Layout::kPartial;
-    handle = step.op->inputs[step.input].tensor;
+    handle = at(step.op->inputs, step.input).tensor;
   }
   return Layout::kWhole;
 }
@@ -55,8 +55,8 @@ Layout layout_of(const Graph& graph, TensorId handle) {
 bool is_detached(const Graph& graph, TensorId handle) {
   for (AliasStep step = alias_step(graph, handle); step.op != nullptr;
        step = alias_step(graph, handle)) {
-    if (!step.writes && step.op->def->zero_gradient(static_cast<int>(step.input))) return true;
-    handle = step.op->inputs[step.input].tensor;
+    if (!step.writes && step.op->def->zero_gradient(step.input)) return true;
+    handle = at(step.op->inputs, step.input).tensor;
   }
   return false;
 }
@@ -88,9 +88,9 @@ void verify_transformed([[maybe_unused]] const Graph& graph) {
 }
 
 bool writes_input(const Graph& graph, size_t i) {
-  const int32_t id = graph.info(graph.input_ids()[i]).storage;
+  const StorageId id = graph.info(graph.input_ids()[i]).storage;
   const Storage& storage = graph.storage(id);
-  for (size_t v = 1; v < storage.writers.size(); ++v) {
+  for (const Version v : IdRange(Version(1), storage.writers.end_id())) {
     const Op& op = graph.op(storage.writers[v].op);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       if (graph.info(op.inputs[k].tensor).storage == id && changes(graph, op, k)) return true;
@@ -100,31 +100,31 @@ bool writes_input(const Graph& graph, size_t i) {
 }
 
 bool changes(const Graph& graph, const Op& op, size_t i) {
-  if (op.inputs[i].new_version < 0) return false;
+  if (!op.inputs[i].new_version.valid()) return false;
   const Ir ir = graph.ir();
   if (op.def == &builtin::call()) return writes_input(ir.graph(op.callees[0]), i);
   if (op.def == &builtin::loop()) {
     // The first two inputs of the loop's wrapper are not operands. Carried tensors are always
     // written.
-    const auto carried = static_cast<size_t>(from_attrs<builtin::LoopOptions>(op.attrs).carried);
+    const size_t carried = builtin::carried(op);
     return i < carried || writes_input(ir.graph(op.callees[0]), i + 2);
   }
   return true;
 }
 
-VersionRange same_contents(const Graph& graph, int32_t storage, int64_t version) {
+VersionRange same_contents(const Graph& graph, StorageId storage, Version version) {
   const auto& writers = graph.storage(storage).writers;
-  const auto changed_by = [&](int64_t v) {
-    const Op& op = graph.op(writers[static_cast<size_t>(v)].op);
+  const auto changed_by = [&](Version v) {
+    const Op& op = graph.op(writers[v].op);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       if (graph.info(op.inputs[k].tensor).storage == storage && changes(graph, op, k)) return true;
     }
     return false;
   };
   VersionRange range{version, version};
-  while (range.first > 0 && !changed_by(range.first)) --range.first;
-  while (range.last + 1 < static_cast<int64_t>(writers.size()) && !changed_by(range.last + 1))
-    ++range.last;
+  while (range.first > 0 && !changed_by(range.first)) range.first = Version(range.first - 1);
+  for (Version next(version + 1); next < writers.end_id() && !changed_by(next); ++next)
+    range.last = next;
   return range;
 }
 

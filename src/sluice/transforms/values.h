@@ -7,8 +7,8 @@ namespace sluice::transforms {
 
 /// The contents of a storage after its `version`-th write. Gradients are computed per value.
 struct Value {
-  int32_t storage = -1;
-  int64_t version = 0;
+  StorageId storage;
+  Version version{0};
   bool operator==(const Value&) const = default;
 };
 
@@ -25,8 +25,8 @@ Value value_of_output(const Graph& graph, TensorId output);
 /// operand. Null if `handle` is a root.
 struct AliasStep {
   const Op* op = nullptr;
-  size_t input = 0;
-  size_t output = 0;
+  int input = 0;
+  int output = 0;
   bool writes = false;
 };
 AliasStep alias_step(const Graph& graph, TensorId handle);
@@ -49,10 +49,10 @@ bool writes_input(const Graph& graph, size_t i);
 bool changes(const Graph& graph, const Op& op, size_t i);
 /// The first and last version of a storage that have the contents of `version`.
 struct VersionRange {
-  int64_t first;
-  int64_t last;
+  Version first;
+  Version last;
 };
-VersionRange same_contents(const Graph& graph, int32_t storage, int64_t version);
+VersionRange same_contents(const Graph& graph, StorageId storage, Version version);
 
 /// Returns the index of a tensor in `ids`, or their number if it is not in them.
 size_t position(const std::vector<TensorId>& ids, const Tensor& t);
@@ -67,23 +67,22 @@ void verify_transformed(const Graph& graph);
 template <typename T>
 class ValueTable {
  public:
-  explicit ValueTable(const Graph& graph) : rows_(static_cast<size_t>(graph.storage_count())) {}
+  explicit ValueTable(const Graph& graph) : rows_(graph.storages().size()) {}
 
   T& operator[](const Value& v) {
-    const auto s = static_cast<size_t>(v.storage);
-    const auto n = static_cast<size_t>(v.version);
-    if (s >= rows_.size()) rows_.resize(s + 1);
-    if (n >= rows_[s].size()) rows_[s].resize(n + 1);
-    return rows_[s][n];
+    while (!rows_.contains(v.storage)) rows_.emplace_back();
+    Ids<Version, T>& row = rows_[v.storage];
+    while (!row.contains(v.version)) row.push_back(T{});
+    return row[v.version];
   }
   T at(const Value& v) const {
-    const auto s = static_cast<size_t>(v.storage);
-    const auto n = static_cast<size_t>(v.version);
-    return s < rows_.size() && n < rows_[s].size() ? rows_[s][n] : T{};
+    if (!rows_.contains(v.storage)) return T{};
+    const Ids<Version, T>& row = rows_[v.storage];
+    return row.contains(v.version) ? row[v.version] : T{};
   }
 
  private:
-  std::vector<std::vector<T>> rows_;
+  Ids<StorageId, Ids<Version, T>> rows_;
 };
 
 }  // namespace sluice::transforms

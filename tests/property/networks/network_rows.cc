@@ -107,7 +107,7 @@ void NetworkWriter::end() {
 void NetworkWriter::train_all_weights() {
   using transforms::Value;
   const auto value_of = [&](const Tensor& t) {
-    const int32_t storage = graph_.info(t).storage;
+    const StorageId storage = graph_.info(t).storage;
     return Value{storage, graph_.storage(storage).version()};
   };
   std::vector<Value> ends;
@@ -124,7 +124,8 @@ void NetworkWriter::train_all_weights() {
     const auto active = transforms::Dependence().downstream(graph_, {value_of(w)});
     Tensor last = w;
     for (const Tensor& t : readable(block_)) {
-      if (t.dtype() == f32 && graph_.info(t).producer >= 0 && active.at(value_of(t)) != 0) last = t;
+      if (t.dtype() == f32 && graph_.info(t).producer.valid() && active.at(value_of(t)) != 0)
+        last = t;
     }
     const Tensor value = ops::mean(last * last);
     rest = rest.valid() ? rest + value : value;
@@ -138,7 +139,8 @@ Results NetworkWriter::results() {
   std::vector<train::Prediction> predictions;
   Tensors made;
   for (const Tensor& t : values_) {
-    if (graph_.info(t).producer >= 0 && (t.dtype() == f32 || t.dtype() == i32)) made.push_back(t);
+    if (graph_.info(t).producer.valid() && (t.dtype() == f32 || t.dtype() == i32))
+      made.push_back(t);
   }
   const int evaluated = 1 + dice(2);
   const int trained = dice(3);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sluice/base/provenance.h"
+#include "sluice/ir/op_def.h"
 
 namespace sluice::property {
 
@@ -24,7 +25,7 @@ void NetworkWriter::note_reads() {
     const Op& op = graph_.ops()[noted_];
     for (const Operand& o : op.inputs) {
       const OpId maker = graph_.info(o.tensor).producer;
-      if (maker >= 0 && graph_.op(maker).provenance->block != op.provenance->block)
+      if (maker.valid() && graph_.op(maker).provenance->block != op.provenance->block)
         reads_[op.provenance->block].insert(graph_.op(maker).provenance->block);
     }
   }
@@ -208,7 +209,7 @@ void NetworkWriter::in_place(Dice& dice) {
     static const std::set<std::string_view> kFree{"Add", "Sub", "Mul", "MatMul", "Neg", "Clip"};
     const OpId own = graph_.info(t).producer;
     if (own < 0 || !kFree.contains(graph_.op(own).def->name) || (read && chosen % 8 != 0)) continue;
-    if (t.dtype() == f32 && root.producer >= 0 &&
+    if (t.dtype() == f32 && root.producer.valid() &&
         graph_.op_index(root.producer) >= static_cast<int64_t>(fresh_) &&
         graph_.op(root.producer).provenance->block == block_)
       found.push_back(i);
@@ -344,7 +345,7 @@ void NetworkWriter::loss(Dice& dice, uint64_t key) {
       made.gradients = {{a, gradient}};
       if (a != b) made.gradients.emplace_back(b, dice.one_in(2) ? gradient : ops::neg(gradient));
       for (const auto& [t, g] : made.gradients) {
-        if (graph_.info(t).producer < 0) made.gradients.clear();
+        if (!graph_.info(t).producer.valid()) made.gradients.clear();
       }
     }
   }

@@ -126,8 +126,8 @@ std::string rounded_differently(const NetworkGraph& network) {
     last = op.provenance->block;
   }
   const train::Cut parts = train::cut(network);
-  std::map<int32_t, std::set<TensorId>> names;  // Tensors by storage that cross blocks.
-  std::map<int32_t, train::BlockId> latest;     // The last block that reads a storage.
+  std::map<StorageId, std::set<TensorId>> names;  // Tensors by storage that cross blocks.
+  std::map<int32_t, train::BlockId> latest;       // The last block that reads a storage.
   for (const train::BlockId b : parts.blocks.ids()) {
     const train::BlockGraph& block = parts.blocks[b];
     for (const train::WeightUse& w : block.weights) {

@@ -309,7 +309,7 @@ TEST(Loops, HaveTheBitsOfTheirIterationsAndOfTheInterpreter) {
       SCOPED_TRACE(fmt::format("kind {}, {} replicas", static_cast<int>(kind), replicas));
       const Program looped(kind, LoopForm::kLoop, replicas),
           flat(kind, LoopForm::kUnrolled, replicas);
-      EXPECT_LT(looped.ir.graph(0).ops().size(), flat.ir.graph(0).ops().size());
+      EXPECT_LT(looped.ir.graph(GraphId(0)).ops().size(), flat.ir.graph(GraphId(0)).ops().size());
       const int threads = 1 + (static_cast<int>(kind) + replicas) % 2;
       const Arrays expected = run_in_session(flat, 3 - threads, 3);
       EXPECT_EQ(run_in_session(looped, threads, 3), expected);

@@ -39,8 +39,8 @@ class UniformValues {
   // Causes of a graph's values, by storage.
   struct State {
     const Graph& graph;
-    std::vector<Cause> causes;
-    Cause& of(TensorId t) { return causes[static_cast<size_t>(graph.info(t).storage)]; }
+    Ids<StorageId, Cause> causes;
+    Cause& of(TensorId t) { return causes[graph.info(t).storage]; }
   };
   struct Results {
     std::vector<Cause> outputs;
@@ -65,13 +65,13 @@ class UniformValues {
   }
 
   Results run(const Graph& graph, const std::vector<Cause>& inputs) {
-    State s{graph, std::vector<Cause>(static_cast<size_t>(graph.storage_count()))};
-    for (TensorId t = 0; t < graph.tensor_count(); ++t) {
+    State s{graph, Ids<StorageId, Cause>(graph.storages().size())};
+    for (const TensorId t : graph.tensors().ids()) {
       if (graph.info(t).kind == TensorKind::kVariable) s.of(t) = initial(graph.info(t));
     }
     for (size_t i = 0; i < inputs.size(); ++i) s.of(graph.input_ids()[i]) = inputs[i];
     for (const Op& op : graph.ops()) visit(s, op);
-    for (TensorId t = 0; t < graph.tensor_count(); ++t) {
+    for (const TensorId t : graph.tensors().ids()) {
       const TensorInfo& info = graph.info(t);
       if (info.kind == TensorKind::kVariable && !s.of(t).empty() && initial(info).empty())
         variables_[info.variable.get()] = s.of(t);
@@ -135,9 +135,9 @@ class UniformValues {
   }
 
   void loop(State& s, const Op& op) {
-    constexpr size_t kSkipped = 2;  // The iteration and keep-going.
+    constexpr int kSkipped = 2;  // The iteration and keep-going.
     const auto options = from_attrs<builtin::LoopOptions>(op.attrs);
-    const auto carried = static_cast<size_t>(options.carried);
+    const size_t carried = builtin::carried(op);
     std::vector<Cause> in = operands(s, op);
     in.insert(in.begin(), kSkipped, {});
     for (;;) {
@@ -149,12 +149,12 @@ class UniformValues {
       }
       if (in != before) continue;
       if (options.condition >= 0) {
-        const auto c = static_cast<size_t>(options.condition);
-        require(in[c + kSkipped].empty(),
+        const Cause& condition = at(in, options.condition + kSkipped);
+        require(condition.empty(),
                 "{} made at {}: the condition '{}' must be equal on all replicas, got one that "
                 "depends on {}; reduce it with a collective over all replicas",
-                op.label(), op.provenance->line, s.graph.info(op.inputs[c].tensor).name,
-                in[c + kSkipped]);
+                op.label(), op.provenance->line,
+                s.graph.info(at(op.inputs, options.condition).tensor).name, condition);
       }
       Results all;
       all.inputs = in;
@@ -183,7 +183,7 @@ class UniformValues {
 };
 
 bool has_condition(const Ir& ir) {
-  for (GraphId g = 0; g < static_cast<GraphId>(ir.graph_count()); ++g) {
+  for (const GraphId g : ir.graph_ids()) {
     for (const Op& op : ir.graph(g).ops()) {
       if (op.def == &builtin::loop() && from_attrs<builtin::LoopOptions>(op.attrs).condition >= 0)
         return true;

@@ -37,9 +37,9 @@ class WrittenInputs {
  private:
   // Whether an op writes a storage. A call adds a version even if its callee only reads the
   // by-reference input; then the callee decides.
-  bool is_written(const Graph& graph, int32_t storage) {
+  bool is_written(const Graph& graph, StorageId storage) {
     const auto& writers = graph.storage(storage).writers;
-    for (size_t v = 1; v < writers.size(); ++v) {
+    for (const Version v : IdRange(Version(1), writers.end_id())) {
       const Op& op = graph.op(writers[v].op);
       if (op.callees.empty()) return true;
       const size_t skipped = op.def == &builtin::loop() ? kLoopInputs : 0;
@@ -63,7 +63,7 @@ using BodyOf = std::function<BodyId(GraphId, Role)>;
 // none).
 struct Written {
   TensorId tensor;
-  int64_t version;
+  Version version;
   ValueIndex into;
   bool done = false;
 };
@@ -77,7 +77,7 @@ class Functionaliser {
         body_of_(body_of),
         program_(program),
         carried_(role == Role::kLoopBody ? graph.output_ids().size() : 0),
-        current_(static_cast<size_t>(graph.storage_count()), kNone) {
+        current_(graph.storages().size(), kNone) {
     body_.graph = graph.id();
     body_.name = graph.name();
     body_.role = role;
@@ -96,7 +96,7 @@ class Functionaliser {
         body_.params[i].out = last;
       }
     }
-    for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
+    for (const TensorId t : graph_.tensors().ids()) {
       const TensorInfo& info = graph_.info(t);
       if (info.kind != TensorKind::kVariable) continue;
       // A call adds a version even of a variable that its callee only reads.
@@ -114,14 +114,14 @@ class Functionaliser {
     return input >= kLoopInputs && input < kLoopInputs + carried_;
   }
 
-  ValueIndex& current(TensorId t) { return current_[static_cast<size_t>(graph_.info(t).storage)]; }
+  ValueIndex& current(TensorId t) { return current_[graph_.info(t).storage]; }
 
   std::string qualified(const std::string& name) const {
     return body_.is_entry() ? name : graph_.name() + "/" + name;
   }
 
   void add_roots() {
-    for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
+    for (const TensorId t : graph_.tensors().ids()) {
       const TensorInfo& info = graph_.info(t);
       BodyValue value{qualified(info.name), 0, info.spec, BodyValue::Source::kNode, -1};
       if (info.kind == TensorKind::kInput) {
@@ -422,7 +422,7 @@ class Functionaliser {
   Program& program_;
   size_t carried_;
   Body body_;
-  std::vector<ValueIndex> current_;
+  Ids<StorageId, ValueIndex> current_;
 };
 
 }  // namespace

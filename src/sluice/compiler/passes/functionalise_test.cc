@@ -24,12 +24,12 @@ class Functionalise : public testing::Test {
     functionalise(program, p.context);
     verify(program, "functionalise");
     for (Body& body : program.bodies) {
-      body.graph = -1;
+      body.graph = {};
       body.name = "b";
       for (BodyValue& v : body.values) v.tensor.clear();
       for (BodyParam& param : body.params) param.name.clear();
       for (Node& node : body.nodes) {
-        node.origin = -1;
+        node.origin = {};
         node.provenance = {};
       }
     }

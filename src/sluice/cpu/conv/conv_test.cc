@@ -5,6 +5,7 @@
 #include "sluice/cpu/conv/conv_op.h"
 #include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {

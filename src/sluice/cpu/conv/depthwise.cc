@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/ids/ids.h"
 
 namespace sluice::cpu::internal {
 namespace {
@@ -54,7 +55,7 @@ PackedSource pack(const ConvWindows& w, const Extent& step, int64_t span) {
     const Extent rest{at[0], at[1] - row * step[1], at[2] - column * step[2]};
     const auto end = p.region.begin() + p.regions;
     const auto found = std::find(p.region.begin(), end, rest);
-    if (found == end) p.region.begin()[p.regions++] = rest;
+    if (found == end) sluice::at(p.region, p.regions++) = rest;
     p.tap[t] = {found - p.region.begin(), (row - p.above) * p.pitch + column - p.low};
   }
   return p;

@@ -1,4 +1,5 @@
 #include "sluice/cpu/conv/depthwise.h"
+#include "sluice/base/ids/ids.h"
 
 #include <algorithm>
 #include <bit>
@@ -147,10 +148,9 @@ class Depthwise {
         lanes_(workspace + plan_.source_floats) {
     for (int64_t k = 0; k < w_.depth(); ++k) {
       const int64_t t = k / w_.channels, channel = k % w_.channels;
-      const PackedSource::Tap& tap = plan_.packed.tap.begin()[t];
-      source_at_.begin()[k] =
-          (tap.region * w_.channels + channel) * plan_.region_floats + tap.element;
-      weight_at_.begin()[k] = w_.taps.data()[t].weight + channel * c_.weight_channel;
+      const PackedSource::Tap& tap = at(plan_.packed.tap, t);
+      at(source_at_, k) = (tap.region * w_.channels + channel) * plan_.region_floats + tap.element;
+      at(weight_at_, k) = w_.taps.data()[t].weight + channel * c_.weight_channel;
     }
   }
 
@@ -162,8 +162,8 @@ class Depthwise {
       end_ = std::min(part_.end_position, (row + band_.rows) * width);
       set_lanes();
       for (int64_t i = 0; i < plan_.packed.regions; ++i) {
-        inside_.begin()[i] = Inside(w_, plan_.packed, plan_.packed.region.begin()[i], band_, 1,
-                                    band_.rows + plan_.packed.more);
+        at(inside_, i) = Inside(w_, plan_.packed, at(plan_.packed.region, i), band_, 1,
+                                band_.rows + plan_.packed.more);
       }
       fill_zeros(sources_, plan_.source_floats);
       for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample)
@@ -384,7 +384,7 @@ class DepthwiseWeights {
     const float* const plane =
         operands_.source + ((sample * w_.groups + group_) * w_.channels + channel_) * w_.plane();
     for (int64_t region = 0; region < packed.regions; ++region) {
-      const Inside in(w_, packed, packed.region.begin()[region], band_, w_.step[1], rows);
+      const Inside in(w_, packed, at(packed.region, region), band_, w_.step[1], rows);
       float* const to = sources_ + region * plan_.region_elements * kLanes;
       const int64_t begin = std::min(in.first_row, in.end_row);
       fill_zeros(to, begin * packed.pitch * kLanes);

@@ -22,7 +22,7 @@ constexpr int64_t kAnyPanel = 32;
 // Returns whether each task touches the same bytes of operands `a` and `b`.
 bool cut_alike(const KernelChoice& choice, int a, int b) {
   const auto cut = [](const std::vector<int64_t>& of, int operand) {
-    return of.empty() ? 0 : of.begin()[operand];
+    return of.empty() ? 0 : at(of, operand);
   };
   return choice.tasks == 1 || (cut(choice.task_stride, a) == cut(choice.task_stride, b) &&
                                cut(choice.task_pitch, a) == cut(choice.task_pitch, b));

@@ -94,14 +94,14 @@ void check_stages(const exe::Kernel& k) {
     for (const int32_t i : stage.inputs) {
       check(i < static_cast<int32_t>(inputs), k,
             "stages must read inputs or earlier stages, got output {}", i);
-      specs.push_back(i < 0 ? k.stages.begin()[~i].spec : k.operands.begin()[i].spec);
+      specs.push_back(i < 0 ? at(k.stages, ~i).spec : at(k.operands, i).spec);
     }
     const std::vector<TensorSpec> made = results_of(k, stage.op, stage.attrs, specs);
     check(made.size() == 1, k, "stage {} must have 1 result, got {}", stage.op, made.size());
     check_result(k, stage.spec, made[0]);
     if (stage.output < 0) continue;
-    ++makers.begin()[stage.output];
-    check_result(k, k.operands.begin()[stage.output].spec, stage.spec);
+    ++at(makers, stage.output);
+    check_result(k, at(k.operands, stage.output).spec, stage.spec);
   }
   for (size_t o = inputs; o < makers.size(); ++o)
     check(makers[o] == 1, k, "operand {} must be the result of 1 stage, got {}", o, makers[o]);
@@ -134,8 +134,7 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   Pairs pairs;
   for (const exe::Stage& stage : k.stages) {
     const OpDef* def = ops::find_op(stage.op);
-    for (const Alias& a : def->aliases)
-      pairs.emplace_back(stage.inputs.begin()[a.input], stage.output);
+    for (const Alias& a : def->aliases) pairs.emplace_back(at(stage.inputs, a.input), stage.output);
   }
   const OpDef* def = k.stages.empty() ? ops::find_op(k.op) : nullptr;
   if (def == nullptr) return pairs;
@@ -199,7 +198,7 @@ void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
   for (const auto& [in, out] : made_for.may_coincide) allowed.emplace_back(in, ins + out);
   for (const auto& pair : k.may_coincide) {
     // A kernel reads a single element before it writes the result.
-    const exe::Operand& out = k.operands.begin()[pair.second];
+    const exe::Operand& out = at(k.operands, pair.second);
     if (out.spec.elements() == 1) continue;
     check(std::find(allowed.begin(), allowed.end(), pair) != allowed.end(), k,
           "operands {} and {} must not coincide: it may write one before it reads the other",

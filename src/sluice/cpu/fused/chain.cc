@@ -164,7 +164,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   std::vector<size_t> last_read(op.stages.size(), 0);
   for (size_t s = first; s < op.stages.size(); ++s) {
     for (const int32_t from : op.stages[s].inputs) {
-      if (from < 0) last_read.begin()[~from] = s;
+      if (from < 0) at(last_read, ~from) = s;
     }
   }
   std::vector<int32_t> free;
@@ -246,7 +246,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     own.input_count = own.functor.inputs();
   }
   for (int i = 0; i < own.input_count; ++i) {
-    const int32_t from = stage.inputs.begin()[i];
+    const int32_t from = at(stage.inputs, i);
     Source& source = own.inputs[i];
     if (from < 0) {
       source = {SourceKind::kStage, ~from};
@@ -258,7 +258,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else if (row_op) {
       static constexpr SourceKind kKinds[] = {SourceKind::kFull, SourceKind::kRow,
                                               SourceKind::kScalar, SourceKind::kLabels};
-      source.kind = kKinds[static_cast<int>(row_op->inputs().begin()[i])];
+      source.kind = kKinds[static_cast<int>(at(row_op->inputs(), i))];
     } else {
       classify(op, space, from, source.kind);
     }
@@ -312,7 +312,7 @@ void Chain::find_streamed(const FusedOp& op) {
   for (const OpStage& stage : op.stages) {
     flops += stage.op->flops_per_element;
     for (const int32_t from : stage.inputs) {
-      if (from < 0) is_read.begin()[~from] = true;
+      if (from < 0) at(is_read, ~from) = true;
     }
   }
   const auto is_large = [&](int32_t operand) {
@@ -359,7 +359,7 @@ Chain::StridedData Chain::full(std::byte* operand, const Block& block) const {
 
 Chain::StridedData Chain::data_of(int32_t stage, const Block& block, std::byte* const* operands,
                                   float* scratch) const {
-  const Stage& s = stages_.begin()[stage];
+  const Stage& s = at(stages_, stage);
   if (std::cmp_less(stage, first_)) return {block.head, block.head_step};
   if (s.samples) {
     float* const samples = s.output >= 0 ? reinterpret_cast<float*>(operands[s.output])

@@ -109,7 +109,7 @@ int Functor::inputs() const { return row_->inputs; }
 
 void Functor::move_operands(std::span<const int32_t> indices) {
   for (ops::Hyper& h : hypers_) {
-    if (h.operand >= 0) h.operand = indices.begin()[h.operand];
+    if (h.operand >= 0) h.operand = at(indices, h.operand);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "sluice/cpu/simd/vector_kernels.h"
 #include "sluice/ir/op_def.h"
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/hypers.h"
 
 namespace sluice::cpu {

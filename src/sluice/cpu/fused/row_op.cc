@@ -15,7 +15,7 @@ std::optional<RowOp> RowOp::of(const OpView& op) {
   if (own.kernel_.run == nullptr) return std::nullopt;
   const Shape* space = own.reduces_rows() ? nullptr : &op.output(0).shape;
   for (int i = 0; i < op.inputs(); ++i) {
-    const Operand operand = own.inputs().begin()[i];
+    const Operand operand = at(own.inputs(), i);
     if (operand == Operand::kLabels) {
       own.labels_input_ = i;
       own.label_dtype_ = op.input(i).dtype;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "sluice/base/ids/ids.h"
 #include "sluice/cpu/simd/unit.h"
 
 /// The register tile of the matrix product. Included by gemm.isa.cc only.
@@ -165,9 +166,8 @@ TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart, bool asks) {
   static constexpr std::array<TileFn, S::kNarrowRows> kNarrow[] = {
       tiles_of<V, 1, false, false>(Narrow{}), tiles_of<V, 1, false, true>(Narrow{}),
       tiles_of<V, 1, true, false>(Narrow{}), tiles_of<V, 1, true, false>(Narrow{})};
-  const auto at = static_cast<size_t>(rows - 1);
-  const auto kind = static_cast<size_t>(2 * rows_apart + asks);
-  return narrow ? kNarrow[kind][at] : kWide[kind][at];
+  const int kind = 2 * rows_apart + asks;
+  return narrow ? at(kNarrow[kind], rows - 1) : at(kWide[kind], rows - 1);
 }
 
 }  // namespace sluice::cpu::internal

@@ -94,7 +94,7 @@ std::array<ChannelSums, kSums> sum_chunks(const ops::Planes& p, int64_t c, int64
   };
   for (int64_t n = 0; n < p.batch; n += samples) {
     sum_samples(n);
-    for (size_t s = 0; s < kSums; ++s) add(lanes[s].begin()[n / samples % kReduceLanes], chunk[s]);
+    for (size_t s = 0; s < kSums; ++s) add(at(lanes[s], n / samples % kReduceLanes), chunk[s]);
   }
   for (size_t s = 0; s < kSums; ++s) {
     for (size_t half = kReduceLanes / 2; half > 0; half /= 2) {

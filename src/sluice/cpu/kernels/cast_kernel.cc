@@ -83,7 +83,7 @@ KernelChoice choose_cast(const OpView& op) {
   KernelChoice choice;
   choice.tasks = c.tasks;
   choice.task_stride.assign(static_cast<size_t>(c.to) + 1, c.per_task * c.to_size);
-  choice.task_stride.begin()[c.from] = c.per_task * c.from_size;
+  at(choice.task_stride, c.from) = c.per_task * c.from_size;
   return choice;
 }
 

@@ -35,7 +35,7 @@ struct Chunks {
                                         ReduceOp::kProd,
                                         ReduceOp::kSumSquareExtended,
                                         ReduceOp::kSumExtended};
-    return kOps[static_cast<size_t>(to)];
+    return at(kOps, to);
   }
 
   int64_t elements;

@@ -36,7 +36,7 @@ void run_reference(const void* state, const runtime::KernelBlock& block, int64_t
   // The workspace also holds the pointers, because a step must not allocate memory.
   void** const operands = reinterpret_cast<void**>(block.workspace + r.pointers);
   for (int i = 0; i < r.operands; ++i) {
-    const int64_t offset = r.scratch.begin()[i];
+    const int64_t offset = at(r.scratch, i);
     operands[i] = offset < 0 ? block.operands[i] : block.workspace + offset;
     if (offset >= 0 && i < view.inputs()) {
       const TensorSpec& spec = operand_spec(view, i);
@@ -44,9 +44,9 @@ void run_reference(const void* state, const runtime::KernelBlock& block, int64_t
                                reinterpret_cast<float*>(block.workspace + offset), spec.elements());
     }
   }
-  view.def().reference_float(KernelArgs(view, {operands, static_cast<size_t>(r.operands)}));
+  view.def().reference_float(KernelArgs(view, {operands, operands + r.operands}));
   for (int i = view.inputs(); i < r.operands; ++i) {
-    const int64_t offset = r.scratch.begin()[i];
+    const int64_t offset = at(r.scratch, i);
     if (offset >= 0) {
       const TensorSpec& spec = operand_spec(view, i);
       narrow_kernel(spec.dtype)(reinterpret_cast<const float*>(block.workspace + offset),

@@ -19,7 +19,7 @@ struct RowsKernel {
     per_task = rows_per_task(rows, n);
     if (dtype == f32) return;
     rows_at_once = std::max<int64_t>(1, kRowsBlock / n);
-    for (int i = 0; i < view.inputs(); ++i) elements.begin()[i] = view.input(i).elements();
+    for (int i = 0; i < view.inputs(); ++i) at(elements, i) = view.input(i).elements();
     widen = widen_kernel(dtype);
     narrow = narrow_kernel(dtype);
   }

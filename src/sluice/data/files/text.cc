@@ -77,7 +77,7 @@ std::string Text::decode(const HostTensor& ids) const {
   for (const int32_t id : ids.as<int32_t>()) {
     require(id >= 0 && id < std::ssize(vocabulary), "text: an id must be in [0, {}), got {}",
             vocabulary.size(), id);
-    text += vocabulary.begin()[id];
+    text += at(vocabulary, id);
   }
   return text;
 }

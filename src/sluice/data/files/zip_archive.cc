@@ -213,7 +213,7 @@ void skip_local_header(std::span<const std::byte> bytes, const std::string& file
 
 std::vector<ZipMember> read_zip(std::span<const std::byte> bytes, const std::string& file) {
   const Directory directory = find_directory(bytes, file);
-  ByteReader reader = reader_at(bytes.first(static_cast<size_t>(directory.end)), file,
+  ByteReader reader = reader_at({bytes.begin(), bytes.begin() + directory.end}, file,
                                 directory.begin, "the central directory");
   std::vector<ZipMember> members;
   std::set<std::string> names;

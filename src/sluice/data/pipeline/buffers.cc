@@ -185,7 +185,7 @@ class Cached final : public Combinator {
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
     const auto all = stored();
-    return all ? internal::copy_element(all->begin()[k], k, to) : Node::write_at(k, to);
+    return all ? internal::copy_element(sluice::at(*all, k), k, to) : Node::write_at(k, to);
   }
 
  private:

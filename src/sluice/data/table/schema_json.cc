@@ -145,7 +145,7 @@ std::string to_json(const TableSchema& schema) {
   Json json{{"version", kVersion}};
   Json columns = Json::array();
   for (const TableColumn& column : schema.columns) {
-    Json c{{"name", column.name}, {"role", kRoles[static_cast<size_t>(column.role)]}};
+    Json c{{"name", column.name}, {"role", at(kRoles, column.role)}};
     if (column.role == ColumnRole::kInput) {
       c["values"] = column.values;
       c["means"] = column.means;
@@ -157,7 +157,7 @@ std::string to_json(const TableSchema& schema) {
   json["classes"] = schema.classes;
   json["labels"] = schema.labels;
   json["standardized"] = schema.standardized;
-  json["missing"] = kMissingWords[static_cast<size_t>(schema.missing)];
+  json["missing"] = at(kMissingWords, schema.missing);
   json["header"] = schema.format.header == CsvHeader::kYes;
   json["separator"] = std::string(1, schema.format.separator);
   json["decimal"] = std::string(1, schema.format.decimal);

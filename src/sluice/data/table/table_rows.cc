@@ -135,7 +135,7 @@ void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int
     const auto count = static_cast<double>(std::max<size_t>(found.size(), 1));
     if (!column.values.empty()) {
       column.means.assign(column.values.size(), 0);
-      for (const double x : found) column.means.begin()[static_cast<int64_t>(x)] += 1 / count;
+      for (const double x : found) at(column.means, static_cast<int64_t>(x)) += 1 / count;
       continue;
     }
     double mean = 0, squares = 0;
@@ -178,14 +178,14 @@ Samples encode(const Table& table, const TableSchema& schema, const TableRows& r
       if (!std::isfinite(*out++)) {
         fail(ErrorKind::kBadFile,
              "{}: line {}: column '{}': must be of float32's range when it is standardised, got {}",
-             table.path(), rows.lines.begin()[r], printable(column.name), x);
+             table.path(), at(rows.lines, r), printable(column.name), x);
       }
     }
     for (int64_t t = 0; t < targets; ++t, ++cell) {
       if (schema.classes > 0) {
-        samples.labels.as<int32_t>().begin()[r] = static_cast<int32_t>(*cell);
+        at(samples.labels.as<int32_t>(), r) = static_cast<int32_t>(*cell);
       } else {
-        samples.labels.as<float>().begin()[r * targets + t] = static_cast<float>(*cell);
+        at(samples.labels.as<float>(), r * targets + t) = static_cast<float>(*cell);
       }
     }
   }

@@ -58,7 +58,7 @@ StackSearch::StackSearch(const Instance& instance, const Conflicts& conflicts, i
       last_(instance.buffer.size()),
       by_first_(instance.buffer.size()),
       twins_(make_twins(instance)),
-      alive_begin_(static_cast<size_t>(instance.sections) + 1, 0) {
+      alive_begin_(instance.sections + 1, 0) {
   for (int32_t i = 0; i < instance.count(); ++i) {
     first_[i] = instance.lifetime(i).front().first;
     last_[i] = instance.lifetime(i).back().last;
@@ -82,7 +82,7 @@ Outcome StackSearch::run(std::vector<int32_t> rank, int64_t max_nodes) {
   offsets_.assign(count, -1);
   waits_.assign(count, 1);
   states_.resize(count);
-  waiting_.assign(static_cast<size_t>(instance_.sections), 0);
+  waiting_.assign(instance_.sections, 0);
   witness_.resize(waiting_.size());
   for (size_t s = 0; s < witness_.size(); ++s) witness_[s] = alive_[alive_begin_[s]];
   for (int32_t i = 0; i < instance_.count(); ++i) {

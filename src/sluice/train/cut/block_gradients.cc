@@ -17,7 +17,7 @@ using transforms::ValueTable;
 
 Value value_of(const Tensor& t) {
   const Graph& graph = t.graph();
-  const int32_t storage = graph.info(t).storage;
+  const StorageId storage = graph.info(t).storage;
   return {storage, graph.storage(storage).version()};
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sluice/ir/graph.h"
+#include "sluice/ir/op_def.h"
 
 namespace sluice::train {
 namespace {

@@ -15,8 +15,6 @@ namespace {
 using Number = Id<struct NumberTag>;
 constexpr Number kNoBlock(-1);
 constexpr Number kSeeds(-2);
-// Position of an op in the network's graph.
-using Position = Id<struct PositionTag, int64_t>;
 
 std::string scope_of(const std::string& submodule) {
   std::string scope = submodule;
@@ -49,12 +47,12 @@ class Cutter {
   }
 
  private:
-  const Op& op(Position i) const { return graph_.ops().begin()[i]; }
+  const Op& op(OpIndex i) const { return graph_.ops()[i]; }
   // The op that made the value which `operand` reads; invalid for inputs and constants.
-  Position maker(const Operand& o) const {
+  OpIndex maker(const Operand& o) const {
     const transforms::Value v = transforms::value_read(graph_, o);
-    const OpId id = graph_.storage(v.storage).writers[static_cast<size_t>(v.version)].op;
-    return id < 0 ? Position() : Position(graph_.op_index(id));
+    const OpId id = graph_.storage(v.storage).writers[v.version].op;
+    return id.valid() ? graph_.op_index(id) : OpIndex();
   }
   std::string name_of(Number block) const { return block.valid() ? names_[block] : "seeds"; }
   static std::string text(const Op& op) {
@@ -81,9 +79,9 @@ class Cutter {
   std::map<std::string, std::string> submodules_;  ///< Submodules by scope.
   Ids<Number, std::string> names_;                 ///< Names of the blocks, in order of appearance.
   std::map<std::string, Number> numbers_;          ///< Block by name.
-  Ids<Position, Number> block_;                    ///< The block of each op.
+  Ids<OpIndex, Number> block_;                     ///< The block of each op.
   std::vector<Number> order_;                      ///< Blocks in the order of the cut.
-  std::map<Number, std::vector<Position>> ops_;    ///< The ops of each block.
+  std::map<Number, std::vector<OpIndex>> ops_;     ///< The ops of each block.
   std::set<TensorId> crossing_;  ///< Results, and tensors that another block reads.
   /// Number of the use by weight, block and module path.
   std::map<std::tuple<TensorId, Number, std::string>, int> uses_;
@@ -113,7 +111,7 @@ void Cutter::name_blocks() {
   const bool explicitly = named != graph_.ops().end();
   Number last = kNoBlock;
   block_.assign(graph_.ops().size(), kNoBlock);
-  for (const Position i : block_.ids()) {
+  for (const OpIndex i : block_.ids()) {
     if (explicitly) {
       require(!op(i).provenance->block.empty(),
               "No active Block: {} is outside all blocks, but {} is in block '{}'; open a block "
@@ -126,7 +124,7 @@ void Cutter::name_blocks() {
     if (!name.empty()) last = block_named(name);
     block_[i] = last;
   }
-  const auto index = [this](OpId id) { return Position(graph_.op_index(id)); };
+  const auto index = [this](OpId id) { return graph_.op_index(id); };
   for (const auto& [id, origin] : network_.added) block_[index(id)] = block_[index(origin)];
   if (names_.empty()) names_.emplace_back("model");
   for (Number& b : block_) {
@@ -135,7 +133,7 @@ void Cutter::name_blocks() {
 }
 
 void Cutter::check_writes() const {
-  for (const Position i : block_.ids()) {
+  for (const OpIndex i : block_.ids()) {
     for (const Effect& e : op(i).effects) {
       require(e.kind == Effect::Action::kPrint,
               "cut of graph {}: {} uses a stream or a remote buffer; give the network a field",
@@ -143,20 +141,21 @@ void Cutter::check_writes() const {
     }
     for (const Operand& o : op(i).inputs) {
       const Storage& storage = graph_.storage(graph_.info(o.tensor).storage);
-      const OpId root = storage.writers[0].op;
+      const OpId root = storage.writers.front().op;
       const std::string& name = graph_.info(storage.root).name;
-      if (o.new_version >= 0) {
-        require(root >= 0, "cut of graph {}: {} writes '{}', an input of the network; write a copy",
+      if (o.new_version.valid()) {
+        require(root.valid(),
+                "cut of graph {}: {} writes '{}', an input of the network; write a copy",
                 graph_.name(), text(op(i)), name);
-        const Number owner = block_[Position(graph_.op_index(root))];
+        const Number owner = block_[graph_.op_index(root)];
         require(owner == block_[i],
                 "cut of graph {}: {} of block '{}' writes '{}' of block '{}'; write a copy",
                 graph_.name(), text(op(i)), name_of(block_[i]), name, name_of(owner));
       }
-      const Position m = maker(o);
+      const OpIndex m = maker(o);
       if (!m.valid() || block_[m] == block_[i]) continue;
       if (o.version == storage.version()) continue;
-      const Op& writer = graph_.op(storage.writers[static_cast<size_t>(o.version) + 1].op);
+      const Op& writer = graph_.op(storage.writers[Version(o.version + 1)].op);
       fail(ErrorKind::kUsage,
            "cut of graph {}: {} reads '{}' of another block before {} writes it again; read a copy",
            graph_.name(), text(op(i)), name, text(writer));
@@ -167,10 +166,10 @@ void Cutter::check_writes() const {
 void Cutter::order_blocks() {
   std::map<Number, std::set<Number>> reads;  // Blocks that a block reads.
   std::set<Number> rest;
-  for (const Position i : block_.ids()) {
+  for (const OpIndex i : block_.ids()) {
     rest.insert(block_[i]);
     for (const Operand& o : op(i).inputs) {
-      const Position m = maker(o);
+      const OpIndex m = maker(o);
       if (!m.valid()) continue;
       const Number from = block_[m];
       if (from != block_[i]) reads[block_[i]].insert(from);
@@ -190,11 +189,11 @@ void Cutter::order_blocks() {
 // Fails with two ops of a cycle of blocks. The first op reads a block; the second op, in that
 // block, reads the next block of the cycle.
 void Cutter::fail_cycle(const std::set<Number>& rest) const {
-  std::map<Number, std::map<Number, Position>> edges;  // For each block: {block it reads, the op}.
-  for (const Position i : block_.ids()) {
+  std::map<Number, std::map<Number, OpIndex>> edges;  // For each block: {block it reads, the op}.
+  for (const OpIndex i : block_.ids()) {
     if (!rest.contains(block_[i])) continue;
     for (const Operand& o : op(i).inputs) {
-      const Position m = maker(o);
+      const OpIndex m = maker(o);
       if (!m.valid()) continue;
       const Number from = block_[m];
       if (from != block_[i] && rest.contains(from)) edges[block_[i]].emplace(from, i);
@@ -224,15 +223,15 @@ void Cutter::fail_cycle(const std::set<Number>& rest) const {
 // order of the blocks stays, so that it does not depend on where these ops are.
 void Cutter::take_seed_ops_apart() {
   if (network_.seed.empty()) return;
-  for (const Position i : block_.ids()) {
+  for (const OpIndex i : block_.ids()) {
     bool seeded = false;
     bool other = false;
     for (const Operand& o : op(i).inputs) {
-      const Position m = maker(o);
+      const OpIndex m = maker(o);
       const bool constant = graph_.info(o.tensor).kind == TensorKind::kConstant;
       const bool seed = m.valid() ? block_[m] == kSeeds : o.tensor == network_.seed[0].id();
       seeded = seeded || seed;
-      other = other || (!seed && !constant) || o.new_version >= 0;
+      other = other || (!seed && !constant) || o.new_version.valid();
     }
     const bool makes_seeds =
         std::all_of(op(i).outputs.begin(), op(i).outputs.end(),
@@ -262,7 +261,7 @@ void Cutter::pass_seed(Cut& cut) {
 
 void Cutter::sort_ops() {
   std::map<TensorId, Number> maker;
-  for (const Position i : block_.ids()) {
+  for (const OpIndex i : block_.ids()) {
     ops_[block_[i]].push_back(i);
     for (const TensorId t : op(i).outputs) maker.emplace(t, block_[i]);
     for (const Operand& o : op(i).inputs) {
@@ -276,7 +275,7 @@ void Cutter::sort_ops() {
 void Cutter::find_uses() {
   std::map<TensorId, int> count;
   for (const Number b : order_) {
-    for (const Position i : ops_[b]) {
+    for (const OpIndex i : ops_[b]) {
       for (const Operand& o : op(i).inputs) {
         if (!weights_.contains(o.tensor)) continue;
         const auto [use, added] =
@@ -316,7 +315,7 @@ BlockGraph Cutter::copy(Number block, const std::string& name) {
     }
     return here;
   };
-  for (const Position i : ops_[block]) {
+  for (const OpIndex i : ops_[block]) {
     Op origin = op(i);
     auto provenance = std::make_shared<Provenance>(*origin.provenance);
     provenance->block = block == kSeeds ? "" : name;
@@ -336,7 +335,7 @@ BlockGraph Cutter::copy(Number block, const std::string& name) {
     const Tensors made = g.emit(*origin.def, inputs, origin.attrs, std::move(options));
     for (size_t k = 0; k < made.size(); ++k) known[origin.outputs[k]] = made[k];
   }
-  for (const Position i : ops_[block]) {
+  for (const OpIndex i : ops_[block]) {
     for (const TensorId t : op(i).outputs) {
       if (!crossing_.contains(t)) continue;
       result.outputs.push_back({graph_.handle(t), known.at(t)});
@@ -344,7 +343,7 @@ BlockGraph Cutter::copy(Number block, const std::string& name) {
     }
   }
   for (const nn::internal::RunningUpdate& u : network_.updates) {
-    if (block_[Position(graph_.op_index(graph_.info(u.value).producer))] != block) continue;
+    if (block_[graph_.op_index(graph_.info(u.value).producer)] != block) continue;
     result.updates.push_back(
         {u.key, network_.factories[u.key].spec(), {u.value, known.at(u.value.id())}, u.rule});
   }

@@ -223,7 +223,7 @@ int64_t Affine::at(std::span<const int64_t> iterations) const {
 
 bool OrderLoop::operator==(const OrderLoop&) const = default;
 
-std::string_view to_string(TaskKind kind) { return kWords[static_cast<size_t>(kind)]; }
+std::string_view to_string(TaskKind kind) { return at(kWords, kind); }
 
 std::string to_string(const Task& task) {
   std::string text(to_string(task.kind));

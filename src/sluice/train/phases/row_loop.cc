@@ -96,7 +96,7 @@ class Rows {
   static constexpr int64_t kSets = 3;
 
   static const NamedTensors& set(const Trees& sets, int64_t number) {
-    return sets.begin()[number % kSets];
+    return at(sets, number % kSets);
   }
 
   // A row, and its number relative to that of the loop whose body has it (Provenance::at).

@@ -39,7 +39,7 @@ std::string schedule_table(const PipelineOrder& order, int64_t micro_batches,
   for (const DeviceId device : device_of_stage) cells[device].resize(slots);
   for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t micro_batch) {
     const int64_t slot = task.slot + micro_batch * order.period;
-    std::string& cell = cells[device_of_stage[task.stage]].begin()[slot];
+    std::string& cell = at(cells[device_of_stage[task.stage]], slot);
     cell +=
         fmt::format("{}{}{}", cell.empty() ? "" : "+", task.backward ? 'B' : 'F', micro_batch + 1);
   });

@@ -10,6 +10,7 @@
 #include "sluice/base/numbers/number_text.h"
 #include "sluice/base/numbers/slices.h"
 #include "sluice/ir/ir.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/ir/variable.h"
 
 namespace sluice::train {
@@ -94,7 +95,7 @@ std::optional<LabelRule> label_rule(const Graph& graph, const Op& op) {
 // Returns the rule that all losses of a program share.
 std::optional<LabelRule> label_rule(const Ir& ir) {
   std::optional<LabelRule> found;
-  for (GraphId g = 0; g < ir.graph_count(); ++g) {
+  for (const GraphId g : ir.graph_ids()) {
     for (const Op& op : ir.graph(g).ops()) {
       const std::optional<LabelRule> rule = label_rule(ir.graph(g), op);
       if (!rule) continue;
@@ -113,7 +114,7 @@ int64_t row_of_dataset(const data::BatchLoader& loader, int64_t row) {
   if (options.shuffle == data::Shuffle::kNo || samples == data::kForever) return index;
   std::vector<uint32_t> order(static_cast<size_t>(samples));
   data::shuffled_order(options.seed, loader.epoch(), order);
-  return order.begin()[index];
+  return at(order, index);
 }
 
 int64_t row_of_element(const HostTensor& array, size_t i) {

@@ -23,7 +23,7 @@ struct Match {
 };
 
 /// Returns the number of times that ops and outputs of a graph use a storage.
-int64_t uses_of(const Graph& graph, int32_t storage) {
+int64_t uses_of(const Graph& graph, StorageId storage) {
   const auto is_it = [&](TensorId t) { return graph.info(t).storage == storage; };
   int64_t uses = std::count_if(graph.output_ids().begin(), graph.output_ids().end(), is_it);
   for (const Op& op : graph.ops()) {
@@ -44,7 +44,7 @@ bool reads_last_versions(const Graph& graph, const Op& op) {
 /// use of its result. Returns null otherwise.
 const Op* only_source(const Graph& graph, const Operand& operand, const OpDef& def) {
   const TensorInfo& info = graph.info(operand.tensor);
-  if (info.producer < 0) return nullptr;
+  if (!info.producer.valid()) return nullptr;
   const Op& op = graph.op(info.producer);
   const bool found = op.def == &def && uses_of(graph, info.storage) == 1 &&
                      reads_last_versions(graph, op) && graph.storage(info.storage).version() == 0;
@@ -77,13 +77,13 @@ std::optional<Match> match(const Graph& graph, const Op& norm) {
 
 /// Views one value for each channel as a tensor of `dims` axes. Axis `axis` has the channels.
 Tensor along(const Tensor& values, int axis, int dims) {
-  std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
-  shape[static_cast<size_t>(axis)] = values.elements();
+  std::vector<int64_t> shape;
+  for (int a = 0; a < dims; ++a) shape.push_back(a == axis ? values.elements() : 1);
   return ops::reshape(values, Shape(std::move(shape)));
 }
 
 void fold(Graph& graph, const Match& m) {
-  const size_t first = graph.ops().size();
+  const OpIndex first = graph.ops().end_id();
   const auto operand = [&](const Op& op, size_t i) { return graph.handle(op.inputs[i].tensor); };
   const auto o = from_attrs<ops::BatchNormOptions>(m.norm.attrs);
   Tensor scale, shift, folded;
@@ -106,7 +106,7 @@ void fold(Graph& graph, const Match& m) {
   GraphEditor editor(graph);
   editor.rewrite(m.norm.id, ops::add_def(), {folded, shift});
   std::vector<GraphEditor::Placement> placements;
-  for (size_t i = first; i < graph.ops().size(); ++i) {
+  for (const OpIndex i : IdRange(first, graph.ops().end_id())) {
     placements.push_back({graph.ops()[i].id, m.norm.id, GraphEditor::Placement::Side::kBefore});
   }
   editor.place(placements);

@@ -33,7 +33,7 @@ bool BodyOps::read(const Tensors& tensors, const Tensors& results) const {
   for (const Tensor& t : results) {
     if (given.contains(t.id())) return true;
   }
-  for (size_t i = first_; i < graph_.ops().size(); ++i) {
+  for (const OpIndex i : IdRange(first_, graph_.ops().end_id())) {
     for (const Operand& o : graph_.ops()[i].inputs) {
       if (given.contains(o.tensor)) return true;
     }
@@ -50,7 +50,7 @@ void BodyOps::check_outputs() const {
 
 void BodyOps::remove() const {
   std::unordered_set<OpId> added;
-  for (size_t i = first_; i < graph_.ops().size(); ++i) added.insert(graph_.ops()[i].id);
+  for (const OpIndex i : IdRange(first_, graph_.ops().end_id())) added.insert(graph_.ops()[i].id);
   if (graph_.outputs().size() != outputs_.size()) graph_.set_outputs(outputs_);
   GraphEditor(graph_).remove_ops(added);
 }

@@ -21,9 +21,9 @@ std::string counted(size_t count, std::string_view thing);
 class BodyOps {
  public:
   BodyOps(Graph& graph, std::string_view loop)
-      : graph_(graph), loop_(loop), first_(graph.ops().size()), outputs_(graph.outputs()) {}
+      : graph_(graph), loop_(loop), first_(graph.ops().end_id()), outputs_(graph.outputs()) {}
 
-  size_t first() const { return first_; }
+  OpIndex first() const { return first_; }
   /// Whether an added op reads one of the tensors, or it is a result.
   bool read(const Tensors& tensors, const Tensors& results) const;
   /// Error{kUsage} if the functions have added outputs to the graph.
@@ -34,7 +34,7 @@ class BodyOps {
  private:
   Graph& graph_;
   std::string_view loop_;
-  const size_t first_;
+  const OpIndex first_;
   const Tensors outputs_;
 };
 

@@ -15,13 +15,13 @@ namespace {
 // Copies the last ops of a graph into the body of a loop.
 class LoopBuilder {
  public:
-  LoopBuilder(Graph& graph, size_t first)
+  LoopBuilder(Graph& graph, OpIndex first)
       : graph_(graph),
         first_(first),
         body_(graph.ir().create_empty_graph(graph.name() + "_repeated")) {
-    for (size_t i = first; i < graph.ops().size(); ++i) {
+    for (const OpIndex i : IdRange(first, graph.ops().end_id())) {
       for (const Operand& o : graph.ops()[i].inputs) {
-        if (o.new_version >= 0) written_.insert(graph.info(o.tensor).storage);
+        if (o.new_version.valid()) written_.insert(graph.info(o.tensor).storage);
       }
     }
   }
@@ -36,7 +36,7 @@ class LoopBuilder {
       last.insert(before.producer);
       inputs.push_back(v.first);
     }
-    for (size_t i = first_; i < graph_.ops().size(); ++i) {
+    for (OpIndex i = first_; i < graph_.ops().end_id(); ++i) {
       if (last.insert(graph_.ops()[i].id).second) copy(Op(graph_.ops()[i]));
     }
     for (const CarriedValue& v : carried) body_.add_output(operand(v.after.id()));
@@ -92,16 +92,16 @@ class LoopBuilder {
   Tensor name_again(TensorId t) {
     const AliasStep step = alias_step(graph_, t);
     SLUICE_CHECK(step.op != nullptr);
-    if (step.writes) return operand(step.op->inputs[step.input].tensor);
+    if (step.writes) return operand(at(step.op->inputs, step.input).tensor);
     const Op op = *step.op;
     const GraphEditor::Guise guise(body_, op);
     std::vector<TensorArg> inputs;
     for (const Operand& o : op.inputs) inputs.emplace_back(operand(o.tensor));
-    return body_.emit(*op.def, inputs, op.attrs, {.name = graph_.info(t).name})[step.output];
+    return at(body_.emit(*op.def, inputs, op.attrs, {.name = graph_.info(t).name}), step.output);
   }
 
   Graph& graph_;
-  const size_t first_;
+  const OpIndex first_;
   Graph& body_;
   std::set<int32_t> written_;  // Storages of the graph.
   std::map<TensorId, Tensor> here_;
@@ -111,7 +111,7 @@ class LoopBuilder {
 
 }  // namespace
 
-Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
+Tensors repeat_last_ops(Graph& graph, OpIndex first, int64_t trips,
                         const std::vector<CarriedValue>& carried, const Tensor& condition,
                         std::source_location where) {
   require(trips >= 1, "repeat_last_ops: must run at least once, got {}", trips);

@@ -27,7 +27,7 @@ struct CarriedValue {
 ///
 /// Returns the carried values after the last iteration. Error{kUsage} if the body writes both a
 /// tensor and a view of it that has its own memory (Graph::keep_in_step).
-Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
+Tensors repeat_last_ops(Graph& graph, OpIndex first, int64_t trips,
                         const std::vector<CarriedValue>& carried = {}, const Tensor& condition = {},
                         std::source_location where = std::source_location::current());
 

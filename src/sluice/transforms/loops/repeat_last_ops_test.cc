@@ -25,7 +25,7 @@ TEST(RepeatLastOps, RepeatsUpdatesAndTransfersButNotTheOpsBefore) {
   const Tensor sum = main.variable(values({2}, {1, 2}), "sum");
   const Tensor factor = main.variable(values({2}, {10, 100}), "factor");
   const Tensor step = main.host_load(rate);
-  const size_t first = main.ops().size();
+  const OpIndex first = main.ops().end_id();
   const Tensor copy = ops::identity(sum);
   ops::add_(sum, main.host_load(x) * factor * step);
   main.host_store(seen, copy + sum);
@@ -45,7 +45,7 @@ TEST(RepeatLastOps, RunsAtLeastOnce) {
   Ir ir;
   Graph& main = ir.main_graph();
   main.variable(values({2}, {1, 2}), "x");
-  expect_refused({{"trips", [&] { repeat_last_ops(main, main.ops().size(), 0); },
+  expect_refused({{"trips", [&] { repeat_last_ops(main, main.ops().end_id(), 0); },
                    "repeat_last_ops: must run at least once, got 0"}});
 }
 

@@ -57,7 +57,7 @@ Tensors while_loop(Graph& graph, const LoopBody& condition, const LoopBody& body
     for (const Tensor& t : inputs) values.push_back(identity({t, where}, t.name()));
     const Tensor first = run_condition(request, condition, values);
     const Tensor goes_on = identity({first, where}, "goes_on");
-    const size_t before = graph.ops().size();
+    const OpIndex before = graph.ops().end_id();
     replace(graph, values, request.run(body, values));
     copy_var_update_(goes_on, run_condition(request, condition, values));
     added.check_outputs();

@@ -149,7 +149,7 @@ class Table(FolderTest):
                      "--missing", "drop-row")
         self.assertIn("2 missing cells replaced by means", self.train(
             data, "--missing", "mean").stderr)
-        found, _ = self.predict(data)  # According to the choice of the training.
+        found, _ = self.predict(data)  # The weights keep the choice "mean".
         self.assertEqual(len(found), 121)
         lines[5][4] = ""
         self.refused("must have a value, as it is a target", "train", *self.write("m.csv", lines),

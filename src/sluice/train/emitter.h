@@ -7,10 +7,10 @@ namespace sluice::train {
 /// Adds the programs "train" and "eval" of a step (build_training()). The streams of `training`
 /// exist.
 ///
-/// A step runs the tasks of its order (order/strategies.h). A value that a task makes in one
-/// iteration of a loop for a task of a later one is carried by the loop, once for each iteration
-/// between them; a value for a task of another loop waits in remote memory. A resident step has one
-/// stage, so its loop runs one micro-batch at a time.
+/// A step runs the tasks of its order (order/strategies.h). A value that a later iteration of the
+/// same loop reads is a carried value of that loop; with n iterations in between, there are n
+/// copies of it. A value that another loop reads is stored in remote memory. A resident step has
+/// one stage, so its loop runs one micro-batch at a time.
 void emit_training(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
                    const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
                    const Strategy& strategy, const Options& inference, Training& training);

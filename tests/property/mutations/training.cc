@@ -30,7 +30,7 @@ bool updates_from(const Step& a, const Step& b) {
   return modifies && reads;
 }
 
-/// Gives transfers of one kind the row of an earlier transfer with the same buffer.
+/// Transfers of one kind access the row of an earlier transfer with the same buffer.
 std::vector<Candidate> rows_of_others(const Executable& e, TransferKind kind) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

@@ -11,7 +11,7 @@ constexpr int kTries = 4;
 
 namespace {
 
-/// The last uses of streams and of bytes of tiers, and which of them a clock knows.
+/// The last use of each stream and of each byte of a tier. Tells which of them precede a clock.
 class LastUses {
  public:
   /// Returns the number of a use, in the order of first calls; -1 if there is none.

@@ -18,7 +18,7 @@ struct TaskRange {
   bool empty() const { return begin == end; }
 };
 
-/// Results of Kind::issue() that are no numbers of transfers.
+/// Results of StepRunner::issue() that are no numbers of transfers.
 inline constexpr int64_t kNotYet = -1;
 inline constexpr int64_t kEnded = -2;
 
@@ -27,7 +27,7 @@ inline constexpr int64_t kEnded = -2;
 /// block. It has:
 ///
 ///     using Address                          device memory; the walk only adds bytes to it
-///     Kind(run, device, ...)
+///     StepRunner(run, device, ...)
 ///     static Address address(DeviceAddress)
 ///     void start()                           begins a run
 ///     bool leads() const                     this worker runs the steps that are no kernels
@@ -52,7 +52,7 @@ class Walk final : public Strand {
  public:
   using Address = typename StepRunner::Address;
 
-  /// `args` are the last arguments of the constructor of Kind.
+  /// `args` are the last arguments of the constructor of StepRunner.
   template <typename... Args>
   Walk(RunState& run, exe::DeviceId device, Args&&... args)
       : run_(run), device_(device), runner_(run, device, std::forward<Args>(args)...) {

@@ -149,8 +149,8 @@ TEST(FeedPlans, TextAndFingerprint) {
   other.feeds[exe::FeedId(0)].rings[0].slots = 9;
   EXPECT_EQ(exe::fingerprint(other), exe::fingerprint(e));
   EXPECT_THAT(report::summary(e),
-              HasSubstr("feeds: x in: x 3 slots; sums out: sum 3 slots; assumes "
-                        "that no source or sink of a feed blocks forever"));
+              HasSubstr("feeds: x in: x 3 slots; sums out: sum 3 slots;\n"
+                        "  assumes that no source or sink of a feed blocks forever\n"));
 }
 
 TEST(FeedPlans, PlannedBytesAreMeasured) {

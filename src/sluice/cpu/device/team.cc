@@ -17,7 +17,7 @@ using runtime::LoadedKernel;
 using runtime::RunState;
 using runtime::TaskRange;
 
-/// A worker of a team: the Kind of a Walk (runtime/walk.h).
+/// A worker of a team: the StepRunner of a Walk (runtime/walk.h).
 class Team {
  public:
   using Address = std::byte*;

@@ -27,11 +27,7 @@ std::vector<std::span<std::byte>> pinned_staging(const RunState& run, exe::Devic
   return staging;
 }
 
-bool is_stream(const exe::Issue& issue) {
-  return issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut;
-}
-
-/// Enqueues the steps of a device with queues: the Kind of a Walk.
+/// Enqueues the steps of a device with queues: the StepRunner of a Walk.
 class Queued {
  public:
   using Address = DeviceAddress;

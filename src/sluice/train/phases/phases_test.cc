@@ -256,7 +256,9 @@ TEST(Phases, InStagesHaveTheBitsOfTheResidentStepAndDoNotGrowWithDepth) {
           << clips << depth;
       steps.push_back(got.steps);
     }
-    if (!clips) EXPECT_EQ(steps[0], steps[1]);  // The norm reads the squares of each block.
+    if (!clips) {
+      EXPECT_EQ(steps[0], steps[1]);  // The norm reads the squares of each block.
+    }
   }
 }
 

@@ -242,7 +242,7 @@ class Table(FolderTest):
                          "--dataset", "npz:a", *option)
 
 
-@unittest.skipUnless(FIELD.is_dir(), "no inputs of the field")
+@unittest.skipUnless(FIELD.is_dir(), f"requires the inputs in {FIELD}; the project ships none")
 class Field(FolderTest):
     """Inputs that users of other tools stumbled over."""
 

@@ -252,7 +252,8 @@ class Closures(unittest.TestCase):
             self.assertLess(self.lines(own), limits.get(header, usual), header)
 
 
-@unittest.skipUnless("SLUICE_INCLUDES" in os.environ, "CTest sets the folders of headers")
+@unittest.skipUnless("SLUICE_INCLUDES" in os.environ,
+                     "requires SLUICE_INCLUDES; run it with ctest")
 class Preprocessed(unittest.TestCase):
     """Preprocessed lines, of the system's headers too, decide how long a source compiles."""
 

@@ -490,7 +490,7 @@ std::string_view word(PlanPosition::Section section) {
   constexpr std::string_view words[] = {
       "device",     "tier",  "arena",    "stream",   "remote buffer", "group",    "channel",
       "provenance", "value", "variable", "constant", "feed",          "function", "program"};
-  return at(words, static_cast<int>(section));
+  return at(words, section);
 }
 
 std::vector<Problem> validate(const Executable& executable) {

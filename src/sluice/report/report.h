@@ -74,8 +74,8 @@ struct StepReport {
   /// Others: bytes moved.
   int64_t bytes = 0;
   int32_t queue = 0;  ///< Transfers and waits.
-  std::vector<exe::FunctionId>
-      calls;           ///< Functions that the step calls; of a branch, one of two runs.
+  /// Functions that the step calls; of a branch, one of two runs.
+  std::vector<exe::FunctionId> calls;
   int64_t trips = 1;   ///< Times that a loop calls its body.
   double seconds = 0;  ///< Forecast; 0 for calls and waits.
   /// Indices into Report::parts: one for each iteration of a loop over equal blocks, else one for

@@ -113,8 +113,8 @@ class Executor {
   /// Devices, memory and strands of one replica.
   struct Replica {
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
-    Ids<exe::DeviceId, std::unique_ptr<OpenDevice>>
-        devices;                           ///< Null for those of other processes.
+    /// Null for devices of other processes.
+    Ids<exe::DeviceId, std::unique_ptr<OpenDevice>> devices;
     Ids<exe::ArenaId, int64_t> allocated;  ///< Bytes of each arena.
     Ids<exe::ChannelId, ChannelState> channels;
     RunState state;

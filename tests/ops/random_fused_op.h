@@ -12,6 +12,7 @@
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/normalization.h"
 #include "sluice/ops/op.h"
+#include "sluice/ops/random.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/softmax.h"
 #include "sluice/target/fused_op.h"
@@ -83,6 +84,8 @@ class RandomFusedOp {
     for (int s = 0; s < stages; ++s) {
       if (has_rows && one_in(random_, 2)) {
         add_row_stage();
+      } else if (one_in(random_, 12)) {
+        add_dropout();
       } else {
         add_stage(may_broadcast);
       }
@@ -295,10 +298,22 @@ class RandomFusedOp {
 
   int32_t labels() {
     for (int32_t i = 0; i < op_.inputs; ++i) {
-      if (op_.operands[static_cast<size_t>(i)].dtype != f32 && !one_in(random_, 4)) return i;
+      const TensorSpec& spec = op_.operands[static_cast<size_t>(i)];
+      if (spec.dtype != f32 && spec.shape == samples() && !one_in(random_, 4)) return i;
     }
     op_.operands.push_back({samples(), one_in(random_, 2) ? i32 : u32, {}});
     return op_.inputs++;
+  }
+
+  void add_dropout() {
+    op_.operands.push_back({{2}, u32, {}});
+    const int32_t seed = op_.inputs++;
+    OpStage stage;
+    stage.op = &ops::dropout_def();
+    stage.attrs = to_attrs(ops::DropoutOptions{.p = 0.3, .offset = pick(random_, {0, 5})});
+    stage.inputs = {rows_source(), seed};
+    stage.spec = f32_spec(space_);
+    op_.stages.push_back(stage);
   }
 
   void add_row_stage() {

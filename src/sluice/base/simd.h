@@ -32,7 +32,9 @@
 ///   & | ! on masks, V::Mask::first(n)     first(n) selects lanes < n
 ///   select(m, a, b)                       a where m, else b
 ///   bits(v), from_bits(i)                 V::Int and back
-///   V::Int(int32), + - & |                wrapping; shift_left<k>, shift_right<k> (arithmetic)
+///   V::Int(int32), + - & | ^              wrapping; shift_left<k>, shift_right<k> (arithmetic)
+///   wide_product(i, uint32 b, V::Int& h)  lanes as uint32: returns the low words of i·b and sets h
+///                                         to the high words
 ///   V::Int::load(p), i.store(p)           kLanes int32_t, uint16_t or uint8_t; load extends with
 ///                                         zeros, store keeps the low bits
 ///   to_float(i)                           rounded to nearest
@@ -76,7 +78,13 @@ struct I1 {
   friend I1 operator-(I1 a, I1 b) { return of_bits(a.v - b.v); }
   friend I1 operator&(I1 a, I1 b) { return of_bits(a.v & b.v); }
   friend I1 operator|(I1 a, I1 b) { return of_bits(a.v | b.v); }
+  friend I1 operator^(I1 a, I1 b) { return of_bits(a.v ^ b.v); }
 };
+inline I1 wide_product(I1 a, uint32_t b, I1& high) {
+  const uint64_t product = uint64_t{a.v} * b;
+  high = I1::of_bits(static_cast<uint32_t>(product >> 32));
+  return I1::of_bits(static_cast<uint32_t>(product));
+}
 template <int kBits>
 I1 shift_left(I1 a) {
   return I1::of_bits(a.v << kBits);

@@ -1,4 +1,5 @@
 #pragma once
+#include <limits>
 #include <tuple>
 
 #include "sluice/base/numbers/extended_range.h"
@@ -138,6 +139,91 @@ struct Log {
   template <typename V>
   V operator()(V x) const {
     return simd::log(x);
+  }
+};
+
+// --- predicates and selection ---
+
+/// Predicates return 1 where they hold and 0 elsewhere; kPredicate marks that the result is bool.
+/// Comparisons with NaN are false, except NotEqual.
+#define SLUICE_COMPARISON(Name, sign)            \
+  struct Name {                                  \
+    static constexpr const char* kType = #Name;  \
+    static constexpr bool kPredicate = true;     \
+    template <typename V>                        \
+    V operator()(V a, V b) const {               \
+      return select(a sign b, V(1.0f), V(0.0f)); \
+    }                                            \
+  };
+SLUICE_COMPARISON(Equal, ==)
+SLUICE_COMPARISON(NotEqual, !=)
+SLUICE_COMPARISON(Greater, >)
+SLUICE_COMPARISON(GreaterOrEqual, >=)
+SLUICE_COMPARISON(Less, <)
+SLUICE_COMPARISON(LessOrEqual, <=)
+#undef SLUICE_COMPARISON
+
+/// The operands of logical functors are 1 or 0.
+struct And {
+  static constexpr const char* kType = "And";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V a, V b) const {
+    return a * b;
+  }
+};
+
+struct Or {
+  static constexpr const char* kType = "Or";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V a, V b) const {
+    return max(a, b);
+  }
+};
+
+struct Not {
+  static constexpr const char* kType = "Not";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V x) const {
+    return 1.0f - x;
+  }
+};
+
+struct IsNaN {
+  static constexpr const char* kType = "IsNaN";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V x) const {
+    return select(is_nan(x), V(1.0f), V(0.0f));
+  }
+};
+
+struct IsInf {
+  static constexpr const char* kType = "IsInf";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V x) const {
+    return select(abs(x) == std::numeric_limits<float>::infinity(), V(1.0f), V(0.0f));
+  }
+};
+
+struct IsFinite {
+  static constexpr const char* kType = "IsFinite";
+  static constexpr bool kPredicate = true;
+  template <typename V>
+  V operator()(V x) const {
+    return select(abs(x) < std::numeric_limits<float>::infinity(), V(1.0f), V(0.0f));
+  }
+};
+
+/// (condition, lhs, rhs) with a condition of 1 or 0.
+struct Where {
+  static constexpr const char* kType = "Where";
+  template <typename V>
+  V operator()(V condition, V lhs, V rhs) const {
+    return select(condition == 0.0f, rhs, lhs);
   }
 };
 
@@ -328,6 +414,7 @@ using ElementwiseFunctors =
     std::tuple<Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log, Relu,
                ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate, GeluErfValue,
                GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid, SigmoidGrad, Tanh,
-               TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended>;
+               TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended, Equal, NotEqual, Greater,
+               GreaterOrEqual, Less, LessOrEqual, And, Or, Not, IsNaN, IsInf, IsFinite, Where>;
 
 }  // namespace sluice::ops::functor

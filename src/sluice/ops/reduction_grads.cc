@@ -6,6 +6,7 @@
 #include "sluice/ops/basic.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reduction_functors.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/scalar_math.h"
@@ -52,6 +53,18 @@ bool ties(T x, T y) {
   return x == y || (x != x && y != y);
 }
 
+/// The functor that defines the bits of a gradient in float, where it depends on x.
+template <ReduceGradOp kind>
+struct LaneFunctor;
+template <>
+struct LaneFunctor<ReduceGradOp::kL1> : functor::L1Grad {};
+template <>
+struct LaneFunctor<ReduceGradOp::kL2> : functor::L2Grad {};
+template <>
+struct LaneFunctor<ReduceGradOp::kLogSumExp> : functor::LogSumExpGrad {};
+template <>
+struct LaneFunctor<ReduceGradOp::kSumSquare> : functor::SumSquareGrad {};
+
 /// Computes the gradient of the n elements of one lane; at(i) is the offset of element i.
 template <ReduceGradOp kind, typename T, typename At>
 void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
@@ -76,6 +89,8 @@ void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
   } else {
     const auto one = [&](int64_t i) -> T {
       if constexpr (kind == ReduceGradOp::kMean) return grad / static_cast<T>(n);
+      if constexpr (std::is_same_v<T, float> && requires { LaneFunctor<kind>{}; })
+        return LaneFunctor<kind>{}(simd::F1(grad), simd::F1(x[at(i)]), simd::F1(y)).v;
       if constexpr (kind == ReduceGradOp::kL1)
         return x[at(i)] > 0 ? grad : x[at(i)] < 0 ? -grad : grad * x[at(i)];
       if constexpr (kind == ReduceGradOp::kL2) return y == 0 ? T{0} : grad * (x[at(i)] / y);

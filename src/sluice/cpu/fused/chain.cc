@@ -93,7 +93,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   const Shape& space = op.stages.front().spec.shape;
   if (space.elements() == 0) return false;
   std::optional<Layout> layout;
-  bool flat = true, last_axis = false;
+  bool flat = true, last_axis = false, row_major = false;
   int channels = -1;  // The axis of values for each channel.
   const auto has_layout = [&](int32_t operand) {
     const Layout& own = op.layout_of(operand);
@@ -126,13 +126,16 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       last_axis = true;
       continue;
     }
-    if (stage.spec.shape != space || !Functor::exists(view)) return false;
-    const int inputs = Functor(view).inputs();
+    const bool drops = DropoutOp::of(view).has_value();
+    if (stage.spec.shape != space || (!drops && !Functor::exists(view))) return false;
+    // The index of an element is its position in a row-major array.
+    row_major = row_major || drops;
+    const int inputs = drops ? 1 : Functor(view).inputs();
     for (size_t i = 0; i < stage.inputs.size(); ++i) {
       const int32_t from = stage.inputs[i];
       if (std::cmp_greater_equal(
               i,
-              inputs)) {  // A hyperparameter must be an operand: it is read before the first block.
+              inputs)) {  // A hyperparameter or seed must be an operand, read before all blocks.
         if (from < 0) return false;
         continue;
       }
@@ -154,7 +157,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   }
   if (channels >= 0 && last_axis) return false;
   if (!layout || layout->is_row_major()) return true;
-  return flat && may_have(f32_spec(space), *layout);
+  return flat && !row_major && may_have(f32_spec(space), *layout);
 }
 
 Chain::Chain(const FusedOp& op, size_t first, size_t end)
@@ -240,6 +243,9 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     flat_ = false;
     last_axis_ = true;
     own.input_count = static_cast<int>(stage.inputs.size());
+  } else if ((own.dropout = DropoutOp::of(view))) {
+    own.seed = stage.inputs[1];
+    own.input_count = 1;
   } else {
     own.functor = Functor(view);
     own.functor.move_operands(stage.inputs);
@@ -380,6 +386,8 @@ Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
     };
     if (stage.total.valid()) {
       labels(chain.totals_[stage.total]);
+    } else if (stage.dropout) {
+      functors_[s] = new (own_[s].bytes) Seed(DropoutOp::seed(operands[stage.seed]));
     } else if (!stage.row_op.valid()) {
       functors_[s] = stage.functor.parameters(operands, own_[s]);
     } else if (const RowOp& op = chain.row_ops_[stage.row_op]; op.labels_input() >= 0) {
@@ -491,7 +499,11 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
         stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
     const StridedData to =
         streams ? StridedData{scratch + stage.slot * slot_floats_, block.cols} : result;
-    run_functor(stage, functors[s], block, operands, scratch, to);
+    if (stage.dropout) {
+      run_dropout(stage, functors[s], block, operands, scratch, to);
+    } else {
+      run_functor(stage, functors[s], block, operands, scratch, to);
+    }
     for (int64_t row = 0; streams && row < block.rows; ++row) {
       stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
              reinterpret_cast<std::byte*>(result.data + row * result.step),
@@ -501,6 +513,18 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
   if (reader == nullptr) return;
   const StridedData read = data_of(reader->stage, block, operands, scratch);
   reader->run(reader->state, block, read.data, read.step);
+}
+
+void Chain::run_dropout(const Stage& stage, const void* seed, const Block& block,
+                        std::byte* const* operands, float* scratch, const StridedData& to) const {
+  const Source& source = stage.inputs[0];
+  const StridedData from = source.kind == SourceKind::kStage
+                               ? data_of(source.index, block, operands, scratch)
+                               : full(operands[source.index], block);
+  for (int64_t row = 0; row < block.rows; ++row) {
+    stage.dropout->run(*static_cast<const Seed*>(seed), (block.row + row) * cols_ + block.col,
+                       from.data + row * from.step, to.data + row * to.step, block.cols);
+  }
 }
 
 void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/base/ids/ids.h"
+#include "sluice/cpu/fused/dropout_op.h"
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/fused/row_op.h"
 #include "sluice/target/fused_op.h"
@@ -103,7 +104,8 @@ class Chain {
    private:
     friend class Chain;
     Functor::Storage own_[kMaxStages];
-    const void* functors_[kMaxStages];  // A stage on rows or a total has its labels here, if any.
+    // A stage on rows or a total has its labels here, if any, and dropout its seed.
+    const void* functors_[kMaxStages];
   };
 
   /// Runs all stages on a block, part by part: rows ascending, then columns ascending. `scratch`
@@ -127,6 +129,8 @@ class Chain {
     Functor functor;
     RowOpId row_op;  // Valid if the stage works on rows.
     TotalId total;   // Valid if the stage is a total.
+    std::optional<DropoutOp> dropout;
+    int32_t seed = -1;  // Operand with the seed of dropout.
     Source inputs[Functor::kMaxInputs];
     int input_count = 0;
     int32_t output = -1;   // Operand that stores the result; -1: not stored.
@@ -144,6 +148,8 @@ class Chain {
   void set_layout(const Layout& layout);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   void run_functor(const Stage& stage, const void* functor, const Block& block,
+                   std::byte* const* operands, float* scratch, const StridedData& to) const;
+  void run_dropout(const Stage& stage, const void* seed, const Block& block,
                    std::byte* const* operands, float* scratch, const StridedData& to) const;
   void run_row_op(const Stage& stage, const void* labels, const Block& block,
                   std::byte* const* operands, float* scratch, const StridedData& to) const;

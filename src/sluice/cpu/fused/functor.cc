@@ -15,6 +15,7 @@ struct FunctorRow {
   std::string_view type;
   std::string_view variant;
   int inputs = 0;
+  bool predicate = false;
   void (*make)(const double* hypers, void* functor) = nullptr;
   MapFn (*kernel)(Isa isa) = nullptr;
 };
@@ -30,6 +31,7 @@ FunctorRow row_of() {
   e.type = F::kType;
   if constexpr (requires { F::kVariant; }) e.variant = F::kVariant;
   e.inputs = internal::inputs_of<F, simd::F1>();
+  e.predicate = requires { F::kPredicate; };
   e.make = [](const double* hypers, void* functor) {
     if constexpr (requires { F::make(hypers); }) {
       const F f = F::make(hypers);
@@ -67,6 +69,11 @@ const FunctorRow* find_functor(const OpView& op) {
   return nullptr;
 }
 
+// f32 represents all their values.
+bool is_read_as_f32(DType dtype) {
+  return computes_in_f32(dtype) || dtype == boolean || dtype == u8;
+}
+
 double read(DType dtype, const std::byte* element) {
   if (dtype == f32) return static_cast<double>(*reinterpret_cast<const float*>(element));
   const uint16_t bits = *reinterpret_cast<const uint16_t*>(element);
@@ -84,9 +91,11 @@ bool Functor::exists(const OpView& op) {
 
 bool Functor::exists_on_floats(const OpView& op) {
   const FunctorRow* row = find_functor(op);
-  if (row == nullptr || op.outputs() != 1 || !computes_in_f32(op.output(0).dtype)) return false;
+  if (row == nullptr || op.outputs() != 1) return false;
+  const DType result = op.output(0).dtype;
+  if (row->predicate ? result != boolean : !computes_in_f32(result)) return false;
   for (int i = 0; i < op.inputs(); ++i) {
-    if (!computes_in_f32(op.input(i).dtype)) return false;
+    if (!is_read_as_f32(op.input(i).dtype)) return false;
   }
   int hyper_operands = 0;
   const auto hypers = ops::hypers_of(op);

@@ -24,8 +24,9 @@ class Functor {
 
   /// Returns whether the op is elementwise, has a functor and one output, and is f32 throughout.
   static bool exists(const OpView& op);
-  /// Returns whether the op is elementwise, has a functor and one output, and has operands of f32,
-  /// f16 or bf16. The caller widens f16 and bf16 to f32 for the kernel.
+  /// Returns whether the op is elementwise, has a functor and one output, and f32 represents the
+  /// values of its operands and its result: f32, f16, bf16, bool and, for operands, u8. The caller
+  /// converts them to and from f32 for the kernel.
   static bool exists_on_floats(const OpView& op);
 
   Functor() = default;

@@ -41,7 +41,7 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
   int changes = 0;
   std::optional<bool> previous;
   bool first = false;
-  int64_t leading = 1;  // Elements of the reduced axes before the first kept one.
+  int64_t leading = 1;  // Elements of the axes before the first change.
   for (int i = 0; i < in.rank(); ++i) {
     const bool reduced = axes.empty() || axes.contains(i);
     (reduced ? r.extent : r.results) *= in[i];
@@ -51,10 +51,9 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
     if (changes == 0) leading *= in[i];
     previous = reduced;
   }
-  r.columns = first && changes == 1;
-  const bool in_runs = first && changes == 2;
-  if (in_runs) r.runs = leading;
-  if ((changes > 1 && !in_runs) || r.results == 0) return std::nullopt;
+  r.columns = changes == (first ? 1 : 2);
+  if (changes == 2) (first ? r.runs : r.matrices) = leading;
+  if (changes > 2 || r.results == 0) return std::nullopt;
   return r;
 }
 

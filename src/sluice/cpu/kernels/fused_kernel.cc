@@ -45,7 +45,8 @@ Roles roles_of(const FusedOp& op) {
   const bool of_a_stage = last.inputs.size() == 1 && last.inputs[0] < 0 && last.output >= 0;
   if (of_a_stage && last.spec.dtype == f32 && inputs[0].dtype == f32)
     roles.reduction = reduce_view(view_of(last, inputs));
-  if (roles.reduction && roles.reduction->runs > 1) roles.reduction.reset();
+  if (roles.reduction && (roles.reduction->runs > 1 || roles.reduction->matrices > 1))
+    roles.reduction.reset();
   if (roles.reduction) --roles.chain_end;
   return roles;
 }

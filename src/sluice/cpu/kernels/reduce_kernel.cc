@@ -39,7 +39,14 @@ void reduce(const Reduce& r, FloatArray x, int64_t begin, int64_t count, float* 
   if (v.runs > 1) {
     reduce_runs(v.op, x, v.runs, v.results, v.extent / v.runs, begin, begin + count, y);
   } else if (v.columns) {
-    reduce_columns(v.op, x.from(begin), v.extent, count, v.results, y);
+    const int64_t cols = v.results / v.matrices;
+    for (const int64_t end = begin + count; begin < end;) {
+      const int64_t matrix = begin / cols, first = begin % cols;
+      const int64_t some = std::min(cols - first, end - begin);
+      reduce_columns(v.op, x.from(matrix * v.extent * cols + first), v.extent, some, cols, y);
+      begin += some;
+      y += some;
+    }
   } else {
     reduce_rows(v.op, x.from(begin * v.extent), count, v.extent, v.extent, y);
   }

@@ -52,7 +52,16 @@ struct I8 {
   friend I8 operator-(I8 a, I8 b) { return _mm256_sub_epi32(a.v, b.v); }
   friend I8 operator&(I8 a, I8 b) { return _mm256_and_si256(a.v, b.v); }
   friend I8 operator|(I8 a, I8 b) { return _mm256_or_si256(a.v, b.v); }
+  friend I8 operator^(I8 a, I8 b) { return _mm256_xor_si256(a.v, b.v); }
 };
+// Even and odd lanes are multiplied separately, to products of 64 bits.
+inline I8 wide_product(I8 a, uint32_t b, I8& high) {
+  const __m256i factor = _mm256_set1_epi32(static_cast<int32_t>(b));
+  const __m256i even = _mm256_mul_epu32(a.v, factor);
+  const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a.v, 32), factor);
+  high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+  return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
 template <int kBits>
 I8 shift_left(I8 a) {
   return _mm256_slli_epi32(a.v, kBits);
@@ -217,7 +226,15 @@ struct I16 {
   friend I16 operator-(I16 a, I16 b) { return _mm512_sub_epi32(a.v, b.v); }
   friend I16 operator&(I16 a, I16 b) { return _mm512_and_si512(a.v, b.v); }
   friend I16 operator|(I16 a, I16 b) { return _mm512_or_si512(a.v, b.v); }
+  friend I16 operator^(I16 a, I16 b) { return _mm512_xor_si512(a.v, b.v); }
 };
+inline I16 wide_product(I16 a, uint32_t b, I16& high) {
+  const __m512i factor = _mm512_set1_epi32(static_cast<int32_t>(b));
+  const __m512i even = _mm512_mul_epu32(a.v, factor);
+  const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a.v, 32), factor);
+  high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+  return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+}
 template <int kBits>
 I16 shift_left(I16 a) {
   return _mm512_slli_epi32(a.v, kBits);

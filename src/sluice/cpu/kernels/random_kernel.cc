@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/fused/dropout_op.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/simd/conversions.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kRandomBlock = 512;  // Elements computed in f32 before they are narrowed.
+
+// Dropout, or uniform random numbers.
+struct Random {
+  explicit Random(const OpView& op)
+      : dropout(DropoutOp::of(op)),
+        dtype(op.output(0).dtype),
+        elements(op.output(0).elements()),
+        per_task(round_up(std::max(kTaskElements, ceil_div(elements, kMaxTasks)), 64)),
+        tasks(std::max<int64_t>(1, ceil_div(elements, per_task))) {
+    if (dtype != f32) {
+      widen = widen_kernel(dtype);
+      narrow = narrow_kernel(dtype);
+    }
+    if (!dropout) uniform = op.options<ops::RandomUniformOptions>();
+  }
+
+  // Computes the elements [first, first + n) in f32. `y` points to the first, as does `x` of
+  // dropout.
+  void compute(Seed seed, int64_t first, const float* x, float* y, int64_t n) const {
+    if (dropout) return dropout->run(seed, first, x, y, n);
+    const auto low = static_cast<float>(uniform.low);
+    const auto range = static_cast<float>(uniform.high - uniform.low);
+    random_uniform(low, range, seed, static_cast<uint64_t>(uniform.offset + first), y, n);
+  }
+
+  std::optional<DropoutOp> dropout;
+  ops::RandomUniformOptions uniform;
+  DType dtype;
+  int64_t elements;
+  int64_t per_task;
+  int64_t tasks;
+  WidenFn widen = nullptr;    // Null for f32.
+  NarrowFn narrow = nullptr;  // Null for f32.
+};
+
+void run_random(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& r = *static_cast<const Random*>(state);
+  const std::byte* const x = r.dropout ? block.operands[0] : nullptr;
+  const Seed seed = DropoutOp::seed(block.operands[r.dropout ? 1 : 0]);
+  std::byte* const y = block.operands[r.dropout ? 2 : 1];
+  const int64_t begin = task * r.per_task, end = std::min(r.elements, begin + r.per_task);
+  if (r.dtype == f32) {
+    const auto* const from = x == nullptr ? nullptr : reinterpret_cast<const float*>(x) + begin;
+    return r.compute(seed, begin, from, reinterpret_cast<float*>(y) + begin, end - begin);
+  }
+  alignas(64) float floats[kRandomBlock];
+  const int64_t size = size_of(r.dtype);
+  for (int64_t i = begin; i < end; i += kRandomBlock) {
+    const int64_t n = std::min(kRandomBlock, end - i);
+    if (x != nullptr) r.widen(x + i * size, floats, n);
+    r.compute(seed, i, floats, floats, n);
+    r.narrow(floats, y + i * size, n);
+  }
+}
+
+KernelChoice choose_random(const OpView& op) {
+  const Random r(op);
+  KernelChoice choice{.tasks = r.tasks};
+  if (r.tasks == 1) return choice;
+  const int64_t stride = r.per_task * size_of(r.dtype);
+  choice.task_stride =
+      r.dropout ? std::vector<int64_t>{stride, 0, stride} : std::vector<int64_t>{0, stride};
+  return choice;
+}
+
+}  // namespace
+
+CpuKernel random_kernel() {
+  return {"cpu.random",
+          [](const OpView& op) {
+            const bool uniform = &op.def() == &ops::random_uniform_def();
+            return (uniform || DropoutOp::of(op)) && computes_in_f32(op.output(0).dtype);
+          },
+          choose_random,
+          [](std::shared_ptr<const OpRecord> op) {
+            return runtime::BoundKernel{run_random, std::make_shared<Random>(op->view())};
+          }};
+}
+
+}  // namespace sluice::cpu

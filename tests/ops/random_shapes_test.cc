@@ -1,0 +1,234 @@
+// Compares the kernels of operator families with the reference kernels on random shapes, axes and
+// dtypes, bit for bit, on every instruction set, under guard pages. SLUICE_SHAPES sets the number
+// of cases of each family (default: 2000).
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "kernel_trial.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/compare.h"
+#include "sluice/ops/concat.h"
+#include "sluice/ops/random.h"
+#include "sluice/ops/reduction_grads.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/transpose.h"
+
+namespace sluice::cpu {
+namespace {
+
+class RandomShapes : public testing::Test {
+ protected:
+  static int cases() {
+    const char* const text = std::getenv("SLUICE_SHAPES");
+    return text == nullptr ? 2000 : std::atoi(text);
+  }
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint32_t>(n)); }
+
+  // A shape of `least` to `most` axes and at most 20,000 elements. Some axes are long, have one
+  // element, or none.
+  Shape shape(int least, int most) {
+    std::vector<int64_t> dims(static_cast<size_t>(least + below(most - least + 1)));
+    int64_t elements = 1;
+    for (int64_t& d : dims) {
+      const int64_t choice = below(16);
+      d = choice == 0 ? below(2) : choice < 3 ? 1 + below(200) : 1 + below(11);
+      if (elements * d > 20000) d = 1;
+      elements *= std::max<int64_t>(1, d);
+    }
+    return Shape(dims);
+  }
+  DType any_dtype() {
+    static constexpr DType kAll[] = {f32, f32, f16, bf16, i32, u8, boolean};
+    return kAll[below(std::ssize(kAll))];
+  }
+  DType float_dtype() {
+    static constexpr DType kFloats[] = {f32, f32, f16, bf16};
+    return kFloats[below(std::ssize(kFloats))];
+  }
+  // Some of the axes, in random order, possibly counted from the end.
+  std::vector<int64_t> some_axes(int rank) {
+    std::vector<int64_t> axes;
+    for (int a = 0; a < rank; ++a) {
+      if (below(2) == 0) axes.push_back(below(2) == 0 ? a : a - rank);
+    }
+    std::shuffle(axes.begin(), axes.end(), random_);
+    return axes;
+  }
+  ops::SliceOptions slice_of(const Shape& shape) {
+    ops::SliceOptions o;
+    for (const int64_t dim : shape) {
+      const int64_t step = (1 + below(3)) * (below(4) == 0 ? -1 : 1);
+      const int64_t start = dim == 0 ? 0 : below(dim);
+      const int64_t most = dim == 0 ? 0 : 1 + (step > 0 ? (dim - 1 - start) / step : start / -step);
+      o.starts.push_back(start);
+      o.steps.push_back(below(2) == 0 ? (step > 0 ? 1 : -1) : step);
+      o.sizes.push_back(below(2) == 0 ? most : below(most + 1));
+    }
+    return o;
+  }
+
+  // Runs the op on every instruction set. The kernel's key must be `key` unless that is empty.
+  void run(const OpDef& def, Attrs attrs, std::vector<TensorSpec> inputs, std::string_view key,
+           const Sample& sample = {}) {
+    Case c{&def, std::move(attrs), std::move(inputs), {}, &sample};
+    c.outputs = def.infer(c.view());
+    if (!key.empty()) {
+      ASSERT_EQ(kernel_of(c.view()).key, key) << c.text();
+    }
+    Trial trial(c, random_);
+    for (const Isa isa : tested_isas()) {
+      set_isa(isa);
+      ASSERT_EQ(trial.run(below(2) == 0), "") << to_string(isa) << " " << c.text();
+    }
+    set_isa(detect_isa());
+  }
+
+  std::mt19937 random_{static_cast<uint32_t>(cases())};
+};
+
+TEST_F(RandomShapes, Transposes) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(0, 5);
+    ops::TransposeOptions o;
+    for (int a = 0; a < x.rank(); ++a) o.permutation.push_back(a);
+    std::shuffle(o.permutation.begin(), o.permutation.end(), random_);
+    run(ops::transpose_def(), to_attrs(o), {{x, any_dtype(), {}}}, "cpu.move");
+  }
+}
+
+TEST_F(RandomShapes, Broadcasts) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape y = shape(0, 5);
+    std::vector<int64_t> x;
+    for (int a = static_cast<int>(below(y.rank() + 1)); a < y.rank(); ++a)
+      x.push_back(below(2) == 0 ? 1 : y[a]);
+    run(ops::broadcast_to_def(), to_attrs(ops::ShapeOptions{y}), {{Shape(x), any_dtype(), {}}},
+        "cpu.move");
+  }
+}
+
+TEST_F(RandomShapes, Slices) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(0, 4);
+    run(ops::slice_def(), to_attrs(slice_of(x)), {{x, any_dtype(), {}}}, "cpu.move");
+  }
+}
+
+TEST_F(RandomShapes, UpdatesOfSlices) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape t = shape(0, 4);
+    const ops::SliceOptions o = slice_of(t);
+    const Shape y(o.sizes);
+    if (below(2) == 0) {
+      const DType dtype = any_dtype();
+      run(ops::update_slice_def(), to_attrs(o), {{t, dtype, {}}, {y, dtype, {}}},
+          "cpu.slice_update");
+    } else {
+      const ops::SliceGradOptions grad{o.starts, o.sizes, o.steps, t};
+      run(ops::slice_grad_def(), to_attrs(grad), {{y, float_dtype(), {}}}, "cpu.slice_update");
+    }
+  }
+}
+
+TEST_F(RandomShapes, ConcatsAndSplits) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(1, 4);
+    const int axis = static_cast<int>(below(x.rank()));
+    const DType dtype = any_dtype();
+    std::vector<int64_t> sizes;
+    std::vector<TensorSpec> parts;
+    for (int64_t left = x[axis]; left > 0 || sizes.empty(); left -= sizes.back()) {
+      sizes.push_back(below(4) == 0 ? left : below(left + 1));
+      Shape part = x;
+      part[axis] = sizes.back();
+      parts.push_back({part, dtype, {}});
+    }
+    const int64_t named = below(2) == 0 ? axis : axis - x.rank();
+    run(ops::concat_def(), to_attrs(ops::ConcatOptions{named}), parts, "cpu.concat");
+    run(ops::split_def(), to_attrs(ops::SplitOptions{sizes, named}), {{x, dtype, {}}},
+        "cpu.concat");
+  }
+}
+
+TEST_F(RandomShapes, Reductions) {
+  const OpDef* const defs[] = {&ops::reduce_sum_def(), &ops::reduce_mean_def(),
+                               &ops::reduce_max_def(), &ops::reduce_min_def(),
+                               &ops::reduce_l1_def(),  &ops::reduce_sum_square_def()};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(1, 4);
+    if (x.elements() == 0) continue;
+    const ops::ReduceOptions o{.axes = some_axes(x.rank()), .keepdims = below(2) == 0};
+    run(*defs[below(std::ssize(defs))], to_attrs(o), {{x, float_dtype(), {}}}, "");
+  }
+}
+
+TEST_F(RandomShapes, GradientsOfReductions) {
+  // Each shape is used for eight operators.
+  for (int i = 0; i < cases() / 8 && !HasFatalFailure(); ++i) {
+    const Shape x = shape(1, 4);
+    if (x.elements() == 0) continue;
+    const ops::ReduceOptions o{.axes = some_axes(x.rank()), .keepdims = below(2) == 0};
+    const ops::Reduction r(x, o, "test");
+    const Attrs attrs =
+        to_attrs(ops::ReduceGradOptions{.axes = o.axes, .keepdims = o.keepdims, .shape = x});
+    for (const OpDef* def : ops::all_ops()) {
+      if (!def->type.starts_with("Reduce") || !def->type.ends_with("Grad")) continue;
+      std::vector<TensorSpec> inputs{f32_spec(r.out)};
+      for (size_t input = 1; input < def->inputs.size(); ++input)
+        inputs.push_back(f32_spec(def->inputs[input].name == "x" ? x : r.out));
+      // Few different values, so that elements tie with the maximum.
+      Sample sample;
+      std::vector<float> values(static_cast<size_t>(x.elements()));
+      for (float& v : values) v = static_cast<float>(below(3)) - 1;
+      std::vector<float> results(static_cast<size_t>(r.out.elements()), 1);
+      for (const InputDef& input : def->inputs) {
+        const bool is_x = input.name == "x", is_y = input.name == "y";
+        sample.values.push_back(is_x   ? std::optional(HostTensor::of<float>(x, f32, values))
+                                : is_y ? std::optional(HostTensor::of<float>(r.out, f32, results))
+                                       : std::nullopt);
+      }
+      if (below(3) == 0) sample.values.clear();
+      run(*def, attrs, inputs, "", sample);
+    }
+  }
+}
+
+TEST_F(RandomShapes, ElementwiseBroadcasts) {
+  const OpDef* const defs[] = {&ops::add_def(), &ops::mul_def(), &ops::maximum_def(),
+                               &ops::greater_def(), &ops::equal_def()};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape y = shape(0, 4);
+    const auto operand = [&] {
+      std::vector<int64_t> dims;
+      for (int a = static_cast<int>(below(y.rank() + 1)); a < y.rank(); ++a)
+        dims.push_back(below(3) == 0 ? 1 : y[a]);
+      return Shape(dims);
+    };
+    const DType dtype = float_dtype();
+    const TensorSpec a{below(2) == 0 ? y : operand(), dtype, {}}, b{operand(), dtype, {}};
+    run(*defs[below(std::ssize(defs))], {}, {a, b}, "");
+    run(ops::where_def(), {}, {{operand(), boolean, {}}, a, b}, "");
+  }
+}
+
+TEST_F(RandomShapes, RandomNumbers) {
+  const TensorSpec seed{Shape{2}, u32, {}};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(0, 3);
+    const DType dtype = float_dtype();
+    const int64_t offset = below(1000);
+    run(ops::dropout_def(), to_attrs(ops::DropoutOptions{.p = 0.25, .offset = offset}),
+        {{x, dtype, {}}, seed}, "cpu.random");
+    run(ops::random_uniform_def(),
+        to_attrs(ops::RandomUniformOptions{
+            .shape = x, .dtype = dtype, .low = -2, .high = 3, .offset = offset}),
+        {seed}, "cpu.random");
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cpu

@@ -99,6 +99,46 @@ Tensors gradients(const Tensors& inputs, const F& f) {
   return all;
 }
 
+TEST(Unary, HasTheValuesAndGradientsOfPyTorch) {
+  struct Values {
+    Tensor (*function)(TensorArg);
+    Doubles x, y, dx;
+  };
+  const Values rows[] = {
+      {ops::hard_sigmoid, {-4, -3, 0.5, 3}, {0, 0, 0.5833333, 1}, {0, 0, 0.1666667, 0}},
+      {ops::hard_swish, {-4, -3, 0.5, 3}, {0, 0, 0.2916667, 3}, {0, 0, 0.6666667, 1}},
+      {ops::mish,
+       {0.5, 2, 3, 5},
+       {0.3752452, 1.943959, 2.986535, 4.999552},
+       {0.8864244, 1.069318, 1.021107, 1.0008}},
+      {ops::softplus,
+       {-4, 0, 2, 100, kNan},
+       {0.01814993, 0.6931472, 2.126928, 100, kNan},
+       {0.01798621, 0.5, 0.8807971, 1, kNan}},
+      {ops::erf,
+       {-4, 0, 0.5, kNan},
+       {-1, 0, 0.5204999, kNan},
+       {1.269823e-07, 1.128379, 0.8787826, kNan}},
+      {ops::round, {-1.25, 0.5, 1.5, 2.5, kNan}, {-1, 0, 2, 2, kNan}, {}},
+      {ops::sign, {-1.25, 0, 2, kNan}, {-1, 0, 1, kNan}, {}},
+      {ops::log1p, {-1, 1e-10, kInf}, {-kInf, 1e-10, kInf}, {kInf, 1, 0}},
+      {ops::expm1, {-kInf, 1e-10, 100}, {-1, 1e-10, kInf}, {0, 1, kInf}},
+      {ops::square, {-3, 0, kInf}, {9, 0, kInf}, {-6, 0, kInf}},
+  };
+  for (const Values& row : rows) {
+    SCOPED_TRACE(&row - rows);
+    const auto f = [&](const Tensors& t) { return row.function(t[0]); };
+    expect({array(f32, row.x)}, {row.y}, [&](const Tensors& x) { return Tensors{f(x)}; });
+    // Step functions pass no gradient.
+    if (!row.dx.empty())
+      expect({array(f32, row.x)}, {row.dx}, [&](const Tensors& x) { return gradients(x, f); });
+  }
+  expect({array(f32, {-4, -1.25, 0, 2})}, {{-1.472527, -1.070243, 0, 2}, {-0.8, -0.25, 0, 2}},
+         [](const Tensors& x) {
+           return Tensors{ops::elu(x[0], 1.5), ops::leaky_relu(x[0], 0.2)};
+         });
+}
+
 TEST(Pow, OfZerosAndNegativeBases) {
   const HostTensor base = array(f32, {0, 0, 0, 0, 0, -2, -2, -2, kNan, kInf, 2, 0, 0});
   const HostTensor exponent = array(f32, {0, 1, 2, 0.5, -1, 3, 0, 0.5, 0, 0, 0, kNan, 3});

@@ -159,7 +159,7 @@ TEST(PoolKernels, HaveTheBitsOfTheReferenceForAnyWindows) {
 
 TEST(PoolKernels, SpreadTheGradientOfAGlobalAverage) {
   Draw draw(6);
-  Counts counts{"cpu.spread"};
+  Counts counts{"cpu.reduce_grad"};
   for (int i = 0; i < 100 && !testing::Test::HasFatalFailure(); ++i) {
     const Shape x{draw.between(1, 40), draw.between(1, 40), draw.between(1, 9), draw.between(1, 9)};
     const auto o = ops::ReduceGradOptions{.axes = {2, 3}, .keepdims = true, .shape = x};

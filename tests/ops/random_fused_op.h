@@ -84,7 +84,7 @@ class RandomFusedOp {
     for (int s = 0; s < stages; ++s) {
       if (has_rows && one_in(random_, 2)) {
         add_row_stage();
-      } else if (one_in(random_, 12)) {
+      } else if (full == Layout{} ? one_in(random_, 12) : one_in(random_, 100)) {
         add_dropout();
       } else {
         add_stage(may_broadcast);

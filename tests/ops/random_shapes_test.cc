@@ -10,10 +10,13 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/concat.h"
+#include "sluice/ops/gather.h"
+#include "sluice/ops/indexing.h"
 #include "sluice/ops/random.h"
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
+#include "sluice/ops/sparse_accumulate.h"
 #include "sluice/ops/transpose.h"
 
 namespace sluice::cpu {
@@ -197,9 +200,39 @@ TEST_F(RandomShapes, GradientsOfReductions) {
   }
 }
 
+TEST_F(RandomShapes, GathersAndScatters) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(1, 3), at = shape(0, 2);
+    const int axis = static_cast<int>(below(x.rank()));
+    const Shape slices = ops::replace_axis(x, axis, at);
+    if (slices.elements() > 50000) continue;
+    // Some indices are outside.
+    std::vector<int32_t> values(static_cast<size_t>(at.elements()));
+    for (int32_t& v : values) v = static_cast<int32_t>(below(x[axis] + 3)) - 1;
+    const DType index = below(2) == 0 ? i32 : u32;
+    const auto indices = HostTensor::of<int32_t>(at, i32, values).cast(index);
+    const TensorSpec index_spec{at, index, {}};
+    const DType dtype = any_dtype();
+    const ops::GatherOptions gather{.axis = axis, .zero_out_of_range = below(2) == 0};
+    run(ops::gather_def(), to_attrs(gather), {{x, dtype, {}}, index_spec}, "cpu.gather",
+        {.values = {std::nullopt, indices}});
+    run(ops::onehot_def(), to_attrs(ops::OnehotOptions{.classes = x[axis], .axis = below(2) - 1}),
+        {index_spec, {{2}, dtype, {}}}, "cpu.gather", {.values = {indices, std::nullopt}});
+    run(ops::gather_grad_def(), to_attrs(ops::GatherGradOptions{.axis = axis, .size = x[axis]}),
+        {f32_spec(slices), index_spec}, "cpu.scatter", {.values = {std::nullopt, indices}});
+    const bool reads_f = below(2) == 0;
+    const ops::SparseAccumulateOptions sparse{
+        .axis = axis, .f = 0.75, .operands = reads_f ? "f" : ""};
+    std::vector<TensorSpec> inputs{f32_spec(x), f32_spec(slices), index_spec};
+    if (reads_f) inputs.push_back({{}, float_dtype(), {}});
+    run(ops::sparse_accumulate_def(), to_attrs(sparse), inputs, "cpu.scatter",
+        {.values = {std::nullopt, std::nullopt, indices}});
+  }
+}
+
 TEST_F(RandomShapes, ElementwiseBroadcasts) {
-  const OpDef* const defs[] = {&ops::add_def(), &ops::mul_def(), &ops::maximum_def(),
-                               &ops::greater_def(), &ops::equal_def()};
+  const OpDef* const defs[] = {&ops::add_def(), &ops::mul_def(),     &ops::maximum_def(),
+                               &ops::pow_def(), &ops::greater_def(), &ops::equal_def()};
   for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
     const Shape y = shape(0, 4);
     const auto operand = [&] {

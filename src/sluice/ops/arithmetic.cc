@@ -47,6 +47,7 @@ constexpr auto kDiv = []<typename E>(E a, E b) -> E {
     return a / b;
   }
 };
+constexpr auto kPow = [](double base, double exponent) { return std::pow(base, exponent); };
 constexpr auto kNeg = []<typename E>(E x) -> E {
   if constexpr (std::is_integral_v<E>)
     return wrap(E{0}, x, std::minus<>());
@@ -158,15 +159,6 @@ Tensors pow_grad(GradContext& g) {
     grads[1] = reduce_to(mul(mul(g.grad(0), g.output(0)), log(safe)), in_shape(g, 1));
   }
   return grads;
-}
-
-/// Computes in double, also for float, which is rounded at the end. There is no vectorized power
-/// function because pow is rare.
-template <typename T>
-void pow_reference(const KernelArgs& k) {
-  map<2, T, T>(k, [](T a, T e) {
-    return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(e)));
-  });
 }
 
 // --- maximum and minimum of any number of operands ---
@@ -418,21 +410,12 @@ const OpDef& div_def() {
 
 const OpDef& pow_def() {
   static const OpDef def = [] {
-    OpDef d;
-    d.type = "Pow";
-    d.name = "pow";
-    d.doc =
+    OpDef d = define<functor::Pow, kPow, 2>(
+        "pow",
         "base to the power exponent. (C1) Floating point. (C2) Both of one dtype. (C3) Shapes "
-        "broadcast.";
-    d.inputs = {{"base"}, {"exponent"}};
-    d.outputs = {"y"};
-    d.traits = kElementwise;
-    d.may_coincide = {{0, 0}, {1, 0}};
-    d.infer = infer_float;
-    d.grad = pow_grad;
-    d.reference_float = pow_reference<float>;
-    d.reference_double = pow_reference<double>;
-    d.flops_per_element = 30;
+        "broadcast.",
+        {"base", "exponent"}, infer_float, pow_grad);
+    d.flops_per_element = 60;
     d.samples = binary_samples({0.5, 2});
     d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
                    {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},

@@ -126,6 +126,15 @@ struct SqrtGrad {
   }
 };
 
+/// As std::pow.
+struct Pow {
+  static constexpr const char* kType = "Pow";
+  template <typename V>
+  V operator()(V base, V exponent) const {
+    return simd::pow(base, exponent);
+  }
+};
+
 struct Exp {
   static constexpr const char* kType = "Exp";
   template <typename V>
@@ -139,6 +148,89 @@ struct Log {
   template <typename V>
   V operator()(V x) const {
     return simd::log(x);
+  }
+};
+
+struct Log1p {
+  static constexpr const char* kType = "Log1p";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::log1p(x);
+  }
+};
+
+struct Expm1 {
+  static constexpr const char* kType = "Expm1";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::expm1(x);
+  }
+};
+
+struct Rsqrt {
+  static constexpr const char* kType = "Rsqrt";
+  template <typename V>
+  V operator()(V x) const {
+    return V(1.0f) / sqrt(x);
+  }
+};
+
+struct Erf {
+  static constexpr const char* kType = "Erf";
+  template <typename V>
+  V operator()(V x) const {
+    return select(is_nan(x), x, simd::erf(x));
+  }
+};
+
+/// (x, g): g·2/√π·e^(−x²).
+struct ErfGrad {
+  static constexpr const char* kType = "ErfGrad";
+  template <typename V>
+  V operator()(V x, V g) const {
+    return g * (simd::exp(-(x * x)) * 0x1.20dd76p0f);
+  }
+};
+
+struct Floor {
+  static constexpr const char* kType = "Floor";
+  template <typename V>
+  V operator()(V x) const {
+    return floor(x);
+  }
+};
+
+struct Ceil {
+  static constexpr const char* kType = "Ceil";
+  template <typename V>
+  V operator()(V x) const {
+    return ceil(x);
+  }
+};
+
+struct Trunc {
+  static constexpr const char* kType = "Trunc";
+  template <typename V>
+  V operator()(V x) const {
+    return trunc(x);
+  }
+};
+
+/// Ties to even.
+struct Round {
+  static constexpr const char* kType = "Round";
+  template <typename V>
+  V operator()(V x) const {
+    return round_nearest(x);
+  }
+};
+
+/// ±1; zeros and NaN stay.
+struct Sign {
+  static constexpr const char* kType = "Sign";
+  template <typename V>
+  V operator()(V x) const {
+    return select(x > 0.0f, V(1.0f), select(x < 0.0f, V(-1.0f), x));
   }
 };
 
@@ -388,6 +480,59 @@ struct TanhGrad {
   }
 };
 
+/// ln(1 + eˣ) = max(0, x) + ln(1 + e^-|x|); NaN stays NaN.
+struct Softplus {
+  static constexpr const char* kType = "Softplus";
+  template <typename V>
+  V operator()(V x) const {
+    return max(V(0.0f), x) + simd::log1p(simd::exp(-abs(x)));
+  }
+};
+
+/// x where x > 0, else α·(eˣ − 1). The hyperparameter is α.
+struct Elu {
+  static constexpr const char* kType = "Elu";
+  float alpha;
+  static Elu make(const double* h);
+  template <typename V>
+  V operator()(V x) const {
+    return select(x > 0.0f, x, simd::expm1(x) * alpha);
+  }
+};
+
+/// x where x > 0, else the slope times x. The hyperparameter is the slope.
+struct LeakyRelu {
+  static constexpr const char* kType = "LeakyRelu";
+  float slope;
+  static LeakyRelu make(const double* h);
+  template <typename V>
+  V operator()(V x) const {
+    return select(x > 0.0f, x, x * slope);
+  }
+};
+
+/// (x, g): g where x > 0, else g·α·eˣ. The hyperparameter is α.
+struct EluGrad {
+  static constexpr const char* kType = "EluGrad";
+  float alpha;
+  static EluGrad make(const double* h);
+  template <typename V>
+  V operator()(V x, V g) const {
+    return select(x > 0.0f, g, g * (simd::exp(x) * alpha));
+  }
+};
+
+/// (x, g): g where x > 0, else g times the slope. The hyperparameter is the slope.
+struct LeakyReluGrad {
+  static constexpr const char* kType = "LeakyReluGrad";
+  float slope;
+  static LeakyReluGrad make(const double* h);
+  template <typename V>
+  V operator()(V x, V g) const {
+    return select(x > 0.0f, g, g * slope);
+  }
+};
+
 /// Limits x to [min, max]; NaN stays NaN. The hyperparameters are min and max.
 struct Clip {
   static constexpr const char* kType = "Clip";
@@ -415,6 +560,8 @@ using ElementwiseFunctors =
                ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate, GeluErfValue,
                GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid, SigmoidGrad, Tanh,
                TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended, Equal, NotEqual, Greater,
-               GreaterOrEqual, Less, LessOrEqual, And, Or, Not, IsNaN, IsInf, IsFinite, Where>;
+               GreaterOrEqual, Less, LessOrEqual, And, Or, Not, IsNaN, IsInf, IsFinite, Where, Pow,
+               Log1p, Expm1, Rsqrt, Erf, ErfGrad, Floor, Ceil, Trunc, Round, Sign, Softplus, Elu,
+               EluGrad, LeakyRelu, LeakyReluGrad>;
 
 }  // namespace sluice::ops::functor

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <vector>
 
 namespace sluice::simd {
@@ -61,6 +62,56 @@ TEST(SimdMath, TanhIsWithinTwoUlp) {
 TEST(SimdMath, ErfIsWithinTwoUlp) {
   EXPECT_LE(worst([](F1 x) { return erf(x); }, [](double x) { return std::erf(x); }, everywhere),
             1.1);
+}
+
+TEST(SimdMath, ExpMinusOneIsWithinTwoUlp) {
+  EXPECT_LE(
+      worst([](F1 x) { return expm1(x); }, [](double x) { return std::expm1(x); }, everywhere),
+      1.5);
+}
+
+TEST(SimdMath, LogOfOnePlusXIsWithinTwoUlp) {
+  EXPECT_LE(
+      worst([](F1 x) { return log1p(x); }, [](double x) { return std::log1p(x); }, everywhere), 2);
+}
+
+TEST(SimdMath, PowersAreWithinFourUlp) {
+  std::mt19937 random(8);
+  const auto between = [&](double a, double b) {
+    return static_cast<float>(std::uniform_real_distribution<>(a, b)(random));
+  };
+  double far = 0, near = 0;
+  for (int i = 0; i < 3000000; ++i) {
+    const float x = i % 2 == 0 ? between(0.5, 2) : std::exp(between(-60, 60));
+    const float y = i % 2 == 0 ? between(-127, 127) : between(-1.4, 1.4);
+    const double want = std::pow(static_cast<double>(x), static_cast<double>(y));
+    if (want < 0x1p-126 || want > 0x1p127) continue;
+    const double ulp = std::ldexp(1.0, std::ilogb(want) - 23);
+    double& worst_here = std::fabs(std::log2(want)) < 16 ? near : far;
+    worst_here = std::max(worst_here, std::fabs(pow(F1(x), F1(y)).v - want) / ulp);
+  }
+  EXPECT_LE(near, 1.2);
+  EXPECT_LE(far, 3.1);
+}
+
+TEST(SimdMath, PowersOfSpecialNumbersAreThoseOfTheStandardLibrary) {
+  const float inf = HUGE_VALF;
+  const float all[] = {0,    -0.0f, 1,     -1,     2,   -2,   0.5f,        3,           -3,
+                       2.5f, -2.5f, 1e30f, -1e30f, inf, -inf, 16777217.0f, 33554431.0f, NAN};
+  for (const float x : all) {
+    for (const float y : all) {
+      const auto want =
+          static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
+      const float got = pow(F1(x), F1(y)).v;
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got)) << x << " to " << y << ": " << got;
+      } else {
+        EXPECT_TRUE(got == want || std::fabs(got - want) <= 3e-7f * std::fabs(want))
+            << x << " to " << y << ": " << got << ", want " << want;
+        EXPECT_EQ(std::signbit(got), std::signbit(want)) << x << " to " << y;
+      }
+    }
+  }
 }
 
 TEST(SimdMath, SigmoidIsWithinThreeUlp) {

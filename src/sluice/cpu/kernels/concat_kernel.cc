@@ -10,8 +10,6 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kTaskBytes = 65536;
-
 // Copies parts into an array of which each row consists of a row of each part, or out of it. A task
 // has some rows; if there is one row, some bytes of it.
 struct Concat {

@@ -55,7 +55,6 @@ struct Move {
     return axes;
   }
 
-  static constexpr int64_t kTaskBytes = 65536;
   StridedCopy copy;
   int64_t begin = 0;  // Offset of the operand's first element.
   bool streams = false;

@@ -62,7 +62,6 @@ struct SliceUpdate {
     copy.run(y, t + offset, first * units, last * units);
   }
 
-  static constexpr int64_t kTaskBytes = 65536;
   bool zeros;
   StridedCopy copy;
   int64_t units = 0;  // Units of the copy for each row of y.
@@ -82,8 +81,7 @@ void run_slice_update(const void* state, const runtime::KernelBlock& block, int6
   std::byte* const t = block.operands[s.zeros ? 1 : 2];
   const int64_t index_bytes = s.extent == 1 ? s.bytes : s.index_bytes;
   // Blocks that stay in the caches until the slice is written.
-  const int64_t at_once =
-      std::max<int64_t>(1, SliceUpdate::kTaskBytes / std::max<int64_t>(1, index_bytes));
+  const int64_t at_once = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(1, index_bytes));
   const int64_t end = std::min(s.extent, (task + 1) * s.per_task);
   for (int64_t begin = task * s.per_task; begin < end; begin += at_once) {
     const int64_t next = std::min(end, begin + at_once);

@@ -12,6 +12,8 @@ namespace sluice::cpu {
 inline constexpr int64_t kMaxTasks = 16;
 /// Fewest elements of a task. Computing them costs far more than handing the task to a worker.
 inline constexpr int64_t kTaskElements = 4096;
+/// Fewest bytes of a task that only moves elements.
+inline constexpr int64_t kTaskBytes = 65536;
 
 /// Returns the rows of a task of a kernel on `rows` rows of `cols` elements.
 inline int64_t rows_per_task(int64_t rows, int64_t cols) {

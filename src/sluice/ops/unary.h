@@ -1,0 +1,55 @@
+#pragma once
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+struct EluOptions {
+  double alpha = 1;  ///< The limit at -∞ is -alpha.
+  static auto fields(auto&& use) { return use(field("alpha", &EluOptions::alpha)); }
+};
+
+struct LeakyReluOptions {
+  double slope = 0.01;  ///< Slope below 0.
+  static auto fields(auto&& use) { return use(field("slope", &LeakyReluOptions::slope)); }
+};
+
+const OpDef& floor_def();
+const OpDef& rsqrt_def();
+const OpDef& erf_def();
+const OpDef& softplus_def();
+
+/// Elementwise functions of floating-point tensors. The result has the dtype of x.
+
+/// Rounded down, up, toward zero, and to the nearest integer with ties to even. Gradients are 0.
+Tensor floor(TensorArg x);
+Tensor ceil(TensorArg x);
+Tensor trunc(TensorArg x);
+Tensor round(TensorArg x);
+/// 1 for positive x, -1 for negative x, x itself for zeros and NaN. The gradient is 0.
+Tensor sign(TensorArg x);
+
+/// 1/√x.
+Tensor rsqrt(TensorArg x);
+/// x².
+Tensor square(TensorArg x);
+/// The error function 2/√π ∫₀ˣ e^(-t²) dt.
+Tensor erf(TensorArg x);
+/// ln(1 + x), accurate near 0.
+Tensor log1p(TensorArg x);
+/// eˣ - 1, accurate near 0.
+Tensor expm1(TensorArg x);
+
+/// ln(1 + eˣ).
+Tensor softplus(TensorArg x);
+/// x where x > 0, else alpha·(eˣ - 1).
+Tensor elu(TensorArg x, double alpha = 1);
+/// x where x > 0, else slope·x.
+Tensor leaky_relu(TensorArg x, double slope = 0.01);
+/// (x + 3)/6 within [0, 1].
+Tensor hard_sigmoid(TensorArg x);
+/// x·hard_sigmoid(x).
+Tensor hard_swish(TensorArg x);
+/// x·tanh(softplus(x)).
+Tensor mish(TensorArg x);
+
+}  // namespace sluice::ops

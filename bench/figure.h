@@ -52,6 +52,7 @@ std::vector<Case> limit_cases(Machine& machine);
 std::vector<Case> gemm_cases(Machine& machine);
 std::vector<Case> conv_cases(Machine& machine);
 std::vector<Case> memory_cases(Machine& machine);
+std::vector<Case> operator_cases(Machine& machine);
 std::vector<Case> step_cases(Machine& machine);
 std::vector<Case> model_cases(Machine& machine);
 std::vector<Case> phase_cases();

@@ -6,6 +6,7 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   phases LAYERS WIDTH CLASSES BATCH ACCUMULATE THREADS STEPS   a step of Adam, one layer at a time
   gemm forward|dX|dW|row-major M K N THREADS     a product of nn.Linear, or of plain matrices
   memory OP ROWS COLS THREADS                    an operator on tensors of that shape
+  operator OP B R C THREADS                      an operator on cubes of that shape
   conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
   model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
 
@@ -212,6 +213,62 @@ def memory(op, rows, cols):
     return calls[op] if op in calls else updates(op)
 
 
+def operator(op, *shape):
+    """Writes into ready memory where PyTorch has a form that does so."""
+    shape = tuple(map(int, shape))
+    x, y = torch.rand(shape) * 2 - 1, torch.rand(shape) * 2 - 1
+    z, positive = torch.empty(shape), x.abs()
+    mask = torch.empty(shape, dtype=torch.bool)
+    order = torch.arange(shape[1]) * 7 % shape[1]
+    middle = torch.empty(shape[0], shape[2])
+    half, steps = x[:, :shape[1] // 2], x[:, :, ::2]
+    half_z, steps_z = torch.empty(half.shape), torch.empty(steps.shape)
+    swapped, turned = x.transpose(0, 1), x.transpose(1, 2)
+    swapped_z, turned_z = torch.empty(swapped.shape), torch.empty(turned.shape)
+    both = torch.empty(shape[0], 2 * shape[1], shape[2])
+    leaf = x.clone().requires_grad_()
+
+    def gradient():
+        top = torch.amax(leaf, 1)
+        torch.autograd.grad(top, leaf, middle)
+
+    def positive_or_y():
+        torch.gt(x, 0, out=mask)
+        torch.where(mask, x, y, out=z)
+
+    if op == "max-middle-gradient":
+        middle.fill_(1)
+        return gradient
+    calls = {
+        "swap-rows": lambda: swapped_z.copy_(swapped),
+        "transpose": lambda: turned_z.copy_(turned),
+        "expand": lambda: z.copy_(x[:, :1].expand(shape)),
+        "slice": lambda: half_z.copy_(half),
+        "slice-step-2": lambda: steps_z.copy_(steps),
+        "concat": lambda: torch.cat((x, y), 1, out=both),
+        "gather": lambda: torch.index_select(x, 1, order, out=z),
+        "add": lambda: torch.add(x, y, out=z),
+        "greater": lambda: torch.gt(x, y, out=mask),
+        "where": positive_or_y,
+        "maximum": lambda: torch.maximum(x, y, out=z),
+        "clip": lambda: torch.clamp(x, -0.5, 0.5, out=z),
+        "floor": lambda: torch.floor(x, out=z),
+        "exp": lambda: torch.exp(x, out=z),
+        "log1p": lambda: torch.log1p(positive, out=z),
+        "erf": lambda: torch.erf(x, out=z),
+        "tanh": lambda: torch.tanh(x, out=z),
+        "swish": lambda: torch.nn.functional.silu(x),
+        "softplus": lambda: torch.nn.functional.softplus(x),
+        "pow": lambda: torch.pow(positive, y, out=z),
+        "sum-last": lambda: torch.sum(x, 2),
+        "sum-middle": lambda: torch.sum(x, 1, out=middle),
+        "max-middle": lambda: torch.amax(x, 1, out=middle),
+        "softmax": lambda: torch.softmax(x, 2),
+        "dropout": lambda: torch.nn.functional.dropout(x, 0.1),
+    }
+    return torch.no_grad()(calls[op])
+
+
 def conv(kind, *numbers):
     batch, channels, side, out, taps, stride, padding, groups = map(int, numbers)
     wanted = {"dX": [True, False, False], "dW": [False, True, False]}
@@ -316,6 +373,7 @@ class Answers:
         "phases": phases,
         "gemm": gemm,
         "memory": memory,
+        "operator": operator,
         "conv": conv,
         "model": model
     }

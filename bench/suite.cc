@@ -24,6 +24,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(gemm_cases(machine));
   append(conv_cases(machine));
   append(memory_cases(machine));
+  append(operator_cases(machine));
   append(step_cases(machine));
   append(model_cases(machine));
   append(phase_cases());

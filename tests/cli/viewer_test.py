@@ -308,6 +308,11 @@ class Viewer(CliTest):
         flags = ["mlp", *DIGITS, "--steps", 7, "--dropout", 0.2, "--threads", 2, "--strategy",
                  "phased", "--io-mode", "io_overlapped"]
         _, page, report = self.profile("slow", *flags, command="train")
+        program = next(p for p in report["programs"] if p["name"] == "train")
+        (device,) = program["device_times"]
+        # Reference kernels are mentioned where they take a large part of the time.
+        page = page.replace(f'"reference_ns":{device["reference_ns"]}',
+                            f'"reference_ns":{device["measured_ns"] // 2}')
         found = self.drive("""
             const tables = (title) => {
               const found = [];
@@ -319,7 +324,6 @@ class Viewer(CliTest):
             found.slow = tables("What is slow?");
             found.said = view("Summary").textContent;
             found.insights = all(".insights li").map((li) => li.textContent);""", page)
-        program = next(p for p in report["programs"] if p["name"] == "train")
         # As JavaScript's toFixed(): the exact value of a double, half up.
         fixed = lambda x, unit: Decimal(x).quantize(Decimal(unit), ROUND_HALF_UP)
         times = lambda ns: (f"{fixed(ns / 1e9, '0.001')} s" if ns >= 1e9
@@ -335,9 +339,8 @@ class Viewer(CliTest):
         self.assertIn("by their time in the fastest of 5 measured runs", found["said"])
         text = "\n".join(found["insights"])
         self.assertRegex(text, r"reference kernels take .* in the fastest of 5 measured runs\): no "
-                         r"fast kernel supports .*Dropout")
+                         r"fast kernel supports ModifyRandomSeed")
         self.assertRegex(text, r"take the longest, .* in the fastest of 5 measured runs")
-        (device,) = program["device_times"]
         self.assertIn(f"{times(device['exposed_ns'])} of transfers are exposed", text)
         self.assertNotIn("planned trace)", text.replace("of the planned trace).", ""))
 

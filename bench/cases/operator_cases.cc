@@ -1,0 +1,167 @@
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "bench/figure.h"
+#include "sluice/sluice.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kSamples = 2;
+constexpr double kSeconds = 1e-2;
+
+// One operator on f32 tensors x (and y) of a cube's shape.
+struct Operator {
+  const char* name;  // Name for pytorch_child.py.
+  double bytes;      // Bytes for each element of x that must be read and written.
+  double part;       // Goal: part of a copy's speed; 0 where PyTorch's speed is the goal.
+  Tensor (*build)(const Tensor& x, const Tensor& y);
+};
+
+Tensor spread_rows(const Tensor& x) {
+  const Shape& s = x.shape();
+  return ops::broadcast_to(ops::slice(x, {0}, {1}, {}, {1}), s);
+}
+Tensor indices_of(const Tensor& x) {
+  const int64_t n = x.shape()[1];
+  std::vector<int32_t> all(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) all[static_cast<size_t>(i)] = static_cast<int32_t>(i * 7 % n);
+  return x.graph().constant(HostTensor::of<int32_t>({n}, i32, all));
+}
+
+constexpr double kInRows = 0.8, kStrided = 0.4, kSums = 0.85;
+
+constexpr Operator kOperators[] = {
+    {"swap-rows", 8, kInRows,
+     [](const Tensor& x, const Tensor&) { return ops::swap_axes(x, 0, 1); }},
+    {"transpose", 8, kStrided,
+     [](const Tensor& x, const Tensor&) { return ops::swap_axes(x, 1, 2); }},
+    {"expand", 4, kInRows, [](const Tensor& x, const Tensor&) { return spread_rows(x); }},
+    {"slice", 4, kInRows,
+     [](const Tensor& x, const Tensor&) {
+       return ops::slice(x, {0}, {x.shape()[1] / 2}, {}, {1});
+     }},
+    {"slice-step-2", 4, kStrided,
+     [](const Tensor& x, const Tensor&) { return ops::slice(x, {0}, {}, {2}, {2}); }},
+    {"concat", 16, kInRows,
+     [](const Tensor& x, const Tensor& y) {
+       return ops::concat({x, y}, 1);
+     }},
+    {"gather", 8, kInRows,
+     [](const Tensor& x, const Tensor&) { return ops::gather(x, indices_of(x), {.axis = 1}); }},
+    {"add", 12, kInRows, [](const Tensor& x, const Tensor& y) { return x + y; }},
+    {"greater", 9, kInRows, [](const Tensor& x, const Tensor& y) { return ops::greater(x, y); }},
+    {"where", 12, kInRows,
+     [](const Tensor& x, const Tensor& y) { return ops::where(ops::greater(x, 0.0), x, y); }},
+    {"maximum", 12, kInRows,
+     [](const Tensor& x, const Tensor& y) {
+       return ops::maximum({x, y});
+     }},
+    {"clip", 8, kInRows,
+     [](const Tensor& x, const Tensor&) { return ops::clip(x, {.min = -0.5, .max = 0.5}); }},
+    {"floor", 8, kInRows, [](const Tensor& x, const Tensor&) { return ops::floor(x); }},
+    {"exp", 8, 0, [](const Tensor& x, const Tensor&) { return ops::exp(x); }},
+    {"log1p", 8, 0, [](const Tensor& x, const Tensor&) { return ops::log1p(ops::abs(x)); }},
+    {"erf", 8, 0, [](const Tensor& x, const Tensor&) { return ops::erf(x); }},
+    {"tanh", 8, 0, [](const Tensor& x, const Tensor&) { return ops::tanh(x); }},
+    {"swish", 8, 0, [](const Tensor& x, const Tensor&) { return ops::swish(x); }},
+    {"softplus", 8, 0, [](const Tensor& x, const Tensor&) { return ops::softplus(x); }},
+    {"pow", 12, 0, [](const Tensor& x, const Tensor& y) { return ops::pow(ops::abs(x), y); }},
+    {"sum-last", 4, kSums,
+     [](const Tensor& x, const Tensor&) { return ops::sum(x, {.axes = {2}}); }},
+    {"sum-middle", 4, kSums,
+     [](const Tensor& x, const Tensor&) { return ops::sum(x, {.axes = {1}}); }},
+    {"max-middle", 4, kSums,
+     [](const Tensor& x, const Tensor&) { return ops::max(x, {.axes = {1}}); }},
+    {"max-middle-gradient", 12, 0,
+     [](const Tensor& x, const Tensor&) {
+       const Tensor top = ops::max(x, {.axes = {1}});
+       return ops::reduce_max_grad(top, x, top, {.axes = {1}});
+     }},
+    {"softmax", 8, 0.7, [](const Tensor& x, const Tensor&) { return ops::softmax(x); }},
+    {"dropout", 8, 0,
+     [](const Tensor& x, const Tensor&) {
+       const Tensor seed = x.graph().constant(HostTensor::of<uint32_t>({2}, u32, {1, 2}));
+       return ops::dropout(x, seed, 0.1);
+     }},
+};
+
+// Cubes of 256 KiB and of 16 MiB.
+struct Size {
+  const char* name;
+  Shape shape;
+};
+std::vector<Size> sizes() { return {{"256 KiB", {16, 64, 64}}, {"16 MiB", {64, 256, 256}}}; }
+
+// A program of one operator, and buffers for a copy that touches as many bytes.
+struct RunningOperator {
+  RunningOperator(const Operator& op, const Shape& shape, int threads) {
+    Graph& main = ir.main_graph();
+    const auto variable = [&](uint32_t number, const char* name) {
+      return main.variable(TensorSpec{shape, f32, {}},
+                           Initializer::uniform(-1, 1).keyed({5, number}), name);
+    };
+    const Tensor x = variable(1, "x");
+    const Tensor result = op.build(x, variable(2, "y"));
+    // Keeps the result alive by storing an element of it.
+    main.host_store(ops::slice(ops::flatten_(result), {0}, {1}), "first");
+    session =
+        std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
+    const StreamInfo& info = ir.stream(0);
+    first = HostTensor(info.spec);
+    binding = session->bind({}, {{{ir.id(), 0, info.name, info.spec}, first}});
+    half = static_cast<int64_t>(op.bytes / 2 * static_cast<double>(shape.elements()));
+    from = std::make_unique<Memory>(half);
+    to = std::make_unique<Memory>(half);
+  }
+
+  Ir ir;
+  std::unique_ptr<Session> session;
+  Binding binding;
+  HostTensor first;
+  std::unique_ptr<Memory> from, to;
+  int64_t half = 0;
+};
+
+Case operator_case(Machine& machine, const Operator& op, const Size& size, int threads) {
+  const Shape& s = size.shape;
+  std::vector<Goal> goals{{Goal::Of::kPyTorch, 1}};
+  if (op.part > 0) goals.push_back({Goal::Of::kPart, op.part});
+  return {
+      .group = "operator",
+      .name = fmt::format("{}, {}", op.name, size.name),
+      .threads = threads,
+      .unit = Unit::kGigabytes,
+      .work = op.bytes * static_cast<double>(s.elements()),
+      .goals = goals,
+      .pytorch = fmt::format("operator {} {} {} {} {}", op.name, s[0], s[1], s[2], threads),
+      .start = [&machine, op, s, threads]() -> std::function<Round()> {
+        auto running = std::make_shared<RunningOperator>(op, s, threads);
+        return [&machine, running, threads] {
+          std::vector<double> seconds, limits;
+          for (int i = 0; i < kSamples; ++i) {
+            limits.push_back(machine.copy_seconds(CopyWith::kMemcpy, *running->from, *running->to,
+                                                  running->half, threads, kSeconds));
+            seconds.push_back(
+                seconds_a_call(kSeconds, [&] { running->session->run_into(running->binding); }));
+          }
+          return Round{median(seconds), median(limits)};
+        };
+      }};
+}
+
+}  // namespace
+
+std::vector<Case> operator_cases(Machine& machine) {
+  std::vector<Case> cases;
+  for (const Operator& op : kOperators) {
+    for (const Size& size : sizes()) {
+      for (int threads = 1; threads <= kMaxThreads; ++threads)
+        cases.push_back(operator_case(machine, op, size, threads));
+    }
+  }
+  return cases;
+}
+
+}  // namespace sluice::bench

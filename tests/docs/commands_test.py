@@ -493,14 +493,16 @@ class Commands(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder / "DIR"), [])
 
     @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step",
-          "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only compile",
-          "sluice bench --only phases", "sluice bench --only conv", "sluice bench --only model")
+          "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only operator",
+          "sluice bench --only compile", "sluice bench --only phases", "sluice bench --only conv",
+          "sluice bench --only model")
     def test_measurements(self, *commands):
         case = {
             "limit": "limit hand-over between spinning threads",
             "step": "8 layers of 8x8",
             "gemm": "gemm 64,512,10 dX",
             "memory": "memory sum-of-all",
+            "operator": "operator transpose, 256 KiB",
             "compile": "compile perceptron of 4 layers",
             "phases": "phases 24 x 512, micro-batch 8",
             "conv": "conv 5x5 1@28x28",

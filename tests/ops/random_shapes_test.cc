@@ -74,6 +74,9 @@ class RandomShapes : public testing::Test {
     return o;
   }
 
+  // Requires that some of the cases without a given key ran on vector kernels.
+  void expect_fast(int least) { EXPECT_GE(fast_, least); }
+
   // Runs the op on every instruction set. The kernel's key must be `key` unless that is empty.
   void run(const OpDef& def, Attrs attrs, std::vector<TensorSpec> inputs, std::string_view key,
            const Sample& sample = {}) {
@@ -82,6 +85,7 @@ class RandomShapes : public testing::Test {
     if (!key.empty()) {
       ASSERT_EQ(kernel_of(c.view()).key, key) << c.text();
     }
+    fast_ += kernel_of(c.view()).key != "cpu.reference";
     Trial trial(c, random_);
     for (const Isa isa : tested_isas()) {
       set_isa(isa);
@@ -91,6 +95,7 @@ class RandomShapes : public testing::Test {
   }
 
   std::mt19937 random_{static_cast<uint32_t>(cases())};
+  int fast_ = 0;
 };
 
 TEST_F(RandomShapes, Transposes) {
@@ -167,6 +172,7 @@ TEST_F(RandomShapes, Reductions) {
     const ops::ReduceOptions o{.axes = some_axes(x.rank()), .keepdims = below(2) == 0};
     run(*defs[below(std::ssize(defs))], to_attrs(o), {{x, float_dtype(), {}}}, "");
   }
+  expect_fast(cases() * 3 / 4);
 }
 
 TEST_F(RandomShapes, GradientsOfReductions) {
@@ -198,6 +204,7 @@ TEST_F(RandomShapes, GradientsOfReductions) {
       run(*def, attrs, inputs, "", sample);
     }
   }
+  expect_fast(cases() / 2);
 }
 
 TEST_F(RandomShapes, GathersAndScatters) {
@@ -246,6 +253,7 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
     run(*defs[below(std::ssize(defs))], {}, {a, b}, "");
     run(ops::where_def(), {}, {{operand(), boolean, {}}, a, b}, "");
   }
+  expect_fast(cases() * 3 / 2);
 }
 
 TEST_F(RandomShapes, RandomNumbers) {

@@ -81,6 +81,32 @@ INSTANTIATE_TEST_SUITE_P(All, Steady,
                          testing::Combine(testing::Values(1, 2, 3),
                                           testing::Values(Layers::kInlined, Layers::kOutlined)));
 
+TEST(Steady, MovingAndGatheringAllocateNothing) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor x = main.variable(f32_spec({6, 50, 40}), Initializer::uniform(-1, 1).keyed({1, 2}));
+  const Tensor indices = main.constant(HostTensor::of<int32_t>({3}, i32, {4, 0, 49}));
+  const Tensor seed = main.constant(HostTensor::of<uint32_t>({2}, u32, {1, 2}));
+  const Tensor table = main.variable(f32_spec({50, 40}), Initializer::constant(0), "table");
+  const Tensor rows = ops::gather(ops::slice(x, {1}, {2}, {}, {0}), indices, {.axis = 1});
+  ops::sparse_accumulate_(table, ops::reshape(rows, {3, 40}), indices);
+  const Tensor turned = ops::swap_axes(ops::slice(x, {40}, {3}, {-2}, {1}), 0, 2);
+  const Tensor joined =
+      ops::concat({turned, ops::where(ops::greater(turned, 0.0), turned, 2.0)}, 1);
+  const Tensor top = ops::max(joined, {.axes = {1}});
+  const Tensor grad = ops::reduce_max_grad(top, joined, top, {.axes = {1}});
+  const D2hStream out = ir.d2h_stream(f32_spec({}), "sum");
+  main.host_store(out, ops::sum(ops::dropout(grad, seed, 0.25)) + ops::sum(rows));
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  HostTensor sum(out.spec);
+  Binding step = session.bind({}, {{out, sum}});
+  session.run_into(step);
+  const int64_t before = allocations();
+  for (int i = 0; i < 10; ++i) session.run_into(step);
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_NE(sum.as<float>()[0], 0);
+}
+
 TEST(Steady, UpdatesAllocateNothing) {
   for (nn::Optimizer optimizer :
        {nn::Optimizer::sgd({.momentum = 0.9}),

@@ -1,15 +1,12 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 
-#include "bench/figure.h"
-#include "sluice/sluice.h"
+#include "bench/cases/one_operator.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr int kMemorySamples = 2;
 constexpr double kMemorySeconds = 3e-2;
 constexpr double kMemoryGoal = 0.85;
 
@@ -22,11 +19,6 @@ Tensor variable(Graph& main, const char* name, DType dtype = f32) {
   return main.variable(TensorSpec{{kRows, kCols}, dtype, {}},
                        Initializer::uniform(-1, 1).keyed({kKey, static_cast<uint32_t>(name[0])}),
                        name);
-}
-
-// Keeps a result alive by storing a few of its bytes.
-void use(Graph& main, const Tensor& t) {
-  main.host_store(t.elements() == 1 ? t : ops::slice(ops::flatten_(t), {0}, {1}), "first");
 }
 
 void update(Graph& main, nn::Optimizer optimizer) {
@@ -49,7 +41,7 @@ const ops::PoolOptions kOverlapping{.kernel = {3, 3}, .stride = {2, 2}, .padding
 void pool_gradient(Graph& main, const ops::PoolOptions& options) {
   const Tensor x = images(main);
   const Tensor y = ops::max_pool(x, options);
-  use(main, ops::max_pool_grad(y, ops::max_pool_taps(x, options), x.shape(), options));
+  keep(ops::max_pool_grad(y, ops::max_pool_taps(x, options), x.shape(), options));
 }
 
 // One operator on tensors of 16 MiB.
@@ -61,53 +53,26 @@ struct Op {
 };
 
 constexpr Op kOps[] = {
-    {"add", 12, 12, [](Graph& m) { use(m, variable(m, "a") + variable(m, "b")); }},
-    {"scale", 8, 8, [](Graph& m) { use(m, variable(m, "a") * 0.5); }},
-    {"relu", 8, 8, [](Graph& m) { use(m, ops::relu(variable(m, "a"))); }},
-    {"gelu", 8, 8, [](Graph& m) { use(m, ops::gelu(variable(m, "a"))); }},
+    {"add", 12, 12, [](Graph& m) { keep(variable(m, "a") + variable(m, "b")); }},
+    {"scale", 8, 8, [](Graph& m) { keep(variable(m, "a") * 0.5); }},
+    {"relu", 8, 8, [](Graph& m) { keep(ops::relu(variable(m, "a"))); }},
+    {"gelu", 8, 8, [](Graph& m) { keep(ops::gelu(variable(m, "a"))); }},
     {"add-scale-relu", 12, 12,
-     [](Graph& m) { use(m, ops::relu((variable(m, "a") + variable(m, "b")) * 0.5)); }},
-    {"sum-of-rows", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"), {.axes = {1}})); }},
-    {"sum-of-columns", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"), {.axes = {0}})); }},
-    {"sum-of-all", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"))); }},
-    {"softmax-of-rows", 8, 8, [](Graph& m) { use(m, ops::softmax(variable(m, "a"))); }},
-    {"max-pool-2x2", 5, 5, [](Graph& m) { use(m, ops::max_pool(images(m), kHalves)); }},
-    {"max-pool-3x3", 5, 5, [](Graph& m) { use(m, ops::max_pool(images(m), kOverlapping)); }},
-    {"average-of-planes", 4, 4, [](Graph& m) { use(m, ops::global_average_pool(images(m))); }},
+     [](Graph& m) { keep(ops::relu((variable(m, "a") + variable(m, "b")) * 0.5)); }},
+    {"sum-of-rows", 4, 4, [](Graph& m) { keep(ops::sum(variable(m, "a"), {.axes = {1}})); }},
+    {"sum-of-columns", 4, 4, [](Graph& m) { keep(ops::sum(variable(m, "a"), {.axes = {0}})); }},
+    {"sum-of-all", 4, 4, [](Graph& m) { keep(ops::sum(variable(m, "a"))); }},
+    {"softmax-of-rows", 8, 8, [](Graph& m) { keep(ops::softmax(variable(m, "a"))); }},
+    {"max-pool-2x2", 5, 5, [](Graph& m) { keep(ops::max_pool(images(m), kHalves)); }},
+    {"max-pool-3x3", 5, 5, [](Graph& m) { keep(ops::max_pool(images(m), kOverlapping)); }},
+    {"average-of-planes", 4, 4, [](Graph& m) { keep(ops::global_average_pool(images(m))); }},
     {"max-pool-2x2-and-gradient", 14.5, 9, [](Graph& m) { pool_gradient(m, kHalves); }},
     {"max-pool-3x3-and-gradient", 14.5, 9, [](Graph& m) { pool_gradient(m, kOverlapping); }},
     {"sgd", 12, 8, [](Graph& m) { update(m, nn::Optimizer::sgd()); }},
     {"adam", 28, 16, [](Graph& m) { update(m, nn::Optimizer::adam()); }},
     {"f32-to-f16-and-back", 12, 10,
-     [](Graph& m) { use(m, ops::cast(ops::cast(variable(m, "a"), f16), f32)); }},
-    {"f16-to-f32", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a", f16), f32)); }},
-};
-
-// A program of one operator, and buffers for a memcpy that touches as many bytes.
-struct RunningOp {
-  RunningOp(const Op& op, int threads) {
-    op.build(ir.main_graph());
-    session =
-        std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
-    std::vector<StreamOutput> outputs;
-    for (int32_t i = 0; i < ir.stream_count(); ++i) {
-      const StreamInfo& info = ir.stream(i);
-      first = HostTensor(info.spec);
-      outputs.push_back({{ir.id(), i, info.name, info.spec}, first});
-    }
-    binding = session->bind({}, outputs);
-    const auto half = static_cast<int64_t>(op.held / 2 * kElements);
-    from = std::make_unique<Memory>(half);
-    to = std::make_unique<Memory>(half);
-    copied = half;
-  }
-
-  Ir ir;
-  std::unique_ptr<Session> session;
-  Binding binding;
-  HostTensor first;
-  std::unique_ptr<Memory> from, to;
-  int64_t copied = 0;
+     [](Graph& m) { keep(ops::cast(ops::cast(variable(m, "a"), f16), f32)); }},
+    {"f16-to-f32", 6, 6, [](Graph& m) { keep(ops::cast(variable(m, "a", f16), f32)); }},
 };
 
 Case memory_case(Machine& machine, const Op& op, int threads) {
@@ -120,18 +85,10 @@ Case memory_case(Machine& machine, const Op& op, int threads) {
           .goals = {{Goal::Of::kPart, kMemoryGoal}},
           .pytorch = fmt::format("memory {} {} {} {}", op.name, kRows, kCols, threads),
           .start = [&machine, op, threads, bytes]() -> std::function<Round()> {
-            auto running = std::make_shared<RunningOp>(op, threads);
-            return [&machine, running, threads, bytes] {
-              std::vector<double> seconds, limits;
-              for (int i = 0; i < kMemorySamples; ++i) {
-                const double copy =
-                    machine.copy_seconds(CopyWith::kMemcpy, *running->from, *running->to,
-                                         running->copied, threads, kMemorySeconds);
-                limits.push_back(copy * bytes / (2.0 * static_cast<double>(running->copied)));
-                seconds.push_back(seconds_a_call(
-                    kMemorySeconds, [&] { running->session->run_into(running->binding); }));
-              }
-              return Round{median(seconds), median(limits)};
+            const auto held = static_cast<int64_t>(op.held * static_cast<double>(kElements));
+            auto running = std::make_shared<OneOperator>(op.build, held, threads);
+            return [&machine, running, bytes] {
+              return running->measure(machine, bytes, kMemorySeconds);
             };
           }};
 }

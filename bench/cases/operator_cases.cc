@@ -2,13 +2,11 @@
 
 #include <memory>
 
-#include "bench/figure.h"
-#include "sluice/sluice.h"
+#include "bench/cases/one_operator.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr int kSamples = 2;
 constexpr double kSeconds = 1e-2;
 
 // One operator on f32 tensors x (and y) of a cube's shape.
@@ -94,61 +92,33 @@ struct Size {
 };
 std::vector<Size> sizes() { return {{"256 KiB", {16, 64, 64}}, {"16 MiB", {64, 256, 256}}}; }
 
-// A program of one operator, and buffers for a copy that touches as many bytes.
-struct RunningOperator {
-  RunningOperator(const Operator& op, const Shape& shape, int threads) {
-    Graph& main = ir.main_graph();
-    const auto variable = [&](uint32_t number, const char* name) {
-      return main.variable(TensorSpec{shape, f32, {}},
-                           Initializer::uniform(-1, 1).keyed({5, number}), name);
-    };
-    const Tensor x = variable(1, "x");
-    const Tensor result = op.build(x, variable(2, "y"));
-    // Keeps the result alive by storing an element of it.
-    main.host_store(ops::slice(ops::flatten_(result), {0}, {1}), "first");
-    session =
-        std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
-    const StreamInfo& info = ir.stream(0);
-    first = HostTensor(info.spec);
-    binding = session->bind({}, {{{ir.id(), 0, info.name, info.spec}, first}});
-    half = static_cast<int64_t>(op.bytes / 2 * static_cast<double>(shape.elements()));
-    from = std::make_unique<Memory>(half);
-    to = std::make_unique<Memory>(half);
-  }
-
-  Ir ir;
-  std::unique_ptr<Session> session;
-  Binding binding;
-  HostTensor first;
-  std::unique_ptr<Memory> from, to;
-  int64_t half = 0;
-};
+// Adds the operator on variables of the shape.
+void build(Graph& main, const Operator& op, const Shape& shape) {
+  const auto variable = [&](uint32_t number, const char* name) {
+    return main.variable(TensorSpec{shape, f32, {}}, Initializer::uniform(-1, 1).keyed({5, number}),
+                         name);
+  };
+  keep(op.build(variable(1, "x"), variable(2, "y")));
+}
 
 Case operator_case(Machine& machine, const Operator& op, const Size& size, int threads) {
   const Shape& s = size.shape;
+  const double bytes = op.bytes * static_cast<double>(s.elements());
   std::vector<Goal> goals{{Goal::Of::kPyTorch, 1}};
   if (op.part > 0) goals.push_back({Goal::Of::kPart, op.part});
-  return {
-      .group = "operator",
-      .name = fmt::format("{}, {}", op.name, size.name),
-      .threads = threads,
-      .unit = Unit::kGigabytes,
-      .work = op.bytes * static_cast<double>(s.elements()),
-      .goals = goals,
-      .pytorch = fmt::format("operator {} {} {} {} {}", op.name, s[0], s[1], s[2], threads),
-      .start = [&machine, op, s, threads]() -> std::function<Round()> {
-        auto running = std::make_shared<RunningOperator>(op, s, threads);
-        return [&machine, running, threads] {
-          std::vector<double> seconds, limits;
-          for (int i = 0; i < kSamples; ++i) {
-            limits.push_back(machine.copy_seconds(CopyWith::kMemcpy, *running->from, *running->to,
-                                                  running->half, threads, kSeconds));
-            seconds.push_back(
-                seconds_a_call(kSeconds, [&] { running->session->run_into(running->binding); }));
-          }
-          return Round{median(seconds), median(limits)};
-        };
-      }};
+  return {.group = "operator",
+          .name = fmt::format("{}, {}", op.name, size.name),
+          .threads = threads,
+          .unit = Unit::kGigabytes,
+          .work = bytes,
+          .goals = goals,
+          .pytorch = fmt::format("operator {} {} {} {} {}", op.name, s[0], s[1], s[2], threads),
+          .start = [&machine, op, s, threads, bytes]() -> std::function<Round()> {
+            auto running = std::make_shared<OneOperator>([&](Graph& main) { build(main, op, s); },
+                                                         static_cast<int64_t>(bytes), threads);
+            return
+                [&machine, running, bytes] { return running->measure(machine, bytes, kSeconds); };
+          }};
 }
 
 }  // namespace

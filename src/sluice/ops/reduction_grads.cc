@@ -201,50 +201,50 @@ ReduceGradOptions with_shape(const ReduceOptions& o, const Shape& shape) {
   return {.axes = o.axes, .keepdims = o.keepdims, .shape = shape};
 }
 
-const OpDef& max_def() {
+}  // namespace
+
+const OpDef& reduce_max_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kMax>(
       "ReduceMaxGrad", "reduce_max_grad",
       "grad where x is the maximum y, shared equally by ties; zero elsewhere.");
   return def;
 }
-const OpDef& min_def() {
+const OpDef& reduce_min_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kMin>(
       "ReduceMinGrad", "reduce_min_grad",
       "grad where x is the minimum y, shared equally by ties; zero elsewhere.");
   return def;
 }
-const OpDef& prod_def() {
+const OpDef& reduce_prod_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kProd>(
       "ReduceProdGrad", "reduce_prod_grad", "grad times the product of the other elements.");
   return def;
 }
-const OpDef& l1_def() {
+const OpDef& reduce_l1_grad_def() {
   static const OpDef def =
       gradient<ReduceGradOp::kL1>("ReduceL1Grad", "reduce_l1_grad", "grad·sign(x).");
   return def;
 }
-const OpDef& l2_def() {
+const OpDef& reduce_l2_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kL2>("ReduceL2Grad", "reduce_l2_grad",
                                                        "grad·x/y, zero where y is zero.");
   return def;
 }
-const OpDef& log_sum_def() {
+const OpDef& reduce_log_sum_grad_def() {
   static const OpDef def =
       gradient<ReduceGradOp::kLogSum>("ReduceLogSumGrad", "reduce_log_sum_grad", "grad·e⁻ʸ.");
   return def;
 }
-const OpDef& log_sum_exp_def() {
+const OpDef& reduce_log_sum_exp_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kLogSumExp>(
       "ReduceLogSumExpGrad", "reduce_log_sum_exp_grad", "grad·eˣ⁻ʸ.");
   return def;
 }
-const OpDef& sum_square_def() {
+const OpDef& reduce_sum_square_grad_def() {
   static const OpDef def = gradient<ReduceGradOp::kSumSquare>(
       "ReduceSumSquareGrad", "reduce_sum_square_grad", "2·grad·x.");
   return def;
 }
-
-}  // namespace
 
 const OpDef& reduce_mean_grad_def() {
   static const OpDef def =
@@ -256,42 +256,37 @@ Tensor reduce_mean_grad(TensorArg grad, const Shape& shape, const ReduceOptions&
   return emit_one(reduce_mean_grad_def(), {grad}, with_shape(options, shape));
 }
 Tensor reduce_max_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
-  return emit_one(max_def(), {grad, x, y}, with_shape(options, x->shape()));
+  return emit_one(reduce_max_grad_def(), {grad, x, y}, with_shape(options, x->shape()));
 }
 Tensor reduce_min_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
-  return emit_one(min_def(), {grad, x, y}, with_shape(options, x->shape()));
+  return emit_one(reduce_min_grad_def(), {grad, x, y}, with_shape(options, x->shape()));
 }
 Tensor reduce_prod_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
-  return emit_one(prod_def(), {grad, x}, with_shape(options, x->shape()));
+  return emit_one(reduce_prod_grad_def(), {grad, x}, with_shape(options, x->shape()));
 }
 Tensor reduce_l1_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
-  return emit_one(l1_def(), {grad, x}, with_shape(options, x->shape()));
+  return emit_one(reduce_l1_grad_def(), {grad, x}, with_shape(options, x->shape()));
 }
 Tensor reduce_l2_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
-  return emit_one(l2_def(), {grad, x, y}, with_shape(options, x->shape()));
+  return emit_one(reduce_l2_grad_def(), {grad, x, y}, with_shape(options, x->shape()));
 }
 Tensor reduce_log_sum_grad(TensorArg grad, TensorArg y, const Shape& shape,
                            const ReduceOptions& options) {
-  return emit_one(log_sum_def(), {grad, y}, with_shape(options, shape));
+  return emit_one(reduce_log_sum_grad_def(), {grad, y}, with_shape(options, shape));
 }
 Tensor reduce_log_sum_exp_grad(TensorArg grad, TensorArg x, TensorArg y,
                                const ReduceOptions& options) {
-  return emit_one(log_sum_exp_def(), {grad, x, y}, with_shape(options, x->shape()));
+  return emit_one(reduce_log_sum_exp_grad_def(), {grad, x, y}, with_shape(options, x->shape()));
 }
 Tensor reduce_sum_square_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
-  return emit_one(sum_square_def(), {grad, x}, with_shape(options, x->shape()));
+  return emit_one(reduce_sum_square_grad_def(), {grad, x}, with_shape(options, x->shape()));
 }
 
 std::vector<const OpDef*> reduction_grads_ops() {
-  return {&reduce_mean_grad_def(),
-          &max_def(),
-          &min_def(),
-          &prod_def(),
-          &l1_def(),
-          &l2_def(),
-          &log_sum_def(),
-          &log_sum_exp_def(),
-          &sum_square_def()};
+  return {
+      &reduce_mean_grad_def(),    &reduce_max_grad_def(),         &reduce_min_grad_def(),
+      &reduce_prod_grad_def(),    &reduce_l1_grad_def(),          &reduce_l2_grad_def(),
+      &reduce_log_sum_grad_def(), &reduce_log_sum_exp_grad_def(), &reduce_sum_square_grad_def()};
 }
 
 }  // namespace sluice::ops

@@ -16,6 +16,14 @@ struct ReduceGradOptions {
 };
 
 const OpDef& reduce_mean_grad_def();
+const OpDef& reduce_max_grad_def();
+const OpDef& reduce_min_grad_def();
+const OpDef& reduce_prod_grad_def();
+const OpDef& reduce_l1_grad_def();
+const OpDef& reduce_l2_grad_def();
+const OpDef& reduce_log_sum_grad_def();
+const OpDef& reduce_log_sum_exp_grad_def();
+const OpDef& reduce_sum_square_grad_def();
 
 /// Gradients of the reductions of reductions.h. `grad` has the shape of the reduction's result y;
 /// the returned gradient has the shape of its operand x. Equal maxima (minima) share the gradient

@@ -36,32 +36,46 @@ V scale(V x, V n) {
   return x * power_of_two(half) * power_of_two(whole - half);
 }
 
+/// Returns the r of x = n·ln 2 + r, |r| <= ln 2 / 2, for |x| < 128.
+template <Vector V>
+V split_exponent(V x, V& n) {
+  constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
+  n = fma(x, 0x1.715476p0f, kRound) - kRound;
+  return fma(n, -0x1.7f7d1cp-20f, fma(n, -0x1.62e4p-1f, x));
+}
+
+/// eʳ - 1 for |r| <= ln 2 / 2.
+template <Vector V>
+V exp_of_rest(V r) {
+  const V p = polynomial(r, V(0x1.6a4d78p-10f), 0x1.12398ep-7f, 0x1.5558bp-5f, 0x1.555492p-3f,
+                         0x1.fffffcp-2f);
+  return fma(r * r, p, r);
+}
+
+/// Returns the m in [√½, √2) of x = 2ᵉ·m, for x > 0.
+template <Vector V>
+V split_power(V x, V& e) {
+  using Int = typename V::Int;
+  const auto denormal = x < 0x1p-126f;
+  const Int offset = bits(select(denormal, x * 0x1p23f, x)) - Int(0x3f3504f3);
+  e = to_float(shift_right<23>(offset)) + select(denormal, V(-23.0f), V(0.0f));
+  return from_bits((offset & Int(0x007fffff)) + Int(0x3f3504f3));
+}
+
 /// eˣ, 1.0 ULP. The result is inf from 88.7229 up and zero below -103.97.
 template <Vector V>
 V exp(V x) {
-  constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
-  const V clamped = max(V(-104.0f), min(V(89.0f), x));
-  const V shifted = fma(clamped, 0x1.715476p0f, kRound);
-  const V n = shifted - kRound;
-  V r = fma(n, -0x1.62e4p-1f, clamped);
-  r = fma(n, -0x1.7f7d1cp-20f, r);
-  const V p = polynomial(r, V(0x1.6a4d78p-10f), 0x1.12398ep-7f, 0x1.5558bp-5f, 0x1.555492p-3f,
-                         0x1.fffffcp-2f);
-  const V mantissa = fma(r * r, p, r) + 1.0f;
-  return scale(mantissa, n);
+  V n;
+  const V r = split_exponent(max(V(-104.0f), min(V(89.0f), x)), n);
+  return scale(exp_of_rest(r) + 1.0f, n);
 }
 
 /// Natural logarithm, 0.8 ULP. log(±0) = -inf, log(x < 0) = NaN.
 template <Vector V>
 V log(V x) {
-  using Int = typename V::Int;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto denormal = x < 0x1p-126f;
-  const V scaled = select(denormal, x * 0x1p23f, x);
-  // x = 2ᵉ·(1 + f) with 1 + f in [√½, √2).
-  const Int offset = bits(scaled) - Int(0x3f3504f3);
-  const V e = to_float(shift_right<23>(offset)) + select(denormal, V(-23.0f), V(0.0f));
-  const V f = from_bits((offset & Int(0x007fffff)) + Int(0x3f3504f3)) - 1.0f;
+  V e;
+  const V f = split_power(x, e) - 1.0f;
   const V p =
       polynomial(f, V(0x1.13c372p-4f), -0x1.dda1bp-4f, 0x1.e6df82p-4f, -0x1.fc3d26p-4f,
                  0x1.233acp-3f, -0x1.555b9p-3f, 0x1.99a47ap-3f, -0x1.000008p-2f, 0x1.555548p-2f);
@@ -78,18 +92,11 @@ V log(V x) {
 /// eˣ - 1, 1.5 ULP.
 template <Vector V>
 V expm1(V x) {
-  constexpr float kRound = 0x1.8p23f;
-  const V clamped = max(V(-30.0f), min(V(88.0f), x));
-  const V shifted = fma(clamped, 0x1.715476p0f, kRound);
-  const V n = shifted - kRound;
-  V r = fma(n, -0x1.62e4p-1f, clamped);
-  r = fma(n, -0x1.7f7d1cp-20f, r);
-  const V p = polynomial(r, V(0x1.6a4d78p-10f), 0x1.12398ep-7f, 0x1.5558bp-5f, 0x1.555492p-3f,
-                         0x1.fffffcp-2f);
+  V n;
+  const V small = exp_of_rest(split_exponent(max(V(-30.0f), min(V(88.0f), x)), n));
   // eˣ - 1 = 2ⁿ·(eʳ - 1) + (2ⁿ - 1).
   const V power = scale(V(1.0f), n);
-  const V result = fma(power, fma(r * r, p, r), power - 1.0f);
-  return select(x > 88.0f, exp(x), select(n == 0.0f, fma(r * r, p, r), result));
+  return select(x > 88.0f, exp(x), select(n == 0.0f, small, fma(power, small, power - 1.0f)));
 }
 
 /// ln(1 + x), 2 ULP. log1p(-1) = -inf, log1p(x < -1) = NaN.
@@ -134,15 +141,10 @@ V erf(V x) {
 /// only if these have 31 bits.
 template <Vector V>
 V pow(V x, V y) {
-  using Int = typename V::Int;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const V one(1.0f), zero(0.0f), size = abs(x);
-  // |x| = 2ᵉ·m with m in [√½, √2).
-  const auto denormal = size < 0x1p-126f;
-  const V scaled = select(denormal, size * 0x1p23f, size);
-  const Int offset = bits(scaled) - Int(0x3f3504f3);
-  const V e = to_float(shift_right<23>(offset)) + select(denormal, V(-23.0f), zero);
-  const V m = from_bits((offset & Int(0x007fffff)) + Int(0x3f3504f3));
+  V e;
+  const V m = split_power(size, e);
   // log₂ m = 2·log₂(e)·(s + s³/3 + s⁵/5 + …) with s = (m - 1) / (m + 1).
   const V f = m - 1.0f, d = m + 1.0f;
   const V d_low = m - (d - 1.0f);
@@ -165,9 +167,7 @@ V pow(V x, V y) {
   const V low = select(limited == product, fma(y, log_high, -product) + y * log_low, zero);
   const V n = round_nearest(limited);
   const V r = ((limited - n) + low) * 0x1.62e43p-1f;
-  const V p = polynomial(r, V(0x1.6a4d78p-10f), 0x1.12398ep-7f, 0x1.5558bp-5f, 0x1.555492p-3f,
-                         0x1.fffffcp-2f);
-  V result = scale(fma(r * r, p, r) + 1.0f, max(V(-150.0f), n));
+  V result = scale(exp_of_rest(r) + 1.0f, max(V(-150.0f), n));
   result = select(n < -150.0f, zero, result);
   // Zeros and infinities.
   const auto grows = y > 0.0f;

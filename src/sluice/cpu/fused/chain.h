@@ -22,7 +22,8 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs);
 /// each column, one value for each row, or a single value. It may also have one value for each
 /// channel: the rows are then the channels of one sample after the other. A stage on rows may
 /// compute one value for each row, such as a loss. The total of such losses is computed after all
-/// blocks.
+/// blocks. Dropout is an elementwise stage that also depends on the index of each element, so the
+/// results are then row-major.
 class Chain {
  public:
   /// A part of the results. If stage 0 is a matrix product, `head` points to this part of its

@@ -18,7 +18,7 @@ struct Concat {
     const int64_t width = size_of(op.input(0).dtype);
     const int64_t axis =
         joins ? op.options<ops::ConcatOptions>().axis : op.options<ops::SplitOptions>().axis;
-    const int at = static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
+    const int at = normalize_axis(axis, shape.rank(), op.def().name);
     const ops::AxisSplit split(shape, at);
     rows = split.outer;
     row_bytes = split.extent * split.inner * width;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/kernels/indices.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/ops/gather.h"
@@ -15,15 +16,12 @@ namespace {
 struct Gather {
   explicit Gather(const OpView& op) : width(size_of(op.output(0).dtype)) {
     one_hot = &op.def() == &ops::onehot_def();
-    const TensorSpec& indices = op.input(one_hot ? 0 : 1);
-    is_signed = indices.dtype == i32;
-    const auto normal = [](int64_t axis, int rank) {
-      return static_cast<int>(axis < 0 ? axis + rank : axis);
-    };
+    const TensorSpec& index_spec = op.input(one_hot ? 0 : 1);
+    const std::string& name = op.def().name;
     if (one_hot) {
       const Shape& y = op.output(0).shape;
-      const int axis = normal(op.options<ops::OnehotOptions>().axis, y.rank());
-      const ops::AxisSplit split(y, axis);
+      const int64_t axis = op.options<ops::OnehotOptions>().axis;
+      const ops::AxisSplit split(y, normalize_axis(axis, y.rank(), name));
       inner = split.inner;
       extent = split.extent;
       rows = split.outer;
@@ -31,36 +29,27 @@ struct Gather {
     } else {
       const auto o = op.options<ops::GatherOptions>();
       const Shape& x = op.input(0).shape;
-      const ops::AxisSplit split(x, normal(o.axis, x.rank()));
+      const ops::AxisSplit split(x, normalize_axis(o.axis, x.rank(), name));
       inner = split.inner;
       extent = split.extent;
-      count = indices.elements();
-      rows = split.outer * count;
+      rows = split.outer * index_spec.elements();
       row_bytes = inner * width;
       if (is_float(op.output(0).dtype) && !o.zero_out_of_range) {
         const auto nan = HostTensor::of<double>({}, f64, {std::nan("")}).cast(op.output(0).dtype);
         std::memcpy(outside, nan.bytes().data(), nan.bytes().size());
       }
     }
+    indices = Indices(index_spec, extent);
     per_task = std::max<int64_t>(
         {1, ceil_div(kTaskBytes, std::max<int64_t>(1, row_bytes)), ceil_div(rows, kMaxTasks)});
     tasks = std::max<int64_t>(1, ceil_div(rows, per_task));
   }
 
-  // Index i as a position of the axis; -1 if it is outside.
-  int64_t position(const std::byte* indices, int64_t i) const {
-    uint32_t word;
-    std::memcpy(&word, indices + i * 4, sizeof word);
-    const int64_t index = is_signed ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
-    return index >= 0 && index < extent ? index : -1;
-  }
-
   bool one_hot = false;
-  bool is_signed = false;
+  Indices indices;
   int64_t width;       // Bytes of an element.
   int64_t inner = 1;   // Elements after the axis.
   int64_t extent = 1;  // Elements of the axis.
-  int64_t count = 1;   // Indices.
   int64_t rows = 1;    // Gathered slices, or elements before the axis of one-hot vectors.
   int64_t row_bytes = 0;
   int64_t per_task = 1;
@@ -87,17 +76,18 @@ void copy_any(const std::byte* from, std::byte* to, int64_t bytes) {
 template <typename Copy>
 void gather_rows(const Gather& g, const runtime::KernelBlock& block, int64_t begin, int64_t end,
                  Copy copy) {
-  const std::byte *const x = block.operands[0], *const indices = block.operands[1];
+  const std::byte* const x = block.operands[0];
+  const int64_t count = g.indices.count();
   std::byte* y = block.operands[2] + begin * g.row_bytes;
-  int64_t outer = begin / g.count, i = begin % g.count;
+  int64_t outer = begin / count, i = begin % count;
   for (int64_t row = begin; row < end; ++row, y += g.row_bytes) {
-    const int64_t at = g.position(indices, i);
+    const int64_t at = g.indices.position(block.operands[1], i);
     if (at >= 0) {
       copy(x + (outer * g.extent + at) * g.row_bytes, y, g.row_bytes);
     } else {
       fill(g.outside, g.width, y, g.row_bytes);
     }
-    if (++i == g.count) {
+    if (++i == count) {
       i = 0;
       ++outer;
     }
@@ -105,12 +95,12 @@ void gather_rows(const Gather& g, const runtime::KernelBlock& block, int64_t beg
 }
 
 void run_one_hot(const Gather& g, const runtime::KernelBlock& block, int64_t begin, int64_t end) {
-  const std::byte *const indices = block.operands[0], *const values = block.operands[1];
+  const std::byte* const values = block.operands[1];
   std::byte* const y = block.operands[2];
   fill(values, g.width, y + begin * g.row_bytes, (end - begin) * g.row_bytes);
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t i = 0; i < g.inner; ++i) {
-      const int64_t at = g.position(indices, row * g.inner + i);
+      const int64_t at = g.indices.position(block.operands[0], row * g.inner + i);
       if (at < 0) continue;
       std::memcpy(y + row * g.row_bytes + (at * g.inner + i) * g.width, values + g.width,
                   static_cast<size_t>(g.width));

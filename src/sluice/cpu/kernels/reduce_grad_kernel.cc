@@ -1,14 +1,13 @@
 #include <algorithm>
-#include <cmath>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/simd/vector_kernels.h"
+#include "sluice/ops/functors.h"
 #include "sluice/ops/reduction_functors.h"
 #include "sluice/ops/reduction_grads.h"
-#include "sluice/ops/scalar_math.h"
 
 namespace sluice::cpu {
 namespace {
@@ -20,7 +19,7 @@ constexpr int64_t kMaxCount = 1 << 24;  // f32 counts ties exactly up to here.
 // ops/reduction_functors.h.
 struct Rule {
   enum class Factor { kGrad, kGradOfMean, kGradOfLogSum, kGradOfTies };
-  const char* type;
+  const OpDef& (*def)();
   Factor factor;
   MapFn (*functor)(Isa);
   bool reads_x, reads_y;
@@ -29,17 +28,22 @@ struct Rule {
 const Rule* rule_of(const OpDef& def) {
   using Factor = Rule::Factor;
   static const Rule kRules[] = {
-      {"ReduceMeanGrad", Factor::kGradOfMean, map_kernel<ops::functor::LaneFactor>, false, false},
-      {"ReduceLogSumGrad", Factor::kGradOfLogSum, map_kernel<ops::functor::LaneFactor>, false,
+      {ops::reduce_mean_grad_def, Factor::kGradOfMean, map_kernel<ops::functor::LaneFactor>, false,
+       false},
+      {ops::reduce_log_sum_grad_def, Factor::kGradOfLogSum, map_kernel<ops::functor::LaneFactor>,
+       false, true},
+      {ops::reduce_max_grad_def, Factor::kGradOfTies, map_kernel<ops::functor::TieGrad>, true,
        true},
-      {"ReduceMaxGrad", Factor::kGradOfTies, map_kernel<ops::functor::TieGrad>, true, true},
-      {"ReduceMinGrad", Factor::kGradOfTies, map_kernel<ops::functor::TieGrad>, true, true},
-      {"ReduceL1Grad", Factor::kGrad, map_kernel<ops::functor::L1Grad>, true, false},
-      {"ReduceL2Grad", Factor::kGrad, map_kernel<ops::functor::L2Grad>, true, true},
-      {"ReduceLogSumExpGrad", Factor::kGrad, map_kernel<ops::functor::LogSumExpGrad>, true, true},
-      {"ReduceSumSquareGrad", Factor::kGrad, map_kernel<ops::functor::SumSquareGrad>, true, false}};
+      {ops::reduce_min_grad_def, Factor::kGradOfTies, map_kernel<ops::functor::TieGrad>, true,
+       true},
+      {ops::reduce_l1_grad_def, Factor::kGrad, map_kernel<ops::functor::L1Grad>, true, false},
+      {ops::reduce_l2_grad_def, Factor::kGrad, map_kernel<ops::functor::L2Grad>, true, true},
+      {ops::reduce_log_sum_exp_grad_def, Factor::kGrad, map_kernel<ops::functor::LogSumExpGrad>,
+       true, true},
+      {ops::reduce_sum_square_grad_def, Factor::kGrad, map_kernel<ops::functor::SumSquareGrad>,
+       true, false}};
   for (const Rule& rule : kRules) {
-    if (def.type == rule.type) return &rule;
+    if (&def == &rule.def()) return &rule;
   }
   return nullptr;
 }
@@ -93,7 +97,7 @@ struct Lanes {
 // Runs a functor on (f, x, y). `f` has a value for each lane.
 void map_lanes(const ReduceGrad& g, MapFn functor, const Lanes& l, const float* f, float* to,
                bool accumulates) {
-  const auto n = static_cast<int64_t>(g.extent);
+  const int64_t n = g.extent;
   // An operand that is not read is any valid array.
   const float* const x = l.x == nullptr ? f : l.x;
   const float* const y = l.y == nullptr ? f : l.y;
@@ -133,7 +137,9 @@ void run_lanes(const ReduceGrad& g, const Lanes& l) {
       for (int64_t i = 0; i < l.count; ++i) factors[i] = l.grad[i] / n;
       break;
     case Rule::Factor::kGradOfLogSum:
-      for (int64_t i = 0; i < l.count; ++i) factors[i] = l.grad[i] * ops::math::exp(-l.y[i]);
+      map1(ops::functor::Neg{}, l.y, factors, l.count);
+      map1(ops::functor::Exp{}, factors, factors, l.count);
+      map2(ops::functor::Mul{}, {l.grad}, {factors}, factors, l.count);
       break;
     case Rule::Factor::kGradOfTies:
       count_ties(g, l, factors);

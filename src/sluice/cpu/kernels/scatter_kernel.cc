@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/kernels/indices.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/simd/conversions.h"
@@ -21,9 +22,6 @@ namespace {
 struct ScatterAdd {
   explicit ScatterAdd(const OpView& op) : zeros(&op.def() == &ops::gather_grad_def()) {
     const TensorSpec& t = op.output(0);
-    const TensorSpec& indices = op.input(zeros ? 1 : 2);
-    is_signed = indices.dtype == i32;
-    count = indices.elements();
     int64_t axis = 0;
     if (zeros) {
       axis = op.options<ops::GatherGradOptions>().axis;
@@ -32,8 +30,9 @@ struct ScatterAdd {
       factor = ops::hypers_of(op)[0];
       if (factor.operand >= 0) widen = widen_kernel(op.input(factor.operand).dtype);
     }
-    const ops::AxisSplit split(t.shape, static_cast<int>(axis < 0 ? axis + t.shape.rank() : axis));
+    const ops::AxisSplit split(t.shape, normalize_axis(axis, t.shape.rank(), op.def().name));
     extent = split.extent;
+    indices = Indices(op.input(zeros ? 1 : 2), extent);
     inner = split.inner;
     rows = split.outer * split.extent;
     per_task = rows_per_task(rows, inner);
@@ -47,8 +46,7 @@ struct ScatterAdd {
 
   static constexpr int64_t kMinInner = 16;
   bool zeros;
-  bool is_signed = false;
-  int64_t count = 0;   // Indices.
+  Indices indices;
   int64_t extent = 1;  // Elements of the axis.
   int64_t inner = 1;   // Elements after the axis.
   int64_t rows = 1;    // Rows of the tensor: elements before the axis times those of the axis.
@@ -63,14 +61,11 @@ template <typename Add>
 void for_each_slice(const ScatterAdd& s, const std::byte* indices, int64_t begin, int64_t end,
                     Add add) {
   if (begin >= end) return;
+  const int64_t count = s.indices.count();
   for (int64_t outer = begin / s.extent; outer * s.extent < end; ++outer) {
-    for (int64_t i = 0; i < s.count; ++i) {
-      uint32_t word;
-      std::memcpy(&word, indices + i * 4, sizeof word);
-      const int64_t index = s.is_signed ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
-      const int64_t row = outer * s.extent + index;
-      if (index >= 0 && index < s.extent && row >= begin && row < end)
-        add(outer * s.count + i, row);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = s.indices.position(indices, i), row = outer * s.extent + at;
+      if (at >= 0 && row >= begin && row < end) add(outer * count + i, row);
     }
   }
 }

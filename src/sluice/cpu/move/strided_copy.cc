@@ -74,6 +74,10 @@ void copy_short_rows(const Rows& r) {
 void copy_rows(const Rows& r, int64_t width, bool streams) {
   constexpr int64_t kStreamed = 128, kLong = 256, kVector = 16;
   const int64_t bytes = r.size * width;
+  if (bytes == 1) return copy_short_rows<1>(r);
+  if (bytes == 2) return copy_short_rows<2>(r);
+  if (bytes == 4) return copy_short_rows<4>(r);
+  if (bytes == 8) return copy_short_rows<8>(r);
   if (bytes == 16) return copy_short_rows<16>(r);
   if (bytes == 32) return copy_short_rows<32>(r);
   if (bytes == 64) return copy_short_rows<64>(r);

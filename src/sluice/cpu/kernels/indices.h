@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#include "sluice/base/shape.h"
+
+namespace sluice::cpu {
+
+/// An operand of int32 or uint32 indices into an axis of `extent` elements.
+class Indices {
+ public:
+  Indices() = default;
+  Indices(const TensorSpec& spec, int64_t extent)
+      : count_(spec.elements()), extent_(extent), signed_(spec.dtype == i32) {}
+
+  int64_t count() const { return count_; }
+  /// Returns index i of `operand`; -1 if it is outside the axis.
+  int64_t position(const std::byte* operand, int64_t i) const {
+    uint32_t word;
+    std::memcpy(&word, operand + i * static_cast<int64_t>(sizeof word), sizeof word);
+    const int64_t index = signed_ ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
+    return index >= 0 && index < extent_ ? index : -1;
+  }
+
+ private:
+  int64_t count_ = 0;
+  int64_t extent_ = 1;
+  bool signed_ = false;
+};
+
+}  // namespace sluice::cpu

@@ -242,6 +242,7 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
                                &ops::pow_def(), &ops::greater_def(), &ops::equal_def()};
   for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
     const Shape y = shape(0, 4);
+    if (y.elements() == 0) continue;
     const auto operand = [&] {
       std::vector<int64_t> dims;
       for (int a = static_cast<int>(below(y.rank() + 1)); a < y.rank(); ++a)
@@ -250,10 +251,9 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
     };
     const DType dtype = float_dtype();
     const TensorSpec a{below(2) == 0 ? y : operand(), dtype, {}}, b{operand(), dtype, {}};
-    run(*defs[below(std::ssize(defs))], {}, {a, b}, "");
-    run(ops::where_def(), {}, {{operand(), boolean, {}}, a, b}, "");
+    run(*defs[below(std::ssize(defs))], {}, {a, b}, "cpu.elementwise");
+    run(ops::where_def(), {}, {{operand(), boolean, {}}, a, b}, "cpu.elementwise");
   }
-  expect_fast(cases() * 3 / 2);
 }
 
 TEST_F(RandomShapes, RandomNumbers) {

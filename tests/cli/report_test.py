@@ -53,6 +53,12 @@ class ReportCase(CliTest):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name) / "profile"
 
+    def machine(self):
+        """A machine whose products and copies take longer than beginning a kernel."""
+        path = self.folder.parent / "machine.json"
+        path.write_text(json.dumps(FLAT | {"flops": 1e11, "copies": 1e10, "messages": 5e9}))
+        return path
+
     def report(self, command, *flags, code=0, part="training"):
         result = self.expect_code(code, command, *flags, f"--profile={self.folder}")
         return Report(self.folder / part / "report.json"), result
@@ -157,7 +163,7 @@ class Reports(ReportCase):
                     self.assertEqual(steps, set(range(count)), part)
 
     def test_a_step_of_a_pipeline_takes_as_long_as_its_slowest_stage(self):
-        report, _ = self.report("plan", *FOUR, "--accumulate", 32)
+        report, _ = self.report("plan", *FOUR, "--accumulate", 32, "--machine", self.machine())
         pipeline, = report.data["pipeline"]
         trace = report.program("train")["trace"]
         self.assertTrue(trace["complete"])
@@ -176,10 +182,8 @@ class Reports(ReportCase):
             self.assertAlmostEqual(period, work[slowest] / 32, delta=period / 10)
 
     def test_devices_of_a_pipeline_compute_beside_each_other(self):
-        machine = self.folder.parent / "machine.json"
-        machine.write_text(json.dumps(FLAT | {"flops": 1e11, "copies": 1e10, "messages": 5e9}))
         flags = ["mnist-cnn", "--micro-batch", 40, "--accumulate", 8, "--device-iterations", 1,
-                 "--machine", machine]
+                 "--machine", self.machine()]
         shares, seconds = [], []
         for strategy in ("sharded", "pipelined"):
             report, _ = self.report("plan", *flags, "--strategy", strategy)

@@ -20,12 +20,13 @@ const OpDef& softplus_def();
 
 /// Elementwise functions of floating-point tensors. The result has the dtype of x.
 
-/// Rounded down, up, toward zero, and to the nearest integer with ties to even. Gradients are 0.
+/// Round x down, up, toward zero, and to the nearest integer with ties to even. They pass no
+/// gradient.
 Tensor floor(TensorArg x);
 Tensor ceil(TensorArg x);
 Tensor trunc(TensorArg x);
 Tensor round(TensorArg x);
-/// 1 for positive x, -1 for negative x, x itself for zeros and NaN. The gradient is 0.
+/// 1 for positive x, -1 for negative x, x itself for zeros and NaN. It passes no gradient.
 Tensor sign(TensorArg x);
 
 /// 1/√x.

@@ -387,7 +387,7 @@ Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
     if (stage.total.valid()) {
       labels(chain.totals_[stage.total]);
     } else if (stage.dropout) {
-      functors_[s] = new (own_[s].bytes) Seed(DropoutOp::seed(operands[stage.seed]));
+      functors_[s] = new (own_[s].bytes) Seed(read_seed(operands[stage.seed]));
     } else if (!stage.row_op.valid()) {
       functors_[s] = stage.functor.parameters(operands, own_[s]);
     } else if (const RowOp& op = chain.row_ops_[stage.row_op]; op.labels_input() >= 0) {

@@ -12,8 +12,6 @@ class DropoutOp {
  public:
   /// Returns nullopt if the op is not dropout.
   static std::optional<DropoutOp> of(const OpView& op);
-  /// Reads a seed from an operand.
-  static Seed seed(const std::byte* operand);
   /// Computes the elements [first, first + n). `x` and `y` point to element `first`; y may be x.
   void run(Seed seed, int64_t first, const float* x, float* y, int64_t n) const {
     dropout(params_, seed, static_cast<uint64_t>(offset_ + first), x, y, n);

@@ -69,7 +69,7 @@ const FunctorRow* find_functor(const OpView& op) {
   return nullptr;
 }
 
-// f32 represents all their values.
+// Returns whether f32 represents all values of the dtype.
 bool is_read_as_f32(DType dtype) {
   return computes_in_f32(dtype) || dtype == boolean || dtype == u8;
 }

@@ -7,8 +7,8 @@
 namespace sluice::cpu {
 
 /// The operand of a reduction, viewed as a matrix whose columns or rows are reduced. A row may also
-/// consist of runs: run i of all rows, then run i + 1 of all rows. There may be several matrices
-/// whose columns are reduced, one after another.
+/// consist of runs: run i of all rows, then run i + 1 of all rows. The operand may also be several
+/// matrices, one after another, whose columns are reduced.
 struct ReduceView {
   ReduceOp op = ReduceOp::kSum;
   bool columns = false;  ///< A result reduces a column; otherwise a row.

@@ -48,7 +48,7 @@ struct Random {
 void run_random(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& r = *static_cast<const Random*>(state);
   const std::byte* const x = r.dropout ? block.operands[0] : nullptr;
-  const Seed seed = DropoutOp::seed(block.operands[r.dropout ? 1 : 0]);
+  const Seed seed = read_seed(block.operands[r.dropout ? 1 : 0]);
   std::byte* const y = block.operands[r.dropout ? 2 : 1];
   const int64_t begin = task * r.per_task, end = std::min(r.elements, begin + r.per_task);
   if (r.dtype == f32) {

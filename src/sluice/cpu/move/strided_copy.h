@@ -15,11 +15,11 @@ struct CopyAxis {
   int64_t to = 0;
 };
 
-/// Copies elements between two arrays of any strides: transposes, slices, broadcasts, flips. The
-/// result's elements are written once each, in the order of the axes where that is fast.
+/// Copies elements between two arrays of any strides: transposes, slices, broadcasts, flips. It
+/// writes each element of the result once.
 ///
-/// The work consists of units in row-major order: elements, or runs of the last axes where blocks
-/// are transposed. Any ranges of units may run in parallel.
+/// The work consists of units in row-major order. A unit is an element, or all elements of some
+/// last axes if blocks are transposed. Separate ranges of units may run in parallel.
 class StridedCopy {
  public:
   StridedCopy() = default;

@@ -1,5 +1,7 @@
 #include "sluice/cpu/random/random.h"
 
+#include <cstring>
+
 namespace sluice::cpu {
 namespace {
 
@@ -14,6 +16,12 @@ void with_kernels(Isa isa, F f) {
 }
 
 }  // namespace
+
+Seed read_seed(const std::byte* operand) {
+  uint32_t words[2];
+  std::memcpy(words, operand, sizeof words);
+  return {words[0], words[1]};
+}
 
 void random_words(Seed key, uint64_t first, int64_t n, uint32_t* words, Isa isa) {
   with_kernels(isa, [&](auto kernels) { kernels.words(key, first, n, words); });

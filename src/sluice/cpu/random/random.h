@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "sluice/base/rng.h"
@@ -7,6 +8,9 @@
 
 /// Random numbers of base/rng.h for every instruction set.
 namespace sluice::cpu {
+
+/// Reads a seed from an operand, which is uint32 of shape (2,).
+Seed read_seed(const std::byte* operand);
 
 /// Computes words[i] = random_bits(key, first + i) for i < n.
 void random_words(Seed key, uint64_t first, int64_t n, uint32_t* words, Isa isa = current_isa());

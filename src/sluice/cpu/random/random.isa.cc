@@ -12,8 +12,7 @@ constexpr int kWords = 64;             // Words of a block.
 constexpr int kCounters = kWords / 4;  // A counter has four words.
 constexpr int kVectors = kCounters / kLanes;
 
-// Computes the words of the counters counter, counter + 1, …: philox() of base/rng.h on vectors of
-// counters.
+// Computes philox() of base/rng.h for the 16 counters from `counter` on, on vectors of counters.
 void philox_block(Seed key, uint64_t counter, int32_t (&words)[kWords]) {
   alignas(64) int32_t low[kCounters], high[kCounters], by_word[4][kCounters];
   for (int i = 0; i < kCounters; ++i) {

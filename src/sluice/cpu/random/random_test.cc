@@ -9,7 +9,7 @@
 namespace sluice::cpu {
 namespace {
 
-// First words: at the begin, not at a multiple of four, and where a counter exceeds 32 bits.
+// First words: 0, some that are no multiples of four, and some whose counters exceed 32 bits.
 constexpr uint64_t kFirsts[] = {0, 3, 1001, (uint64_t{1} << 34) - 90, ~uint64_t{0} / 2};
 
 TEST(RandomKernels, WordsAreThoseOfTheDefinition) {

@@ -6,59 +6,14 @@
 #include <limits>
 #include <tuple>
 
-#include "sluice/interp/interpreter.h"
-#include "sluice/sluice.h"
+#include "edge_values.h"
 
 namespace sluice::test {
 namespace {
 
-using Doubles = std::vector<double>;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kInt32Min = -2147483648.0;
 constexpr double kInt32Max = 2147483647.0;
 constexpr double kUint32Max = 4294967295.0;
-
-HostTensor array(DType dtype, const Doubles& values) {
-  return HostTensor::of<double>({static_cast<int64_t>(values.size())}, f64, values).cast(dtype);
-}
-
-bool is_near(double got, double want) {
-  if (std::isnan(want)) return std::isnan(got);
-  return got == want || std::fabs(got - want) <= 1e-6 * std::fabs(want);
-}
-
-/// Runs body(inputs) and checks each of its results: interpreted in float and double, and compiled.
-template <typename Body>
-void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& want,
-            const Body& body) {
-  Ir ir;
-  Graph& main = ir.main_graph();
-  std::vector<StreamInput> arrays;
-  Tensors operands;
-  for (const HostTensor& t : inputs) {
-    const H2dStream stream = ir.h2d_stream(t.spec(), "x");
-    operands.push_back(main.host_load(stream));
-    arrays.push_back({stream, t});
-  }
-  std::vector<D2hStream> shown;
-  for (const Tensor& y : body(operands)) shown.push_back(main.host_store(y, "y"));
-  ASSERT_EQ(shown.size(), want.size());
-  const auto compare = [&](const auto& results, const char* way) {
-    for (size_t i = 0; i < shown.size(); ++i) {
-      const Doubles got = results[shown[i]].to_doubles();
-      ASSERT_EQ(got.size(), want[i].size());
-      for (size_t e = 0; e < got.size(); ++e) {
-        EXPECT_TRUE(is_near(got[e], want[i][e])) << way << ", result " << i << ", element " << e
-                                                 << " is " << got[e] << ", not " << want[i][e];
-      }
-    }
-  };
-  compare(Interpreter(ir, Precision::kFloat).run(arrays), "float");
-  compare(Interpreter(ir, Precision::kDouble).run(arrays), "double");
-  compare(Session(ir, {.device = cpu_device({.threads = 1})}).run(arrays), "compiled");
-}
 
 // A sum of squares overflows float32 where its root does not.
 TEST(EdgeValues, NormsInExtendedRange) {
@@ -78,25 +33,6 @@ TEST(EdgeValues, NormsInExtendedRange) {
                                                        {{1e30, kInf}, {kNan}, kNan},
                                                        {{kNan, 1}, {1e30}, kNan}};
   for (const auto& [x, y, want] : rows) expect({array(f32, x), array(f32, y)}, {{want}}, norm);
-}
-
-/// Returns the gradients of Σ f(inputs) with respect to the floating-point inputs.
-template <typename F>
-Tensors gradients(const Tensors& inputs, const F& f) {
-  Graph& main = inputs[0].graph();
-  Ir ir = main.ir();
-  Graph& forward = ir.create_empty_graph("f");
-  Tensors own;
-  for (const Tensor& t : inputs) own.push_back(forward.input(t.spec(), "x"));
-  forward.set_outputs({ops::sum(f(own))});
-  const auto info = transforms::autodiff(forward);
-  const CallSiteInfo call = ops::call_with_info(main, forward, {inputs.begin(), inputs.end()});
-  const CallSiteInfo back = ops::call_with_info(
-      main, info.graph(), {main.scalar(1, inputs[0].dtype())}, info.inputs_dict(call));
-  Tensors all;
-  for (size_t i = 0; i < info.outputs().size(); ++i)
-    all.push_back(back.output(static_cast<int>(i)));
-  return all;
 }
 
 TEST(Unary, HasTheValuesAndGradientsOfPyTorch) {
@@ -124,6 +60,23 @@ TEST(Unary, HasTheValuesAndGradientsOfPyTorch) {
       {ops::log1p, {-1, 1e-10, kInf}, {-kInf, 1e-10, kInf}, {kInf, 1, 0}},
       {ops::expm1, {-kInf, 1e-10, 100}, {-1, 1e-10, kInf}, {0, 1, kInf}},
       {ops::square, {-3, 0, kInf}, {9, 0, kInf}, {-6, 0, kInf}},
+      {ops::sin,
+       {-1e6, 0.5, 3, kInf},
+       {0.3499935, 0.4794255, 0.14112, kNan},
+       {0.9367521, 0.8775826, -0.9899925, kNan}},
+      {ops::cos,
+       {-1e6, 0.5, 3, kInf},
+       {0.9367521, 0.8775826, -0.9899925, kNan},
+       {-0.3499935, -0.4794255, -0.14112, kNan}},
+      {ops::tan,
+       {-1e6, 0.5, 3, kInf},
+       {0.3736245, 0.5463025, -0.1425465, kNan},
+       {1.139595, 1.298446, 1.02032, kNan}},
+      {ops::atan,
+       {-kInf, -2, 0.5, kInf},
+       {-1.570796, -1.107149, 0.4636476, 1.570796},
+       {0, 0.2, 0.8, 0}},
+      {ops::log2, {0, 0.25, 3, kInf}, {-kInf, -2, 1.584963, kInf}, {kInf, 5.77078, 0.4808983, 0}},
   };
   for (const Values& row : rows) {
     SCOPED_TRACE(&row - rows);
@@ -137,6 +90,34 @@ TEST(Unary, HasTheValuesAndGradientsOfPyTorch) {
          [](const Tensors& x) {
            return Tensors{ops::elu(x[0], 1.5), ops::leaky_relu(x[0], 0.2)};
          });
+}
+
+TEST(Binary, HasTheValuesAndGradientsOfPyTorch) {
+  struct Values {
+    Tensor (*function)(TensorArg, TensorArg);
+    Doubles lhs, rhs, y, of_lhs, of_rhs;
+  };
+  const Doubles fives{5, -5, 5, -5, 7.5}, threes{3, 3, -3, -3, 2};
+  const Values rows[] = {
+      {ops::atan2,
+       {0, 1, -2, 0.5},
+       {-1, 0, 3, -0.25},
+       {3.141593, 1.570796, -0.5880026, 2.034444},
+       {-1, 0, 0.2307692, -0.8},
+       {0, -1, 0.1538462, -1.6}},
+      {ops::fmod, fives, threes, {2, -2, 2, -2, 1.5}, {1, 1, 1, 1, 1}, {-1, 1, 1, -1, -3}},
+      {ops::remainder, fives, threes, {2, 1, -1, -2, 1.5}, {1, 1, 1, 1, 1}, {-1, 2, 2, -1, -3}},
+  };
+  for (const Values& row : rows) {
+    SCOPED_TRACE(&row - rows);
+    expect({array(f32, row.lhs), array(f32, row.rhs)}, {row.y, row.of_lhs, row.of_rhs},
+           [&](const Tensors& x) {
+             const auto f = [&](const Tensors& t) { return row.function(t[0], t[1]); };
+             Tensors all{f(x)};
+             for (const Tensor& g : gradients(x, f)) all.push_back(g);
+             return all;
+           });
+  }
 }
 
 TEST(Pow, OfZerosAndNegativeBases) {

@@ -6,6 +6,7 @@
 
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/layout/layouts.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/conv.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
@@ -36,16 +37,17 @@ inline int64_t any_depth(Random& random) {
   return pick(random, {1, 2, 7, 16, 17, 24, 31, 33, 100, 128, 129, 256, 257, 300, 520});
 }
 
-/// Operators that may occur in chains.
+/// Operators that may occur in chains, in f32 or with a result of bool.
 inline const std::vector<const OpDef*>& chain_ops() {
   static const std::vector<const OpDef*> all = [] {
     std::vector<const OpDef*> found;
     for (const OpDef* def : ops::all_ops()) {
       const size_t inputs = def->inputs.size() - (def->variadic ? 1 : 0);
       const std::vector<TensorSpec> specs(inputs, f32_spec({4}));
-      const TensorSpec out = f32_spec({4});
-      const OpView view(*def, def->options, specs, {&out, 1});
-      if (Functor::exists(view)) found.push_back(def);
+      for (const DType dtype : {f32, boolean}) {
+        const TensorSpec out{{4}, dtype, {}};
+        if (Functor::exists(OpView(*def, def->options, specs, {&out, 1}))) found.push_back(def);
+      }
     }
     return found;
   }();
@@ -77,20 +79,22 @@ class RandomFusedOp {
       space_ = any_space();
     }
     const Layout full = any_layout();
+    mixes_ = full == Layout{} && one_in(random_, 2);
+    if (mixes_ && !headed) dtype_ = any_dtype();
     const bool may_broadcast = full == Layout{} && !one_in(random_, 4);
     const int stages =
         headed ? static_cast<int>(random_() % 8) : 1 + static_cast<int>(random_() % 8);
-    const bool has_rows = full == Layout{} && space_.rank() > 0 && one_in(random_, 3);
+    const bool has_rows = full == Layout{} && space_.rank() > 0 && one_in(random_, mixes_ ? 2 : 3);
     for (int s = 0; s < stages; ++s) {
       if (has_rows && one_in(random_, 2)) {
-        add_row_stage();
+        attempt([&] { add_row_stage(); });
       } else if (full == Layout{} ? one_in(random_, 12) : one_in(random_, 100)) {
         add_dropout();
       } else {
         add_stage(may_broadcast);
       }
     }
-    if (one_in(random_, 3)) add_reduction();
+    if (one_in(random_, 3)) attempt([&] { add_reduction(); });
     store_results();
     for (size_t i = 0; i < op_.operands.size(); ++i) op_.layouts.emplace_back();
     if (headed && op_.stages[0].op == &ops::matmul_def() && one_in(random_, 2)) {
@@ -106,6 +110,17 @@ class RandomFusedOp {
   }
 
  private:
+  // Adds a stage, or nothing if its operands have dtypes that it refuses.
+  template <typename F>
+  void attempt(F add) {
+    const FusedOp before = op_;
+    try {
+      add();
+    } catch (const Error&) {
+      op_ = before;
+    }
+  }
+
   Shape any_space() {
     switch (random_() % 8) {
       case 0:
@@ -182,8 +197,13 @@ class RandomFusedOp {
     op_.stages.push_back(stage);
   }
 
-  int32_t add_input(Shape shape) {
-    op_.operands.push_back(f32_spec(std::move(shape)));
+  DType any_dtype() {
+    static constexpr DType kDTypes[] = {f32, f16, bf16};
+    return kDTypes[random_() % 3];
+  }
+
+  int32_t add_input(Shape shape, DType dtype = f32) {
+    op_.operands.push_back({std::move(shape), dtype, {}});
     return op_.inputs++;
   }
 
@@ -217,15 +237,16 @@ class RandomFusedOp {
     }
   }
 
-  int32_t operand(const Shape& shape) {
+  int32_t operand(const Shape& shape) { return operand(shape, dtype_); }
+  int32_t operand(const Shape& shape, DType dtype) {
     // Sometimes reuses an operand, so that it has several readers.
     std::vector<int32_t> known;
     for (int32_t i = 0; i < op_.inputs; ++i) {
-      if (op_.operands[static_cast<size_t>(i)] == f32_spec(shape)) known.push_back(i);
+      if (op_.operands[static_cast<size_t>(i)] == TensorSpec{shape, dtype, {}}) known.push_back(i);
     }
     if (!known.empty() && (one_in(random_, 3) || op_.inputs > 8))
       return known[random_() % known.size()];
-    return add_input(shape);
+    return add_input(shape, dtype);
   }
 
   int32_t source(bool may_broadcast) {
@@ -233,7 +254,10 @@ class RandomFusedOp {
     if (stages > 0 && !one_in(random_, 3)) return ~(stages - 1);
     if (stages > 1 && one_in(random_, 3))
       return ~static_cast<int32_t>(random_() % op_.stages.size());
-    return operand(shape_of_operand(may_broadcast));
+    DType dtype = dtype_;
+    if (mixes_ && one_in(random_, 8)) dtype = one_in(random_, 3) ? u8 : boolean;
+    if (mixes_ && one_in(random_, 12)) dtype = any_dtype();
+    return operand(shape_of_operand(may_broadcast), dtype);
   }
 
   bool try_stage(bool may_broadcast) {
@@ -245,37 +269,37 @@ class RandomFusedOp {
                                            "moving_average_square"};
       set(stage.attrs, "kind", std::string(kKinds[random_() % 5]));
     }
+    if (stage.op == &ops::cast_def()) stage.attrs = to_attrs(ops::CastOptions{any_dtype()});
     for (const char* hyper : {"a", "b", "f", "beta1", "beta2", "learning_rate", "weight_decay"}) {
       const double value =
           one_in(random_, 6) ? 0 : std::uniform_real_distribution<>(-0.9, 0.9)(random_);
       if (has(stage.attrs, hyper)) set(stage.attrs, hyper, value);
     }
-    const FusedOp before = op_;
-    const size_t count = stage.op->inputs.size() - (stage.op->variadic ? 1 : 0);
-    for (size_t i = 0; i < count; ++i) stage.inputs.push_back(source(may_broadcast));
-    if (stage.op->variadic && has(stage.attrs, "operands") && one_in(random_, 2)) {
-      const std::string names = has(stage.attrs, "a")   ? (one_in(random_, 2) ? "a,b" : "b")
-                                : has(stage.attrs, "f") ? "f"
-                                                        : "learning_rate";
-      if (names != "learning_rate" || has(stage.attrs, names)) {
-        set(stage.attrs, "operands", names);
-        for (size_t h = 0; h <= static_cast<size_t>(std::count(names.begin(), names.end(), ','));
-             ++h)
-          stage.inputs.push_back(operand({}));
+    bool added = false;
+    attempt([&] {
+      const size_t count = stage.op->inputs.size() - (stage.op->variadic ? 1 : 0);
+      for (size_t i = 0; i < count; ++i) stage.inputs.push_back(source(may_broadcast));
+      if (stage.op->variadic && has(stage.attrs, "operands") && one_in(random_, 2)) {
+        const std::string names = has(stage.attrs, "a")   ? (one_in(random_, 2) ? "a,b" : "b")
+                                  : has(stage.attrs, "f") ? "f"
+                                                          : "learning_rate";
+        if (names != "learning_rate" || has(stage.attrs, names)) {
+          set(stage.attrs, "operands", names);
+          for (size_t h = 0; h <= static_cast<size_t>(std::count(names.begin(), names.end(), ','));
+               ++h)
+            stage.inputs.push_back(operand({}));
+        }
       }
-    }
-    try {
       const auto specs = op_.input_specs(stage);
       const auto out = stage.op->infer(OpView(*stage.op, stage.attrs, specs));
-      if (out.size() == 1 && out[0] == f32_spec(space_)) {
-        stage.spec = out[0];
-        op_.stages.push_back(stage);
-        return true;
-      }
-    } catch (const Error&) {
-    }
-    op_ = before;
-    return false;
+      require(out.size() == 1 && out[0].shape == space_ && (mixes_ || out[0].dtype == f32),
+              "the result does not fit");
+      stage.spec = out[0];
+      op_.stages.push_back(stage);
+      if (out[0].dtype != boolean) dtype_ = out[0].dtype;
+      added = true;
+    });
+    return added;
   }
 
   void add_stage(bool may_broadcast) {
@@ -288,7 +312,8 @@ class RandomFusedOp {
   int32_t rows_source() {
     std::vector<int32_t> known;
     for (size_t s = 0; s < op_.stages.size(); ++s) {
-      if (op_.stages[s].spec.shape == space_) known.push_back(~static_cast<int32_t>(s));
+      if (op_.stages[s].spec.shape == space_ && op_.stages[s].spec.dtype == dtype_)
+        known.push_back(~static_cast<int32_t>(s));
     }
     if (known.empty() || one_in(random_, 4)) return operand(space_);
     return one_in(random_, 2) ? known.back() : known[random_() % known.size()];
@@ -299,7 +324,9 @@ class RandomFusedOp {
   int32_t labels() {
     for (int32_t i = 0; i < op_.inputs; ++i) {
       const TensorSpec& spec = op_.operands[static_cast<size_t>(i)];
-      if (spec.dtype != f32 && spec.shape == samples() && !one_in(random_, 4)) return i;
+      if ((spec.dtype == i32 || spec.dtype == u32) && spec.shape == samples() &&
+          !one_in(random_, 4))
+        return i;
     }
     op_.operands.push_back({samples(), one_in(random_, 2) ? i32 : u32, {}});
     return op_.inputs++;
@@ -312,7 +339,7 @@ class RandomFusedOp {
     stage.op = &ops::dropout_def();
     stage.attrs = to_attrs(ops::DropoutOptions{.p = 0.3, .offset = pick(random_, {0, 5})});
     stage.inputs = {rows_source(), seed};
-    stage.spec = f32_spec(space_);
+    stage.spec = {space_, dtype_, {}};
     op_.stages.push_back(stage);
   }
 
@@ -421,6 +448,8 @@ class RandomFusedOp {
   }
 
   Random random_;
+  bool mixes_ = false;  // Stages may have other dtypes than f32.
+  DType dtype_ = f32;   // The last result that is not bool.
   Shape space_;
   FusedOp op_;
 };

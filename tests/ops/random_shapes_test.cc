@@ -10,13 +10,16 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/concat.h"
+#include "sluice/ops/cumsum.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/random.h"
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
+#include "sluice/ops/sort.h"
 #include "sluice/ops/sparse_accumulate.h"
+#include "sluice/ops/take_along_axis.h"
 #include "sluice/ops/transpose.h"
 
 namespace sluice::cpu {
@@ -234,6 +237,40 @@ TEST_F(RandomShapes, GathersAndScatters) {
     if (reads_f) inputs.push_back({{}, float_dtype(), {}});
     run(ops::sparse_accumulate_def(), to_attrs(sparse), inputs, "cpu.scatter",
         {.values = {std::nullopt, std::nullopt, indices}});
+  }
+}
+
+TEST_F(RandomShapes, OperatorsAlongAnAxis) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(0, 4);
+    const int rank = ops::axes_of(x);
+    const int axis = static_cast<int>(below(rank));
+    const int64_t named = below(2) == 0 ? axis : axis - rank;
+    const bool flag = below(2) == 0, other = below(2) == 0;
+    static constexpr DType kSummed[] = {f32, i32, u32};
+    run(ops::cumsum_def(), to_attrs(ops::CumsumOptions{named, flag, other}),
+        {{x, kSummed[below(3)], {}}}, "cpu.lanes");
+    static constexpr DType kSorted[] = {f32, f16, bf16, i32, u32, u8};
+    // Often few different values, so that elements tie.
+    const DType dtype = kSorted[below(6)];
+    std::vector<float> values(static_cast<size_t>(x.elements()));
+    for (float& v : values) v = static_cast<float>(below(5));
+    Sample sample{.domain = {0, 200}};
+    if (flag) sample.values = {HostTensor::of<float>(x, f32, values).cast(dtype)};
+    run(ops::sort_def(), to_attrs(ops::SortOptions{named, other}), {{x, dtype, {}}}, "cpu.lanes",
+        sample);
+    Shape at = x;
+    if (at.rank() > 0) at[axis] = below(12);
+    const int64_t size = x.rank() > 0 ? x[axis] : 1;
+    std::vector<int32_t> places(static_cast<size_t>(at.elements()));
+    for (int32_t& v : places) v = static_cast<int32_t>(below(size + 3)) - 1;
+    const DType index = other ? i32 : u32;
+    const auto indices = HostTensor::of<int32_t>(at, i32, places).cast(index);
+    const TensorSpec index_spec{at, index, {}};
+    run(ops::take_along_axis_def(), to_attrs(ops::TakeAlongAxisOptions{named, flag}),
+        {{x, any_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
+    run(ops::add_along_axis_def(), to_attrs(ops::AddAlongAxisOptions{named, size}),
+        {f32_spec(at), index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
   }
 }
 

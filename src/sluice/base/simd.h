@@ -30,6 +30,7 @@
 ///   sqrt, abs, floor, ceil, trunc, round_nearest (ties to even), copysign(magnitude, sign), is_nan
 ///   < <= > >= == !=                       V::Mask; false for NaN, != true
 ///   & | ! on masks, V::Mask::first(n)     first(n) selects lanes < n
+///   any(m)                                whether a lane of a mask is selected
 ///   select(m, a, b)                       a where m, else b
 ///   bits(v), from_bits(i)                 V::Int and back
 ///   V::Int(int32), + - & | ^              wrapping; shift_left<k>, shift_right<k> (arithmetic)
@@ -101,6 +102,7 @@ struct M1 {
   friend M1 operator&(M1 a, M1 b) { return {a.v && b.v}; }
   friend M1 operator|(M1 a, M1 b) { return {a.v || b.v}; }
   friend M1 operator!(M1 a) { return {!a.v}; }
+  friend bool any(M1 a) { return a.v; }
 };
 
 /// One lane of f32: the type that defines the bits of every vector kernel.

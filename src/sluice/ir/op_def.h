@@ -196,6 +196,10 @@ using GradFn = Tensors (*)(GradContext& g);
 using FormulaFn = Tensors (*)(const OpView& op, const Tensors& inputs);
 using ReferenceFn = void (*)(const KernelArgs& k);
 
+/// Returns whether an op on this dtype has the bits of its parts. Kernels compute f16 and bf16 in
+/// f32 and round results only, so the parts of an op would round more often than the op.
+inline bool splits_exactly(DType dtype) { return dtype == f32; }
+
 /// Everything about an operator, as data.
 struct OpDef {
   std::string type;  ///< Name of the operator's type, "MatMul".
@@ -213,7 +217,8 @@ struct OpDef {
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
   IndexRule index_rule = IndexRule::kNone;
-  /// Ops that replace the op, one after the other, with the same bits in f32. They may be views.
+  /// Ops that replace the op, one after the other, with the same bits if the dtypes of its results
+  /// split exactly (splits_exactly). They may be views.
   /// Null, or an empty list, if there is no replacement.
   std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
@@ -209,6 +210,83 @@ Tensor stack(const std::vector<TensorArg>& ts, int64_t axis, std::source_locatio
     parts.emplace_back(unsqueeze({ts[i].tensor, where}, along), where);
   }
   return concat(parts, along, where);
+}
+
+Tensor tile(TensorArg t, const std::vector<int64_t>& counts) {
+  const auto rank = static_cast<int>(counts.size());
+  const int lead = rank - t->rank();
+  require(lead >= 0, "tile: {} needs {} counts, got {}", to_string(t->shape()), t->rank(), rank);
+  // Each axis gets another one before it, along which it is repeated.
+  std::vector<int64_t> apart, repeated, merged;
+  for (int a = 0; a < rank; ++a) {
+    const int64_t count = at(counts, a);
+    require(count >= 0, "tile: count {} must not be negative, got {}", a, count);
+    const int64_t dim = a < lead ? 1 : t->shape()[a - lead];
+    apart.insert(apart.end(), {1, dim});
+    repeated.insert(repeated.end(), {count, dim});
+    merged.push_back(count * dim);
+  }
+  const Tensor view = reshape(t, Shape(apart));
+  return reshape({broadcast_to({view, t.where}, Shape(repeated)), t.where}, Shape(merged));
+}
+
+namespace {
+
+/// The elements to add along an axis: those before t, or those after it.
+Tensor padding(const TensorArg& t, int axis, int64_t width, bool before, PadMode mode,
+               double value) {
+  const int64_t size = t->shape()[axis];
+  const auto part = [&](std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step) {
+    return slice(t, {start}, {stop}, {step}, {axis});
+  };
+  Shape shape = t->shape();
+  shape[axis] = width;
+  const int64_t least = mode == PadMode::kReflect    ? width + 1
+                        : mode == PadMode::kCircular ? width
+                        : mode == PadMode::kConstant ? 0
+                                                     : 1;
+  require(size >= least, "pad: to add {} elements to axis {} of {}, it must have {}, got {}", width,
+          axis, to_string(t->shape()), least, size);
+  switch (mode) {
+    case PadMode::kConstant:
+      return broadcast_to(scalar_arg(value, t), shape);
+    case PadMode::kReplicate: {
+      const int64_t edge = before ? 0 : size - 1;
+      return broadcast_to({part(edge, edge + 1, 1), t.where}, shape);
+    }
+    case PadMode::kCircular:
+      return before ? part(size - width, std::nullopt, 1) : part(std::nullopt, width, 1);
+    default: {
+      if (before) return part(width, 0, -1);
+      const int64_t stop = size - 2 - width;
+      return part(size - 2, stop < 0 ? std::nullopt : std::optional(stop), -1);
+    }
+  }
+}
+
+}  // namespace
+
+Tensor pad(TensorArg t, const std::vector<PadWidth>& widths, PadMode mode, double value) {
+  require(std::ssize(widths) == t->rank(), "pad: {} needs {} widths, got {}", to_string(t->shape()),
+          t->rank(), widths.size());
+  Tensor y = t.tensor;
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    const PadWidth& w = at(widths, axis);
+    const int64_t size = y.shape()[axis];
+    const int64_t first = std::max<int64_t>(0, -w.before);
+    const int64_t last = size - std::max<int64_t>(0, -w.after);
+    require(first <= last, "pad: axis {} of {} has {} elements, fewer than {} to remove", axis,
+            to_string(t->shape()), size, first + size - last);
+    if (first > 0 || last < size) y = slice({y, t.where}, {first}, {last}, {}, {axis});
+    std::vector<TensorArg> parts{{y, t.where}};
+    const TensorArg inside = parts[0];
+    if (w.before > 0)
+      parts.insert(parts.begin(), {padding(inside, axis, w.before, true, mode, value), t.where});
+    if (w.after > 0)
+      parts.emplace_back(padding(inside, axis, w.after, false, mode, value), t.where);
+    if (parts.size() > 1) y = concat(parts, axis, t.where);
+  }
+  return y;
 }
 
 Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis, std::source_location where) {

@@ -33,6 +33,31 @@ Tensor stack(const std::vector<TensorArg>& ts, int64_t axis = 0,
 Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0,
                std::source_location where = std::source_location::current());
 
+/// Repeats t `counts[a]` times along each axis a, as torch.Tensor.repeat and numpy.tile. Counts for
+/// axes that t lacks come first. Error{kUsage} for a negative count or fewer counts than axes.
+Tensor tile(TensorArg t, const std::vector<int64_t>& counts);
+
+/// The elements with which pad() extends an axis.
+enum class PadMode {
+  kConstant,   ///< One value.
+  kReflect,    ///< The elements inside, mirrored at the outermost one: c b | a b c.
+  kReplicate,  ///< The outermost element.
+  kCircular,   ///< The elements of the other end.
+};
+
+/// Elements to add before and after an axis. Negative numbers remove elements.
+struct PadWidth {
+  int64_t before = 0;
+  int64_t after = 0;
+};
+
+/// Extends axis a by `widths[a]` elements, as torch.nn.functional.pad and numpy.pad do, one axis
+/// after the other. `value` is used by kConstant only. Error{kUsage} unless there is one width for
+/// each axis and the axis has enough elements: one more than the width (kReflect), as many
+/// (kCircular), or one (kReplicate).
+Tensor pad(TensorArg t, const std::vector<PadWidth>& widths, PadMode mode = PadMode::kConstant,
+           double value = 0);
+
 /// Cuts t into `parts` equal parts along `axis`. Error{kUsage} unless `parts` divides the size of
 /// the axis.
 Tensors split(TensorArg t, int64_t parts, int64_t axis = 0);

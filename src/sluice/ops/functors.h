@@ -151,6 +151,14 @@ struct Log {
   }
 };
 
+struct Log2 {
+  static constexpr const char* kType = "Log2";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::log2(x);
+  }
+};
+
 struct Log1p {
   static constexpr const char* kType = "Log1p";
   template <typename V>
@@ -555,13 +563,24 @@ struct ClipGrad {
   }
 };
 
+// --- conversions ---
+
+/// x in the dtype of the result. Kernels convert operands and results, so nothing is left to do.
+struct Cast {
+  static constexpr const char* kType = "Cast";
+  template <typename V>
+  V operator()(V x) const {
+    return x;
+  }
+};
+
 using ElementwiseFunctors =
-    std::tuple<Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log, Relu,
-               ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate, GeluErfValue,
-               GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid, SigmoidGrad, Tanh,
-               TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended, Equal, NotEqual, Greater,
-               GreaterOrEqual, Less, LessOrEqual, And, Or, Not, IsNaN, IsInf, IsFinite, Where, Pow,
-               Log1p, Expm1, Rsqrt, Erf, ErfGrad, Floor, Ceil, Trunc, Round, Sign, Softplus, Elu,
-               EluGrad, LeakyRelu, LeakyReluGrad>;
+    std::tuple<Cast, Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log,
+               Relu, ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate,
+               GeluErfValue, GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid,
+               SigmoidGrad, Tanh, TanhGrad, Clip, ClipGrad, AddExtended, SqrtExtended, Equal,
+               NotEqual, Greater, GreaterOrEqual, Less, LessOrEqual, And, Or, Not, IsNaN, IsInf,
+               IsFinite, Where, Pow, Log2, Log1p, Expm1, Rsqrt, Erf, ErfGrad, Floor, Ceil, Trunc,
+               Round, Sign, Softplus, Elu, EluGrad, LeakyRelu, LeakyReluGrad>;
 
 }  // namespace sluice::ops::functor

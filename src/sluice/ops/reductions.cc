@@ -5,6 +5,9 @@
 
 #include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/reduce.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reduce_chunks.h"
 #include "sluice/ops/reduction_grads.h"
@@ -359,6 +362,24 @@ Tensor sumsquare(TensorArg t, const ReduceOptions& options) {
 }
 Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options) {
   return emit_one(reduce_sum_square_extended_def(), {t}, options);
+}
+
+Tensor var(TensorArg t, const ReduceOptions& options, double correction) {
+  const ReduceOptions kept{.axes = options.axes, .keepdims = true};
+  const int64_t n = Reduction(t->shape(), options, "var").extent;
+  const Tensor rest = sub(t, {mean(t, kept), t.where});
+  return div({sumsquare({rest, t.where}, options), t.where}, static_cast<double>(n) - correction);
+}
+
+Tensor any(TensorArg t, const ReduceOptions& options) {
+  // A sum of ones is not 0, however many there are.
+  const TensorArg truth{cast(t, boolean), t.where};
+  return cast({sum({cast(truth, f32), t.where}, options), t.where}, boolean);
+}
+
+Tensor all(TensorArg t, const ReduceOptions& options) {
+  const TensorArg is_zero{logical_not({cast(t, boolean), t.where}), t.where};
+  return logical_not({any(is_zero, options), t.where});
 }
 
 Tensor reduce_to(const Tensor& t, const Shape& shape) {

@@ -58,6 +58,14 @@ Tensor sumsquare(TensorArg t, const ReduceOptions& options = {});
 /// Σx² of a float32 tensor, in the extended range of extended.h if it overflows float32.
 Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options = {});
 
+/// The variance: Σ(x - mean)² / (n - correction) of n elements each. A correction of 0 is that of
+/// numpy, 1 that of torch.
+Tensor var(TensorArg t, const ReduceOptions& options = {}, double correction = 0);
+/// Whether any element, or each, is not zero. The result is bool. Without elements, any is false
+/// and all is true.
+Tensor any(TensorArg t, const ReduceOptions& options = {});
+Tensor all(TensorArg t, const ReduceOptions& options = {});
+
 struct ArgOptions {
   int64_t axis = 0;       ///< Axis to search; negative counts from the end.
   bool flatten = false;   ///< Search all elements in row-major order; `axis` is not used.

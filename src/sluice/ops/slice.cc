@@ -353,6 +353,11 @@ Tensor select(TensorArg t, int64_t index, int64_t axis) {
   return squeeze({slice(t, {at}, {at + 1}, {}, {a}), t.where}, std::vector<int64_t>{a});
 }
 
+Tensor flip(TensorArg t, const std::vector<int64_t>& axes) {
+  const size_t flipped = axes.empty() ? static_cast<size_t>(t->rank()) : axes.size();
+  return slice(t, {}, {}, SliceBounds(flipped, -1), axes);
+}
+
 Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options) {
   return emit_one(update_slice_def(), {t, y}, options);
 }

@@ -51,6 +51,10 @@ Tensor slice_(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {
 /// Error{kUsage} for an index or axis out of range.
 Tensor select(TensorArg t, int64_t index, int64_t axis = 0);
 
+/// Reverses the order of the elements along the axes, or along all axes, as numpy.flip.
+/// Error{kUsage} for an axis out of range or given twice.
+Tensor flip(TensorArg t, const std::vector<int64_t>& axes = {});
+
 /// Overwrites with y the elements of t that the options select. y must have the shape of the slice.
 /// Returns the new handle to t.
 Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options);

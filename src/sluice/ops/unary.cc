@@ -28,6 +28,7 @@ constexpr auto kRound = [](double x) { return std::nearbyint(x); };
 constexpr auto kSign = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; };
 constexpr auto kRsqrt = [](double x) { return 1 / std::sqrt(x); };
 constexpr auto kErf = [](double x) { return std::erf(x); };
+constexpr auto kLog2 = [](double x) { return std::log2(x); };
 constexpr auto kLog1p = [](double x) { return std::log1p(x); };
 constexpr auto kExpm1 = [](double x) { return std::expm1(x); };
 constexpr auto kSoftplus = [](double x) {
@@ -47,6 +48,11 @@ constexpr auto kLeakyRelu = [](const double* h, double x) { return x > 0 ? x : h
 Tensors rsqrt_grad(GradContext& g) {
   const Tensor y = g.output(0);
   return {g.grad(0) * (y * y * y * -0.5)};
+}
+// A 2 is exact in each dtype, unlike ln 2.
+Tensors log2_grad(GradContext& g) {
+  const Tensor x = g.input(0);
+  return {g.grad(0) / (x * log(scalar_like(x, 2)))};
 }
 Tensors log1p_grad(GradContext& g) { return {g.grad(0) / (g.input(0) + 1.0)}; }
 Tensors expm1_grad(GradContext& g) { return {g.grad(0) * (g.output(0) + 1.0)}; }
@@ -155,6 +161,11 @@ const OpDef& sign_def() {
       step_function<functor::Sign, kSign>("sign", "1 where x > 0, −1 where x < 0, else x.");
   return def;
 }
+const OpDef& log2_def() {
+  static const OpDef def = unary<functor::Log2, kLog2>("log2", "The logarithm of x to base 2.",
+                                                       log2_grad, 25, {0.25, 4});
+  return def;
+}
 const OpDef& log1p_def() {
   static const OpDef def =
       unary<functor::Log1p, kLog1p>("log1p", "ln(1 + x).", log1p_grad, 25, {-0.5, 3});
@@ -203,9 +214,10 @@ const OpDef& softplus_def() {
 }
 
 std::vector<const OpDef*> unary_ops() {
-  return {&floor_def(),    &ceil_def(), &trunc_def(),    &round_def(),      &sign_def(),
-          &rsqrt_def(),    &erf_def(),  &erf_grad_def(), &log1p_def(),      &expm1_def(),
-          &softplus_def(), &elu_def(),  &elu_grad_def(), &leaky_relu_def(), &leaky_relu_grad_def()};
+  return {&floor_def(), &ceil_def(),     &trunc_def(),      &round_def(),
+          &sign_def(),  &rsqrt_def(),    &erf_def(),        &erf_grad_def(),
+          &log2_def(),  &log1p_def(),    &expm1_def(),      &softplus_def(),
+          &elu_def(),   &elu_grad_def(), &leaky_relu_def(), &leaky_relu_grad_def()};
 }
 
 Tensor floor(TensorArg x) { return emit_one(floor_def(), {x}); }
@@ -216,6 +228,7 @@ Tensor sign(TensorArg x) { return emit_one(sign_def(), {x}); }
 Tensor rsqrt(TensorArg x) { return emit_one(rsqrt_def(), {x}); }
 Tensor square(TensorArg x) { return mul(x, x); }
 Tensor erf(TensorArg x) { return emit_one(erf_def(), {x}); }
+Tensor log2(TensorArg x) { return emit_one(log2_def(), {x}); }
 Tensor log1p(TensorArg x) { return emit_one(log1p_def(), {x}); }
 Tensor expm1(TensorArg x) { return emit_one(expm1_def(), {x}); }
 Tensor softplus(TensorArg x) { return emit_one(softplus_def(), {x}); }

@@ -35,6 +35,8 @@ Tensor rsqrt(TensorArg x);
 Tensor square(TensorArg x);
 /// The error function 2/√π ∫₀ˣ e^(-t²) dt.
 Tensor erf(TensorArg x);
+/// The logarithm to base 2.
+Tensor log2(TensorArg x);
 /// ln(1 + x), accurate near 0.
 Tensor log1p(TensorArg x);
 /// eˣ - 1, accurate near 0.

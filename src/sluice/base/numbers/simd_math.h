@@ -70,20 +70,42 @@ V exp(V x) {
   return scale(exp_of_rest(r) + 1.0f, n);
 }
 
+/// The p of ln(1 + f) = f - f²/2 + f³·p for f in [√½ - 1, √2 - 1).
+template <Vector V>
+V log_series(V f) {
+  return polynomial(f, V(0x1.13c372p-4f), -0x1.dda1bp-4f, 0x1.e6df82p-4f, -0x1.fc3d26p-4f,
+                    0x1.233acp-3f, -0x1.555b9p-3f, 0x1.99a47ap-3f, -0x1.000008p-2f, 0x1.555548p-2f);
+}
+
 /// Natural logarithm, 0.8 ULP. log(±0) = -inf, log(x < 0) = NaN.
 template <Vector V>
 V log(V x) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   V e;
   const V f = split_power(x, e) - 1.0f;
-  const V p =
-      polynomial(f, V(0x1.13c372p-4f), -0x1.dda1bp-4f, 0x1.e6df82p-4f, -0x1.fc3d26p-4f,
-                 0x1.233acp-3f, -0x1.555b9p-3f, 0x1.99a47ap-3f, -0x1.000008p-2f, 0x1.555548p-2f);
   const V square = f * f;
-  V low = f * square * p;
+  V low = f * square * log_series(f);
   low = fma(e, 0x1.7f7d1cp-20f, low);
   low = fma(square, -0.5f, low);
   V result = fma(e, 0x1.62e4p-1f, f + low);
+  result = select(x == kInfinity, x, result);
+  result = select(x == 0.0f, V(-kInfinity), result);
+  return select(x >= 0.0f, result, V(std::numeric_limits<float>::quiet_NaN()));
+}
+
+/// Logarithm to base 2, 1.1 ULP. log2(2ⁿ) = n. Limits as those of log.
+template <Vector V>
+V log2(V x) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  V e;
+  const V f = split_power(x, e) - 1.0f;
+  const V square = f * f;
+  // ln(1 + f) = f + low, times log₂(e) as two floats.
+  const V low = fma(f * square, log_series(f), square * -0.5f);
+  const V product = f * 0x1.715476p0f;
+  const V rest = fma(f, V(0x1.715476p0f), -product) + fma(low, 0x1.715476p0f, f * 0x1.4ae0cp-26f);
+  V result = e + product;
+  result = result + ((product - (result - e)) + rest);
   result = select(x == kInfinity, x, result);
   result = select(x == 0.0f, V(-kInfinity), result);
   return select(x >= 0.0f, result, V(std::numeric_limits<float>::quiet_NaN()));
@@ -186,6 +208,29 @@ V pow(V x, V y) {
   result = select(odd, copysign(result, x), result);
   result = select(is_nan(x) | is_nan(y), x + y, result);
   return select((y == 0.0f) | (x == 1.0f), one, result);
+}
+
+/// x - y·trunc(x / y) without rounding, with the sign of x, as std::fmod.
+template <Vector V>
+V fmod(V x, V y) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const V size = abs(x), divisor = abs(y);
+  const V quotient = size / divisor;
+  V rest = fma(-trunc(quotient), divisor, size);
+  // The quotient was rounded up to a whole number.
+  rest = select(rest < 0.0f, rest + divisor, rest);
+  rest = select((divisor == kInfinity) & (size < kInfinity), size, rest);
+  if (any((quotient >= 0x1p23f) & (divisor > 0.0f) & (size < kInfinity))) {
+    float xs[V::kLanes], ys[V::kLanes], rests[V::kLanes];
+    size.store(xs);
+    divisor.store(ys);
+    rest.store(rests);
+    for (int i = 0; i < V::kLanes; ++i) {
+      if (xs[i] / ys[i] >= 0x1p23f) rests[i] = std::fmod(xs[i], ys[i]);
+    }
+    rest = V::load(rests);
+  }
+  return select(is_nan(x) | is_nan(y), x + y, copysign(rest, x));
 }
 
 /// 1 / (1 + e⁻ˣ), 2.5 ULP; zero below -88.73.

@@ -7,42 +7,13 @@
 #include <random>
 #include <vector>
 
+#include "sluice/base/numbers/test_ulps.h"
+
 namespace sluice::simd {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-/// Returns |got - want| in units in the last place of `want` as a float. The unit is never smaller
-/// than that of the smallest normal float.
-double ulps(float got, double want) {
-  if (std::isnan(want)) return std::isnan(got) ? 0 : 1e30;
-  const float nearest = static_cast<float>(want);
-  if (std::isinf(nearest) || std::isinf(got)) return got == nearest ? 0 : 1e30;
-  const int exponent = std::max(want == 0 ? -126 : std::ilogb(want), -126);
-  return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
-}
-
-/// Returns the largest error in ULP, over every `step`-th float of both signs for which `domain` is
-/// true.
-template <typename F, typename Want, typename Domain>
-double worst(F f, Want want, Domain domain, uint32_t step = 1009) {
-  double result = 0;
-  float where = 0;
-  for (uint64_t i = 0; i <= 0xffffffffu; i += step) {
-    const float x = std::bit_cast<float>(static_cast<uint32_t>(i));
-    if (!domain(x)) continue;
-    const double error = ulps(f(F1(x)).v, want(static_cast<double>(x)));
-    if (error > result) {
-      result = error;
-      where = x;
-    }
-  }
-  ::testing::Test::RecordProperty("worst_ulp", std::to_string(result));
-  EXPECT_LT(result, 1e9) << "at " << where;
-  return result;
-}
-const auto everywhere = [](float) { return true; };
 
 TEST(SimdMath, ExpIsWithinOneUlp) {
   EXPECT_LE(worst([](F1 x) { return exp(x); }, [](double x) { return std::exp(x); }, everywhere),
@@ -62,6 +33,38 @@ TEST(SimdMath, TanhIsWithinTwoUlp) {
 TEST(SimdMath, ErfIsWithinTwoUlp) {
   EXPECT_LE(worst([](F1 x) { return erf(x); }, [](double x) { return std::erf(x); }, everywhere),
             1.1);
+}
+
+TEST(SimdMath, LogToBaseTwoIsWithinTwoUlp) {
+  EXPECT_LE(worst([](F1 x) { return log2(x); }, [](double x) { return std::log2(x); }, everywhere),
+            1.1);
+  for (int n = -149; n < 128; ++n)
+    EXPECT_EQ(log2(F1(std::ldexp(1.0f, n))).v, static_cast<float>(n));
+}
+
+TEST(SimdMath, RemaindersAreExact) {
+  std::mt19937 random(6);
+  const auto any = [&] {
+    const auto size =
+        static_cast<float>(std::exp(std::uniform_real_distribution<>(-30, 30)(random)));
+    return random() % 2 == 0 ? size : -size;
+  };
+  for (int i = 0; i < 1000000; ++i) {
+    const float y = any();
+    // Often close to a multiple of y.
+    const auto multiple = static_cast<float>(random() % 1000) * y;
+    const float x = i % 2 == 0 ? any() : std::nextafter(multiple, i % 4 == 1 ? 0.0f : multiple * 2);
+    ASSERT_EQ(fmod(F1(x), F1(y)).v, std::fmod(x, y)) << x << ", " << y;
+  }
+  const float all[] = {0, -0.0f, 3, -3, 1e-40f, HUGE_VALF, -HUGE_VALF, NAN};
+  for (const float x : all) {
+    for (const float y : all) {
+      const float want = std::fmod(x, y), got = fmod(F1(x), F1(y)).v;
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(got)
+                                   : got == want && std::signbit(got) == std::signbit(want))
+          << x << ", " << y << ": " << got << ", want " << want;
+    }
+  }
 }
 
 TEST(SimdMath, ExpMinusOneIsWithinTwoUlp) {

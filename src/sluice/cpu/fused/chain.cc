@@ -71,10 +71,10 @@ bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStag
     const TensorSpec& spec = op.spec_of(from);
     switch (row_op.inputs()[i]) {
       case RowOp::Operand::kRows:
-        if (spec.shape != space || spec.dtype != f32) return false;
+        if (spec.shape != space) return false;
         break;
       case RowOp::Operand::kSamples:
-        if (spec.shape != samples || spec.dtype != f32) return false;
+        if (spec.shape != samples) return false;
         break;
       case RowOp::Operand::kShared:
         if (from < 0 || spec.dtype != f32) return false;
@@ -84,7 +84,8 @@ bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStag
         break;
     }
   }
-  return stage.spec.shape == (row_op.reduces_rows() ? samples : space);
+  if (row_op.reduces_rows()) return stage.spec.shape == samples && stage.spec.dtype == f32;
+  return stage.spec.shape == space;
 }
 
 bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
@@ -102,8 +103,9 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   };
   for (size_t s = 0; s < end; ++s) {
     const OpStage& stage = op.stages[s];
-    if (stage.spec.dtype != f32) return false;
     if (stage.spec.shape == space && stage.output >= 0 && !has_layout(stage.output)) return false;
+    row_major = row_major || stage.spec.dtype != f32;
+    if (s < first && stage.spec.dtype != f32) return false;
     if (s < first) continue;
     const auto specs = op.input_specs(stage);
     const OpView view = view_of(stage, specs);
@@ -114,6 +116,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       for (size_t i = 0; i < stage.inputs.size(); ++i) {
         const bool rows = row_op->inputs()[i] == RowOp::Operand::kRows;
         if (rows && stage.inputs[i] >= 0 && !has_layout(stage.inputs[i])) return false;
+        row_major = row_major || (rows && specs[i].dtype != f32);
       }
       continue;
     }
@@ -127,7 +130,9 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       continue;
     }
     const bool drops = DropoutOp::of(view).has_value();
-    if (stage.spec.shape != space || (!drops && !Functor::exists(view))) return false;
+    if (stage.spec.shape != space ||
+        (drops ? !computes_in_f32(stage.spec.dtype) : !Functor::exists(view)))
+      return false;
     // The index of an element is its position in a row-major array.
     row_major = row_major || drops;
     const int inputs = drops ? 1 : Functor(view).inputs();
@@ -143,6 +148,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
         if (specs[i].shape != space) return false;
         continue;
       }
+      row_major = row_major || specs[i].dtype != f32;
       SourceKind kind;
       if (!classify(op, space, from, kind)) return false;
       if (kind == SourceKind::kFull && !has_layout(from)) return false;
@@ -161,7 +167,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
 }
 
 Chain::Chain(const FusedOp& op, size_t first, size_t end)
-    : first_(first), kinds_(op.operands.size(), SourceKind::kScalar) {
+    : first_(first), operands_(op.operands.size()) {
   const bool headed = first > 0;
   const Shape& space = op.stages.front().spec.shape;
   std::vector<size_t> last_read(op.stages.size(), 0);
@@ -177,18 +183,21 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     const OpStage& stage = op.stages[s];
     Stage& own = stages_[s];
     own.output = stage.output;
+    own.is_read = last_read[s] > s;
     if (s >= first) take_inputs(op, stage, own);
     for (int i = 0; i < own.input_count; ++i) {
       const Source& source = own.inputs[i];
       if (source.kind == SourceKind::kStage) continue;
       const OperandId operand(source.index);
       // An operand that is read in two ways is not cut: every task may read all of it.
-      const bool whole = known[operand] && kinds_[operand] != source.kind;
-      kinds_[operand] = whole ? SourceKind::kScalar : source.kind;
+      Operand& read = operands_[operand];
+      const bool whole = known[operand] && read.kind != source.kind;
+      read.kind = whole ? SourceKind::kScalar : source.kind;
       known[operand] = true;
     }
     if (stage.output >= 0 && !own.total.valid()) {
-      kinds_[OperandId(stage.output)] = own.samples ? SourceKind::kRow : SourceKind::kFull;
+      operands_[OperandId(stage.output)] = {own.samples ? SourceKind::kRow : SourceKind::kFull,
+                                            element_of(stage.spec.dtype)};
       if (!own.samples) set_layout(op.layout_of(stage.output));
     }
     if (s < first) continue;
@@ -198,7 +207,10 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       const Stage& other = stages_[t];
       if (other.slot >= 0 && !other.samples && last_read[t] == s) free.push_back(other.slot);
     }
-    if (own.output >= 0) continue;
+    // Every f32 represents a bool, so only a stored one is converted.
+    if (own.output >= 0 || stage.spec.dtype != boolean) own.element = element_of(stage.spec.dtype);
+    if (!own.element.is_f32() && narrow_slot_ < 0) narrow_slot_ = slots_++;
+    if (own.output >= 0 && own.element.is_f32()) continue;
     if (own.samples) {
       own.slot = sample_slots_++;
     } else if (free.empty()) {
@@ -268,6 +280,10 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else {
       classify(op, space, from, source.kind);
     }
+    if (source.kind != SourceKind::kLabels && specs[static_cast<size_t>(i)].dtype != f32) {
+      operands_[OperandId(from)].element = element_of(specs[static_cast<size_t>(i)].dtype);
+      source.slot = widened_slot(source);
+    }
     if (source.kind == SourceKind::kFull) set_layout(op.layout_of(from));
     last_axis_ =
         last_axis_ || source.kind == SourceKind::kColumn || source.kind == SourceKind::kRow;
@@ -275,6 +291,15 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
       channel_axis_ = axis_of_channels(op.spec_of(from).shape, space);
     flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
+}
+
+// Returns the slot of a widened operand. All stages that read it in the same way share the slot.
+int32_t Chain::widened_slot(const Source& source) {
+  for (const Source& known : widened_) {
+    if (known.index == source.index && known.kind == source.kind) return known.slot;
+  }
+  widened_.push_back(source);
+  return widened_.back().slot = slots_++;
 }
 
 void Chain::set_layout(const Layout& layout) {
@@ -291,7 +316,7 @@ void Chain::view_as(int64_t rows, int64_t cols) {
 
 void Chain::find_coinciding(const FusedOp& op) {
   for (int in = 0; in < op.inputs; ++in) {
-    if (kinds_[OperandId(in)] != SourceKind::kFull) continue;
+    if (!is_full(in)) continue;
     int last = -1;
     bool by_head = false;
     for (size_t s = 0; s < op.stages.size(); ++s) {
@@ -303,7 +328,7 @@ void Chain::find_coinciding(const FusedOp& op) {
     }
     for (size_t s = first_; s < stages_.size() && !by_head; ++s) {
       const int32_t output = op.stages[s].output;
-      if (output >= 0 && kinds_[OperandId(output)] == SourceKind::kFull &&
+      if (output >= 0 && is_full(output) && element_bytes(output) == element_bytes(in) &&
           last <= static_cast<int>(s))
         may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
     }
@@ -314,20 +339,15 @@ void Chain::find_coinciding(const FusedOp& op) {
 // reduction reads is stored normally.
 void Chain::find_streamed(const FusedOp& op) {
   double flops = 0;
-  std::vector<bool> is_read(op.stages.size(), false);
-  for (const OpStage& stage : op.stages) {
-    flops += stage.op->flops_per_element;
-    for (const int32_t from : stage.inputs) {
-      if (from < 0) at(is_read, ~from) = true;
-    }
-  }
+  for (const OpStage& stage : op.stages) flops += stage.op->flops_per_element;
   const auto is_large = [&](int32_t operand) {
     return is_full(operand) && is_streamed(op.spec_of(operand).bytes(), flops);
   };
   for (size_t s = first_; s < stages_.size(); ++s) {
-    if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
-    stages_[s].slot = slots_++;
-    streams_ = true;
+    Stage& stage = stages_[s];
+    if (stage.output < 0 || stage.is_read || !is_large(stage.output)) continue;
+    if (stage.slot < 0) stage.slot = slots_++;
+    stage.streams = streams_ = true;
   }
   for (int32_t i = 0; streams_ && i < op.inputs; ++i) {
     if (is_large(i)) streamed_.push_back(i);
@@ -339,229 +359,21 @@ int64_t Chain::scratch_bytes() const {
 }
 
 Chain::Cut Chain::cut_columns(int32_t operand, int64_t cols) const {
-  const SourceKind kind = kinds_[OperandId(operand)];
-  if (kind == SourceKind::kColumn) return {cols * 4, 0};
+  const auto& [kind, element] = operands_[OperandId(operand)];
+  const int64_t bytes = cols * element.size;
+  if (kind == SourceKind::kColumn) return {bytes, 0};
   if (kind != SourceKind::kFull) return {};
-  if (flat_) return {cols * 4, 0};
-  if (panel_ > 0) return {cols * matrix_rows_ * 4, 0};
-  return {cols * 4, cols_ * 4};
+  if (flat_) return {bytes, 0};
+  if (panel_ > 0) return {bytes * matrix_rows_, 0};
+  return {bytes, cols_ * element.size};
 }
 
 Chain::Cut Chain::cut_rows(int32_t operand, int64_t rows) const {
-  const SourceKind kind = kinds_[OperandId(operand)];
-  if (kind == SourceKind::kRow) return {rows * 4, 0};
+  const auto& [kind, element] = operands_[OperandId(operand)];
+  const int64_t bytes = rows * element.size;
+  if (kind == SourceKind::kRow) return {bytes, 0};
   if (kind != SourceKind::kFull) return {};
-  return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
-}
-
-Chain::StridedData Chain::full(std::byte* operand, const Block& block) const {
-  auto* const base = reinterpret_cast<float*>(operand);
-  if (flat_) return {base + block.col, block.cols};
-  if (panel_ == 0) return {base + block.row * cols_ + block.col, cols_};
-  return {
-      base + block.col / panel_ * matrix_rows_ * panel_ + block.row * panel_ + block.col % panel_,
-      panel_};
-}
-
-Chain::StridedData Chain::data_of(int32_t stage, const Block& block, std::byte* const* operands,
-                                  float* scratch) const {
-  const Stage& s = at(stages_, stage);
-  if (std::cmp_less(stage, first_)) return {block.head, block.head_step};
-  if (s.samples) {
-    float* const samples = s.output >= 0 ? reinterpret_cast<float*>(operands[s.output])
-                                         : scratch + slots_ * slot_floats_ + s.slot * rows_;
-    return {samples + block.row, 1};
-  }
-  if (s.output >= 0) return full(operands[s.output], block);
-  return {scratch + s.slot * slot_floats_, block.cols};
-}
-
-Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
-  static_assert(sizeof(ops::Labels) <= Functor::kMaxBytes);
-  for (size_t s = chain.first_; s < chain.stages_.size(); ++s) {
-    const Stage& stage = chain.stages_[s];
-    functors_[s] = nullptr;
-    const auto labels = [&](const auto& of) {
-      functors_[s] = new (own_[s].bytes) ops::Labels(of.labels(operands[stage.inputs[1].index]));
-    };
-    if (stage.total.valid()) {
-      labels(chain.totals_[stage.total]);
-    } else if (stage.dropout) {
-      functors_[s] = new (own_[s].bytes) Seed(read_seed(operands[stage.seed]));
-    } else if (!stage.row_op.valid()) {
-      functors_[s] = stage.functor.parameters(operands, own_[s]);
-    } else if (const RowOp& op = chain.row_ops_[stage.row_op]; op.labels_input() >= 0) {
-      labels(op);
-    }
-  }
-}
-
-void Chain::run(const Block& block, const Parameters& parameters, std::byte* const* operands,
-                float* scratch, const Reader* reader) const {
-  const void* const* functors = parameters.functors_;
-  Block part = block;
-  const int64_t max = has_rows()                      ? block.cols
-                      : streams_ && reader == nullptr ? kStreamedBlock
-                                                      : kBlock;
-  if (block.rows == 1) {
-    for (int64_t done = 0; done < block.cols; done += max) {
-      part.col = block.col + done;
-      part.cols = std::min(max, block.cols - done);
-      if (block.head != nullptr) part.head = block.head + done;
-      run_part(part, functors, operands, scratch, reader);
-    }
-    return;
-  }
-  const int64_t cols_at_once = std::min(block.cols, max);
-  const int64_t max_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
-  for (int64_t row = 0; row < block.rows; row += part.rows) {
-    part.row = block.row + row;
-    part.rows = std::min(max_rows, block.rows - row);
-    if (channels_ > 0) part.rows = std::min(part.rows, channels_ - part.row % channels_);
-    for (int64_t col = 0; col < block.cols; col += cols_at_once) {
-      part.col = block.col + col;
-      part.cols = std::min(cols_at_once, block.cols - col);
-      if (block.head != nullptr) part.head = block.head + row * block.head_step + col;
-      run_part(part, functors, operands, scratch, reader);
-    }
-  }
-}
-
-// Returns whether the output overwrites an input. The cache then holds the lines of the output, so
-// a streaming store would only write them back sooner.
-bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
-  return std::any_of(streamed_.begin(), streamed_.end(),
-                     [&](int32_t i) { return operands[i] == operands[output]; });
-}
-
-// Force inlining: this function is called for each stage of each block.
-[[gnu::always_inline]] inline void Chain::run_functor(const Stage& stage, const void* functor,
-                                                      const Block& block,
-                                                      std::byte* const* operands, float* scratch,
-                                                      const StridedData& to) const {
-  MapInput inputs[Functor::kMaxInputs];
-  bool together = to.step == block.cols;  // The rows follow each other without gaps.
-  for (int i = 0; i < stage.input_count; ++i) {
-    const Source& source = stage.inputs[i];
-    MapInput& in = inputs[i];
-    std::byte* const operand = source.kind == SourceKind::kStage ? nullptr : operands[source.index];
-    switch (source.kind) {
-      case SourceKind::kFull:
-      case SourceKind::kStage: {
-        const StridedData strided = source.kind == SourceKind::kFull
-                                        ? full(operand, block)
-                                        : data_of(source.index, block, operands, scratch);
-        in = {strided.data, 1, strided.step};
-        together = together && strided.step == block.cols;
-        break;
-      }
-      case SourceKind::kColumn:
-        in = {reinterpret_cast<const float*>(operand) + block.col, 1, 0};
-        together = false;
-        break;
-      case SourceKind::kRow:
-        in = {reinterpret_cast<const float*>(operand) + block.row, 0, 1};
-        together = false;
-        break;
-      case SourceKind::kChannel:
-        in = {reinterpret_cast<const float*>(operand) + block.row % channels_, 0, 1};
-        together = false;
-        break;
-      case SourceKind::kScalar:
-      case SourceKind::kLabels:  // Functors never read labels.
-        in = {reinterpret_cast<const float*>(operand), 0, 0};
-        break;
-    }
-  }
-  const MapOutput output{to.data, to.step};
-  if (together) {
-    stage.functor.kernel()(functor, inputs, &output, 1, block.rows * block.cols);
-  } else {
-    stage.functor.kernel()(functor, inputs, &output, block.rows, block.cols);
-  }
-}
-
-void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
-                     float* scratch, const Reader* reader) const {
-  for (const int32_t i : streamed_) {
-    prefetch_ahead(full(operands[i], block).data,
-                   block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
-  }
-  for (size_t s = first_; s < stages_.size(); ++s) {
-    const Stage& stage = stages_[s];
-    if (stage.total.valid()) continue;
-    const StridedData result = data_of(static_cast<int32_t>(s), block, operands, scratch);
-    if (stage.row_op.valid()) {
-      run_row_op(stage, functors[s], block, operands, scratch, result);
-      continue;
-    }
-    const bool streams =
-        stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
-    const StridedData to =
-        streams ? StridedData{scratch + stage.slot * slot_floats_, block.cols} : result;
-    if (stage.dropout) {
-      run_dropout(stage, functors[s], block, operands, scratch, to);
-    } else {
-      run_functor(stage, functors[s], block, operands, scratch, to);
-    }
-    for (int64_t row = 0; streams && row < block.rows; ++row) {
-      stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
-             reinterpret_cast<std::byte*>(result.data + row * result.step),
-             block.cols * static_cast<int64_t>(sizeof(float)));
-    }
-  }
-  if (reader == nullptr) return;
-  const StridedData read = data_of(reader->stage, block, operands, scratch);
-  reader->run(reader->state, block, read.data, read.step);
-}
-
-void Chain::run_dropout(const Stage& stage, const void* seed, const Block& block,
-                        std::byte* const* operands, float* scratch, const StridedData& to) const {
-  const Source& source = stage.inputs[0];
-  const StridedData from = source.kind == SourceKind::kStage
-                               ? data_of(source.index, block, operands, scratch)
-                               : full(operands[source.index], block);
-  for (int64_t row = 0; row < block.rows; ++row) {
-    stage.dropout->run(*static_cast<const Seed*>(seed), (block.row + row) * cols_ + block.col,
-                       from.data + row * from.step, to.data + row * to.step, block.cols);
-  }
-}
-
-void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,
-                       std::byte* const* operands, float* scratch, const StridedData& to) const {
-  RowOp::Rows inputs[RowOp::kMaxInputs];
-  for (int i = 0; i < stage.input_count; ++i) {
-    const Source& source = stage.inputs[i];
-    StridedData strided;
-    if (source.kind == SourceKind::kStage) {
-      strided = data_of(source.index, block, operands, scratch);
-    } else if (source.kind == SourceKind::kFull) {
-      strided = full(operands[source.index], block);
-    } else if (source.kind == SourceKind::kRow) {
-      strided = {reinterpret_cast<float*>(operands[source.index]) + block.row, 1};
-    } else if (source.kind == SourceKind::kScalar) {
-      strided = {reinterpret_cast<float*>(operands[source.index]), 0};
-    }
-    inputs[i] = {strided.data, strided.step};
-  }
-  const RowOp& op = row_ops_[stage.row_op];
-  op.run({static_cast<const ops::Labels*>(labels),
-          inputs,
-          {to.data, to.step},
-          block.row,
-          block.rows,
-          block.cols});
-}
-
-void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {
-  for (size_t s = first_; s < stages_.size(); ++s) {
-    const Stage& stage = stages_[s];
-    if (!stage.total.valid()) continue;
-    const StridedData losses = data_of(stage.inputs[0].index, {}, operands, scratch);
-    const auto& labels = *static_cast<const ops::Labels*>(parameters.functors_[s]);
-    *reinterpret_cast<float*>(operands[stage.output]) =
-        totals_[stage.total].run(labels, losses.data);
-  }
+  return {bytes * (panel_ > 0 ? panel_ : cols_), 0};
 }
 
 }  // namespace sluice::cpu

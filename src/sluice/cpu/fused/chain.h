@@ -7,6 +7,7 @@
 #include "sluice/cpu/fused/dropout_op.h"
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/fused/row_op.h"
+#include "sluice/cpu/simd/conversions.h"
 #include "sluice/target/fused_op.h"
 
 namespace sluice::cpu {
@@ -24,6 +25,10 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs);
 /// compute one value for each row, such as a loss. The total of such losses is computed after all
 /// blocks. Dropout is an elementwise stage that also depends on the index of each element, so the
 /// results are then row-major.
+///
+/// Stages compute in f32. An operand of another dtype is widened block by block, and a result of
+/// another dtype is rounded to it before the next stage reads it, as if it had been stored. Such
+/// operands are row-major.
 class Chain {
  public:
   /// A part of the results. If stage 0 is a matrix product, `head` points to this part of its
@@ -91,7 +96,13 @@ class Chain {
   int64_t scratch_bytes() const;
   /// Whether every block reads or writes its own elements of an operand, which has the results'
   /// shape.
-  bool is_full(int32_t operand) const { return kinds_[OperandId(operand)] == SourceKind::kFull; }
+  bool is_full(int32_t operand) const {
+    return operands_[OperandId(operand)].kind == SourceKind::kFull;
+  }
+  /// Bytes of an element of an operand that blocks read or write.
+  int64_t element_bytes(int32_t operand) const {
+    return operands_[OperandId(operand)].element.size;
+  }
   Cut cut_columns(int32_t operand, int64_t cols) const;
   Cut cut_rows(int32_t operand, int64_t rows) const;
   /// (input, output) pairs of operands that may be the same bytes.
@@ -125,6 +136,11 @@ class Chain {
   struct Source {
     SourceKind kind = SourceKind::kFull;
     int32_t index = 0;  // Index of the operand or stage.
+    int32_t slot = -1;  // Scratch slot of the widened operand; -1: the operand is f32 or a stage.
+  };
+  struct Operand {
+    SourceKind kind = SourceKind::kScalar;
+    Element element;
   };
   struct Stage {
     Functor functor;
@@ -134,9 +150,19 @@ class Chain {
     int32_t seed = -1;  // Operand with the seed of dropout.
     Source inputs[Functor::kMaxInputs];
     int input_count = 0;
+    Element element;       // How the result is stored.
     int32_t output = -1;   // Operand that stores the result; -1: not stored.
-    int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.
+    int32_t slot = -1;     // Scratch slot of a result that is not computed in its operand.
     bool samples = false;  // The result has one value for each row.
+    bool streams = false;  // The result is written by streaming stores.
+    bool is_read = false;  // A later stage or a reduction reads the result.
+  };
+  // The elements of an operand that a block reads or writes, or of the first of them if the operand
+  // has one value for all columns or rows. The steps are in elements.
+  struct BlockOperand {
+    std::byte* data = nullptr;
+    int64_t col_step = 1;
+    int64_t row_step = 0;
   };
   struct StridedData {
     float* data = nullptr;
@@ -148,6 +174,7 @@ class Chain {
                               const Shape& space);
   void set_layout(const Layout& layout);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
+  int32_t widened_slot(const Source& source);
   void run_functor(const Stage& stage, const void* functor, const Block& block,
                    std::byte* const* operands, float* scratch, const StridedData& to) const;
   void run_dropout(const Stage& stage, const void* seed, const Block& block,
@@ -156,7 +183,15 @@ class Chain {
                   std::byte* const* operands, float* scratch, const StridedData& to) const;
   void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                 float* scratch, const Reader* reader) const;
-  StridedData full(std::byte* operand, const Block& block) const;
+  void widen(const Source& source, const Block& block, std::byte* const* operands,
+             float* scratch) const;
+  void store(const Stage& stage, bool streams, const Block& block, std::byte* const* operands,
+             float* scratch) const;
+  BlockOperand place(int32_t operand, SourceKind kind, const Block& block,
+                     std::byte* const* operands) const;
+  StridedData full(int32_t operand, const Block& block, std::byte* const* operands) const;
+  StridedData rows_of(const Source& source, const Block& block, std::byte* const* operands,
+                      float* scratch) const;
   StridedData data_of(int32_t stage, const Block& block, std::byte* const* operands,
                       float* scratch) const;
   void find_coinciding(const FusedOp& op);
@@ -175,10 +210,12 @@ class Chain {
   int64_t channels_ = 0;   // Rows that the values for each channel repeat after; 0: none.
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Large inputs: prefetched while results are streamed.
+  std::vector<Source> widened_;    // The operands that are not f32, once for each way to read.
+  int32_t narrow_slot_ = -1;       // Slot for results before they are streamed or read; -1: none.
   int32_t slots_ = 0;
   int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
-  Ids<OperandId, SourceKind> kinds_;
+  Ids<OperandId, Operand> operands_;
   std::vector<Stage> stages_;
   Ids<RowOpId, RowOp> row_ops_;
   Ids<TotalId, LossTotal> totals_;

@@ -4,8 +4,10 @@
 #include <tuple>
 
 #include "sluice/cpu/simd/conversions.h"
+#include "sluice/ops/division_functors.h"
 #include "sluice/ops/elementwise.h"
 #include "sluice/ops/functors.h"
+#include "sluice/ops/trigonometric_functors.h"
 #include "sluice/ops/update_functors.h"
 
 namespace sluice::cpu {
@@ -55,6 +57,8 @@ const FunctorRow* find_functor(const OpView& op) {
     std::vector<FunctorRow> t;
     append(t, std::type_identity<ops::functor::ElementwiseFunctors>{});
     append(t, std::type_identity<ops::functor::UpdateFunctors>{});
+    append(t, std::type_identity<ops::functor::TrigonometricFunctors>{});
+    append(t, std::type_identity<ops::functor::DivisionFunctors>{});
     return t;
   }();
   const std::string_view type = ops::elementwise::functor_type(op.def().type);
@@ -83,13 +87,6 @@ double read(DType dtype, const std::byte* element) {
 }  // namespace
 
 bool Functor::exists(const OpView& op) {
-  for (int i = 0; i < op.inputs(); ++i) {
-    if (op.input(i).dtype != f32) return false;
-  }
-  return exists_on_floats(op) && op.output(0).dtype == f32;
-}
-
-bool Functor::exists_on_floats(const OpView& op) {
   const FunctorRow* row = find_functor(op);
   if (row == nullptr || op.outputs() != 1) return false;
   const DType result = op.output(0).dtype;

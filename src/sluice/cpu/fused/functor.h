@@ -22,15 +22,13 @@ class Functor {
     alignas(16) std::byte bytes[kMaxBytes];
   };
 
-  /// Returns whether the op is elementwise, has a functor and one output, and is f32 throughout.
-  static bool exists(const OpView& op);
   /// Returns whether the op is elementwise, has a functor and one output, and f32 represents the
   /// values of its operands and its result: f32, f16, bf16, bool and, for operands, u8. The caller
   /// converts them to and from f32 for the kernel.
-  static bool exists_on_floats(const OpView& op);
+  static bool exists(const OpView& op);
 
   Functor() = default;
-  /// `op` must have a functor: exists() or exists_on_floats() must be true.
+  /// `op` must have a functor: exists() must be true.
   explicit Functor(const OpView& op);
 
   /// Number of operands that the functor reads. They precede the hyperparameters.

@@ -53,18 +53,6 @@ bool rows_of(const OpView& op, int inputs, Rows& rows) {
   return rows.outer <= kMaxRows;
 }
 
-// Conversion of an operand to and from f32, in which functors compute.
-struct Element {
-  int64_t size = 4;
-  WidenFn widen = nullptr;    // Null for f32.
-  NarrowFn narrow = nullptr;  // Null for f32.
-};
-
-Element element_of(DType dtype) {
-  if (dtype == f32) return {};
-  return {size_of(dtype), widen_kernel(dtype), narrow_kernel(dtype)};
-}
-
 struct Elementwise {
   Functor functor;
   Rows rows;
@@ -161,7 +149,7 @@ void run_elementwise(const void* state, const runtime::KernelBlock& block, int64
 }
 
 bool supports_elementwise(const OpView& op) {
-  if (!Functor::exists_on_floats(op) || op.output(0).elements() == 0) return false;
+  if (!Functor::exists(op) || op.output(0).elements() == 0) return false;
   Rows rows;
   return rows_of(op, Functor(op).inputs(), rows);
 }

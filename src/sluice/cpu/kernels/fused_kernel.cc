@@ -108,6 +108,8 @@ struct Fused {
     // A part of the chain ends at the last channel, so it may not hold a whole column.
     if (axis >= 0 && reduction && reduction->columns) return false;
     if (head == Head::kConv) {
+      // A result that is not stored is computed where the chain's last result is.
+      if (op.spec_of(c).dtype != f32) return false;
       return !reduction && !chain.has_last_axis() && (!conv.interleaves() || op.stages.size() == 1);
     }
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
@@ -408,7 +410,9 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
 Chain::Cut cut_of_conv(const Fused& f, size_t i) {
   if (static_cast<int32_t>(i) == f.b) return {};
   if (static_cast<int32_t>(i) == f.a) return {f.cut.source_stride, 0};
-  return f.chain.is_full(i) ? Chain::Cut{f.cut.stride, f.cut.pitch} : Chain::Cut{};
+  if (!f.chain.is_full(i)) return {};
+  const int64_t bytes = f.chain.element_bytes(i);
+  return {f.cut.stride / 4 * bytes, f.cut.pitch / 4 * bytes};
 }
 
 KernelChoice choose_fused_kernel(const FusedOp& op) {

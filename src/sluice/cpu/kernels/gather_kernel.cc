@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/kernels/indices.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/move/indices.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
 

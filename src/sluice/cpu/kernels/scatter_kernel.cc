@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/kernels/indices.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/move/indices.h"
 #include "sluice/cpu/simd/conversions.h"
 #include "sluice/cpu/simd/vector_kernels.h"
 #include "sluice/ops/functors.h"

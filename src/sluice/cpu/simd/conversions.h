@@ -36,4 +36,16 @@ WidenFn widen_kernel(DType dtype, Isa isa = current_isa());
 /// not fit, and converts NaN to 0. bool: true if the value is not zero.
 NarrowFn narrow_kernel(DType dtype, Isa isa = current_isa());
 
+/// How an operand of kernels that compute in f32 is stored.
+struct Element {
+  int64_t size = 4;           ///< Bytes.
+  WidenFn widen = nullptr;    ///< Null for f32.
+  NarrowFn narrow = nullptr;  ///< Null for f32.
+
+  bool is_f32() const { return widen == nullptr; }
+};
+
+/// Returns the elements of `dtype`, which must not be f64 or i64.
+Element element_of(DType dtype);
+
 }  // namespace sluice::cpu

@@ -84,6 +84,7 @@ struct M8 {
   friend M8 operator!(M8 a) {
     return {_mm256_xor_ps(a.v, _mm256_castsi256_ps(_mm256_set1_epi32(-1)))};
   }
+  friend bool any(M8 a) { return _mm256_movemask_ps(a.v) != 0; }
 };
 
 struct F8 {
@@ -252,6 +253,7 @@ struct M16 {
   friend M16 operator&(M16 a, M16 b) { return {static_cast<__mmask16>(a.v & b.v)}; }
   friend M16 operator|(M16 a, M16 b) { return {static_cast<__mmask16>(a.v | b.v)}; }
   friend M16 operator!(M16 a) { return {static_cast<__mmask16>(~a.v)}; }
+  friend bool any(M16 a) { return a.v != 0; }
 };
 
 struct F16 {

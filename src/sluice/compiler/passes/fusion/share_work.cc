@@ -38,7 +38,7 @@ class WorkSharer {
  private:
   static bool is_plain(const Node& node) {
     return node.is<Node::Kernel>() && node.ties.empty() && node.outputs.size() == 1 &&
-           node.out_specs[0].dtype == f32;
+           splits_exactly(node.out_specs[0].dtype);
   }
 
   bool is_shared(const Node& node) const {

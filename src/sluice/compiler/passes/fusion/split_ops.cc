@@ -31,7 +31,7 @@ class Splitter {
   static bool is_plain(const Node& node) {
     return node.is<Node::Kernel>() && node.ties.empty() && !node.as<Node::Kernel>()->prints &&
            std::all_of(node.out_specs.begin(), node.out_specs.end(),
-                       [](const TensorSpec& spec) { return spec.dtype == f32; });
+                       [](const TensorSpec& spec) { return splits_exactly(spec.dtype); });
   }
 
   static OpView view_of(const Node& node) {

@@ -1,0 +1,78 @@
+#include "sluice/base/numbers/simd_trigonometry.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "sluice/base/numbers/test_ulps.h"
+
+namespace sluice::simd {
+namespace {
+
+TEST(SimdTrigonometry, IsWithinFourUlpOfTheStandardLibraryForAllFloats) {
+  EXPECT_LE(worst([](F1 x) { return sin(x); }, [](double x) { return std::sin(x); }, everywhere),
+            1.6);
+  EXPECT_LE(worst([](F1 x) { return cos(x); }, [](double x) { return std::cos(x); }, everywhere),
+            1.6);
+  EXPECT_LE(worst([](F1 x) { return tan(x); }, [](double x) { return std::tan(x); }, everywhere),
+            3.6);
+  EXPECT_LE(worst([](F1 x) { return atan(x); }, [](double x) { return std::atan(x); }, everywhere),
+            1.9);
+}
+
+// Floats close to a multiple of π/2 lose the most bits.
+TEST(SimdTrigonometry, KeepsItsAccuracyBesideMultiplesOfAQuarterTurn) {
+  double worst_sin = 0, worst_cos = 0;
+  for (int64_t n = 1; n < 3'000'000'000; n += 1 + n / 50000) {
+    const auto middle = static_cast<float>(static_cast<double>(n) * M_PI / 2);
+    for (const float x :
+         {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, HUGE_VALF)}) {
+      worst_sin = std::max(worst_sin, ulps(sin(F1(x)).v, std::sin(static_cast<double>(x))));
+      worst_cos = std::max(worst_cos, ulps(cos(F1(-x)).v, std::cos(static_cast<double>(x))));
+    }
+  }
+  EXPECT_LE(worst_sin, 1.6);
+  EXPECT_LE(worst_cos, 1.6);
+}
+
+TEST(SimdTrigonometry, FindsTheAngleOfEachPoint) {
+  std::mt19937 random(4);
+  double largest = 0;
+  for (int i = 0; i < 2'000'000; ++i) {
+    const auto any = [&] {
+      const double size = std::exp(std::uniform_real_distribution<>(-20, 20)(random));
+      return static_cast<float>(random() % 2 == 0 ? size : -size);
+    };
+    const float y = any(), x = any();
+    largest = std::max(largest, ulps(atan2(F1(y), F1(x)).v, std::atan2(static_cast<double>(y), x)));
+  }
+  EXPECT_LE(largest, 3.5);
+  const float all[] = {0, -0.0f, 1, -1, HUGE_VALF, -HUGE_VALF, NAN};
+  for (const float y : all) {
+    for (const float x : all) {
+      const float want = std::atan2(y, x), got = atan2(F1(y), F1(x)).v;
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : ulps(got, static_cast<double>(want)) <= 1)
+          << y << ", " << x << ": " << got << ", want " << want;
+      if (!std::isnan(want)) {
+        EXPECT_EQ(std::signbit(got), std::signbit(want)) << y << ", " << x;
+      }
+    }
+  }
+}
+
+TEST(SimdTrigonometry, HasTheLimitsOfTheStandardLibrary) {
+  for (const float x : {HUGE_VALF, -HUGE_VALF, NAN}) {
+    EXPECT_TRUE(std::isnan(sin(F1(x)).v));
+    EXPECT_TRUE(std::isnan(cos(F1(x)).v));
+    EXPECT_TRUE(std::isnan(tan(F1(x)).v));
+  }
+  EXPECT_EQ(atan(F1(HUGE_VALF)).v, static_cast<float>(M_PI / 2));
+  for (const F1 y : {sin(F1(-0.0f)), tan(F1(-0.0f)), atan(F1(-0.0f))}) {
+    EXPECT_EQ(y.v, 0.0f);
+    EXPECT_TRUE(std::signbit(y.v));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::simd

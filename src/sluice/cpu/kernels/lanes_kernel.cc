@@ -1,0 +1,270 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/host_tensor.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/move/indices.h"
+#include "sluice/cpu/simd/vector_kernels.h"
+#include "sluice/ops/cumsum.h"
+#include "sluice/ops/functors.h"
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/sort.h"
+#include "sluice/ops/take_along_axis.h"
+
+namespace sluice::cpu {
+namespace {
+
+// Operators on lanes, the elements along one axis. A task computes whole lanes: those of some
+// elements before the axis, or if there is one, of some elements after it.
+struct Lanes {
+  explicit Lanes(const OpView& op) : dtype(op.input(0).dtype), width(size_of(dtype)) {
+    const auto split_along = [&](int64_t axis) {
+      const Shape& x = op.input(0).shape;
+      const Shape& y = op.output(0).shape;
+      const int a = normalize_axis(axis, ops::axes_of(x), op.def().name);
+      const ops::AxisSplit before(x, a);
+      outer = before.outer;
+      inner = before.inner;
+      in = before.extent;
+      out = ops::AxisSplit(y, a).extent;
+    };
+    if (&op.def() == &ops::cumsum_def()) {
+      const auto o = op.options<ops::CumsumOptions>();
+      exclusive = o.exclusive;
+      reverse = o.reverse;
+      split_along(o.axis);
+    } else if (&op.def() == &ops::sort_def()) {
+      const auto o = op.options<ops::SortOptions>();
+      reverse = o.descending;
+      split_along(o.axis);
+    } else if (&op.def() == &ops::add_along_axis_def()) {
+      split_along(op.options<ops::AddAlongAxisOptions>().axis);
+      indices = Indices(op.input(1), out);
+    } else {
+      const auto o = op.options<ops::TakeAlongAxisOptions>();
+      split_along(o.axis);
+      indices = Indices(op.input(1), in);
+      if (is_float(dtype) && !o.zero_out_of_range) {
+        const auto nan = HostTensor::of<double>({}, f64, {std::nan("")}).cast(dtype);
+        std::memcpy(outside, nan.bytes().data(), nan.bytes().size());
+      }
+    }
+    if (outer == 0) inner = 0;  // There is no lane.
+    const int64_t extent = std::max(in, out);
+    if (outer > 1) {
+      per_task = rows_per_task(outer, extent * inner);
+      tasks = ceil_div(outer, per_task);
+    } else {
+      per_task = round_up(rows_per_task(inner, extent), kLaneGroup);
+      tasks = std::max<int64_t>(1, ceil_div(inner, per_task));
+    }
+  }
+
+  // Lanes of a task that are not cut along an inner axis share cache lines.
+  static constexpr int64_t kLaneGroup = 64;
+
+  DType dtype;
+  int64_t width;      // Bytes of an element.
+  int64_t outer = 1;  // Elements before the axis.
+  int64_t inner = 1;  // Elements after the axis.
+  int64_t in = 1;     // Elements of a lane of the operand.
+  int64_t out = 1;    // Elements of a lane of the result.
+  bool exclusive = false, reverse = false;
+  Indices indices;
+  std::byte outside[4] = {};  // The element that an index outside yields.
+  int64_t per_task = 1;       // Elements before the axis, or after it.
+  int64_t tasks = 1;
+
+  // The cut of an operand or result whose lanes have `extent` elements of `bytes` bytes.
+  void cut(int64_t extent, int64_t bytes, KernelChoice& choice) const {
+    const bool rows = outer > 1;
+    choice.task_stride.push_back(per_task * bytes * (rows ? extent * inner : 1));
+    choice.task_pitch.push_back(rows ? 0 : inner * bytes);
+  }
+};
+
+// The lanes of one task that have the same elements before the axis: lanes [begin, end) of `inner`.
+struct LaneGroup {
+  int64_t outer, begin, end;
+};
+
+template <typename F>
+void for_each_group(const Lanes& l, int64_t task, F f) {
+  if (l.outer > 1) {
+    for (int64_t o = task * l.per_task; o < std::min(l.outer, (task + 1) * l.per_task); ++o)
+      f(LaneGroup{o, 0, l.inner});
+  } else {
+    f(LaneGroup{0, task * l.per_task, std::min(l.inner, (task + 1) * l.per_task)});
+  }
+}
+
+template <typename E, typename Sum>
+void add_up(const Lanes& l, const LaneGroup& g, const E* x, E* y) {
+  const int64_t n = g.end - g.begin;
+  const int64_t step = l.reverse ? -l.inner : l.inner;
+  const int64_t first = (g.outer * l.in + (l.reverse ? l.in - 1 : 0)) * l.inner + g.begin;
+  if (l.in == 0) return;
+  if (n == 1) {
+    Sum sum{};
+    for (int64_t i = 0, at = first; i < l.in; ++i, at += step) {
+      const Sum before = sum;
+      sum = static_cast<Sum>(sum + static_cast<Sum>(x[at]));
+      y[at] = static_cast<E>(l.exclusive ? before : sum);
+    }
+    return;
+  }
+  // Row i of the result is the row before plus a row of x.
+  const auto add = [&](const E* a, const E* b, E* to) {
+    if constexpr (std::is_same_v<E, float>) {
+      map2(ops::functor::Add{}, {a}, {b}, to, n);
+    } else {
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<E>(static_cast<Sum>(a[i]) + static_cast<Sum>(b[i]));
+    }
+  };
+  // The sum of nothing is 0, and a sum begins with 0 + x, which is +0 for x = -0.
+  std::fill_n(y + first, n, E{});
+  if (!l.exclusive) add(y + first, x + first, y + first);
+  for (int64_t i = 1, at = first + step; i < l.in; ++i, at += step)
+    add(y + at - step, l.exclusive ? x + at - step : x + at, y + at);
+}
+
+void run_cumsum(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& l = *static_cast<const Lanes*>(state);
+  for_each_group(l, task, [&](const LaneGroup& g) {
+    if (l.dtype == f32) {
+      add_up<float, float>(l, g, reinterpret_cast<const float*>(block.operands[0]),
+                           reinterpret_cast<float*>(block.operands[1]));
+    } else {
+      add_up<uint32_t, uint32_t>(l, g, reinterpret_cast<const uint32_t*>(block.operands[0]),
+                                 reinterpret_cast<uint32_t*>(block.operands[1]));
+    }
+  });
+}
+
+template <typename E>
+void take(const Lanes& l, const LaneGroup& g, const runtime::KernelBlock& block) {
+  const auto* const x = reinterpret_cast<const E*>(block.operands[0]);
+  auto* const y = reinterpret_cast<E*>(block.operands[2]);
+  E outside;
+  std::memcpy(&outside, l.outside, sizeof outside);
+  for (int64_t i = 0; i < l.out; ++i) {
+    const int64_t row = (g.outer * l.out + i) * l.inner;
+    for (int64_t n = g.begin; n < g.end; ++n) {
+      const int64_t at = l.indices.position(block.operands[1], row + n);
+      y[row + n] = at >= 0 ? x[(g.outer * l.in + at) * l.inner + n] : outside;
+    }
+  }
+}
+
+void run_take(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& l = *static_cast<const Lanes*>(state);
+  for_each_group(l, task, [&](const LaneGroup& g) {
+    if (l.width == 4) return take<uint32_t>(l, g, block);
+    if (l.width == 2) return take<uint16_t>(l, g, block);
+    take<uint8_t>(l, g, block);
+  });
+}
+
+void run_add(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& l = *static_cast<const Lanes*>(state);
+  const auto* const x = reinterpret_cast<const float*>(block.operands[0]);
+  auto* const y = reinterpret_cast<float*>(block.operands[2]);
+  for_each_group(l, task, [&](const LaneGroup& g) {
+    for (int64_t i = 0; i < l.out; ++i)
+      std::fill_n(y + (g.outer * l.out + i) * l.inner + g.begin, g.end - g.begin, 0.0f);
+    for (int64_t i = 0; i < l.in; ++i) {
+      const int64_t row = (g.outer * l.in + i) * l.inner;
+      for (int64_t n = g.begin; n < g.end; ++n) {
+        const int64_t at = l.indices.position(block.operands[1], row + n);
+        if (at >= 0) y[(g.outer * l.out + at) * l.inner + n] += x[row + n];
+      }
+    }
+  });
+}
+
+// Returns a number whose order is that of the elements: equal for equal elements, the largest for
+// each NaN.
+uint32_t key_of(DType dtype, const std::byte* element) {
+  uint32_t bits = 0;
+  if (dtype == u8) return static_cast<uint8_t>(*element);
+  if (is_float(dtype)) {
+    const uint32_t infinity = dtype == f16 ? 0x7c000000u : 0x7f800000u;
+    if (dtype == f32) {
+      std::memcpy(&bits, element, 4);
+    } else {
+      uint16_t half;
+      std::memcpy(&half, element, 2);
+      bits = uint32_t{half} << 16;
+    }
+    const uint32_t size = bits & 0x7fffffffu;
+    if (size > infinity) return ~0u;
+    if (size == 0) bits = 0;
+    return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+  }
+  std::memcpy(&bits, element, 4);
+  return dtype == i32 ? bits ^ 0x80000000u : bits;
+}
+
+void run_sort(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& l = *static_cast<const Lanes*>(state);
+  // A key and a position for each element of a lane: no two are equal.
+  auto* const order = reinterpret_cast<uint64_t*>(block.workspace);
+  auto* const indices = reinterpret_cast<int32_t*>(block.operands[2]);
+  for_each_group(l, task, [&](const LaneGroup& g) {
+    for (int64_t n = g.begin; n < g.end; ++n) {
+      const int64_t first = g.outer * l.in * l.inner + n;
+      const std::byte* const x = block.operands[0] + first * l.width;
+      std::byte* y = block.operands[1] + first * l.width;
+      const int64_t step = l.inner * l.width;
+      for (int64_t i = 0; i < l.in; ++i) {
+        const uint32_t key = key_of(l.dtype, x + i * step);
+        order[i] = uint64_t{l.reverse ? ~key : key} << 32 | static_cast<uint32_t>(i);
+      }
+      std::sort(order, order + l.in);
+      for (int64_t i = 0; i < l.in; ++i, y += step) {
+        const auto from = static_cast<uint32_t>(order[i]);
+        std::memcpy(y, x + from * step, static_cast<size_t>(l.width));
+        indices[first + i * l.inner] = static_cast<int32_t>(from);
+      }
+    }
+  });
+}
+
+bool supports_lanes(const OpView& op) {
+  const DType dtype = op.input(0).dtype;
+  if (&op.def() == &ops::cumsum_def()) return dtype == f32 || is_integer(dtype);
+  if (&op.def() == &ops::add_along_axis_def()) return dtype == f32;
+  return &op.def() == &ops::take_along_axis_def() || &op.def() == &ops::sort_def();
+}
+
+KernelChoice choose_lanes(const OpView& op) {
+  const Lanes l(op);
+  KernelChoice choice{.tasks = l.tasks};
+  if (&op.def() == &ops::sort_def()) choice.workspace_bytes = l.in * 8;
+  if (l.tasks == 1) return choice;
+  l.cut(l.in, l.width, choice);
+  if (op.inputs() == 2) l.cut(&op.def() == &ops::add_along_axis_def() ? l.in : l.out, 4, choice);
+  l.cut(l.out, l.width, choice);
+  if (&op.def() == &ops::sort_def()) l.cut(l.out, 4, choice);
+  return choice;
+}
+
+runtime::BoundKernel bind_lanes(std::shared_ptr<const OpRecord> op) {
+  const OpDef& def = op->view().def();
+  return {&def == &ops::cumsum_def()           ? run_cumsum
+          : &def == &ops::sort_def()           ? run_sort
+          : &def == &ops::add_along_axis_def() ? run_add
+                                               : run_take,
+          std::make_shared<Lanes>(op->view())};
+}
+
+}  // namespace
+
+CpuKernel lanes_kernel() { return {"cpu.lanes", supports_lanes, choose_lanes, bind_lanes}; }
+
+}  // namespace sluice::cpu

@@ -1,0 +1,98 @@
+#include "sluice/ops/cumsum.h"
+
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/rules.h"
+
+namespace sluice::ops {
+namespace {
+
+std::vector<TensorSpec> infer_cumsum(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  require(is_float(x.dtype) ? x.dtype != f64 : x.dtype == i32 || x.dtype == u32,
+          "cumsum (C1): x must be float32, float16, bfloat16, int32 or uint32, got {}",
+          to_string(x));
+  const int rank = axes_of(x.shape);
+  const int64_t axis = op.options<CumsumOptions>().axis;
+  require(axis >= -rank && axis < rank,
+          "cumsum (C2): axis must be in [{}, {}) for shape {}, got {}", -rank, rank,
+          to_string(x.shape), axis);
+  return {{x.shape, x.dtype, {}}};
+}
+
+// An element counts for the sums from it on: in the opposite direction.
+Tensors grad_cumsum(GradContext& g) {
+  auto o = g.options<CumsumOptions>();
+  o.reverse = !o.reverse;
+  return {cumsum(g.grad(0), o)};
+}
+
+template <typename T>
+void reference_cumsum(const KernelArgs& k) {
+  const auto o = k.options<CumsumOptions>();
+  const Shape& shape = k.in_shape(0);
+  const AxisSplit split(shape, normalize_axis(o.axis, axes_of(shape), "cumsum"));
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    using Sum = std::conditional_t<std::is_integral_v<E>, uint32_t, E>;
+    const E* const x = k.in<E>(0).data();
+    E* const y = k.out<E>(0).data();
+    for (int64_t l = 0; l < split.lanes(); ++l) {
+      Sum sum{};
+      for (int64_t i = 0; i < split.extent; ++i) {
+        const int64_t at = split.lane(l) + (o.reverse ? split.extent - 1 - i : i) * split.inner;
+        const Sum before = sum;
+        sum = static_cast<Sum>(sum + static_cast<Sum>(x[at]));
+        y[at] = static_cast<E>(o.exclusive ? before : sum);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+const OpDef& cumsum_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "CumSum";
+    d.name = "cumsum";
+    d.doc =
+        "Cumulative sums along an axis, added in order: up to each element, or before it "
+        "(exclusive); from the first or, with reverse, from the last. (C1) x is floating point, "
+        "int32 or uint32. (C2) The axis exists; a scalar has one.";
+    d.inputs = {{"x"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(CumsumOptions{});
+    d.infer = infer_cumsum;
+    d.grad = grad_cumsum;
+    d.reference_float = reference_cumsum<float>;
+    d.reference_double = reference_cumsum<double>;
+    d.flops_per_element = 1;
+    const auto with = [](int64_t axis, bool exclusive, bool reverse) {
+      return to_attrs(CumsumOptions{axis, exclusive, reverse});
+    };
+    d.samples = {{.inputs = {f32_spec({37})}},
+                 {.inputs = {f32_spec({3, 5})}, .options = with(-1, true, false)},
+                 {.inputs = {f32_spec({2, 4, 19})}, .options = with(1, false, true)},
+                 {.inputs = {f32_spec({2, 3, 2})}, .options = with(0, true, true)},
+                 {.inputs = {{{3, 4}, f16, {}}}, .options = with(1, false, false)},
+                 {.inputs = {{{3, 4}, bf16, {}}}, .options = with(0, false, true)},
+                 {.inputs = {f32_spec({})}},
+                 {.inputs = {f32_spec({3, 0})}, .options = with(1, false, false)},
+                 {.inputs = {i32_spec({4, 5})}, .gradient = false},
+                 {.inputs = {{{6}, u32, {}}}, .options = with(0, true, true), .gradient = false}};
+    d.samples.back().domain = {0, 100};
+    d.must_fail = {{"(C1)", {{{4}, boolean, {}}}, {}},
+                   {"(C1)", {{{4}, f64, {}}}, {}},
+                   {"(C2)", {f32_spec({4})}, with(1, false, false)},
+                   {"(C2)", {f32_spec({})}, with(-2, false, false)}};
+    return d;
+  }();
+  return def;
+}
+
+std::vector<const OpDef*> cumsum_ops() { return {&cumsum_def()}; }
+
+Tensor cumsum(TensorArg t, const CumsumOptions& options) {
+  return emit_one(cumsum_def(), {t}, options);
+}
+
+}  // namespace sluice::ops

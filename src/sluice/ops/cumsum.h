@@ -1,0 +1,23 @@
+#pragma once
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+struct CumsumOptions {
+  int64_t axis = 0;        ///< Axis to add along; negative counts from the end.
+  bool exclusive = false;  ///< Element i is the sum of the elements before it.
+  bool reverse = false;    ///< Add from the last element to the first.
+  static auto fields(auto&& use) {
+    return use(field("axis", &CumsumOptions::axis), field("exclusive", &CumsumOptions::exclusive),
+               field("reverse", &CumsumOptions::reverse));
+  }
+};
+
+const OpDef& cumsum_def();
+
+/// Cumulative sums along an axis, as numpy.cumsum: element i is the sum of the elements up to i,
+/// added one after the other. Sums of f16 and bf16 are computed in f32 and rounded once each;
+/// integers wrap around. A scalar has one axis.
+Tensor cumsum(TensorArg t, const CumsumOptions& options = {});
+
+}  // namespace sluice::ops

@@ -1,0 +1,28 @@
+#pragma once
+#include <tuple>
+
+#include "sluice/base/numbers/simd_math.h"
+
+/// Functors as those of functors.h.
+namespace sluice::ops::functor {
+
+struct Fmod {
+  static constexpr const char* kType = "Fmod";
+  template <typename V>
+  V operator()(V x, V y) const {
+    return simd::fmod(x, y);
+  }
+};
+
+struct Remainder {
+  static constexpr const char* kType = "Remainder";
+  template <typename V>
+  V operator()(V x, V y) const {
+    const V r = simd::fmod(x, y);
+    return select((r != 0.0f) & (((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f))), r + y, r);
+  }
+};
+
+using DivisionFunctors = std::tuple<Fmod, Remainder>;
+
+}  // namespace sluice::ops::functor

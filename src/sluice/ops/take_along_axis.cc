@@ -1,0 +1,216 @@
+#include "sluice/ops/take_along_axis.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/rules.h"
+
+namespace sluice::ops {
+namespace {
+
+int axis_of(const OpView& op, int64_t axis, const Shape& shape) {
+  const int rank = axes_of(shape);
+  require(axis >= -rank && axis < rank, "{} (C3): axis must be in [{}, {}) for shape {}, got {}",
+          op.def().name, -rank, rank, to_string(shape), axis);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+Shape with_size(const Shape& shape, int axis, int64_t size) {
+  std::vector<int64_t> dims = shape.dims();
+  if (!dims.empty()) at(dims, axis) = size;
+  return Shape(std::move(dims));
+}
+
+std::vector<TensorSpec> infer_take(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  const TensorSpec& indices = op.input(1);
+  require_device_dtype(x, "take_along_axis (C1): x");
+  require_index(indices, "take_along_axis (C2): indices");
+  const int axis = axis_of(op, op.options<TakeAlongAxisOptions>().axis, x.shape);
+  require(
+      indices.shape.rank() == x.shape.rank() &&
+          with_size(indices.shape, axis, 1) == with_size(x.shape, axis, 1),
+      "take_along_axis (C4): indices must have the shape of x, {}, except along axis {}, got {}",
+      to_string(x.shape), axis, to_string(indices));
+  return {{indices.shape, x.dtype, {}}};
+}
+
+std::vector<TensorSpec> infer_add(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  const auto o = op.options<AddAlongAxisOptions>();
+  require_float(x, "add_along_axis (C1): x");
+  require_index(op.input(1), "add_along_axis (C2): indices");
+  const int axis = axis_of(op, o.axis, x.shape);
+  require(op.input(1).shape == x.shape,
+          "add_along_axis (C4): indices must have the shape of x, {}, got {}", to_string(x.shape),
+          to_string(op.input(1)));
+  require(o.size >= 0 && (!x.shape.empty() || o.size == 1),
+          "add_along_axis (C5): size must not be negative, and 1 for a scalar, got {}", o.size);
+  return {{with_size(x.shape, axis, o.size), x.dtype, {}}};
+}
+
+Tensors grad_take(GradContext& g) {
+  const Shape& x = g.op().input(0).shape;
+  const int axis = normalize_axis(g.options<TakeAlongAxisOptions>().axis, axes_of(x), "");
+  return {add_along_axis(g.grad(0), g.input(1), {axis, x.empty() ? 1 : x[axis]}), {}};
+}
+
+// Elements outside the axis were dropped, so their gradient is 0.
+Tensors grad_add(GradContext& g) {
+  const int64_t axis = g.options<AddAlongAxisOptions>().axis;
+  return {take_along_axis(g.grad(0), g.input(1), {.axis = axis, .zero_out_of_range = true}), {}};
+}
+
+/// Calls visit(place of an index, place of its element along the axis), in the order of the
+/// indices along each lane. The second place is -1 for an index outside the axis.
+template <typename Visit>
+void visit_indices(const AxisSplit& indexed, int64_t count, const std::vector<int64_t>& indices,
+                   Visit visit) {
+  for (int64_t outer = 0; outer < indexed.outer; ++outer) {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t n = 0; n < indexed.inner; ++n) {
+        const int64_t place = (outer * count + i) * indexed.inner + n;
+        const int64_t index = at(indices, place);
+        const bool inside = index >= 0 && index < indexed.extent;
+        visit(place, inside ? (outer * indexed.extent + index) * indexed.inner + n : -1);
+      }
+    }
+  }
+}
+
+template <typename T>
+void reference_take(const KernelArgs& k) {
+  const auto o = k.options<TakeAlongAxisOptions>();
+  const Shape& shape = k.in_shape(0);
+  const int axis = normalize_axis(o.axis, axes_of(shape), "");
+  const int64_t count = AxisSplit(k.in_shape(1), axis).extent;
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    E outside{};
+    if constexpr (std::is_floating_point_v<E>) {
+      if (!o.zero_out_of_range) outside = std::numeric_limits<E>::quiet_NaN();
+    }
+    const E* const x = k.in<E>(0).data();
+    E* const y = k.out<E>(0).data();
+    visit_indices(AxisSplit(shape, axis), count, indices_of(k, 1),
+                  [&](int64_t to, int64_t from) { y[to] = from >= 0 ? x[from] : outside; });
+  });
+}
+
+template <typename T>
+void reference_add(const KernelArgs& k) {
+  const auto o = k.options<AddAlongAxisOptions>();
+  const int axis = normalize_axis(o.axis, axes_of(k.in_shape(0)), "");
+  const int64_t count = AxisSplit(k.in_shape(0), axis).extent;
+  const T* const x = k.in<T>(0).data();
+  const auto y = k.out<T>(0);
+  std::fill(y.begin(), y.end(), T{0});
+  visit_indices(AxisSplit(k.out_shape(0), axis), count, indices_of(k, 1),
+                [&](int64_t from, int64_t to) {
+                  if (to >= 0) y.data()[to] += x[from];
+                });
+}
+
+HostTensor i32_values(Shape shape, const std::vector<int32_t>& values) {
+  return HostTensor::of<int32_t>(std::move(shape), i32, values);
+}
+
+}  // namespace
+
+const OpDef& take_along_axis_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "TakeAlongAxis";
+    d.name = "take_along_axis";
+    d.doc =
+        "The element of x at each index along an axis, as numpy.take_along_axis. An index outside "
+        "the axis yields NaN (integers and bool: zero), or zero if an option says so. (C1) x has a "
+        "device dtype. (C2) indices is int32 or uint32. (C3) The axis exists; a scalar has one. "
+        "(C4) indices has the shape of x except along the axis.";
+    d.inputs = {{"x"}, {"indices"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(TakeAlongAxisOptions{});
+    d.infer = infer_take;
+    d.grad = grad_take;
+    d.reference_float = reference_take<float>;
+    d.reference_double = reference_take<double>;
+    d.flops_per_element = 0;
+    const auto with = [](int64_t axis, bool zero) {
+      return to_attrs(TakeAlongAxisOptions{axis, zero});
+    };
+    d.samples = {
+        {.inputs = {f32_spec({5}), i32_spec({4})},
+         .values = {std::nullopt, i32_values({4}, {4, 0, 4, 2})}},
+        {.inputs = {f32_spec({3, 2}), {{2, 2}, u32, {}}},
+         .options = with(0, false),
+         .values = {std::nullopt, i32_values({2, 2}, {2, 2, 0, 1}).cast(u32)}},
+        {.inputs = {f32_spec({2, 3, 2}), i32_spec({2, 2, 2})},
+         .options = with(1, true),
+         .values = {std::nullopt, i32_values({2, 2, 2}, {-1, 0, 3, 2, 1, 1, 1, 0})}},
+        {.inputs = {f32_spec({4}), i32_spec({2})},
+         .values = {std::nullopt, i32_values({2}, {7, 1})},
+         .gradient = false},
+        {.inputs = {{{2, 3}, f16, {}}, i32_spec({2, 1})},
+         .values = {std::nullopt, i32_values({2, 1}, {2, 3})},
+         .gradient = false},
+        {.inputs = {f32_spec({}), i32_spec({})}, .values = {std::nullopt, i32_values({}, {0})}},
+        {.inputs = {i32_spec({4}), i32_spec({0})}, .gradient = false}};
+    d.must_fail = {{"(C1)", {{{4}, f64, {}}, i32_spec({2})}, {}},
+                   {"(C2)", {f32_spec({4}), f32_spec({2})}, {}},
+                   {"(C3)", {f32_spec({4}), i32_spec({2})}, with(1, false)},
+                   {"(C4)", {f32_spec({4, 2}), i32_spec({3, 2})}, with(1, false)},
+                   {"(C4)", {f32_spec({4, 2}), i32_spec({2})}, {}}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& add_along_axis_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "AddAlongAxis";
+    d.name = "add_along_axis";
+    d.doc =
+        "Zeros to which the elements of x are added at their indices along an axis, in the order "
+        "of the indices; indices out of range add nothing. (C1) x is floating point. (C2) indices "
+        "is int32 or uint32. (C3) The axis exists; a scalar has one. (C4) indices has the shape of "
+        "x. (C5) size is not negative.";
+    d.inputs = {{"x"}, {"indices"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(AddAlongAxisOptions{});
+    d.infer = infer_add;
+    d.grad = grad_add;
+    d.reference_float = reference_add<float>;
+    d.reference_double = reference_add<double>;
+    d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
+    const auto with = [](int64_t axis, int64_t size) {
+      return to_attrs(AddAlongAxisOptions{axis, size});
+    };
+    d.samples = {{.inputs = {f32_spec({4}), i32_spec({4})},
+                  .options = with(0, 5),
+                  .values = {std::nullopt, i32_values({4}, {4, 0, 4, 9})}},
+                 {.inputs = {f32_spec({2, 2, 2}), i32_spec({2, 2, 2})},
+                  .options = with(1, 3),
+                  .values = {std::nullopt, i32_values({2, 2, 2}, {-1, 0, 2, 2, 1, 1, 1, 0})}}};
+    d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, with(0, 5)},
+                   {"(C2)", {f32_spec({4}), f32_spec({4})}, with(0, 5)},
+                   {"(C3)", {f32_spec({4}), i32_spec({4})}, with(1, 5)},
+                   {"(C4)", {f32_spec({4}), i32_spec({3})}, with(0, 5)},
+                   {"(C5)", {f32_spec({4}), i32_spec({4})}, with(0, -1)}};
+    return d;
+  }();
+  return def;
+}
+
+std::vector<const OpDef*> take_along_axis_ops() {
+  return {&take_along_axis_def(), &add_along_axis_def()};
+}
+
+Tensor take_along_axis(TensorArg t, TensorArg indices, const TakeAlongAxisOptions& options) {
+  return emit_one(take_along_axis_def(), {t, indices}, options);
+}
+Tensor add_along_axis(TensorArg t, TensorArg indices, const AddAlongAxisOptions& options) {
+  return emit_one(add_along_axis_def(), {t, indices}, options);
+}
+
+}  // namespace sluice::ops

@@ -1,10 +1,15 @@
 // Prints the operator reference as Markdown, from the operators' own definitions.
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/exe/executable.h"
 #include "sluice/ir/op_def.h"
 #include "sluice/ops/op.h"
 
@@ -66,6 +71,50 @@ std::string gradient(const OpDef& def) {
   return def.has(Trait::kZeroGradient) ? "0 by definition" : "none: autodiff refuses the operator";
 }
 
+/// Returns the key of the kernel that runs a sample on the CPU, with another dtype for its f32
+/// operands; "" if the operator refuses it or there is nothing to compute.
+std::string kernel_of(const OpDef& def, const Sample& sample, DType dtype) {
+  std::vector<TensorSpec> inputs = sample.inputs;
+  for (TensorSpec& t : inputs) {
+    if (t.dtype == f32) t.dtype = dtype;
+  }
+  const Attrs& attrs = sample.options.items.empty() ? def.options : sample.options;
+  try {
+    const std::vector<TensorSpec> outputs = def.infer(OpView(def, attrs, inputs));
+    for (const TensorSpec& t : outputs) {
+      if (t.elements() == 0) return "";
+    }
+    return cpu::make_target()->choose(OpView(def, attrs, inputs, outputs)).key;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// "f32, i32: `cpu.cast`; u8: reference": the kernels of the samples, by the dtype of the first
+/// operand.
+std::string kernels(const OpDef& def) {
+  if (def.has(Trait::kView)) return "none: a view";
+  if (def.has(Trait::kCollective)) return "those of collectives";
+  std::map<std::string, std::vector<std::string>> dtypes_of;
+  for (const DType dtype : {f32, f16, bf16, i32, u32, u8, boolean}) {
+    std::set<std::string> keys;
+    for (const Sample& sample : def.samples) {
+      const bool is_float = sample.inputs.empty() || sample.inputs[0].dtype == f32;
+      if (!is_float && sample.inputs[0].dtype != dtype) continue;
+      if (sluice::is_float(dtype) != is_float) continue;
+      const std::string key = kernel_of(def, sample, dtype);
+      if (key.empty()) continue;
+      keys.insert(exe::is_reference_kernel(key) ? "reference" : fmt::format("`{}`", key));
+    }
+    if (!keys.empty())
+      dtypes_of[fmt::format("{}", fmt::join(keys, " or "))].push_back(std::string(name_of(dtype)));
+  }
+  std::string text;
+  for (const auto& [keys, dtypes] : dtypes_of)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", fmt::join(dtypes, ", "), keys);
+  return text;
+}
+
 void print(const OpDef& def) {
   const Description description(def.doc);
   fmt::print("## {}\n\n{}\n\n", def.name, trimmed(description.text));
@@ -76,7 +125,8 @@ void print(const OpDef& def) {
   fmt::print("| type | `{}` |\n", def.type);
   fmt::print("| operands | {} |\n", operands(def));
   fmt::print("| options | {} |\n", options(def));
-  fmt::print("| gradient | {} |\n\n", gradient(def));
+  fmt::print("| gradient | {} |\n", gradient(def));
+  fmt::print("| kernels on the CPU | {} |\n\n", kernels(def));
 }
 
 void print_all() {
@@ -89,7 +139,9 @@ void print_all() {
       "`sluice::ops`; options "
       "are shown with their defaults. A constraint's label, such as (C1), starts the message of "
       "the error that refuses an "
-      "operand.\n\n");
+      "operand. Kernels are those that run the samples of the definition, by the dtype of the "
+      "first "
+      "operand: a reference kernel is the definition itself, which is slow.\n\n");
   for (const OpDef* def : all) fmt::print("[{}](#{}) ", def->name, def->name);
   fmt::print(
       "\n\nAutodiff differentiates operators and their gradients, any number of times. A gradient "

@@ -49,14 +49,21 @@ TEST(Pad, RefusesMoreElementsThanTheAxisGives) {
     }
     return std::string();
   };
-  EXPECT_NE(message({{}, {3, 0}}, ops::PadMode::kReflect).find("it must have 4, got 3"),
-            std::string::npos);
-  EXPECT_NE(message({{}, {0, 4}}, ops::PadMode::kCircular).find("it must have 4, got 3"),
-            std::string::npos);
-  EXPECT_NE(message({{-2, -1}, {}}, ops::PadMode::kConstant).find("fewer than 3 to remove"),
-            std::string::npos);
-  EXPECT_NE(message({{1, 1}}, ops::PadMode::kConstant).find("needs 2 widths, got 1"),
-            std::string::npos);
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = -kMax - 1;
+  const std::tuple<std::vector<ops::PadWidth>, ops::PadMode, const char*> rows[] = {
+      {{{}, {3, 0}}, ops::PadMode::kReflect, "at most 2 can be added to an end, got 3"},
+      {{{}, {kMax, 0}}, ops::PadMode::kReflect, "at most 2 can be added to an end"},
+      {{{}, {0, 4}}, ops::PadMode::kCircular, "at most 3 can be added to an end, got 4"},
+      {{{}, {0, kMax}}, ops::PadMode::kConstant, "exceeds 63 bits"},
+      {{{}, {kMax, kMax}}, ops::PadMode::kReplicate, "exceeds 63 bits"},
+      {{{-2, -1}, {}}, ops::PadMode::kConstant, "to be removed: -2 before and -1 after"},
+      {{{kMin, 0}, {}}, ops::PadMode::kConstant, "to be removed"},
+      {{{0, kMin}, {}}, ops::PadMode::kConstant, "to be removed"},
+      {{{1, 1}}, ops::PadMode::kConstant, "needs 2 widths, got 1"}};
+  for (const auto& [widths, mode, want] : rows) {
+    const std::string got = message(widths, mode);
+    EXPECT_NE(got.find(want), std::string::npos) << got << "\ninstead of: " << want;
+  }
 }
 
 TEST(Tile, RepeatsEachAxis) {
@@ -66,6 +73,18 @@ TEST(Tile, RepeatsEachAxis) {
            return Tensors{ops::tile(x[0], {1, 2}), ops::tile(x[0], {2, 1, 1}),
                           ops::tile(x[0], {0, 1})};
          });
+}
+
+TEST(Tile, RefusesSizesThatOverflow) {
+  Ir ir;
+  const Tensor x = ir.main_graph().constant(two_rows(), "x");
+  EXPECT_THROW(ops::tile(x, {int64_t{1} << 62, 1}), Error);
+  EXPECT_THROW(ops::tile(x, {1, -1}), Error);
+  EXPECT_THROW(ops::tile(x, {2}), Error);
+  EXPECT_THROW(ops::add_along_axis(x, ops::argsort(x), {.axis = 1, .size = int64_t{1} << 62}),
+               Error);
+  EXPECT_THROW(ops::topk(x, 4), Error);
+  EXPECT_THROW(ops::topk(ops::sum(x), 0), Error);
 }
 
 TEST(Flip, ReversesAxes) {
@@ -128,6 +147,10 @@ TEST(TakeAlongAxis, HasTheValuesAndGradientsOfPyTorch) {
 }
 
 TEST(Var, DividesByTheElementsLessTheCorrection) {
+  // The sum of the squares exceeds float16.
+  Doubles tens(1000, 10);
+  for (size_t i = 0; i < tens.size(); i += 2) tens[i] = -10;
+  expect({array(f16, tens)}, {{100}}, [](const Tensors& x) { return Tensors{ops::var(x[0])}; });
   expect({array(f32, {1, 2, 4, 8})}, {{7.1875}, {9.583333}}, [](const Tensors& x) {
     return Tensors{ops::var(x[0]), ops::var(x[0], {}, 1)};
   });

@@ -40,6 +40,13 @@ JsonRecord json_of(const report::FunctionReport& f) {
   return record;
 }
 
+JsonRecord json_of(const report::ReferenceSteps& r) {
+  JsonRecord record;
+  record.add("op", r.op);
+  record.add("steps", r.steps);
+  return record;
+}
+
 JsonRecord json_of(const report::TransferReport& t) {
   JsonRecord record;
   record.add("program", t.program);
@@ -106,6 +113,7 @@ void add_plan(const report::PlanReport& report, const report::Outlook& outlook,
     memories.push_back(json_of(report.memories[m], report.shares[m]));
   record.add("memories", std::move(memories));
   record.add("function_list", list_of(report.functions));
+  record.add("reference_steps", list_of(report.reference_steps));
   record.add("phase_list",
              list_of(report.phased ? report.blocks : std::vector<report::ProgramBlocks>()));
   record.add("transfer_list", list_of(report.transfers));

@@ -116,6 +116,10 @@ struct Kernel {
   bool operator==(const Kernel&) const = default;
 };
 
+/// Returns whether the kernel with this key runs the operator's definition, "cpu.reference". It is
+/// slow: one task computes element by element.
+inline bool is_reference_kernel(std::string_view key) { return key.ends_with(".reference"); }
+
 /// Runs a function on the caller's addresses.
 struct Call {
   FunctionId function{0};

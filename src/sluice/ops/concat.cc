@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reshape.h"
@@ -38,7 +39,7 @@ std::vector<TensorSpec> infer_concat(const OpView& op) {
     require(ranks && same_length == out,
             "{} (C3): operand {} must have the shape of operand 0, {}, except on axis {}, got {}",
             name, i, to_string(op.input(0).shape), axis, to_string(op.input(i).shape));
-    out[axis] += length;
+    out[axis] = checked_add(out[axis], length);
   }
   return {{out, op.input(0).dtype, {}}};
 }
@@ -224,7 +225,7 @@ Tensor tile(TensorArg t, const std::vector<int64_t>& counts) {
     const int64_t dim = a < lead ? 1 : t->shape()[a - lead];
     apart.insert(apart.end(), {1, dim});
     repeated.insert(repeated.end(), {count, dim});
-    merged.push_back(count * dim);
+    merged.push_back(checked_mul(count, dim));
   }
   const Tensor view = reshape(t, Shape(apart));
   return reshape({broadcast_to({view, t.where}, Shape(repeated)), t.where}, Shape(merged));
@@ -241,12 +242,13 @@ Tensor padding(const TensorArg& t, int axis, int64_t width, bool before, PadMode
   };
   Shape shape = t->shape();
   shape[axis] = width;
-  const int64_t least = mode == PadMode::kReflect    ? width + 1
-                        : mode == PadMode::kCircular ? width
-                        : mode == PadMode::kConstant ? 0
-                                                     : 1;
-  require(size >= least, "pad: to add {} elements to axis {} of {}, it must have {}, got {}", width,
-          axis, to_string(t->shape()), least, size);
+  const int64_t most = mode == PadMode::kReflect                ? size - 1
+                       : mode == PadMode::kCircular             ? size
+                       : mode == PadMode::kConstant || size > 0 ? width
+                                                                : 0;
+  require(width <= most,
+          "pad: axis {} has {} elements, so at most {} can be added to an end, got {}", axis, size,
+          std::max<int64_t>(0, most), width);
   switch (mode) {
     case PadMode::kConstant:
       return broadcast_to(scalar_arg(value, t), shape);
@@ -273,10 +275,11 @@ Tensor pad(TensorArg t, const std::vector<PadWidth>& widths, PadMode mode, doubl
   for (int axis = 0; axis < y.rank(); ++axis) {
     const PadWidth& w = at(widths, axis);
     const int64_t size = y.shape()[axis];
+    require(w.before >= -size && w.after >= -size - std::min<int64_t>(0, w.before),
+            "pad: axis {} has {} elements, fewer than are to be removed: {} before and {} after",
+            axis, size, w.before, w.after);
     const int64_t first = std::max<int64_t>(0, -w.before);
     const int64_t last = size - std::max<int64_t>(0, -w.after);
-    require(first <= last, "pad: axis {} of {} has {} elements, fewer than {} to remove", axis,
-            to_string(t->shape()), size, first + size - last);
     if (first > 0 || last < size) y = slice({y, t.where}, {first}, {last}, {}, {axis});
     std::vector<TensorArg> parts{{y, t.where}};
     const TensorArg inside = parts[0];

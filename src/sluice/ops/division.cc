@@ -24,27 +24,27 @@ constexpr auto kRemainder = []<typename E>(E a, E b) -> E {
     return static_cast<E>(rest + (rest != 0 && (rest < 0) != (int64_t{b} < 0) ? int64_t{b} : 0));
   } else {
     const E rest = std::fmod(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    if (rest == 0) return std::copysign(rest, b);
+    return (rest < 0) != (b < 0) ? rest + b : rest;
   }
 };
 
-/// With r = a - b·round(a / b): dr/da = 1, dr/db = -round(a / b).
-template <Tensor (*round)(TensorArg)>
-Tensors grad(GradContext& g) {
+/// With r = a - b·n for a whole n: dr/da = 1, dr/db = -n. A rounded a / b could give another n.
+Tensors grad_rest(GradContext& g) {
   if (!is_float(g.op().input(0).dtype)) return Tensors(2);
   Tensors grads(2);
   if (g.needs(0)) grads[0] = reduce_to(g.grad(0), g.op().input(0).shape);
   if (g.needs(1)) {
-    const Tensor quotient = round(g.input(0) / g.input(1));
-    grads[1] = reduce_to(-(g.grad(0) * quotient), g.op().input(1).shape);
+    const Tensor n = round((g.input(0) - g.output(0)) / g.input(1));
+    grads[1] = reduce_to(-(g.grad(0) * n), g.op().input(1).shape);
   }
   return grads;
 }
 
 template <typename Functor, auto formula>
-OpDef rest(const char* name, const char* doc, GradFn grad) {
+OpDef rest(const char* name, const char* doc) {
   OpDef d = define<Functor, formula, 2, Integers::kTaken>(name, doc, {"lhs", "rhs"},
-                                                          infer_arithmetic, grad);
+                                                          infer_arithmetic, grad_rest);
   d.doc +=
       " (C1) Numbers of a dtype that devices have; an integer divided by 0 has the remainder 0. "
       "(C2) Both of one dtype, the result's. (C3) Shapes broadcast.";
@@ -68,13 +68,13 @@ OpDef rest(const char* name, const char* doc, GradFn grad) {
 }
 
 const OpDef& fmod_def() {
-  static const OpDef def = rest<functor::Fmod, kFmod>(
-      "fmod", "lhs - rhs·trunc(lhs / rhs), with the sign of lhs.", grad<trunc>);
+  static const OpDef def =
+      rest<functor::Fmod, kFmod>("fmod", "lhs - rhs·trunc(lhs / rhs), with the sign of lhs.");
   return def;
 }
 const OpDef& remainder_def() {
   static const OpDef def = rest<functor::Remainder, kRemainder>(
-      "remainder", "lhs - rhs·floor(lhs / rhs), with the sign of rhs.", grad<floor>);
+      "remainder", "lhs - rhs·floor(lhs / rhs), with the sign of rhs.");
   return def;
 }
 

@@ -19,7 +19,8 @@ struct Remainder {
   template <typename V>
   V operator()(V x, V y) const {
     const V r = simd::fmod(x, y);
-    return select((r != 0.0f) & (((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f))), r + y, r);
+    const V rest = select(((r < 0.0f) & (y > 0.0f)) | ((r > 0.0f) & (y < 0.0f)), r + y, r);
+    return select(r == 0.0f, copysign(r, y), rest);
   }
 };
 

@@ -365,6 +365,9 @@ Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options) {
 }
 
 Tensor var(TensorArg t, const ReduceOptions& options, double correction) {
+  // Σ(x - mean)² of float16 would often be infinite.
+  if (t->dtype() == f16 || t->dtype() == bf16)
+    return cast({var({cast(t, f32), t.where}, options, correction), t.where}, t->dtype());
   const ReduceOptions kept{.axes = options.axes, .keepdims = true};
   const int64_t n = Reduction(t->shape(), options, "var").extent;
   const Tensor rest = sub(t, {mean(t, kept), t.where});

@@ -156,7 +156,8 @@ Sorted topk(TensorArg t, int64_t k, int64_t axis, bool largest) {
   const int64_t size = AxisSplit(shape, normalize_axis(axis, axes_of(shape), "topk")).extent;
   require(k >= 0 && k <= size, "topk: k must be in [0, {}], the size of axis {} of {}, got {}",
           size, axis, to_string(shape), k);
-  return shape.empty() && k == 1 ? all : part(all, axis, 0, k);
+  require(k == 1 || !shape.empty(), "topk: k of a scalar must be 1, got {}", k);
+  return shape.empty() ? all : part(all, axis, 0, k);
 }
 
 Sorted median(TensorArg t, int64_t axis) {

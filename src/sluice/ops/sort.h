@@ -27,7 +27,7 @@ Tensor argsort(TensorArg t, const SortOptions& options = {});
 /// The k largest elements along an axis, largest first, as torch.topk; or the k smallest. Of equal
 /// elements, the first ones are taken. Error{kUsage} unless the axis has k elements.
 Sorted topk(TensorArg t, int64_t k, int64_t axis = -1, bool largest = true);
-/// The middle element along an axis in sorted order, the lower one of two, as torch.median.
+/// The middle element along an axis in the order of sort(), the lower one of two.
 /// Error{kUsage} if the axis has no element.
 Sorted median(TensorArg t, int64_t axis = -1);
 

@@ -56,7 +56,7 @@ const StepReport& step_of(const Report& report, const KernelTime& k) {
 
 }  // namespace
 
-bool is_reference(const StepReport& step) { return step.kernel.ends_with(".reference"); }
+bool is_reference(const StepReport& step) { return exe::is_reference_kernel(step.kernel); }
 
 void add_times(const exe::Executable& e, MeasuredRun& run) {
   struct Sum {

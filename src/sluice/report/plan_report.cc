@@ -102,6 +102,7 @@ class Reporter {
     for (const exe::Program& p : e_.programs) {
       for (const exe::Start& x : p.starts) ++sites[x.function];
     }
+    std::map<std::string, int64_t> slow;
     for (const exe::FunctionId i : e_.functions.ids()) {
       const exe::Function& f = e_.functions[i];
       FunctionReport r{.name = f.name,
@@ -111,10 +112,17 @@ class Reporter {
                        .frame_bytes = f.frame_bytes,
                        .bound_bytes = f.frame_bound,
                        .call_sites = sites[i]};
-      for (const exe::Step& s : f.steps) r.program_bytes += size_of_step(s);
+      for (const exe::Step& s : f.steps) {
+        r.program_bytes += size_of_step(s);
+        const auto* const kernel = std::get_if<exe::Kernel>(&s.body);
+        if (kernel != nullptr && exe::is_reference_kernel(kernel->key)) ++slow[kernel->op];
+      }
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
     }
+    for (const auto& [op, steps] : slow) out.reference_steps.push_back({op, steps});
+    std::stable_sort(out.reference_steps.begin(), out.reference_steps.end(),
+                     [](const auto& a, const auto& b) { return a.steps > b.steps; });
     out.phased = plan_names_.has_phases();
     for (size_t p = 0; p < e_.programs.size(); ++p) {
       std::vector<std::string> blocks = plan_names_.blocks_of_program(static_cast<int32_t>(p));

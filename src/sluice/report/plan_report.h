@@ -61,6 +61,12 @@ struct MemoryShares {
   std::vector<PeakObjectGroup> peak_objects;
 };
 
+/// The steps of an operator that run on reference kernels (exe::is_reference_kernel).
+struct ReferenceSteps {
+  std::string op;  ///< Type of the operator.
+  int64_t steps = 0;
+};
+
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<MemoryShares> shares;  ///< Indexed by memory.
@@ -72,6 +78,8 @@ struct PlanReport {
   std::vector<std::string> feeds;
   /// Indexed by program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
+  /// Operators with steps on reference kernels, by the number of these steps.
+  std::vector<ReferenceSteps> reference_steps;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
 
@@ -103,8 +111,8 @@ std::string grouped(int64_t n);
 
 /// Formats the plan in at most 25 lines of at most 100 columns, and four more for each of several
 /// devices. The lines say whether each memory fits its budget, the kinds of its bytes and its
-/// largest objects, the largest functions, the bytes that each program moves, its forecast time,
-/// and options that would make the plan smaller.
+/// largest objects, the largest functions, the operators on reference kernels, the bytes that each
+/// program moves, its forecast time, and options that would make the plan smaller.
 std::string summary(const PlanReport& report, const Outlook& outlook = {});
 
 /// Formats each memory with its arenas and largest objects by their names in the plan, each

@@ -49,6 +49,15 @@ TEST(Report, CountsBytesByKind) {
   EXPECT_EQ(m.peak_objects[5].name, "scale");
 }
 
+TEST(Report, CountsTheStepsOnReferenceKernels) {
+  EXPECT_TRUE(plan_report(exe::plans::plan(exe::plans::branch())).reference_steps.empty());
+  const PlanReport r = plan_report(exe::plans::plan(exe::plans::replaced(
+      exe::plans::branch(), "  0 sync kernel cpu.neg", "  0 sync kernel cpu.reference")));
+  ASSERT_EQ(r.reference_steps.size(), 1u);
+  EXPECT_EQ(r.reference_steps[0].op, "Neg");
+  EXPECT_EQ(r.reference_steps[0].steps, 1);
+}
+
 TEST(Report, LooksThroughCalls) {
   const PlanReport r = plan_report(exe::plans::plan(exe::plans::replaced(
       exe::plans::replaced(exe::plans::branch(), "frame 384 bound 320\n",

@@ -59,6 +59,7 @@ class Text {
     phases();
     for (const std::string& line : outlook_.stages) add(line);
     functions();
+    reference_steps();
     movements();
     if (!report_.feeds.empty())
       add_wrapped(fmt::format("feeds: {}; assumes that no source or sink of a feed blocks forever",
@@ -194,6 +195,14 @@ class Text {
       add(fmt::format("  {:>14} {}, {} steps", grouped(f.frame_bytes), f.model_name,
                       grouped(f.steps)));
     }
+  }
+
+  void reference_steps() {
+    if (report_.reference_steps.empty()) return;
+    std::vector<std::string> ops;
+    for (const ReferenceSteps& r : report_.reference_steps)
+      ops.push_back(fmt::format("{} ({} step{})", r.op, grouped(r.steps), r.steps == 1 ? "" : "s"));
+    add(fmt::format("on reference kernels, which are slow: {}", fmt::join(ops, ", ")));
   }
 
   // Shows the program `train` alone, or every program if `train` does not exist.

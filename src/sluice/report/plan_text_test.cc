@@ -132,6 +132,16 @@ TEST(Summary, ShowsWhatAStepMovesAndCosts) {
   EXPECT_EQ(text.find("'eval'"), std::string::npos);
 }
 
+TEST(Summary, NamesTheOperatorsOnReferenceKernels) {
+  PlanReport report;
+  EXPECT_EQ(summary(report).find("reference"), std::string::npos);
+  report.reference_steps = {{"ArgMax", 1200}, {"MatMul", 1}};
+  EXPECT_NE(summary(report).find("on reference kernels, which are slow: ArgMax (1,200 steps), "
+                                 "MatMul (1 step)\n"),
+            std::string::npos)
+      << summary(report);
+}
+
 TEST(Summary, ListsTheLargestFramesAndTheOptionsThatSave) {
   PlanReport report;
   for (const int64_t bytes : {10, 4000, 30, 2000})

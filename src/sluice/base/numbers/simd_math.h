@@ -220,15 +220,18 @@ V fmod(V x, V y) {
   // The quotient was rounded up to a whole number.
   rest = select(rest < 0.0f, rest + divisor, rest);
   rest = select((divisor == kInfinity) & (size < kInfinity), size, rest);
-  if (any((quotient >= 0x1p23f) & (divisor > 0.0f) & (size < kInfinity))) {
+  // Quotients that are not whole numbers, and rests that may be denormal.
+  constexpr float kLarge = 0x1p23f, kTiny = 0x1p-100f;
+  if (any(((quotient >= kLarge) | (divisor < kTiny)) & (divisor > 0.0f) & (size < kInfinity))) {
     float xs[V::kLanes], ys[V::kLanes], rests[V::kLanes];
     size.store(xs);
     divisor.store(ys);
     rest.store(rests);
     for (int i = 0; i < V::kLanes; ++i) {
-      if (xs[i] / ys[i] >= 0x1p23f) rests[i] = std::fmod(xs[i], ys[i]);
+      if ((xs[i] / ys[i] >= kLarge || ys[i] < kTiny) && ys[i] > 0.0f && xs[i] < kInfinity)
+        rests[i] = std::fmod(xs[i], ys[i]);
     }
-    rest = V::load(rests);
+    rest = V::load(rests) + 0.0f;  // Flushes denormals if the thread does.
   }
   return select(is_nan(x) | is_nan(y), x + y, copysign(rest, x));
 }

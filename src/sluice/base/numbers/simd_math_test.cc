@@ -56,6 +56,8 @@ TEST(SimdMath, RemaindersAreExact) {
     const float x = i % 2 == 0 ? any() : std::nextafter(multiple, i % 4 == 1 ? 0.0f : multiple * 2);
     ASSERT_EQ(fmod(F1(x), F1(y)).v, std::fmod(x, y)) << x << ", " << y;
   }
+  // The quotient is rounded up, and the rest below 0 is denormal.
+  EXPECT_EQ(fmod(F1(0x1.b468a6p-98f), F1(0x1.5c9516p-107f)).v, 0x1.5c95p-107f);
   const float all[] = {0, -0.0f, 3, -3, 1e-40f, HUGE_VALF, -HUGE_VALF, NAN};
   for (const float x : all) {
     for (const float y : all) {

@@ -19,7 +19,7 @@ namespace sluice::cpu {
 namespace {
 
 // Operators on lanes, the elements along one axis. A task computes whole lanes: those of some
-// elements before the axis, or if there is one, of some elements after it.
+// elements before the axis or, if these are few, of some elements after it.
 struct Lanes {
   explicit Lanes(const OpView& op) : dtype(op.input(0).dtype), width(size_of(dtype)) {
     const auto split_along = [&](int64_t axis) {
@@ -55,11 +55,12 @@ struct Lanes {
     }
     if (outer == 0) inner = 0;  // There is no lane.
     const int64_t extent = std::max(in, out);
-    if (outer > 1) {
+    rows = outer > 1 && (outer >= kMaxTasks || inner < outer * kLaneGroup);
+    if (rows) {
       per_task = rows_per_task(outer, extent * inner);
       tasks = ceil_div(outer, per_task);
     } else {
-      per_task = round_up(rows_per_task(inner, extent), kLaneGroup);
+      per_task = round_up(rows_per_task(inner, outer * extent), kLaneGroup);
       tasks = std::max<int64_t>(1, ceil_div(inner, per_task));
     }
   }
@@ -76,12 +77,12 @@ struct Lanes {
   bool exclusive = false, reverse = false;
   Indices indices;
   std::byte outside[4] = {};  // The element that an index outside yields.
+  bool rows = false;          // A task has some elements before the axis, and all after it.
   int64_t per_task = 1;       // Elements before the axis, or after it.
   int64_t tasks = 1;
 
   // The cut of an operand or result whose lanes have `extent` elements of `bytes` bytes.
   void cut(int64_t extent, int64_t bytes, KernelChoice& choice) const {
-    const bool rows = outer > 1;
     choice.task_stride.push_back(per_task * bytes * (rows ? extent * inner : 1));
     choice.task_pitch.push_back(rows ? 0 : inner * bytes);
   }
@@ -94,11 +95,11 @@ struct LaneGroup {
 
 template <typename F>
 void for_each_group(const Lanes& l, int64_t task, F f) {
-  if (l.outer > 1) {
-    for (int64_t o = task * l.per_task; o < std::min(l.outer, (task + 1) * l.per_task); ++o)
-      f(LaneGroup{o, 0, l.inner});
+  const int64_t begin = task * l.per_task, end = begin + l.per_task;
+  if (l.rows) {
+    for (int64_t o = begin; o < std::min(l.outer, end); ++o) f(LaneGroup{o, 0, l.inner});
   } else {
-    f(LaneGroup{0, task * l.per_task, std::min(l.inner, (task + 1) * l.per_task)});
+    for (int64_t o = 0; o < l.outer; ++o) f(LaneGroup{o, begin, std::min(l.inner, end)});
   }
 }
 

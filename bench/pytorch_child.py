@@ -220,6 +220,7 @@ def operator(op, *shape):
     z, positive = torch.empty(shape), x.abs()
     mask = torch.empty(shape, dtype=torch.bool)
     order = torch.arange(shape[1]) * 7 % shape[1]
+    places = (torch.arange(shape[2]) * 7 % shape[2]).expand(shape).contiguous()
     middle = torch.empty(shape[0], shape[2])
     half, steps = x[:, :shape[1] // 2], x[:, :, ::2]
     half_z, steps_z = torch.empty(half.shape), torch.empty(steps.shape)
@@ -235,6 +236,10 @@ def operator(op, *shape):
     def positive_or_y():
         torch.gt(x, 0, out=mask)
         torch.where(mask, x, y, out=z)
+
+    def half_chain():
+        a, b = x.half(), y.half()
+        torch.maximum(a * b + a, b)
 
     if op == "max-middle-gradient":
         middle.fill_(1)
@@ -260,6 +265,19 @@ def operator(op, *shape):
         "swish": lambda: torch.nn.functional.silu(x),
         "softplus": lambda: torch.nn.functional.softplus(x),
         "pow": lambda: torch.pow(positive, y, out=z),
+        "log2": lambda: torch.log2(positive, out=z),
+        "sin": lambda: torch.sin(x * 10, out=z),
+        "tan": lambda: torch.tan(x, out=z),
+        "atan2": lambda: torch.atan2(x, y, out=z),
+        "fmod": lambda: torch.fmod(x, y, out=z),
+        "half-chain": half_chain,
+        "pad-constant": lambda: torch.nn.functional.pad(x, (0, 0, 1, 1)),
+        "pad-reflect": lambda: torch.nn.functional.pad(x[None], (1, 1, 1, 1), "reflect"),
+        "flip": lambda: torch.flip(x, (2,)),
+        "take-along-axis": lambda: torch.gather(x, 2, places, out=z),
+        "cumsum-last": lambda: torch.cumsum(x, 2, out=z),
+        "cumsum-middle": lambda: torch.cumsum(x, 1, out=z),
+        "sort": lambda: torch.sort(x, dim=2, stable=True),
         "sum-last": lambda: torch.sum(x, 2),
         "sum-middle": lambda: torch.sum(x, 1, out=middle),
         "max-middle": lambda: torch.amax(x, 1, out=middle),

@@ -21,12 +21,12 @@ Tensor spread_rows(const Tensor& x) {
   const Shape& s = x.shape();
   return ops::broadcast_to(ops::slice(x, {0}, {1}, {}, {1}), s);
 }
-Tensor indices_of(const Tensor& x) {
-  const int64_t n = x.shape()[1];
+HostTensor permutation(int64_t n) {
   std::vector<int32_t> all(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) all[static_cast<size_t>(i)] = static_cast<int32_t>(i * 7 % n);
-  return x.graph().constant(HostTensor::of<int32_t>({n}, i32, all));
+  return HostTensor::of<int32_t>({n}, i32, all);
 }
+Tensor indices_of(const Tensor& x) { return x.graph().constant(permutation(x.shape()[1])); }
 
 constexpr double kInRows = 0.8, kStrided = 0.4, kSums = 0.85;
 
@@ -66,6 +66,36 @@ constexpr Operator kOperators[] = {
     {"swish", 8, 0, [](const Tensor& x, const Tensor&) { return ops::swish(x); }},
     {"softplus", 8, 0, [](const Tensor& x, const Tensor&) { return ops::softplus(x); }},
     {"pow", 12, 0, [](const Tensor& x, const Tensor& y) { return ops::pow(ops::abs(x), y); }},
+    {"log2", 8, 0, [](const Tensor& x, const Tensor&) { return ops::log2(ops::abs(x)); }},
+    {"sin", 8, 0, [](const Tensor& x, const Tensor&) { return ops::sin(x * 10.0); }},
+    {"tan", 8, 0, [](const Tensor& x, const Tensor&) { return ops::tan(x); }},
+    {"atan2", 12, 0, [](const Tensor& x, const Tensor& y) { return ops::atan2(x, y); }},
+    {"fmod", 12, 0, [](const Tensor& x, const Tensor& y) { return ops::fmod(x, y); }},
+    {"half-chain", 10, kInRows,
+     [](const Tensor& x, const Tensor& y) {
+       const Tensor a = ops::cast(x, f16), b = ops::cast(y, f16);
+       return ops::maximum(a * b + a, b);
+     }},
+    {"pad-constant", 8, kInRows,
+     [](const Tensor& x, const Tensor&) {
+       return ops::pad(x, {{}, {1, 1}, {}});
+     }},
+    {"pad-reflect", 8, kStrided,
+     [](const Tensor& x, const Tensor&) {
+       return ops::pad(x, {{}, {1, 1}, {1, 1}}, ops::PadMode::kReflect);
+     }},
+    {"flip", 8, kStrided, [](const Tensor& x, const Tensor&) { return ops::flip(x, {2}); }},
+    {"take-along-axis", 12, 0,
+     [](const Tensor& x, const Tensor&) {
+       const int64_t n = x.shape()[2];
+       const Tensor row = x.graph().constant(permutation(n));
+       return ops::take_along_axis(x, ops::broadcast_to(row, x.shape()));
+     }},
+    {"cumsum-last", 8, 0,
+     [](const Tensor& x, const Tensor&) { return ops::cumsum(x, {.axis = 2}); }},
+    {"cumsum-middle", 8, 0,
+     [](const Tensor& x, const Tensor&) { return ops::cumsum(x, {.axis = 1}); }},
+    {"sort", 12, 0, [](const Tensor& x, const Tensor&) { return ops::sort(x).values; }},
     {"sum-last", 4, kSums,
      [](const Tensor& x, const Tensor&) { return ops::sum(x, {.axes = {2}}); }},
     {"sum-middle", 4, kSums,

@@ -94,7 +94,7 @@ std::string kernel_of(const OpDef& def, const Sample& sample, DType dtype) {
 /// operand.
 std::string kernels(const OpDef& def) {
   if (def.has(Trait::kView)) return "none: a view";
-  if (def.has(Trait::kCollective)) return "those of collectives";
+  if (def.has(Trait::kCollective)) return "kernels of collectives";
   std::map<std::string, std::vector<std::string>> dtypes_of;
   for (const DType dtype : {f32, f16, bf16, i32, u32, u8, boolean}) {
     std::set<std::string> keys;

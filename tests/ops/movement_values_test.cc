@@ -1,4 +1,4 @@
-// Tests operators that move, sort and add up elements. Expected values are those of PyTorch.
+// Tests operators that move, sort and add up elements against values of PyTorch.
 #include "edge_values.h"
 
 namespace sluice::test {

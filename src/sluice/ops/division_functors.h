@@ -3,7 +3,7 @@
 
 #include "sluice/base/numbers/simd_math.h"
 
-/// Functors as those of functors.h.
+/// Functors. The rules of functors.h hold.
 namespace sluice::ops::functor {
 
 struct Fmod {

@@ -40,7 +40,7 @@ Tensors grad_sort(GradContext& g) {
   return {add_along_axis(g.grad(0), g.output(1), {axis, split_of(g.op()).extent})};
 }
 
-/// Whether a precedes b. Denormals keep their places where the thread flushes them.
+/// Whether a precedes b. Compares bits, so that the order does not depend on flushing of denormals.
 template <typename E>
 bool less(E a, E b) {
   if constexpr (std::is_floating_point_v<E>) {
@@ -95,7 +95,7 @@ const OpDef& sort_def() {
     d.name = "sort";
     d.doc =
         "x sorted along an axis, smallest or largest first, and the positions of the elements in "
-        "x. Equal elements keep their order; NaN is larger than every number. (C1) x is a number "
+        "x. The sort is stable; NaN is larger than every number. (C1) x is a number "
         "of a device dtype. (C2) The axis exists; a scalar has one. (C3) Positions fit int32.";
     d.inputs = {{"x"}};
     d.outputs = {"values", "indices"};

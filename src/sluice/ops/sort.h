@@ -19,8 +19,8 @@ struct Sorted {
   Tensor indices;
 };
 
-/// Sorts the elements along an axis. Equal elements keep their order. NaN counts as larger than
-/// every number, as in numpy and PyTorch. A scalar has one axis.
+/// Sorts the elements along an axis. The sort is stable. NaN is larger than every number, as in
+/// numpy and PyTorch. A scalar has one axis.
 Sorted sort(TensorArg t, const SortOptions& options = {});
 /// The positions of the elements in sorted order, as numpy.argsort.
 Tensor argsort(TensorArg t, const SortOptions& options = {});

@@ -3,7 +3,7 @@
 
 #include "sluice/base/numbers/simd_trigonometry.h"
 
-/// Functors as those of functors.h.
+/// Functors. The rules of functors.h hold.
 namespace sluice::ops::functor {
 
 struct Sin {

@@ -25,13 +25,13 @@ QuarterTurns quarter_turns(float x) {
     const uint64_t two = uint64_t{kTwoOverPi[word + i]} << 32 | kTwoOverPi[word + i + 1];
     return static_cast<uint32_t>(two << shift >> 32);
   };
-  // The product modulo 4, as 96 bits. The first two are whole quarter turns.
+  // The product modulo 4, as 96 bits. The first two bits are its integer part.
   const uint64_t low = mantissa * bits(2);
   const uint64_t middle = mantissa * bits(1) + (low >> 32);
   const auto high = static_cast<uint32_t>(mantissa * bits(0) + (middle >> 32));
   const uint64_t top = uint64_t{high} << 32 | static_cast<uint32_t>(middle);
   const uint64_t fraction = top << 2 | static_cast<uint32_t>(low) >> 30;
-  // A fraction from 1/2 up is negative as a signed number, and counts one quarter turn more.
+  // Round to nearest: a fraction of at least 1/2 is negative as int64 and increments the quarter.
   const auto quarter = static_cast<int32_t>((top >> 62) + (fraction >> 63));
   const auto rest = static_cast<float>(static_cast<double>(static_cast<int64_t>(fraction)) *
                                        0x1p-64 * (std::numbers::pi / 2));

@@ -93,7 +93,7 @@ V log(V x) {
   return select(x >= 0.0f, result, V(std::numeric_limits<float>::quiet_NaN()));
 }
 
-/// Logarithm to base 2, 1.1 ULP. log2(2ⁿ) = n. Limits as those of log.
+/// Logarithm to base 2, 1.1 ULP. log2(2ⁿ) = n. Same limits as log.
 template <Vector V>
 V log2(V x) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -220,7 +220,7 @@ V fmod(V x, V y) {
   // The quotient was rounded up to a whole number.
   rest = select(rest < 0.0f, rest + divisor, rest);
   rest = select((divisor == kInfinity) & (size < kInfinity), size, rest);
-  // Quotients that are not whole numbers, and rests that may be denormal.
+  // These quotients may differ from the exact ones by more than 1, or the rest may be denormal.
   constexpr float kLarge = 0x1p23f, kTiny = 0x1p-100f;
   if (any(((quotient >= kLarge) | (divisor < kTiny)) & (divisor > 0.0f) & (size < kInfinity))) {
     float xs[V::kLanes], ys[V::kLanes], rests[V::kLanes];

@@ -2,11 +2,12 @@
 #include "sluice/base/numbers/quarter_turns.h"
 #include "sluice/base/numbers/simd_math.h"
 
-/// Trigonometric functions over any vector type of simd.h, as those of simd_math.h. Angles are in
-/// radians and of any size; those of infinite angles are NaN.
+/// Trigonometric functions over any vector type of simd.h. The rules of simd_math.h hold. Angles
+/// are in radians, of any size. The sine, cosine and tangent of an infinite angle are NaN.
 namespace sluice::simd {
 
-/// Splits angles as quarter_turns(). `quarter` counts all quarter turns, or those modulo 4.
+/// Reduces angles as quarter_turns(): returns the rest and sets `quarter` to the number of quarters
+/// of a circle, which may be reduced modulo 4.
 template <Vector V>
 V split_angle(V x, typename V::Int& quarter) {
   constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
@@ -46,7 +47,7 @@ V cos_of_rest(V r) {
   return fma(s * s, p, fma(s, -0.5f, 1.0f));
 }
 
-/// The sine of an angle that has been split: by one more quarter turn, its cosine.
+/// The sine of a reduced angle. With quarter + 1 it is the cosine.
 template <Vector V>
 V sin_of_split(V rest, typename V::Int quarter) {
   const V y = select(to_float(quarter & 1) != 0.0f, cos_of_rest(rest), sin_of_rest(rest));

@@ -207,7 +207,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       const Stage& other = stages_[t];
       if (other.slot >= 0 && !other.samples && last_read[t] == s) free.push_back(other.slot);
     }
-    // Every f32 represents a bool, so only a stored one is converted.
+    // f32 represents both values of bool, so only a stored result is converted.
     if (own.output >= 0 || stage.spec.dtype != boolean) own.element = element_of(stage.spec.dtype);
     if (!own.element.is_f32() && narrow_slot_ < 0) narrow_slot_ = slots_++;
     if (own.output >= 0 && own.element.is_f32()) continue;

@@ -18,8 +18,8 @@
 namespace sluice::cpu {
 namespace {
 
-// Operators on lanes, the elements along one axis. A task computes whole lanes: those of some
-// elements before the axis or, if these are few, of some elements after it.
+// Operators on lanes, the elements along one axis. A task computes whole lanes. It cuts the axes
+// before the lanes' axis or, if these have few elements, the axes after it.
 struct Lanes {
   explicit Lanes(const OpView& op) : dtype(op.input(0).dtype), width(size_of(dtype)) {
     const auto split_along = [&](int64_t axis) {
@@ -65,7 +65,7 @@ struct Lanes {
     }
   }
 
-  // Lanes of a task that are not cut along an inner axis share cache lines.
+  // A cut of the axes after it is a multiple of this, so that tasks write separate cache lines.
   static constexpr int64_t kLaneGroup = 64;
 
   DType dtype;
@@ -88,7 +88,7 @@ struct Lanes {
   }
 };
 
-// The lanes of one task that have the same elements before the axis: lanes [begin, end) of `inner`.
+// The lanes [begin, end) of `inner` at one index of the axes before the lanes' axis.
 struct LaneGroup {
   int64_t outer, begin, end;
 };

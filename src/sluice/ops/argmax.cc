@@ -15,11 +15,7 @@ AxisSplit argmax_split(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const auto o = op.options<ArgOptions>();
   if (o.flatten) return AxisSplit(Shape{shape.elements()}, 0);
-  const int rank = axes_of(shape);
-  require(o.axis >= -rank && o.axis < rank,
-          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -rank, rank,
-          to_string(shape), o.axis);
-  return AxisSplit(shape, static_cast<int>(o.axis < 0 ? o.axis + rank : o.axis));
+  return AxisSplit(shape, axis_option(op, o.axis, shape, "(C2)"));
 }
 
 std::vector<TensorSpec> infer_argmax(const OpView& op) {

@@ -11,11 +11,7 @@ std::vector<TensorSpec> infer_cumsum(const OpView& op) {
   require(is_float(x.dtype) ? x.dtype != f64 : x.dtype == i32 || x.dtype == u32,
           "cumsum (C1): x must be float32, float16, bfloat16, int32 or uint32, got {}",
           to_string(x));
-  const int rank = axes_of(x.shape);
-  const int64_t axis = op.options<CumsumOptions>().axis;
-  require(axis >= -rank && axis < rank,
-          "cumsum (C2): axis must be in [{}, {}) for shape {}, got {}", -rank, rank,
-          to_string(x.shape), axis);
+  axis_option(op, op.options<CumsumOptions>().axis, x.shape, "(C2)");
   return {{x.shape, x.dtype, {}}};
 }
 

@@ -33,6 +33,16 @@ class StridedIndex {
 /// Number of axes that an axis option may name. A scalar has one, of size 1, as in numpy.
 inline int axes_of(const Shape& shape) { return shape.empty() ? 1 : shape.rank(); }
 
+/// Returns an axis option of an op, counted from the front. Error{kUsage} citing `constraint`, such
+/// as "(C2)", unless it is one of the axes_of(shape).
+inline int axis_option(const OpView& op, int64_t axis, const Shape& shape,
+                       std::string_view constraint) {
+  const int rank = axes_of(shape);
+  require(axis >= -rank && axis < rank, "{} {}: axis must be in [{}, {}) for shape {}, got {}",
+          op.def().name, constraint, -rank, rank, to_string(shape), axis);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
 /// A shape split at one axis into outer, extent and inner. Element (o, i, n) is at offset (o·extent
 /// + i)·inner + n.
 struct AxisSplit {

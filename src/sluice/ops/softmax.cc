@@ -16,11 +16,7 @@ enum class SoftmaxOp { kSoftmax, kLogSoftmax };
 
 AxisSplit softmax_split(const OpView& op) {
   const Shape& shape = op.input(0).shape;
-  const int64_t axis = op.options<AxisOptions>().axis;
-  const int rank = axes_of(shape);
-  require(axis >= -rank && axis < rank, "{} (C2): axis must be in [{}, {}) for shape {}, got {}",
-          op.def().name, -rank, rank, to_string(shape), axis);
-  return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + rank : axis));
+  return AxisSplit(shape, axis_option(op, op.options<AxisOptions>().axis, shape, "(C2)"));
 }
 
 std::vector<TensorSpec> infer_softmax(const OpView& op) {

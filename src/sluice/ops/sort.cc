@@ -16,11 +16,7 @@ namespace {
 
 AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
-  const int rank = axes_of(shape);
-  const int64_t axis = op.options<SortOptions>().axis;
-  require(axis >= -rank && axis < rank, "sort (C2): axis must be in [{}, {}) for shape {}, got {}",
-          -rank, rank, to_string(shape), axis);
-  return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + rank : axis));
+  return AxisSplit(shape, axis_option(op, op.options<SortOptions>().axis, shape, "(C2)"));
 }
 
 std::vector<TensorSpec> infer_sort(const OpView& op) {

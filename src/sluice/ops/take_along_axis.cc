@@ -9,17 +9,8 @@
 namespace sluice::ops {
 namespace {
 
-int axis_of(const OpView& op, int64_t axis, const Shape& shape) {
-  const int rank = axes_of(shape);
-  require(axis >= -rank && axis < rank, "{} (C3): axis must be in [{}, {}) for shape {}, got {}",
-          op.def().name, -rank, rank, to_string(shape), axis);
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
-
 Shape with_size(const Shape& shape, int axis, int64_t size) {
-  std::vector<int64_t> dims = shape.dims();
-  if (!dims.empty()) at(dims, axis) = size;
-  return Shape(std::move(dims));
+  return shape.empty() ? shape : replace_axis(shape, axis, {size});
 }
 
 std::vector<TensorSpec> infer_take(const OpView& op) {
@@ -27,7 +18,7 @@ std::vector<TensorSpec> infer_take(const OpView& op) {
   const TensorSpec& indices = op.input(1);
   require_device_dtype(x, "take_along_axis (C1): x");
   require_index(indices, "take_along_axis (C2): indices");
-  const int axis = axis_of(op, op.options<TakeAlongAxisOptions>().axis, x.shape);
+  const int axis = axis_option(op, op.options<TakeAlongAxisOptions>().axis, x.shape, "(C3)");
   require(
       indices.shape.rank() == x.shape.rank() &&
           with_size(indices.shape, axis, 1) == with_size(x.shape, axis, 1),
@@ -41,7 +32,7 @@ std::vector<TensorSpec> infer_add(const OpView& op) {
   const auto o = op.options<AddAlongAxisOptions>();
   require_float(x, "add_along_axis (C1): x");
   require_index(op.input(1), "add_along_axis (C2): indices");
-  const int axis = axis_of(op, o.axis, x.shape);
+  const int axis = axis_option(op, o.axis, x.shape, "(C3)");
   require(op.input(1).shape == x.shape,
           "add_along_axis (C4): indices must have the shape of x, {}, got {}", to_string(x.shape),
           to_string(op.input(1)));

@@ -34,10 +34,7 @@ struct Gather {
       extent = split.extent;
       rows = split.outer * index_spec.elements();
       row_bytes = inner * width;
-      if (is_float(op.output(0).dtype) && !o.zero_out_of_range) {
-        const auto nan = HostTensor::of<double>({}, f64, {std::nan("")}).cast(op.output(0).dtype);
-        std::memcpy(outside, nan.bytes().data(), nan.bytes().size());
-      }
+      outside = element_outside(op.output(0).dtype, o.zero_out_of_range);
     }
     indices = Indices(index_spec, extent);
     per_task = std::max<int64_t>(
@@ -54,7 +51,7 @@ struct Gather {
   int64_t row_bytes = 0;
   int64_t per_task = 1;
   int64_t tasks = 1;
-  std::byte outside[8] = {};  // The element that an index outside yields.
+  std::array<std::byte, 8> outside{};  // The element that an index outside yields.
 };
 
 // Fills a row with one element.
@@ -85,7 +82,7 @@ void gather_rows(const Gather& g, const runtime::KernelBlock& block, int64_t beg
     if (at >= 0) {
       copy(x + (outer * g.extent + at) * g.row_bytes, y, g.row_bytes);
     } else {
-      fill(g.outside, g.width, y, g.row_bytes);
+      fill(g.outside.data(), g.width, y, g.row_bytes);
     }
     if (++i == count) {
       i = 0;

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "sluice/base/checked.h"
-#include "sluice/base/host_tensor.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/move/indices.h"
@@ -48,10 +46,7 @@ struct Lanes {
       const auto o = op.options<ops::TakeAlongAxisOptions>();
       split_along(o.axis);
       indices = Indices(op.input(1), in);
-      if (is_float(dtype) && !o.zero_out_of_range) {
-        const auto nan = HostTensor::of<double>({}, f64, {std::nan("")}).cast(dtype);
-        std::memcpy(outside, nan.bytes().data(), nan.bytes().size());
-      }
+      outside = element_outside(dtype, o.zero_out_of_range);
     }
     if (outer == 0) inner = 0;  // There is no lane.
     const int64_t extent = std::max(in, out);
@@ -76,9 +71,9 @@ struct Lanes {
   int64_t out = 1;    // Elements of a lane of the result.
   bool exclusive = false, reverse = false;
   Indices indices;
-  std::byte outside[4] = {};  // The element that an index outside yields.
-  bool rows = false;          // A task has some elements before the axis, and all after it.
-  int64_t per_task = 1;       // Elements before the axis, or after it.
+  std::array<std::byte, 8> outside{};  // The element that an index outside yields.
+  bool rows = false;     // A task has some elements before the axis, and all after it.
+  int64_t per_task = 1;  // Elements before the axis, or after it.
   int64_t tasks = 1;
 
   // The cut of an operand or result whose lanes have `extent` elements of `bytes` bytes.
@@ -152,7 +147,7 @@ void take(const Lanes& l, const LaneGroup& g, const runtime::KernelBlock& block)
   const auto* const x = reinterpret_cast<const E*>(block.operands[0]);
   auto* const y = reinterpret_cast<E*>(block.operands[2]);
   E outside;
-  std::memcpy(&outside, l.outside, sizeof outside);
+  std::memcpy(&outside, l.outside.data(), sizeof outside);
   for (int64_t i = 0; i < l.out; ++i) {
     const int64_t row = (g.outer * l.out + i) * l.inner;
     for (int64_t n = g.begin; n < g.end; ++n) {

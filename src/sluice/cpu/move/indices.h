@@ -1,7 +1,10 @@
 #pragma once
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "sluice/base/host_tensor.h"
 #include "sluice/base/shape.h"
 
 namespace sluice::cpu {
@@ -27,5 +30,15 @@ class Indices {
   int64_t extent_ = 1;
   bool signed_ = false;
 };
+
+/// Returns the element that an index outside the axis yields: NaN for floating point unless `zero`
+/// is set, otherwise zero.
+inline std::array<std::byte, 8> element_outside(DType dtype, bool zero) {
+  std::array<std::byte, 8> element{};
+  if (!is_float(dtype) || zero) return element;
+  const auto nan = HostTensor::of<double>({}, f64, {std::nan("")}).cast(dtype);
+  std::memcpy(element.data(), nan.bytes().data(), nan.bytes().size());
+  return element;
+}
 
 }  // namespace sluice::cpu

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "kernel_trial.h"
@@ -251,10 +252,11 @@ TEST_F(RandomShapes, OperatorsAlongAnAxis) {
     run(ops::cumsum_def(), to_attrs(ops::CumsumOptions{named, flag, other}),
         {{x, kSummed[below(3)], {}}}, "cpu.lanes");
     static constexpr DType kSorted[] = {f32, f16, bf16, i32, u32, u8};
-    // Often few different values, so that elements tie.
+    // Often few different values, so that elements tie: zeros of both signs and NaN too.
+    static constexpr float kTies[] = {0, -0.0f, 1, 2, NAN};
     const DType dtype = kSorted[below(6)];
     std::vector<float> values(static_cast<size_t>(x.elements()));
-    for (float& v : values) v = static_cast<float>(below(5));
+    for (float& v : values) v = kTies[below(5)];
     Sample sample{.domain = {0, 200}};
     if (flag) sample.values = {HostTensor::of<float>(x, f32, values).cast(dtype)};
     run(ops::sort_def(), to_attrs(ops::SortOptions{named, other}), {{x, dtype, {}}}, "cpu.lanes",

@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "../support/custom_updates.h"
+#include "../support/gradient_check.h"
 #include "replicas_util.h"
 #include "sluice/exe/text.h"
 
@@ -281,7 +283,8 @@ TEST(DataParallel, ShardedOptimizersHaveTheBitsOfWholeOnes) {
   for (const int replicas : {2, 4}) {
     for (const nn::Optimizer& optimizer :
          {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9, .dampening = 0.5}),
-          nn::Optimizer::rmsprop({.momentum = 0.9, .centering = nn::Centering::kOn})}) {
+          nn::Optimizer::rmsprop({.momentum = 0.9, .centering = nn::Centering::kOn}),
+          nn::Optimizer::custom(Lion()), nn::Optimizer::custom(NormalizedSgd())}) {
       const HostTensor whole = updated_on(replicas, optimizer, false, false);
       for (const bool remote : {false, true}) {
         for (const bool sharded : {false, true}) {
@@ -291,6 +294,22 @@ TEST(DataParallel, ShardedOptimizersHaveTheBitsOfWholeOnes) {
       }
     }
   }
+}
+
+// Its norm would be that of a shard.
+struct NormOfAShard : nn::Module {
+  void build(nn::Builder&, Tensor variable, Tensor grad, Tensor step_size) const {
+    ops::scaled_add_(variable, grad * ops::rsqrt(ops::sum(grad * grad)), 1.0, step_size);
+  }
+  std::string cache_key() const { return ""; }
+};
+
+TEST(DataParallel, AnUpdateOfAShardIsElementwiseOrHasAGroup) {
+  const auto optimizer = [] { return nn::Optimizer::custom(NormOfAShard()); };
+  EXPECT_NO_THROW(updated_on(2, optimizer(), false, false));
+  EXPECT_THAT(transforms::usage_error([&] { updated_on(2, optimizer(), true, false); }),
+              testing::HasSubstr("of an update of a shard must be elementwise; add a last "
+                                 "parameter `const ops::Group&` to build"));
 }
 
 // Each replica has two devices. Each device runs its messages and collectives in its own order.

@@ -1,5 +1,6 @@
 // Updates of every optimizer, after the products that compute gradients. They have the
 // interpreter's bits in every way of compiling.
+#include "../support/custom_updates.h"
 #include "fusion_program.h"
 
 namespace sluice::test {
@@ -36,6 +37,8 @@ TEST_F(Optimizers, HaveTheInterpretersBitsEveryWay) {
       {"adamw", nn::Optimizer::adamw()},
       {"adamax", nn::Optimizer::adamax({.weight_decay = 0.01})},
       {"lamb", nn::Optimizer::lamb()},
+      {"lion", nn::Optimizer::custom(Lion())},
+      {"normalized", nn::Optimizer::custom(NormalizedSgd(), 0.1)},
       {"lamb_f16", nn::Optimizer::lamb({.bias_correction = nn::BiasCorrection::kOff,
                                         .first_order_dtype = f16,
                                         .max_weight_norm = 2})}};

@@ -183,6 +183,11 @@ TEST_F(NnRefusals, Factories) {
   });
 }
 
+struct NoUpdate : Module {
+  void build(Builder&, Tensor, Tensor, Tensor) const {}
+  std::string cache_key() const { return ""; }
+};
+
 TEST_F(NnRefusals, Optimizers) {
   GraphCache cache;
   const auto named = [](const Tensor& t) { return NamedTensors::from_dict({{"w", t}}); };
@@ -196,6 +201,8 @@ TEST_F(NnRefusals, Optimizers) {
   const Tensor scalar = main.scalar(0.5, f32);
   const Tensor integer = main.scalar(1, i32);
   expect_refused({
+      {"custom", [] { Optimizer::custom(NoUpdate(), 0); },
+       "optimizer: default_learning_rate must be finite and above 0, got 0"},
       {"momentum", [] { Optimizer::sgd({.momentum = 1}); },
        "optimizer: momentum must be in [0, 1), got 1"},
       {"decay", [] { Optimizer::sgd({.weight_decay = -1}); },

@@ -36,6 +36,10 @@ RmspropStep step_of(const RmspropOptions& o, GradScale scale, const ops::Group&)
   return RmspropStep(o, scale);
 }
 
+CustomStep step_of(const CustomUpdate& o, GradScale scale, const ops::Group& group) {
+  return CustomStep(o, scale, group);
+}
+
 // Whether `pattern` describes all of `text`; `*` represents any characters. If the rest does not
 // fit, the last star takes one more character.
 bool describes(std::string_view pattern, std::string_view text) {
@@ -224,7 +228,7 @@ bool Optimizer::has_state() const {
 }
 
 std::string Optimizer::rules() const {
-  constexpr const char* kNames[] = {"sgd", "adam", "rmsprop"};
+  constexpr const char* kNames[] = {"sgd", "adam", "rmsprop", "custom"};
   std::string text;
   for (const Group& group : groups_) {
     const std::string options = std::visit(

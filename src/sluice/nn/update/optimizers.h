@@ -146,7 +146,53 @@ class RmspropStep : public Module {
   GradScale scale_;
 };
 
-using UpdateRule = std::variant<SgdOptions, AdamOptions, RmspropOptions>;
+/// A module of a program that updates one parameter. It changes `variable` in place. Its state is
+/// variables that it adds by reference (add_state(), Builder::add_variable_input). `grad` has the
+/// dtype of its accumulator and is scaled where gradients are clipped. `step_size` is minus the
+/// learning rate, a float32 scalar. Modules with equal cache_key() compute equal updates.
+///
+/// A module whose update is not elementwise, such as one that computes a norm, has a last parameter
+/// `const ops::Group&`: the replicas that share a sharded variable, for squared_norm(). Then
+/// `variable`, `grad` and the state are shards.
+template <typename M>
+concept UpdateModule = CacheableModule<M> && std::is_base_of_v<Module, M> &&(
+    requires(const M& m, Builder& b, const Tensor& t) { m.build(b, t, t, t); } ||
+    requires(const M& m, Builder& b, const Tensor& t, const ops::Group& group) {
+      m.build(b, t, t, t, group);
+    });
+
+/// The update of a module of a program (Optimizer::custom).
+struct CustomUpdate {
+  std::string name;  ///< Name of the class, for texts.
+  std::string key;   ///< Identifies the class and its cache_key().
+  double learning_rate = 0.001;
+  bool is_elementwise = true;  ///< Whether build has no use for the group.
+  std::function<void(Builder& b, const Tensor& variable, const Tensor& grad,
+                     const Tensor& step_size, const ops::Group& group)>
+      build = nullptr;
+};
+
+/// Builds a graph that updates one parameter with a module of a program. The inputs are those of
+/// SgdStep. Error{kUsage} if an update that is declared elementwise computes another op on a shard.
+class CustomStep : public Module {
+ public:
+  CustomStep(CustomUpdate update, GradScale scale, ops::Group group)
+      : update_(std::move(update)), scale_(scale), group_(std::move(group)) {}
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size, const Tensors& grad_scale,
+             const Tensors& hypers = {}) const;
+  std::string cache_key() const;
+
+ private:
+  CustomUpdate update_;
+  GradScale scale_;
+  ops::Group group_;
+};
+
+/// Adds a state of an update to the module: zeros of the variable's shape, by reference. Returns
+/// the input.
+Tensor add_state(Builder& b, const std::string& name, const Tensor& variable, DType dtype = f32);
+
+using UpdateRule = std::variant<SgdOptions, AdamOptions, RmspropOptions, CustomUpdate>;
 
 struct UpdateOptions {
   /// Largest global norm: the gradients are scaled so that the square root of the sum of their
@@ -243,6 +289,28 @@ class Optimizer {
     return adam(std::move(options));
   }
   static Optimizer rmsprop(RmspropOptions options = {}) { return Optimizer(std::move(options)); }
+  /// An optimizer of the program: a module that updates one parameter. `default_learning_rate` is
+  /// that of a training without one, a number above 0.
+  template <UpdateModule Step>
+  static Optimizer custom(Step step, double default_learning_rate = 0.001) {
+    CustomUpdate update;
+    update.name = internal::class_name(typeid(Step));
+    update.key = std::string(typeid(Step).name()) + " " + std::string(step.cache_key());
+    update.learning_rate = default_learning_rate;
+    constexpr bool in_group = requires(Builder & b, const Tensor& t, const ops::Group& group) {
+      step.build(b, t, t, t, group);
+    };
+    update.is_elementwise = !in_group;
+    update.build = [step = std::move(step)](Builder& b, const Tensor& variable, const Tensor& grad,
+                                            const Tensor& step_size,
+                                            [[maybe_unused]] const ops::Group& group) {
+      if constexpr (in_group)
+        step.build(b, variable, grad, step_size, group);
+      else
+        step.build(b, variable, grad, step_size);
+    };
+    return Optimizer(UpdateRule(std::move(update)));
+  }
   /// Each variable is updated by the optimizer of its parameter group. Error{kUsage} without
   /// groups, for a group without a match, for a rate factor below 0, and if the optimizer of a
   /// group has groups.
@@ -284,12 +352,13 @@ class Optimizer {
   void check_groups(const std::vector<std::string>& keys) const;
 
   /// Returns the graph that updates a variable of this spec in parameter group `parameter_group`
-  /// (SgdStep, AdamStep, RmspropStep) and the factories of its state. There is one graph for each
-  /// spec and set of options. Programs that load variables and state to the device themselves call
-  /// it directly. Its arguments are the variable, the gradient, step_size() of the parameter group,
-  /// the factor of the gradient if `scale` is kInput, and hypers() of the parameter group. `group`:
-  /// the replicas that share the variable if it is a shard. `parameter_group`: the result of
-  /// group_of() for the variable; Error{kUsage} if it is absent and the optimizer has groups.
+  /// (SgdStep, AdamStep, RmspropStep, CustomStep) and the factories of its state. There is one
+  /// graph for each spec and set of options. Programs that load variables and state to the device
+  /// themselves call it directly. Its arguments are the variable, the gradient, step_size() of the
+  /// parameter group, the factor of the gradient if `scale` is kInput, and hypers() of the
+  /// parameter group. `group`: the replicas that share the variable if it is a shard.
+  /// `parameter_group`: the result of group_of() for the variable; Error{kUsage} if it is absent
+  /// and the optimizer has groups.
   const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
                                      GradScale scale = GradScale::kNone,
                                      const ops::Group& group = {},
@@ -302,8 +371,8 @@ class Optimizer {
   /// its update graph.
   Tensors hypers(std::optional<size_t> parameter_group = {}) const;
   /// Returns the learning rate of an optimizer that is trained without one: 0.05 for SGD, 0.005
-  /// with momentum, 0.002 for Adamax and LAMB, 0.001 for other forms of Adam and for RMSprop.
-  /// Error{kUsage} if parameter groups differ.
+  /// with momentum, 0.002 for Adamax and LAMB, 0.001 for other forms of Adam and for RMSprop, and
+  /// the argument of custom(). Error{kUsage} if parameter groups differ.
   double default_learning_rate() const;
   /// Whether the update of a variable keeps state.
   bool has_state() const;

@@ -3,6 +3,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/number_text.h"
+#include "sluice/ir/op_def.h"
 #include "sluice/nn/update/rules.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
@@ -23,12 +24,6 @@ bool is_zero(const ops::HyperArg& h) { return h.tensor() == nullptr && h.number(
 Tensor decayed(const Tensor& grad, const Tensor& variable, const ops::HyperArg& weight_decay) {
   if (is_zero(weight_decay)) return grad;
   return ops::scaled_add(ops::cast(grad, f32), variable, 1.0, weight_decay);
-}
-
-Tensor state_like(Builder& b, const std::string& name, const Tensor& variable, DType dtype) {
-  TensorSpec spec = variable.spec();
-  spec.dtype = dtype;
-  return b.add_variable_input(name, VariableFactory(spec, zeros(), Pass::kByReference));
 }
 
 // Returns t + h in float32.
@@ -61,7 +56,7 @@ void each_hyper(Options& o, Use&& use) {
     use("momentum", o.momentum);
     use("weight_decay", o.weight_decay);
     use("dampening", o.dampening);
-  } else {
+  } else if constexpr (std::is_same_v<Plain, RmspropOptions>) {
     use("alpha", o.alpha);
     use("epsilon", o.epsilon);
     use("weight_decay", o.weight_decay);
@@ -122,6 +117,25 @@ void check_form(const AdamOptions& o) {
 
 void check_form(const RmspropOptions&) {}
 
+void check_form(const CustomUpdate& o) {
+  check(o.learning_rate > 0 && std::isfinite(o.learning_rate), "default_learning_rate",
+        o.learning_rate, "finite and above 0");
+}
+
+// Requires that each op of an update computes its elements independently, so that an update of a
+// shard has the bits of the whole.
+void require_elementwise(const Graph& graph) {
+  for (const Op& op : graph.ops()) {
+    if (op.def->has(kElementwise) || op.def->has(kView)) continue;
+    for (const Operand& in : op.inputs) {
+      require(graph.spec(in.tensor).elements() <= 1,
+              "optimizer: {} of an update of a shard must be elementwise; add a last parameter "
+              "`const ops::Group&` to build, for nn::squared_norm()",
+              op.label());
+    }
+  }
+}
+
 std::string key_of(const ops::Group& group) { return group ? to_string(*group) : "all"; }
 
 }  // namespace
@@ -164,6 +178,7 @@ UpdateRule checked(UpdateRule rule) {
 double default_learning_rate(const UpdateRule& rule) {
   if (const auto* sgd = std::get_if<SgdOptions>(&rule))
     return is_zero(sgd->momentum) ? 0.05 : 0.005;
+  if (const auto* custom = std::get_if<CustomUpdate>(&rule)) return custom->learning_rate;
   const auto* adam = std::get_if<AdamOptions>(&rule);
   return adam == nullptr || adam->form == AdamForm::kAdam ? 0.001 : 0.002;
 }
@@ -188,6 +203,12 @@ Tensors hyper_tensors(const UpdateRule& rule) {
 
 }  // namespace internal
 
+Tensor add_state(Builder& b, const std::string& name, const Tensor& variable, DType dtype) {
+  TensorSpec spec = variable.spec();
+  spec.dtype = dtype;
+  return b.add_variable_input(name, VariableFactory(spec, zeros(), Pass::kByReference));
+}
+
 void SgdStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
                     const Tensors& grad_scale, const Tensors& hypers) const {
   const SgdOptions o = with_inputs(options_, hypers);
@@ -196,7 +217,7 @@ void SgdStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
     ops::scaled_add_(variable, decayed(g, variable, o.weight_decay), 1.0, step_size);
     return;
   }
-  Tensor m = state_like(b, "momentum", variable, f32);
+  Tensor m = add_state(b, "momentum", variable);
   if (o.form == SgdForm::kClassic && is_zero(o.dampening)) {
     m = ops::scaled_add_(m, g, o.momentum, 1.0);
     if (!is_zero(o.weight_decay)) m = ops::accumulate_(m, variable, o.weight_decay);
@@ -222,8 +243,8 @@ void AdamStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
   const AdamOptions o = with_inputs(options_, hypers);
   Tensor g = scaled(grad, grad_scale);
   if (o.decay == WeightDecay::kInGradient) g = decayed(g, variable, *o.weight_decay);
-  Tensor m = state_like(b, "first_order", variable, o.first_order_dtype);
-  Tensor v = state_like(b, "second_order", variable, f32);
+  Tensor m = add_state(b, "first_order", variable, o.first_order_dtype);
+  Tensor v = add_state(b, "second_order", variable);
   ops::AdamUpdaterArgs args{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = *o.epsilon};
   if (o.bias_correction == BiasCorrection::kOn) {
     args.time_step = b.add_variable_input("step", zeros(), {}, f32, Pass::kByReference);
@@ -263,10 +284,10 @@ void RmspropStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_si
                         const Tensors& grad_scale, const Tensors& hypers) const {
   const RmspropOptions o = with_inputs(options_, hypers);
   const Tensor d = ops::cast(decayed(scaled(grad, grad_scale), variable, o.weight_decay), f32);
-  Tensor variance = state_like(b, "second_order", variable, f32);
+  Tensor variance = add_state(b, "second_order", variable);
   variance = ops::accumulate_moving_average_square_(variance, d, o.alpha);
   if (o.centering == Centering::kOn) {
-    Tensor mean = state_like(b, "first_order", variable, f32);
+    Tensor mean = add_state(b, "first_order", variable);
     mean = ops::accumulate_moving_average_(mean, d, o.alpha);
     variance = variance - mean * mean;
   }
@@ -277,7 +298,7 @@ void RmspropStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_si
     ops::scaled_add_(variable, update, 1.0, step_size);
     return;
   }
-  Tensor m = state_like(b, "momentum", variable, f32);
+  Tensor m = add_state(b, "momentum", variable);
   if (tensorflow) {
     m = ops::scaled_add_(m, update, o.momentum, -step_size);
     ops::scaled_add_(variable, m, 1.0, -1.0);
@@ -290,6 +311,16 @@ void RmspropStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_si
 std::string RmspropStep::cache_key() const {
   return fmt::format("{}{} {} {}", hyper_key(options_), static_cast<int>(options_.centering),
                      static_cast<int>(options_.form), static_cast<int>(scale_));
+}
+
+void CustomStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
+                       const Tensors& grad_scale, const Tensors& /*hypers*/) const {
+  update_.build(b, variable, scaled(grad, grad_scale), step_size, group_);
+  if (update_.is_elementwise && !variable.meta_shape().empty()) require_elementwise(b.graph());
+}
+
+std::string CustomStep::cache_key() const {
+  return fmt::format("{} {} {}", update_.key, static_cast<int>(scale_), key_of(group_));
 }
 
 }  // namespace sluice::nn

@@ -187,7 +187,7 @@ class Commands(unittest.TestCase):
     @runs(
         "cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
         "cmake --build build/release --target generated_ops_test && "
-        "build/release/tests/generated_ops_test --gtest_filter='*Roll*'",
+        "build/release/tests/generated_ops_test --gtest_filter='*Rotate*'",
         "cmake --build build/release --target vector_ops_test && "
         "build/release/tests/vector_ops_test",
         "cmake --build build/release --target compiler_test && "

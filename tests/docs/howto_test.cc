@@ -5,22 +5,22 @@
 
 #include "sluice/exe/executable.h"
 #include "sluice/interp/interpreter.h"
-#include "sluice/ops/roll.h"
+#include "sluice/ops/rotate.h"
 #include "sluice/sluice.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice {
 namespace {
 
-TEST(AddAnOp, RollRunsAndHasItsGradient) {
+TEST(AddAnOp, RotateRunsAndHasItsGradient) {
   Ir ir;
   Graph& main = ir.main_graph();
   const H2dStream in = ir.h2d_stream({{5}, f32, {}}, "x");
   const Tensor x = main.host_load(in);
-  Graph& roll = ir.create_graph(
-      "roll", [](Graph&, Tensor t) { return ops::roll(t, {.shift = 2}); }, x);
-  const auto gradient = transforms::autodiff(roll);
-  const D2hStream forward = main.host_store(ops::call(main, roll, {x})[0], "forward");
+  Graph& rotate = ir.create_graph(
+      "rotate", [](Graph&, Tensor t) { return ops::rotate(t, {.shift = 2}); }, x);
+  const auto gradient = transforms::autodiff(rotate);
+  const D2hStream forward = main.host_store(ops::call(main, rotate, {x})[0], "forward");
   const D2hStream backward = main.host_store(ops::call(main, gradient.graph(), {x})[0], "backward");
 
   Interpreter interpreter(ir);
@@ -45,8 +45,8 @@ std::vector<std::string> kernels_of(const exe::Executable& executable, const std
 }
 
 // Runs `make(x)` in a session and in the interpreter, and compares the bits. Returns the keys of
-// the kernels that run the session's rolls.
-std::vector<std::string> run_roll(const TensorSpec& spec, Tensor (*make)(Tensor)) {
+// the kernels that run the session's rotations.
+std::vector<std::string> run_rotate(const TensorSpec& spec, Tensor (*make)(Tensor)) {
   Ir ir;
   Graph& main = ir.main_graph();
   const H2dStream in = ir.h2d_stream({spec.shape, f32, {}}, "x");
@@ -59,28 +59,28 @@ std::vector<std::string> run_roll(const TensorSpec& spec, Tensor (*make)(Tensor)
   Session session(ir, {.device = cpu_device({.threads = 2})});
   Interpreter interpreter(ir);
   EXPECT_TRUE(session.run({{in, array}})[out].same_bits(interpreter.run({{in, array}})[out]));
-  return kernels_of(session.executable(), "Roll");
+  return kernels_of(session.executable(), "Rotate");
 }
 
-TEST(AddAnOp, RollHasAFastKernelWithTheSameBits) {
-  const auto one = [](Tensor x) { return ops::roll(x, {.shift = -4}); };
-  EXPECT_EQ(run_roll({{40, 70}, f32, {}}, one), std::vector<std::string>{"cpu.rows"});
-  // One kernel casts and rolls.
-  EXPECT_EQ(run_roll({{40, 70}, f16, {}}, one), std::vector<std::string>{"cpu.fused"});
-  const auto chain = [](Tensor x) { return ops::roll(x * 2.0, {.shift = 3}) + 1.0; };
-  EXPECT_EQ(run_roll({{40, 70}, f32, {}}, chain), std::vector<std::string>{"cpu.fused"});
+TEST(AddAnOp, RotateHasAFastKernelWithTheSameBits) {
+  const auto one = [](Tensor x) { return ops::rotate(x, {.shift = -4}); };
+  EXPECT_EQ(run_rotate({{40, 70}, f32, {}}, one), std::vector<std::string>{"cpu.rows"});
+  // One kernel casts and rotations.
+  EXPECT_EQ(run_rotate({{40, 70}, f16, {}}, one), std::vector<std::string>{"cpu.fused"});
+  const auto chain = [](Tensor x) { return ops::rotate(x * 2.0, {.shift = 3}) + 1.0; };
+  EXPECT_EQ(run_rotate({{40, 70}, f32, {}}, chain), std::vector<std::string>{"cpu.fused"});
 }
 
-TEST(AddAnOp, RollRefusesWhatItsConstraintExcludes) {
+TEST(AddAnOp, RotateRefusesWhatItsConstraintExcludes) {
   Ir ir;
   Graph& g = ir.create_empty_graph("g");
   const Tensor x = g.input({{2}, f64, {}}, "x");
   try {
-    ops::roll(x);
+    ops::rotate(x);
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-    EXPECT_NE(std::string(e.what()).find("roll (C1)"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("rotate (C1)"), std::string::npos) << e.what();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "sluice/base/attrs.h"
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/map_kernel.h"
 #include "sluice/ir/op.h"
 
 namespace sluice {
@@ -196,6 +197,17 @@ using GradFn = Tensors (*)(GradContext& g);
 using FormulaFn = Tensors (*)(const OpView& op, const Tensors& inputs);
 using ReferenceFn = void (*)(const KernelArgs& k);
 
+/// A kernel of an operator from outside of the library, which workers run in parts. A part is some
+/// rows of the results, along axis 0. It computes the bits of the operator's reference in float.
+struct HostKernel {
+  /// Returns the number of rows of a part, at least 1. It depends only on the op.
+  int64_t (*rows)(const OpView& op) = nullptr;
+  /// Computes rows [begin, end) of each result, and writes nothing else. The operands are whole
+  /// arrays of their dtypes; floating-point operands are f32. Ops on other floating-point dtypes
+  /// run the reference. A scalar is one row. All results have equally many rows.
+  void (*run)(const KernelArgs& k, int64_t begin, int64_t end) = nullptr;
+};
+
 /// Returns whether an op on this dtype has the bits of its parts. Kernels compute f16 and bf16 in
 /// f32 and round results only, so the parts of an op would round more often than the op.
 inline bool splits_exactly(DType dtype) { return dtype == f32; }
@@ -233,6 +245,11 @@ struct OpDef {
   FormulaFn formula = nullptr;
   ReferenceFn reference_float = nullptr;
   ReferenceFn reference_double = nullptr;
+  /// For an elementwise operator from outside of the library: computes the bits of reference_float
+  /// on blocks, alone and in fused chains. `functor` points to the values of the hyperparameters
+  /// (ops::hypers_of).
+  MapFn map = nullptr;
+  HostKernel host_kernel = {};   ///< For an operator from outside of the library. May be empty.
   double flops_per_element = 0;  ///< Floating-point operations per element of output 0.
   double (*flops)(const OpView& op) = nullptr;  ///< Replaces flops_per_element if it is not null.
   std::vector<Sample> samples;

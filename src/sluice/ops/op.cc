@@ -4,10 +4,11 @@
 #include <unordered_map>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ops/registered_ops.h"
 
 namespace sluice::ops {
 
-const OpDef* find_op(std::string_view type) {
+const OpDef* find_op_of_library(std::string_view type) {
   static const auto table = [] {
     std::unordered_map<std::string_view, const OpDef*> t;
     for (const OpDef* def : all_ops()) t.emplace(def->type, def);
@@ -20,6 +21,11 @@ const OpDef* find_op(std::string_view type) {
   }();
   const auto found = table.find(type);
   return found == table.end() ? nullptr : found->second;
+}
+
+const OpDef* find_op(std::string_view type) {
+  const OpDef* const def = find_op_of_library(type);
+  return def != nullptr ? def : find_registered_op(type);
 }
 
 Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,

@@ -10,7 +10,7 @@ namespace sluice::ops {
 const std::vector<const OpDef*>& all_ops();
 
 /// Returns the definition of an operator type ("MatMul"), or null if the type is unknown. Types
-/// built into the IR are included.
+/// built into the IR and registered operators (register_op.h) are included.
 const OpDef* find_op(std::string_view type);
 
 /// Appends an op to the graph of its first operand. Error{kUsage} if `inputs` is empty.

@@ -8,8 +8,8 @@
 #include "sluice/cpu/device/signature.h"
 #include "sluice/cpu/device/team.h"
 #include "sluice/cpu/kernels/kernel_list.h"
-#include "sluice/cpu/kernels/memory.h"
 #include "sluice/cpu/layout/layouts.h"
+#include "sluice/cpu/layout/memory.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/ops/op.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "sluice/cpu/kernels/memory.h"
+#include "sluice/cpu/layout/memory.h"
 #include "sluice/runtime/walk.h"
 
 namespace sluice::cpu {

@@ -1,6 +1,8 @@
 #include "sluice/cpu/fused/functor.h"
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <tuple>
 
 #include "sluice/cpu/simd/conversions.h"
@@ -19,12 +21,13 @@ struct FunctorRow {
   int inputs = 0;
   bool predicate = false;
   void (*make)(const double* hypers, void* functor) = nullptr;
+  MapFn map = nullptr;  // The kernel of an operator from outside of the library, else null.
   MapFn (*kernel)(Isa isa) = nullptr;
 };
 
 namespace {
 
-constexpr size_t kMaxHypers = 8;
+constexpr size_t kMaxHypers = Functor::kMaxBytes / sizeof(double);
 
 template <typename F>
 FunctorRow row_of() {
@@ -52,7 +55,26 @@ void append(std::vector<FunctorRow>& table, std::type_identity<std::tuple<Fs...>
   (table.push_back(row_of<Fs>()), ...);
 }
 
+// Returns the row of an operator with a map (OpDef::map). Rows stay where they are.
+const FunctorRow* row_of_map(const OpDef& def) {
+  static std::mutex mutex;
+  static std::map<const OpDef*, FunctorRow>& rows = *new std::map<const OpDef*, FunctorRow>;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = rows.try_emplace(&def);
+  FunctorRow& row = found->second;
+  if (is_new) {
+    row.type = def.type;
+    row.inputs = static_cast<int>(def.inputs.size());
+    row.make = [](const double* hypers, void* functor) {
+      std::memcpy(functor, hypers, kMaxHypers * sizeof *hypers);
+    };
+    row.map = def.map;
+  }
+  return &row;
+}
+
 const FunctorRow* find_functor(const OpView& op) {
+  if (op.def().map != nullptr) return row_of_map(op.def());
   static const std::vector<FunctorRow> table = [] {
     std::vector<FunctorRow> t;
     append(t, std::type_identity<ops::functor::ElementwiseFunctors>{});
@@ -101,7 +123,9 @@ bool Functor::exists(const OpView& op) {
 }
 
 Functor::Functor(const OpView& op)
-    : row_(find_functor(op)), kernel_(row_->kernel(current_isa())), hypers_(ops::hypers_of(op)) {
+    : row_(find_functor(op)),
+      kernel_(row_->map != nullptr ? row_->map : row_->kernel(current_isa())),
+      hypers_(ops::hypers_of(op)) {
   double values[kMaxHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     values[h] = hypers_[h].value;

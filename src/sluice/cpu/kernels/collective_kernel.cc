@@ -2,7 +2,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
-#include "sluice/cpu/kernels/memory.h"
+#include "sluice/cpu/layout/memory.h"
 #include "sluice/cpu/simd/conversions.h"
 #include "sluice/ops/collectives.h"
 #include "sluice/ops/combine.h"

@@ -80,10 +80,9 @@ struct MapKernels<kIsa, std::tuple<F...>> {
 }  // namespace sluice::cpu::internal
 
 /// Instantiates map_kernel<functor> for the instruction set of this file.
-#define SLUICE_MAP_KERNEL(...)                                                               \
-  template void ::sluice::cpu::internal::map_on<::sluice::cpu::kUnitIsa, __VA_ARGS__>(       \
-      const void*, const ::sluice::cpu::MapInput*, const ::sluice::cpu::MapOutput*, int64_t, \
-      int64_t);
+#define SLUICE_MAP_KERNEL(...)                                                         \
+  template void ::sluice::cpu::internal::map_on<::sluice::cpu::kUnitIsa, __VA_ARGS__>( \
+      const void*, const ::sluice::MapInput*, const ::sluice::MapOutput*, int64_t, int64_t);
 
 /// Instantiates map_kernel for every functor of a std::tuple, for the instruction set of this file.
 #define SLUICE_MAP_KERNELS(...) \

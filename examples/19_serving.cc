@@ -1,4 +1,4 @@
-/// Lesson 17: serving. A model with dropout is trained, then answers eight threads. Their calls
+/// Lesson 19: serving. A model with dropout is trained, then answers eight threads. Their calls
 /// queue: the model runs one at a time, and each thread gets the results of its own samples.
 #include <fmt/core.h>
 

@@ -74,7 +74,7 @@ class Includes(unittest.TestCase):
     def test_headers_of_tests_are_for_tests(self):
         for name in ("src/sluice/nn/a_test.cc", "src/sluice/nn/test_util.h"):
             self.expect_none(name, '"tests/support/gradient_check.h"')
-            self.expect_fault(name, '"tests/ops/sample_inputs.h"', "must be included from the root")
+            self.expect_fault(name, '"tests/ops/edge_values.h"', "must be included from the root")
         for name in ("src/sluice/nn/a.cc", "src/sluice/nn/gradient_check.h"):
             self.expect_fault(name, '"tests/support/gradient_check.h"',
                               "must be included from the root")
@@ -219,13 +219,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 4300)
+        self.assertLess(self.lines(own), 4450)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 8100)
+        self.assertLess(self.lines(own), 8250)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -240,13 +240,13 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 8100, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
+        limits = {"sluice/sluice.h": 8250, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
                   "sluice/train/pipeline.h": 5450, "sluice/train/training_step.h": 5250,
-                  "sluice/core.h": 4300, "sluice/train/network.h": 3850,
+                  "sluice/core.h": 4450, "sluice/train/network.h": 3850,
                   "sluice/train/options.h": 3300, "sluice/train/devices.h": 5300,
                   "sluice/train/plan/offload.h": 3520,
-                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3750,
-                  "sluice/nn/update/optimizers.h": 3500}
+                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3850,
+                  "sluice/nn/update/optimizers.h": 3550}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)
             self.assertLess(self.lines(own), limits.get(header, usual), header)

@@ -1,6 +1,7 @@
 #include "sluice/ops/concat.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
@@ -231,6 +232,26 @@ Tensor tile(TensorArg t, const std::vector<int64_t>& counts) {
   return reshape({broadcast_to({view, t.where}, Shape(repeated)), t.where}, Shape(merged));
 }
 
+Tensor roll(TensorArg t, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
+  if (axes.empty()) {
+    require(shifts.size() == 1, "roll: without axes, there must be 1 shift, got {}", shifts.size());
+    return reshape({roll({flatten(t), t.where}, shifts, {0}), t.where}, t->shape());
+  }
+  require(shifts.size() == axes.size(), "roll: there must be a shift for each of {} axes, got {}",
+          axes.size(), shifts.size());
+  TensorArg y = t;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int axis = normalize_axis(axes[i], t->rank(), "roll");
+    const int64_t size = t->shape()[axis];
+    if (size == 0) continue;
+    const int64_t cut = size - (shifts[i] % size + size) % size;
+    if (cut == size) continue;
+    const TensorArg last{slice(y, {cut}, {}, {}, {axis}), t.where};
+    y = {concat({last, {slice(y, {}, {cut}, {}, {axis}), t.where}}, axis, t.where), t.where};
+  }
+  return y.tensor;
+}
+
 namespace {
 
 /// The elements to add along an axis: those before t, or those after it.
@@ -271,23 +292,36 @@ Tensor padding(const TensorArg& t, int axis, int64_t width, bool before, PadMode
 Tensor pad(TensorArg t, const std::vector<PadWidth>& widths, PadMode mode, double value) {
   require(std::ssize(widths) == t->rank(), "pad: {} needs {} widths, got {}", to_string(t->shape()),
           t->rank(), widths.size());
+  // The added elements are those of the whole axis, except with kCircular: it repeats the rest.
+  const bool crops_first = mode == PadMode::kConstant || mode == PadMode::kCircular;
   Tensor y = t.tensor;
   for (int axis = 0; axis < y.rank(); ++axis) {
     const PadWidth& w = at(widths, axis);
     const int64_t size = y.shape()[axis];
-    require(w.before >= -size && w.after >= -size - std::min<int64_t>(0, w.before),
+    const PadWidth added{std::max<int64_t>(0, w.before), std::max<int64_t>(0, w.after)};
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+    const PadWidth removed{-std::clamp<int64_t>(w.before, -kMax, 0),
+                           -std::clamp<int64_t>(w.after, -kMax, 0)};
+    const bool crops = removed.before > 0 || removed.after > 0;
+    const int64_t most = crops_first || !crops ? size : size + std::max(added.before, added.after);
+    require(removed.before <= most && removed.after <= most - removed.before,
             "pad: axis {} has {} elements, fewer than are to be removed: {} before and {} after",
             axis, size, w.before, w.after);
-    const int64_t first = std::max<int64_t>(0, -w.before);
-    const int64_t last = size - std::max<int64_t>(0, -w.after);
-    if (first > 0 || last < size) y = slice({y, t.where}, {first}, {last}, {}, {axis});
+    const auto crop = [&] {
+      if (!crops) return;
+      const int64_t end = y.shape()[axis] - removed.after;
+      y = slice({y, t.where}, {removed.before}, {end}, {}, {axis});
+    };
+    if (crops_first) crop();
     std::vector<TensorArg> parts{{y, t.where}};
     const TensorArg inside = parts[0];
-    if (w.before > 0)
-      parts.insert(parts.begin(), {padding(inside, axis, w.before, true, mode, value), t.where});
-    if (w.after > 0)
-      parts.emplace_back(padding(inside, axis, w.after, false, mode, value), t.where);
+    if (added.before > 0)
+      parts.insert(parts.begin(),
+                   {padding(inside, axis, added.before, true, mode, value), t.where});
+    if (added.after > 0)
+      parts.emplace_back(padding(inside, axis, added.after, false, mode, value), t.where);
     if (parts.size() > 1) y = concat(parts, axis, t.where);
+    if (!crops_first) crop();
   }
   return y;
 }

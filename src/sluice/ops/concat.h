@@ -37,6 +37,12 @@ Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0,
 /// axes that t lacks come first. Error{kUsage} for a negative count or fewer counts than axes.
 Tensor tile(TensorArg t, const std::vector<int64_t>& counts);
 
+/// Moves the elements along each of `axes` by `shifts[i]` places, the last ones to the front, as
+/// numpy.roll. A negative shift moves them to the front. Without axes, shifts has one number, for
+/// the elements in row-major order. Error{kUsage} for lists of different lengths or an axis out of
+/// range.
+Tensor roll(TensorArg t, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes = {});
+
 /// The elements with which pad() extends an axis.
 enum class PadMode {
   kConstant,   ///< One value.
@@ -45,7 +51,8 @@ enum class PadMode {
   kCircular,   ///< The elements of the other end.
 };
 
-/// Elements to add before and after an axis. Negative numbers remove elements.
+/// Elements to add before and after an axis. Negative numbers remove elements, before others are
+/// added (kConstant, kCircular) or after it.
 struct PadWidth {
   int64_t before = 0;
   int64_t after = 0;

@@ -43,7 +43,127 @@ void reference_cumsum(const KernelArgs& k) {
   });
 }
 
+std::vector<TensorSpec> infer_cumprod(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  require(is_float(x.dtype) ? x.dtype != f64 : x.dtype == i32 || x.dtype == u32,
+          "{} (C1): x must be float32, float16, bfloat16, int32 or uint32, got {}", op.def().name,
+          to_string(x));
+  axis_option(op, op.options<CumprodOptions>().axis, x.shape, "(C2)");
+  for (int i = 1; i < op.inputs(); ++i)
+    require(is_float(x.dtype) && op.input(i).shape == x.shape && op.input(i).dtype == x.dtype,
+            "{} (C3): operands must have one floating-point dtype and shape, got {} and {}",
+            op.def().name, to_string(x), to_string(op.input(i)));
+  return {{x.shape, x.dtype, {}}};
+}
+
+Tensors grad_cumprod(GradContext& g) {
+  return {emit_one(cumprod_grad_def(), {g.input(0), g.grad(0)}, g.options<CumprodOptions>())};
+}
+
+template <typename T>
+void reference_cumprod(const KernelArgs& k) {
+  const Shape& shape = k.in_shape(0);
+  const AxisSplit split(
+      shape, normalize_axis(k.options<CumprodOptions>().axis, axes_of(shape), "cumprod"));
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    using Product = std::conditional_t<std::is_integral_v<E>, uint32_t, E>;
+    const E* const x = k.in<E>(0).data();
+    E* const y = k.out<E>(0).data();
+    for (int64_t l = 0; l < split.lanes(); ++l) {
+      Product product{1};
+      for (int64_t i = 0; i < split.extent; ++i) {
+        const int64_t at = split.lane(l) + i * split.inner;
+        product = static_cast<Product>(product * static_cast<Product>(x[at]));
+        y[at] = static_cast<E>(product);
+      }
+    }
+  });
+}
+
+// With y[i] = y[i-1]·x[i], the gradient of y[i] is a[i] = g[i] + a[i+1]·x[i+1], and that of x[i] is
+// a[i]·y[i-1]. No element is divided by another, so zeros are no special case.
+template <typename T>
+void reference_cumprod_grad(const KernelArgs& k) {
+  const Shape& shape = k.in_shape(0);
+  const AxisSplit split(
+      shape, normalize_axis(k.options<CumprodOptions>().axis, axes_of(shape), "cumprod_grad"));
+  const T* const x = k.in<T>(0).data();
+  const T* const g = k.in<T>(1).data();
+  T* const dx = k.out<T>(0).data();
+  for (int64_t l = 0; l < split.lanes(); ++l) {
+    const auto at = [&](int64_t i) { return split.lane(l) + i * split.inner; };
+    T before = 1;  // The product of the elements before i.
+    for (int64_t i = 0; i < split.extent; ++i) {
+      dx[at(i)] = before;
+      before *= x[at(i)];
+    }
+    T sum = 0;
+    for (int64_t i = split.extent; i-- > 0;) {
+      sum = g[at(i)] + (i + 1 < split.extent ? sum * x[at(i + 1)] : T{0});
+      dx[at(i)] *= sum;
+    }
+  }
+}
+
+OpDef cumulative_product(const char* type, const char* name, const char* doc) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = doc;
+  d.inputs = {{"x"}};
+  d.outputs = {"y"};
+  d.options = to_attrs(CumprodOptions{});
+  d.infer = infer_cumprod;
+  d.flops_per_element = 1;
+  return d;
+}
+
 }  // namespace
+
+const OpDef& cumprod_def() {
+  static const OpDef def = [] {
+    OpDef d = cumulative_product(
+        "CumProd", "cumprod",
+        "Cumulative products along an axis, multiplied in order. (C1) x is floating point, int32 "
+        "or uint32. (C2) The axis exists; a scalar has one.");
+    d.grad = grad_cumprod;
+    d.reference_float = reference_cumprod<float>;
+    d.reference_double = reference_cumprod<double>;
+    const auto axis = [](int64_t a) { return to_attrs(CumprodOptions{a}); };
+    d.samples = {
+        {.inputs = {f32_spec({9})}},
+        {.inputs = {f32_spec({3, 5})}, .options = axis(-1)},
+        {.inputs = {f32_spec({2, 4, 3})}, .options = axis(1)},
+        {.inputs = {{{3, 4}, f16, {}}}, .options = axis(1)},
+        {.inputs = {f32_spec({})}},
+        {.inputs = {f32_spec({3, 0})}, .options = axis(1)},
+        {.inputs = {f32_spec({4})}, .values = {HostTensor::of<float>({4}, f32, {2, 0, 3, 5})}},
+        {.inputs = {i32_spec({4, 5})}, .gradient = false}};
+    d.must_fail = {{"(C1)", {{{4}, boolean, {}}}, {}}, {"(C2)", {f32_spec({4})}, axis(1)}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& cumprod_grad_def() {
+  static const OpDef def = [] {
+    OpDef d = cumulative_product(
+        "CumProdGrad", "cumprod_grad",
+        "The gradient of cumprod, right for zeros too. (C1) x is floating point. (C2) The axis "
+        "exists. (C3) g has the dtype and shape of x.");
+    d.inputs.push_back({"g"});
+    d.reference_float = reference_cumprod_grad<float>;
+    d.reference_double = reference_cumprod_grad<double>;
+    const auto axis = [](int64_t a) { return to_attrs(CumprodOptions{a}); };
+    d.samples = {{.inputs = {f32_spec({9}), f32_spec({9})}},
+                 {.inputs = {f32_spec({2, 4, 3}), f32_spec({2, 4, 3})}, .options = axis(1)}};
+    d.must_fail = {{"(C1)", {{{4}, boolean, {}}, f32_spec({4})}, {}},
+                   {"(C2)", {f32_spec({4}), f32_spec({4})}, axis(1)},
+                   {"(C3)", {f32_spec({4}), f32_spec({3})}, {}}};
+    return d;
+  }();
+  return def;
+}
 
 const OpDef& cumsum_def() {
   static const OpDef def = [] {
@@ -85,10 +205,16 @@ const OpDef& cumsum_def() {
   return def;
 }
 
-std::vector<const OpDef*> cumsum_ops() { return {&cumsum_def()}; }
+std::vector<const OpDef*> cumsum_ops() {
+  return {&cumsum_def(), &cumprod_def(), &cumprod_grad_def()};
+}
 
 Tensor cumsum(TensorArg t, const CumsumOptions& options) {
   return emit_one(cumsum_def(), {t}, options);
+}
+
+Tensor cumprod(TensorArg t, const CumprodOptions& options) {
+  return emit_one(cumprod_def(), {t}, options);
 }
 
 }  // namespace sluice::ops

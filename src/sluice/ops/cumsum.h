@@ -13,11 +13,21 @@ struct CumsumOptions {
   }
 };
 
+struct CumprodOptions {
+  int64_t axis = 0;  ///< Axis to multiply along; negative counts from the end.
+  static auto fields(auto&& use) { return use(field("axis", &CumprodOptions::axis)); }
+};
+
 const OpDef& cumsum_def();
+const OpDef& cumprod_def();
+const OpDef& cumprod_grad_def();
 
 /// Cumulative sums along an axis, as numpy.cumsum: element i is the sum of the elements up to i,
 /// added one after the other. Sums of f16 and bf16 are computed in f32 and rounded once each;
 /// integers wrap around. A scalar has one axis.
 Tensor cumsum(TensorArg t, const CumsumOptions& options = {});
+
+/// Cumulative products along an axis, as numpy.cumprod. Otherwise as cumsum().
+Tensor cumprod(TensorArg t, const CumprodOptions& options = {});
 
 }  // namespace sluice::ops

@@ -5,7 +5,9 @@
 
 #include "sluice/base/reduce.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
+#include "sluice/ops/transpose.h"
 
 namespace sluice::ops {
 namespace {
@@ -339,6 +341,26 @@ Tensor onehot(TensorArg indices, TensorArg values, const OnehotOptions& options)
 
 std::vector<const OpDef*> gather_ops() {
   return {&gather_def(), &gather_grad_def(), &onehot_def(), &onehot_grad_def()};
+}
+
+Tensor unfold(TensorArg t, int64_t axis, int64_t size, int64_t step) {
+  const int a = normalize_axis(axis, axes_of(t->shape()), "unfold");
+  const TensorArg x{t->rank() == 0 ? reshape(t, {1}) : t.tensor, t.where};
+  const int64_t extent = x->shape()[a];
+  require(size >= 0 && size <= extent && step >= 1,
+          "unfold: size must be in [0, {}] and step at least 1, got {} and {}", extent, size, step);
+  const int64_t count = (extent - size) / step + 1;
+  std::vector<int32_t> indices;
+  for (int64_t w = 0; w < count; ++w)
+    for (int64_t k = 0; k < size; ++k) indices.push_back(static_cast<int32_t>(w * step + k));
+  const Tensor at = t->graph().constant(HostTensor::of<int32_t>({count, size}, i32, indices), "at");
+  const Tensor windows = gather(x, {at, t.where}, {.axis = a});
+  if (t->rank() == 0) return reshape({windows, t.where}, {size});
+  std::vector<int64_t> order;  // The elements of a window are axis a + 1.
+  for (int i = 0; i < windows.rank(); ++i)
+    if (i != a + 1) order.push_back(i);
+  order.push_back(a + 1);
+  return transpose({windows, t.where}, order);
 }
 
 }  // namespace sluice::ops

@@ -38,6 +38,11 @@ const OpDef& onehot_grad_def();
 /// bool), or zero with `zero_out_of_range`. Negative indices do not count from the end.
 Tensor gather(TensorArg t, TensorArg indices, const GatherOptions& options = {});
 
+/// The windows of `size` elements along an axis that begin `step` elements apart, as
+/// torch.Tensor.unfold: their elements are a new last axis, the only one for a scalar.
+/// Error{kUsage} unless step is at least 1 and size is between 0 and the elements of the axis.
+Tensor unfold(TensorArg t, int64_t axis, int64_t size, int64_t step);
+
 /// The gradient of gather's operand: adds each slice of `grad` to zeros where `gather` took it.
 /// Slices are added in the order of `indices`. Indices out of range add nothing.
 Tensor gather_grad(TensorArg grad, TensorArg indices, const GatherGradOptions& options);

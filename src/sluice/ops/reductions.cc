@@ -1,5 +1,6 @@
 #include "sluice/ops/reductions.h"
 
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -372,6 +373,23 @@ Tensor var(TensorArg t, const ReduceOptions& options, double correction) {
   const int64_t n = Reduction(t->shape(), options, "var").extent;
   const Tensor rest = sub(t, {mean(t, kept), t.where});
   return div({sumsquare({rest, t.where}, options), t.where}, static_cast<double>(n) - correction);
+}
+
+Tensor standard_deviation(TensorArg t, const ReduceOptions& options, double correction) {
+  return sqrt({var(t, options, correction), t.where});
+}
+
+Tensor norm(TensorArg t, double p, const ReduceOptions& options) {
+  require(!std::isnan(p), "norm: p must be a number, got NaN");
+  if (p == 1) return l1(t, options);
+  if (p == 2) return l2(t, options);
+  if (p == 0) {
+    const TensorArg truth{cast(t, boolean), t.where};
+    return sum({cast(truth, t->dtype()), t.where}, options);
+  }
+  const TensorArg size{abs(t), t.where};
+  if (std::isinf(p)) return p > 0 ? max(size, options) : min(size, options);
+  return pow({sum({pow(size, p), t.where}, options), t.where}, 1 / p);
 }
 
 Tensor any(TensorArg t, const ReduceOptions& options) {

@@ -61,6 +61,11 @@ Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options = {});
 /// The variance: Σ(x - mean)² / (n - correction) of n elements each. A correction of 0 is that of
 /// numpy, 1 that of torch.
 Tensor var(TensorArg t, const ReduceOptions& options = {}, double correction = 0);
+/// The standard deviation √var.
+Tensor standard_deviation(TensorArg t, const ReduceOptions& options = {}, double correction = 0);
+/// The vector norm (Σ|x|ᵖ)^(1/p), as torch.linalg.vector_norm: the largest |x| for p = ∞, the
+/// smallest for p = -∞, and the number of elements that are not 0 for p = 0.
+Tensor norm(TensorArg t, double p = 2, const ReduceOptions& options = {});
 /// Whether any element, or each, is not zero. The result is bool. Without elements, any is false
 /// and all is true.
 Tensor any(TensorArg t, const ReduceOptions& options = {});

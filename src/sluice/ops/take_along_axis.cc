@@ -1,10 +1,16 @@
 #include "sluice/ops/take_along_axis.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
+#include "sluice/ops/unary.h"
 
 namespace sluice::ops {
 namespace {
@@ -202,6 +208,25 @@ Tensor take_along_axis(TensorArg t, TensorArg indices, const TakeAlongAxisOption
 }
 Tensor add_along_axis(TensorArg t, TensorArg indices, const AddAlongAxisOptions& options) {
   return emit_one(add_along_axis_def(), {t, indices}, options);
+}
+
+Tensor bincount(TensorArg indices, int64_t size) {
+  const TensorArg flat{flatten(indices), indices.where};
+  const Tensor ones = broadcast_to(indices->graph().scalar(1, f32, "one"), flat->shape());
+  return add_along_axis({ones, indices.where}, flat, {.axis = 0, .size = size});
+}
+
+Tensor histogram(TensorArg t, int64_t bins, double min, double max) {
+  require_float(t->spec(), "histogram: t");
+  require(bins >= 1 && min < max && std::isfinite(max - min),
+          "histogram: bins must be at least 1 and min below max, got {}, {} and {}", bins, min,
+          max);
+  const TensorArg x{cast(t, f32), t.where};
+  const Tensor inside = logical_and(greater_equal(x, min), less_equal(x, max));
+  const Tensor bin =
+      floor((where({inside, t.where}, x, min) - min) * (static_cast<double>(bins) / (max - min)));
+  const Tensor last = minimum(bin, static_cast<double>(bins - 1));  // For max itself.
+  return bincount({cast(where(inside, last, -1.0), i32), t.where}, bins);
 }
 
 }  // namespace sluice::ops

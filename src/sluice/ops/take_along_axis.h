@@ -35,4 +35,13 @@ Tensor take_along_axis(TensorArg t, TensorArg indices, const TakeAlongAxisOption
 /// range add nothing. It is the gradient of take_along_axis.
 Tensor add_along_axis(TensorArg t, TensorArg indices, const AddAlongAxisOptions& options);
 
+/// The number of occurrences of each of 0, 1, …, size - 1 among the elements of an int32 or uint32
+/// tensor, as float32. Other elements are not counted. Exact up to 2²⁴ occurrences.
+Tensor bincount(TensorArg indices, int64_t size);
+
+/// The number of elements in each of `bins` equal parts of [min, max], as float32, like torch.histc
+/// (the last part includes max). Elements outside and NaN are not counted. Error{kUsage} unless t
+/// is floating point, bins at least 1 and min below max.
+Tensor histogram(TensorArg t, int64_t bins, double min, double max);
+
 }  // namespace sluice::ops

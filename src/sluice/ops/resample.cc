@@ -1,0 +1,268 @@
+#include "sluice/ops/resample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sluice/base/checked.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/compare.h"
+#include "sluice/ops/gather.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/take_along_axis.h"
+#include "sluice/ops/transpose.h"
+#include "sluice/ops/unary.h"
+
+namespace sluice::ops {
+namespace {
+
+// One term of the elements of an axis: the index of an element, -1 for none, and its weight.
+struct Tap {
+  std::vector<int32_t> indices;
+  std::vector<float> weights;
+};
+
+// Returns the first of the last axes that `sizes` resize.
+int first_axis(const char* name, const Tensor& t, const std::vector<int64_t>& sizes) {
+  require_float(t.spec(), fmt::format("{}: t", name));
+  const int first = t.rank() - static_cast<int>(sizes.size());
+  require(first >= 0 && !sizes.empty(), "{}: sizes must be for 1 to {} axes of {}, got {}", name,
+          t.rank(), to_string(t.shape()), sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    require(sizes[i] >= 1, "{}: size {} must be at least 1, got {}", name, i, sizes[i]);
+    const int axis = first + static_cast<int>(i);
+    require(t.shape()[axis] >= 1, "{}: axis {} must have an element, got shape {}", name, axis,
+            to_string(t.shape()));
+  }
+  return first;
+}
+
+// Returns a vector as a tensor that broadcasts along the other axes.
+Tensor along(const Tensor& t, int axis, const std::vector<float>& values) {
+  std::vector<int64_t> dims(static_cast<size_t>(t.rank()), 1);
+  dims[static_cast<size_t>(axis)] = std::ssize(values);
+  return t.graph().constant(HostTensor::of<float>(Shape(dims), f32, values).cast(t.dtype()),
+                            "weights");
+}
+
+Tensor taken(const TensorArg& t, int axis, const std::vector<int32_t>& indices) {
+  const auto count = std::ssize(indices);
+  const Tensor at = t->graph().constant(HostTensor::of<int32_t>({count}, i32, indices), "indices");
+  return gather(t, {at, t.where}, {.axis = axis, .zero_out_of_range = true});
+}
+
+// Returns the sum of the taps along an axis.
+Tensor combine(const TensorArg& t, int axis, const std::vector<Tap>& taps) {
+  Tensor sum;
+  for (const Tap& tap : taps) {
+    Tensor term = taken(t, axis, tap.indices);
+    if (!tap.weights.empty())
+      term = ops::mul(TensorArg(term, t.where), along(t.tensor, axis, tap.weights));
+    sum = sum.valid() ? ops::add(TensorArg(sum, t.where), term) : term;
+  }
+  return sum;
+}
+
+// The weights of cubic convolution for the four elements around a position (Keys, 1981).
+std::vector<float> cubic_weights(float t) {
+  constexpr float a = -0.75f;
+  const auto inner = [&](float x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto outer = [&](float x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  return {outer(t + 1), inner(t), inner(1 - t), outer(2 - t)};
+}
+
+// Positions are float32, as PyTorch computes them: an element at a rounded position is another one.
+std::vector<Tap> taps_of(int64_t in, int64_t out, const InterpolateOptions& o, size_t number) {
+  const bool nearest = o.mode == Interpolation::kNearest || o.mode == Interpolation::kNearestExact;
+  const bool corners = o.align_corners && !nearest;
+  float scale = static_cast<float>(in) / static_cast<float>(out);
+  if (corners) {
+    scale = out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1) : 0;
+  } else if (!o.scales.empty()) {
+    scale = static_cast<float>(o.scales[number]);
+  }
+  const size_t count = nearest ? 1 : o.mode == Interpolation::kLinear ? 2 : 4;
+  std::vector<Tap> taps(count);
+  const auto clamped = [&](float index) {
+    return static_cast<int32_t>(std::clamp(index, 0.0f, static_cast<float>(in - 1)));
+  };
+  for (int64_t i = 0; i < out; ++i) {
+    const auto at = static_cast<float>(i);
+    if (nearest) {
+      const float offset = o.mode == Interpolation::kNearest ? 0.0f : 0.5f;
+      taps[0].indices.push_back(clamped(std::floor((at + offset) * scale)));
+      continue;
+    }
+    float position = corners ? at * scale : scale * (at + 0.5f) - 0.5f;
+    if (o.mode == Interpolation::kLinear) position = std::max(position, 0.0f);
+    const float low = std::floor(position);
+    const float t = position - low;
+    const std::vector<float> weights = count == 2 ? std::vector<float>{1 - t, t} : cubic_weights(t);
+    for (size_t k = 0; k < count; ++k) {
+      taps[k].indices.push_back(clamped(low + static_cast<float>(k) - (count == 2 ? 0 : 1)));
+      taps[k].weights.push_back(weights[k]);
+    }
+  }
+  return taps;
+}
+
+// The windows of an adaptive pool along an axis: the indices of the k-th elements, -1 for none.
+std::vector<std::vector<int32_t>> windows(int64_t in, int64_t out, std::vector<float>& sizes) {
+  std::vector<std::vector<int32_t>> elements;
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t begin = i * in / out, end = ceil_div((i + 1) * in, out);
+    sizes.push_back(static_cast<float>(end - begin));
+    if (std::ssize(elements) < end - begin)
+      elements.resize(static_cast<size_t>(end - begin),
+                      std::vector<int32_t>(static_cast<size_t>(out), -1));
+    for (int64_t k = begin; k < end; ++k)
+      elements[static_cast<size_t>(k - begin)][static_cast<size_t>(i)] = static_cast<int32_t>(k);
+  }
+  return elements;
+}
+
+// Returns element i of a window on each axis, or its first where it has none.
+std::vector<int32_t> or_first(std::vector<int32_t> indices, const std::vector<int32_t>& first) {
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] < 0) indices[i] = first[i];
+  return indices;
+}
+
+// --- grid_sample
+
+// Mirrors positions at the borders `low` and `high`, which are halves of `twice_low` and
+// `twice_high`.
+Tensor mirrored(const Tensor& x, int64_t twice_low, int64_t twice_high) {
+  if (twice_low == twice_high) return x * 0.0;
+  const double low = static_cast<double>(twice_low) / 2;
+  const double span = static_cast<double>(twice_high - twice_low) / 2;
+  const Tensor distance = abs(x - low);
+  const Tensor flips = floor(detach(distance) / span);
+  const Tensor rest = distance - flips * span;
+  const Tensor even = equal(flips - floor(flips * 0.5) * 2.0, 0.0);
+  return where(even, rest + low, (span + low) - rest);
+}
+
+// Returns positions in elements for coordinates in [-1, 1] along an axis of `size` elements.
+Tensor positions(const Tensor& x, int64_t size, const GridSampleOptions& o) {
+  const auto n = static_cast<double>(size);
+  Tensor at = o.align_corners ? (x + 1.0) * ((n - 1) / 2) : ((x + 1.0) * n - 1.0) * 0.5;
+  if (o.padding == GridPadding::kReflect)
+    at = o.align_corners ? mirrored(at, 0, 2 * (size - 1)) : mirrored(at, -1, 2 * size - 1);
+  if (o.padding == GridPadding::kZeros) return at;
+  // PyTorch's gradient is 0 at and beyond the borders, as that of clip().
+  return clip(at, {.min = 0, .max = n - 1});
+}
+
+// The images and the shape of the samples.
+struct Grid {
+  Tensor images;  // (batch, channels, height · width)
+  int64_t height = 0, width = 0;
+  Shape samples;  // (batch, 1, rows · columns)
+};
+
+// Returns the elements at integer positions, zeros outside: (batch, channels, rows · columns).
+Tensor elements_at(const Grid& g, const Tensor& x, const Tensor& y) {
+  const auto w = static_cast<double>(g.width), h = static_cast<double>(g.height);
+  const Tensor inside = logical_and(logical_and(greater_equal(x, 0.0), less_equal(x, w - 1)),
+                                    logical_and(greater_equal(y, 0.0), less_equal(y, h - 1)));
+  // A position that is NaN or far outside must not be cast.
+  const Tensor column = cast(where(inside, x, 0.0), i32), row = cast(where(inside, y, 0.0), i32);
+  const Tensor none = x.graph().scalar(-1, i32, "none");
+  const Tensor flat = row * x.graph().scalar(static_cast<double>(g.width), i32, "width") + column;
+  Shape shape = g.samples;
+  shape[1] = g.images.shape()[1];
+  const Tensor indices = broadcast_to(reshape(where(inside, flat, none), g.samples), shape);
+  return take_along_axis(g.images, indices, {.axis = 2, .zero_out_of_range = true});
+}
+
+}  // namespace
+
+std::vector<const OpDef*> resample_ops() { return {}; }
+
+Tensor interpolate(TensorArg t, const std::vector<int64_t>& sizes,
+                   const InterpolateOptions& options) {
+  const int first = first_axis("interpolate", t.tensor, sizes);
+  require(options.scales.empty() || options.scales.size() == sizes.size(),
+          "interpolate: scales must be absent or one for each of {} sizes, got {}", sizes.size(),
+          options.scales.size());
+  for (const double scale : options.scales)
+    require(scale > 0 && std::isfinite(scale), "interpolate: a scale must be above 0, got {}",
+            scale);
+  Tensor y = t.tensor;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const int axis = first + static_cast<int>(i);
+    y = combine({y, t.where}, axis, taps_of(y.shape()[axis], sizes[i], options, i));
+  }
+  return y;
+}
+
+Tensor adaptive_average_pool(TensorArg t, const std::vector<int64_t>& sizes) {
+  const int first = first_axis("adaptive_average_pool", t.tensor, sizes);
+  Tensor y = t.tensor;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const int axis = first + static_cast<int>(i);
+    std::vector<Tap> taps;
+    std::vector<float> counts;
+    for (auto& indices : windows(y.shape()[axis], sizes[i], counts))
+      taps.push_back({std::move(indices), {}});
+    y = div(TensorArg(combine({y, t.where}, axis, taps), t.where), along(y, axis, counts));
+  }
+  return y;
+}
+
+Tensor adaptive_max_pool(TensorArg t, const std::vector<int64_t>& sizes) {
+  const int first = first_axis("adaptive_max_pool", t.tensor, sizes);
+  Tensor y = t.tensor;
+  // The last axis first: the first maximum of a window is then the first in row-major order.
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const int axis = first + static_cast<int>(i);
+    std::vector<float> counts;
+    const auto elements = windows(y.shape()[axis], sizes[i], counts);
+    std::vector<TensorArg> candidates;
+    for (const auto& indices : elements)
+      candidates.emplace_back(taken({y, t.where}, axis, or_first(indices, elements[0])), t.where);
+    y = maximum(candidates, t.where);
+  }
+  return y;
+}
+
+Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& o) {
+  require_float(t->spec(), "grid_sample: t");
+  const Shape& image = t->shape();
+  const Shape& at = grid->shape();
+  require(image.rank() == 4 && image[2] >= 1 && image[3] >= 1,
+          "grid_sample: t must be (batch, channels, height, width) and not empty, got {}",
+          to_string(image));
+  require(at.rank() == 4 && at[0] == image[0] && at[3] == 2 && grid->dtype() == t->dtype(),
+          "grid_sample: grid must be {} of ({}, rows, columns, 2), got {}", name_of(t->dtype()),
+          image[0], to_string(grid->spec()));
+  require(o.mode == Interpolation::kLinear || o.mode == Interpolation::kNearest,
+          "grid_sample: mode must be kLinear or kNearest");
+  const Grid g{reshape(t, {image[0], image[1], image[2] * image[3]}),
+               image[2],
+               image[3],
+               {image[0], 1, at[1] * at[2]}};
+  const Tensor x = reshape(positions(select(grid, 0, 3), g.width, o), g.samples);
+  const Tensor y = reshape(positions(select(grid, 1, 3), g.height, o), g.samples);
+  Tensor result;
+  if (o.mode == Interpolation::kNearest) {
+    result = elements_at(g, round(detach(x)), round(detach(y)));
+  } else {
+    const Tensor left = floor(detach(x)), top = floor(detach(y));
+    const Tensor right_weight = x - left, bottom_weight = y - top;
+    for (const int corner : {0, 1, 2, 3}) {
+      const bool right = corner % 2 == 1, bottom = corner / 2 == 1;
+      const Tensor weight = (right ? right_weight : 1.0 - right_weight) *
+                            (bottom ? bottom_weight : 1.0 - bottom_weight);
+      const Tensor term =
+          elements_at(g, right ? left + 1.0 : left, bottom ? top + 1.0 : top) * weight;
+      result = result.valid() ? result + term : term;
+    }
+  }
+  return reshape(result, {image[0], image[1], at[1], at[2]});
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,59 @@
+#pragma once
+#include <vector>
+
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+/// How interpolate() computes an element from those around its position.
+enum class Interpolation {
+  kNearest,       ///< The element at floor(position), with position = index·scale.
+  kNearestExact,  ///< The element at floor((index + 0.5)·scale).
+  kLinear,        ///< Linear along each axis: bilinear on two axes, trilinear on three.
+  kCubic,         ///< Cubic convolution along each axis with a = -0.75 (Keys, 1981).
+};
+
+struct InterpolateOptions {
+  Interpolation mode = Interpolation::kNearest;
+  /// kLinear and kCubic: the outermost elements of operand and result have the same positions.
+  bool align_corners = false;
+  /// Elements of the operand for one of the result, along each resized axis; empty: the quotient of
+  /// the sizes. Not used with align_corners.
+  std::vector<double> scales = {};
+};
+
+/// Resizes the last axes of t to `sizes`, one size for each of these axes, as
+/// torch.nn.functional.interpolate does without antialiasing. It is made of other operators.
+/// Error{kUsage} unless t is floating point and has these axes, all of at least 1 element, sizes
+/// are at least 1, and there are no scales or one above 0 for each size.
+Tensor interpolate(TensorArg t, const std::vector<int64_t>& sizes,
+                   const InterpolateOptions& options = {});
+
+/// The means, or maxima, of windows of the last axes, as torch.nn.functional.adaptive_avg_pool1d to
+/// 3d: window i of `size` along an axis of n elements has the elements from floor(i·n/size) to
+/// ceil((i + 1)·n/size). The gradient of a maximum goes to its first element. They are made of
+/// other operators. Errors are those of interpolate().
+Tensor adaptive_average_pool(TensorArg t, const std::vector<int64_t>& sizes);
+Tensor adaptive_max_pool(TensorArg t, const std::vector<int64_t>& sizes);
+
+/// The values of grid_sample() outside of t.
+enum class GridPadding {
+  kZeros,    ///< Zeros.
+  kBorder,   ///< The outermost elements.
+  kReflect,  ///< The elements inside, mirrored at the border.
+};
+
+struct GridSampleOptions {
+  Interpolation mode = Interpolation::kLinear;  ///< kLinear, or kNearest: ties to even positions.
+  GridPadding padding = GridPadding::kZeros;
+  /// Whether -1 and 1 are the centres of the outermost elements, instead of their outer edges.
+  bool align_corners = false;
+};
+
+/// Samples images at positions that are data, as torch.nn.functional.grid_sample: t is (batch,
+/// channels, height, width), grid is (batch, rows, columns, 2) with (x, y) in [-1, 1]. The result
+/// is (batch, channels, rows, columns). Gradients go to both. It is made of other operators.
+/// Error{kUsage} for other shapes or dtypes, an empty image, or another mode.
+Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& options = {});
+
+}  // namespace sluice::ops

@@ -66,6 +66,30 @@ TEST(AdaptivePools, HaveWindowsOfSeveralSizes) {
   });
 }
 
+TEST(Composed, HalvesAreComputedInFloat) {
+  const HostTensor x = array(f16, {100, 100, -300, 300});
+  expect({array(bf16, Doubles(1000, 1)), x}, {{1}, {100}, {300}}, [](const Tensors& t) {
+    return Tensors{ops::adaptive_average_pool(t[0], {1}), ops::norm(ops::slice(t[1], {0}, {1}), 3),
+                   ops::standard_deviation(ops::slice(t[1], {2}, {4}))};
+  });
+}
+
+TEST(Composed, RootsOfZeroHaveNoGradient) {
+  const auto deviation = [](const Tensors& t) { return ops::standard_deviation(t[0]); };
+  const auto norm = [](const Tensors& t) { return ops::norm(t[0], 3); };
+  expect({array(f32, {0, 0, 0})}, {{0}, {0}, {0, 0, 0}, {0, 0, 0}}, [&](const Tensors& t) {
+    return Tensors{deviation(t), norm(t), gradients(t, deviation)[0], gradients(t, norm)[0]};
+  });
+}
+
+TEST(GridSample, IsZeroWhereAPositionIsNoNumber) {
+  const HostTensor image = HostTensor::of<float>({1, 1, 2, 2}, f32, {1, 2, 3, 4});
+  const HostTensor grid =
+      HostTensor::of<float>({1, 1, 2, 2}, f32, {0, 0, static_cast<float>(kNan), 0});
+  expect({image, grid}, {{2.5, 0}},
+         [](const Tensors& t) { return Tensors{ops::grid_sample(t[0], t[1])}; });
+}
+
 TEST(Composed, Refusals) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -89,19 +113,19 @@ TEST(Composed, Refusals) {
       {refusal([&] {
          ops::interpolate(t({2, 0}), {2});
        }),
-       "interpolate: axis 1 must have an element, got shape (2, 0)"},
+       "interpolate: axis 1 must have 1 to 2^24 elements, got shape (2, 0)"},
       {refusal([&] {
          ops::interpolate(x, {2, 2}, {.scales = {1}});
        }),
        "interpolate: scales must be absent or one for each of 2 sizes, got 1"},
       {refusal([&] { ops::interpolate(x, {2}, {.scales = {0}}); }),
-       "interpolate: a scale must be above 0, got 0"},
+       "interpolate: a scale must be above 0 and a finite float32, got 0"},
       {refusal([&] { ops::adaptive_max_pool(x, {0}); }),
        "adaptive_max_pool: size 0 must be at least 1, got 0"},
       {refusal([&] {
          ops::adaptive_average_pool(t({3, 0}), {1});
        }),
-       "adaptive_average_pool: axis 1 must have an element, got shape (3, 0)"},
+       "adaptive_average_pool: axis 1 must have 1 to 2^24 elements, got shape (3, 0)"},
       {refusal([&] {
          ops::grid_sample(t({2, 3, 4}), t({2, 1, 1, 2}));
        }),
@@ -127,7 +151,7 @@ TEST(Composed, Refusals) {
       {refusal([&] { ops::unfold(x, 3, 2, 0); }),
        "unfold: size must be in [0, 5] and step at least 1, got 2 and 0"},
       {refusal([&] { ops::histogram(x, 0, 0, 1); }),
-       "histogram: bins must be at least 1 and min below max, got 0, 0 and 1"},
+       "histogram: bins must be in [1, 2^24] and min below max, got 0, 0 and 1"},
       {refusal([&] { ops::norm(x, kNan); }), "norm: p must be a number, got NaN"}};
   for (const auto& [got, want] : rows) EXPECT_EQ(got, want);
 }

@@ -14,6 +14,7 @@
 #include "sluice/interp/interpreter.h"
 #include "sluice/interp/sample_inputs.h"
 #include "sluice/ir/verify.h"
+#include "sluice/ops/hyper_rules.h"
 #include "sluice/ops/op.h"
 
 namespace sluice {
@@ -99,7 +100,9 @@ class RuleContext final : public GradContext {
     std::vector<HostTensor> arguments;
     for (const Tensor& in : gradient_->inputs()) {
       for (const auto& [i, t] : grads_) {
-        if (t == in) arguments.push_back(seeds.at(i));
+        if (t != in) continue;
+        require(seeds.contains(i), "output {} has no gradient: it is not floating point", i);
+        arguments.push_back(seeds.at(i));
       }
       size_t next_extra = 0;
       for (const auto& [t, in_gradient] : kept_) {
@@ -202,7 +205,7 @@ void each_sample(const OpDef& def, const Check& check) {
     try {
       check(sample, options_of(def, sample.options));
     } catch (const Error& e) {
-      fail(e.kind(), "sample {}: {}", describe(def, sample), e.what());
+      fail(e.kind(), "sample {}:\n  {}", describe(def, sample), e.what());
     }
   }
 }
@@ -316,6 +319,57 @@ void writes_options_as_text(const OpDef& def) {
             to_string(attrs));
 }
 
+// Runs the kernels of an operator from outside of the library on a sample of f32: the map on
+// broadcast operands, and the parts of the host kernel from the last to the first.
+void kernels_have_the_bits_of_the_reference(const OpDef& def) {
+  each_sample(def, [&](const Sample& sample, const Attrs&) {
+    KernelCall call(def, sample);
+    for (const std::vector<TensorSpec>* specs : {&call.specs, &call.out_specs})
+      for (const TensorSpec& s : *specs)
+        if (is_float(s.dtype) && s.dtype != f32) return;
+    const std::vector<HostTensor> want = call.run({});
+    const auto compare = [&](const char* kernel) {
+      for (size_t o = 0; o < want.size(); ++o)
+        require(call.output(o).reshaped(want[o].shape()).same_bits(want[o]),
+                "{} must compute the bits of reference_float in output {}", kernel, o);
+    };
+    if (def.host_kernel.run != nullptr) {
+      KernelCall parts(def, sample);
+      std::vector<void*> operands;
+      for (HostTensor& t : parts.arrays) operands.push_back(t.bytes().data());
+      const KernelArgs args(parts.view, operands);
+      const Shape& y = parts.out_specs[0].shape;
+      const int64_t rows = y.empty() ? 1 : y[0];
+      const int64_t step = def.host_kernel.rows(parts.view);
+      require(step >= 1, "a part of host_kernel must have at least 1 row, got {}", step);
+      for (int64_t part = (rows + step - 1) / step; part-- > 0;)
+        def.host_kernel.run(args, part * step, std::min(rows, (part + 1) * step));
+      std::swap(call.arrays, parts.arrays);
+      compare("host_kernel");
+      std::swap(call.arrays, parts.arrays);
+    }
+    if (def.map == nullptr) return;
+    std::vector<double> hypers;
+    for (const ops::Hyper& h : ops::hypers_of(call.view)) hypers.push_back(h.value);
+    hypers.resize(std::max<size_t>(hypers.size(), 8));
+    std::vector<HostTensor> broadcast;
+    std::vector<MapInput> inputs;
+    for (size_t i = 0; i < call.specs.size(); ++i) {
+      const ops::BroadcastIndex at(call.specs[i].shape, call.out_specs[0].shape);
+      HostTensor& x = broadcast.emplace_back(TensorSpec{call.out_specs[0].shape, f32, {}});
+      for (size_t e = 0; e < x.as<float>().size(); ++e)
+        x.as<float>()[e] =
+            call.arrays[i].as<float>()[static_cast<size_t>(at(static_cast<int64_t>(e)))];
+    }
+    for (const HostTensor& x : broadcast) inputs.push_back({x.as<float>().data()});
+    const auto y = call.output(0).as<float>();
+    const MapOutput output{y.data()};
+    if (!y.empty())
+      def.map(hypers.data(), inputs.data(), &output, 1, static_cast<int64_t>(y.size()));
+    compare("map");
+  });
+}
+
 // Checks the gradients of all inputs of a sample. Returns whether there was one.
 bool check_gradients(const OpDef& def, const Sample& sample, const Attrs& attrs) {
   constexpr double kStep = 1e-5;
@@ -399,6 +453,7 @@ constexpr std::array kChecks{
     OperatorCheck{"coinciding operands", coincides_as_declared},
     OperatorCheck{"constraints", refuses_what_constraints_exclude},
     OperatorCheck{"options", writes_options_as_text},
+    OperatorCheck{"kernels", kernels_have_the_bits_of_the_reference},
     OperatorCheck{"gradient", differentiates},
     OperatorCheck{"formula", formula_computes_the_op},
 };

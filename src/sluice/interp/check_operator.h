@@ -15,7 +15,8 @@ struct OperatorCheck {
 
 /// Returns the checks that an operator passes: its shape rule gives the results that graphs have;
 /// references in float and double agree within the samples' tolerance, write every element, and
-/// compute the same bits where operands coincide; must_fail covers each constraint of `doc`;
+/// compute the same bits where operands coincide; a map and a host kernel have the bits of the
+/// reference; must_fail covers each constraint of `doc`;
 /// options are read as they are written; gradients are those of central differences in double; a
 /// formula computes the op.
 std::span<const OperatorCheck> operator_checks();

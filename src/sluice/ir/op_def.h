@@ -204,7 +204,8 @@ struct HostKernel {
   int64_t (*rows)(const OpView& op) = nullptr;
   /// Computes rows [begin, end) of each result, and writes nothing else. The operands are whole
   /// arrays of their dtypes; floating-point operands are f32. Ops on other floating-point dtypes
-  /// run the reference. A scalar is one row. All results have equally many rows.
+  /// run the reference. A scalar is one row. All results have equally many rows. If results may
+  /// overwrite an operand (OpDef::may_coincide), a part reads only its own rows of that operand.
   void (*run)(const KernelArgs& k, int64_t begin, int64_t end) = nullptr;
 };
 

@@ -303,7 +303,8 @@ Tensor pad(TensorArg t, const std::vector<PadWidth>& widths, PadMode mode, doubl
     const PadWidth removed{-std::clamp<int64_t>(w.before, -kMax, 0),
                            -std::clamp<int64_t>(w.after, -kMax, 0)};
     const bool crops = removed.before > 0 || removed.after > 0;
-    const int64_t most = crops_first || !crops ? size : size + std::max(added.before, added.after);
+    const int64_t most =
+        crops_first || !crops ? size : checked_add(size, std::max(added.before, added.after));
     require(removed.before <= most && removed.after <= most - removed.before,
             "pad: axis {} has {} elements, fewer than are to be removed: {} before and {} after",
             axis, size, w.before, w.after);

@@ -375,8 +375,23 @@ Tensor var(TensorArg t, const ReduceOptions& options, double correction) {
   return div({sumsquare({rest, t.where}, options), t.where}, static_cast<double>(n) - correction);
 }
 
+namespace {
+
+// Returns sᵖ for s >= 0 and p > 0. The gradient is 0, not NaN, where s is 0.
+Tensor root(const Tensor& s, double p) {
+  const Tensor is_zero = equal(s, 0.0);
+  const Tensor positive = where(is_zero, 1.0, s);
+  return where(is_zero, 0.0, p == 0.5 ? sqrt(positive) : pow(positive, p));
+}
+
+}  // namespace
+
 Tensor standard_deviation(TensorArg t, const ReduceOptions& options, double correction) {
-  return sqrt({var(t, options, correction), t.where});
+  if (t->dtype() == f16 || t->dtype() == bf16) {  // A variance may overflow.
+    const Tensor y = standard_deviation({cast(t, f32), t.where}, options, correction);
+    return cast({y, t.where}, t->dtype());
+  }
+  return root(var(t, options, correction), 0.5);
 }
 
 Tensor norm(TensorArg t, double p, const ReduceOptions& options) {
@@ -389,7 +404,12 @@ Tensor norm(TensorArg t, double p, const ReduceOptions& options) {
   }
   const TensorArg size{abs(t), t.where};
   if (std::isinf(p)) return p > 0 ? max(size, options) : min(size, options);
-  return pow({sum({pow(size, p), t.where}, options), t.where}, 1 / p);
+  if (t->dtype() == f16 || t->dtype() == bf16) {  // A power may overflow.
+    const Tensor y = norm({cast(t, f32), t.where}, p, options);
+    return cast({y, t.where}, t->dtype());
+  }
+  const Tensor powers = sum({pow(size, p), t.where}, options);
+  return p > 0 ? root(powers, 1 / p) : pow({powers, t.where}, 1 / p);
 }
 
 Tensor any(TensorArg t, const ReduceOptions& options) {

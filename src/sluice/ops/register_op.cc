@@ -50,6 +50,12 @@ void check_fields(const OpDef& def) {
   require(def.map == nullptr || (def.has(kElementwise) && def.outputs.size() == 1),
           "register_op: a map requires one output and the trait kElementwise; {} has {} outputs",
           def.type, def.outputs.size());
+  // Chains and elementwise kernels have room for as many operands.
+  constexpr size_t kMaxMapInputs = 6;
+  require(def.map == nullptr || (def.inputs.size() <= kMaxMapInputs && !def.variadic),
+          "register_op: a map has at most {} inputs; {} has {}", kMaxMapInputs, def.type,
+          def.variadic ? "any number" : fmt::format("{}", def.inputs.size()));
+  require(!def.has(kView), "register_op: {} must not be a view; reshape() makes views", def.type);
   for (const Alias& alias : def.aliases) check_pair(def, "aliases", alias.input, alias.output);
   for (const auto& [input, output] : def.may_coincide)
     check_pair(def, "may_coincide", input, output);

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -25,6 +26,8 @@ namespace sluice::ops {
 const OpDef& register_op(OpDef def);
 
 namespace internal {
+
+inline constexpr size_t kMaxHypers = 8;
 
 /// Calls the formula with the hyperparameters before the elements, if it has this form.
 template <typename Formula, typename T, typename... More>
@@ -59,7 +62,8 @@ void map_formula(const void* functor, const MapInput* inputs, const MapOutput* o
 
 template <typename T, typename Formula, size_t... I>
 void reference_formula(const KernelArgs& k) {
-  const std::vector<double> hypers = hyper_values<T>(k);
+  std::vector<double> hypers = hyper_values<T>(k);
+  hypers.resize(std::max(hypers.size(), kMaxHypers));  // A map reads as many, zeros at the end.
   const T* const x[] = {k.in<T>(static_cast<int>(I)).data()...};
   const BroadcastIndex at[] = {BroadcastIndex(k.in_shape(static_cast<int>(I)), k.out_shape(0))...};
   const auto y = k.out<T>(0);
@@ -89,10 +93,11 @@ OpDef elementwise_with(std::index_sequence<I...>) {
 ///
 /// `formula` has no captures and is a template over float and double; with float it defines the
 /// bits. With hyperparameters, which are options of type double (OpDef::options), its first
-/// argument is `const double* hypers`, their values in that order. The caller may change every
-/// field of the result, such as the samples, whose operands are between -2 and 2 by default.
-/// Compile it without contraction (-ffp-contract=off) where the processor fuses multiplications
-/// and additions: otherwise the kernel may have other bits than the reference.
+/// argument is `const double* hypers`, the values of at most 8 in that order. It must be defined
+/// for operands of 0, with which a kernel fills the last vector. The caller may change every field
+/// of the result, such as the samples, whose operands are between -2 and 2 by default. Compile it
+/// without contraction (-ffp-contract=off) where the processor fuses multiplications and additions:
+/// otherwise the kernel may have other bits than the reference.
 template <int inputs, typename Formula>
 OpDef elementwise_op(std::string type, std::string name, std::vector<std::string> operands,
                      std::string doc, GradFn gradient, Formula) {

@@ -33,7 +33,9 @@ int first_axis(const char* name, const Tensor& t, const std::vector<int64_t>& si
   for (size_t i = 0; i < sizes.size(); ++i) {
     require(sizes[i] >= 1, "{}: size {} must be at least 1, got {}", name, i, sizes[i]);
     const int axis = first + static_cast<int>(i);
-    require(t.shape()[axis] >= 1, "{}: axis {} must have an element, got shape {}", name, axis,
+    // Positions are float32.
+    require(t.shape()[axis] >= 1 && t.shape()[axis] <= 1 << 24,
+            "{}: axis {} must have 1 to 2^24 elements, got shape {}", name, axis,
             to_string(t.shape()));
   }
   return first;
@@ -163,8 +165,9 @@ struct Grid {
   Shape samples;  // (batch, 1, rows · columns)
 };
 
-// Returns the elements at integer positions, zeros outside: (batch, channels, rows · columns).
-Tensor elements_at(const Grid& g, const Tensor& x, const Tensor& y) {
+// Returns the elements at integer positions times their weights (if any), zeros outside: (batch,
+// channels, rows · columns).
+Tensor elements_at(const Grid& g, const Tensor& x, const Tensor& y, const Tensor& weight = {}) {
   const auto w = static_cast<double>(g.width), h = static_cast<double>(g.height);
   const Tensor inside = logical_and(logical_and(greater_equal(x, 0.0), less_equal(x, w - 1)),
                                     logical_and(greater_equal(y, 0.0), less_equal(y, h - 1)));
@@ -175,7 +178,8 @@ Tensor elements_at(const Grid& g, const Tensor& x, const Tensor& y) {
   Shape shape = g.samples;
   shape[1] = g.images.shape()[1];
   const Tensor indices = broadcast_to(reshape(where(inside, flat, none), g.samples), shape);
-  return take_along_axis(g.images, indices, {.axis = 2, .zero_out_of_range = true});
+  const Tensor found = take_along_axis(g.images, indices, {.axis = 2, .zero_out_of_range = true});
+  return weight.valid() ? where(inside, found * weight, 0.0) : found;  // The weight may be NaN.
 }
 
 }  // namespace
@@ -189,8 +193,14 @@ Tensor interpolate(TensorArg t, const std::vector<int64_t>& sizes,
           "interpolate: scales must be absent or one for each of {} sizes, got {}", sizes.size(),
           options.scales.size());
   for (const double scale : options.scales)
-    require(scale > 0 && std::isfinite(scale), "interpolate: a scale must be above 0, got {}",
-            scale);
+    require(static_cast<float>(scale) > 0 && std::isfinite(static_cast<float>(scale)),
+            "interpolate: a scale must be above 0 and a finite float32, got {}", scale);
+  const bool copies =
+      options.mode == Interpolation::kNearest || options.mode == Interpolation::kNearestExact;
+  if (!copies && t->dtype() != f32) {  // Each term would be rounded.
+    const Tensor y = interpolate({cast(t, f32), t.where}, sizes, options);
+    return cast({y, t.where}, t->dtype());
+  }
   Tensor y = t.tensor;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const int axis = first + static_cast<int>(i);
@@ -201,6 +211,10 @@ Tensor interpolate(TensorArg t, const std::vector<int64_t>& sizes,
 
 Tensor adaptive_average_pool(TensorArg t, const std::vector<int64_t>& sizes) {
   const int first = first_axis("adaptive_average_pool", t.tensor, sizes);
+  if (t->dtype() != f32) {  // Each term would be rounded.
+    const Tensor y = adaptive_average_pool({cast(t, f32), t.where}, sizes);
+    return cast({y, t.where}, t->dtype());
+  }
   Tensor y = t.tensor;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const int axis = first + static_cast<int>(i);
@@ -241,6 +255,10 @@ Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& o) {
           image[0], to_string(grid->spec()));
   require(o.mode == Interpolation::kLinear || o.mode == Interpolation::kNearest,
           "grid_sample: mode must be kLinear or kNearest");
+  if (t->dtype() != f32) {  // A position of 16 bits is that of another element.
+    const Tensor y = grid_sample({cast(t, f32), t.where}, {cast(grid, f32), t.where}, o);
+    return cast({y, t.where}, t->dtype());
+  }
   const Grid g{reshape(t, {image[0], image[1], image[2] * image[3]}),
                image[2],
                image[3],
@@ -258,7 +276,7 @@ Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& o) {
       const Tensor weight = (right ? right_weight : 1.0 - right_weight) *
                             (bottom ? bottom_weight : 1.0 - bottom_weight);
       const Tensor term =
-          elements_at(g, right ? left + 1.0 : left, bottom ? top + 1.0 : top) * weight;
+          elements_at(g, right ? left + 1.0 : left, bottom ? top + 1.0 : top, weight);
       result = result.valid() ? result + term : term;
     }
   }

@@ -218,8 +218,8 @@ Tensor bincount(TensorArg indices, int64_t size) {
 
 Tensor histogram(TensorArg t, int64_t bins, double min, double max) {
   require_float(t->spec(), "histogram: t");
-  require(bins >= 1 && min < max && std::isfinite(max - min),
-          "histogram: bins must be at least 1 and min below max, got {}, {} and {}", bins, min,
+  require(bins >= 1 && bins <= 1 << 24 && min < max && std::isfinite(static_cast<float>(max - min)),
+          "histogram: bins must be in [1, 2^24] and min below max, got {}, {} and {}", bins, min,
           max);
   const TensorArg x{cast(t, f32), t.where};
   const Tensor inside = logical_and(greater_equal(x, min), less_equal(x, max));

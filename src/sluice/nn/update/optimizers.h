@@ -152,8 +152,9 @@ class RmspropStep : public Module {
 /// learning rate, a float32 scalar. Modules with equal cache_key() compute equal updates.
 ///
 /// A module whose update is not elementwise, such as one that computes a norm, has a last parameter
-/// `const ops::Group&`: the replicas that share a sharded variable, for squared_norm(). Then
-/// `variable`, `grad` and the state are shards.
+/// `const ops::Group&`: the replicas that share a sharded variable, for squared_norm(). In a
+/// sharded update, `variable`, `grad` and the state are shards, of fewer elements than the
+/// variable: a formula must not read their number.
 template <typename M>
 concept UpdateModule = CacheableModule<M> && std::is_base_of_v<Module, M> &&(
     requires(const M& m, Builder& b, const Tensor& t) { m.build(b, t, t, t); } ||

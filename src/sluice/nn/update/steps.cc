@@ -7,6 +7,7 @@
 #include "sluice/nn/update/rules.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
+#include "sluice/ops/random.h"
 #include "sluice/ops/updates.h"
 
 namespace sluice::nn {
@@ -126,9 +127,11 @@ void check_form(const CustomUpdate& o) {
 // shard has the bits of the whole.
 void require_elementwise(const Graph& graph) {
   for (const Op& op : graph.ops()) {
-    if (op.def->has(kElementwise) || op.def->has(kView)) continue;
+    // The mask of dropout depends on the index of an element.
+    const bool draws = op.def == &ops::dropout_def();
+    if ((op.def->has(kElementwise) && !draws) || op.def->has(kView)) continue;
     for (const Operand& in : op.inputs) {
-      require(graph.spec(in.tensor).elements() <= 1,
+      require(graph.spec(in.tensor).shape.empty(),
               "optimizer: {} of an update of a shard must be elementwise; add a last parameter "
               "`const ops::Group&` to build, for nn::squared_norm()",
               op.label());

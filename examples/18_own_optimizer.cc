@@ -6,7 +6,7 @@
 
 using namespace sluice;
 
-// Lion (Chen et al., 2023): the step has the sign of a mean of gradients.
+// Lion (Chen et al., 2023): the update is the sign of an averaged gradient.
 struct Lion : nn::Module {
   void build(nn::Builder& b, Tensor variable, Tensor grad, Tensor step_size) const {
     const Tensor mean = nn::add_state(b, "mean", variable);

@@ -117,7 +117,7 @@ class Sample : public nn::Module {
 
   using List = std::vector<int64_t>;
 
-  /// A list, which is empty where the text has no element.
+  /// Returns a list option; empty if the text lists no element.
   List list(const std::string& name) const {
     for (const auto& [key, value] : line_.options.items) {
       if (key == name && std::holds_alternative<List>(value)) return std::get<List>(value);
@@ -207,7 +207,7 @@ class Sample : public nn::Module {
   /// The number of spatial axes in names such as conv2d.
   int64_t axes() const { return line_.op[line_.op.size() - 2] - '0'; }
 
-  /// Calls f with x, which gets a batch axis if it has none.
+  /// Calls f with x, after it inserts a batch axis if x lacks one.
   template <typename F>
   Tensor with_batch(const Tensor& x, const F& f) const {
     if (x.rank() == axes() + 2) return f(x);

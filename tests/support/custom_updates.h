@@ -10,7 +10,7 @@
 /// Updates of a program (nn::Optimizer::custom) that tests share.
 namespace sluice::test {
 
-/// The step has the sign of a mean of gradients (Lion: Chen et al., 2023).
+/// The update is the sign of an averaged gradient (Lion: Chen et al., 2023).
 struct Lion : nn::Module {
   void build(nn::Builder& b, Tensor variable, Tensor grad, Tensor step_size) const {
     const Tensor mean = nn::add_state(b, "mean", variable);

@@ -75,7 +75,7 @@ class RuleContext final : public GradContext {
     return kept(f(ins_, outs_));
   }
 
-  // Returns the gradient of input `wanted` for the given inputs and output gradients. Returns an
+  // Returns the gradient of input `wanted` for these inputs and output gradients. Returns an
   // empty value if the rule does not return a gradient.
   std::optional<HostTensor> run(const std::vector<HostTensor>& inputs,
                                 const std::map<int, HostTensor>& seeds) {
@@ -319,7 +319,7 @@ void writes_options_as_text(const OpDef& def) {
             to_string(attrs));
 }
 
-// Runs the kernels of an operator from outside of the library on a sample of f32: the map on
+// Runs the kernels of a registered operator on each sample of f32: the map on
 // broadcast operands, and the parts of the host kernel from the last to the first.
 void kernels_have_the_bits_of_the_reference(const OpDef& def) {
   each_sample(def, [&](const Sample& sample, const Attrs&) {

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-/// A property that each operator has on its samples.
+/// A test of one property of an operator on its samples.
 struct OperatorCheck {
   std::string_view name;  ///< "gradient".
   /// Error{kUsage} that names the sample and the difference if the operator lacks the property.
@@ -15,7 +15,7 @@ struct OperatorCheck {
 
 /// Returns the checks that an operator passes: its shape rule gives the results that graphs have;
 /// references in float and double agree within the samples' tolerance, write every element, and
-/// compute the same bits where operands coincide; a map and a host kernel have the bits of the
+/// compute the same bits where operands coincide; a map and a host kernel compute the bits of the
 /// reference; must_fail covers each constraint of `doc`;
 /// options are read as they are written; gradients are those of central differences in double; a
 /// formula computes the op.

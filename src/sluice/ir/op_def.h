@@ -197,15 +197,17 @@ using GradFn = Tensors (*)(GradContext& g);
 using FormulaFn = Tensors (*)(const OpView& op, const Tensors& inputs);
 using ReferenceFn = void (*)(const KernelArgs& k);
 
-/// A kernel of an operator from outside of the library, which workers run in parts. A part is some
-/// rows of the results, along axis 0. It computes the bits of the operator's reference in float.
+/// A kernel of a registered operator (ops/register_op.h), which workers run in parts. A part is
+/// some rows of the results, along axis 0. It computes the bits of the operator's reference in
+/// float.
 struct HostKernel {
   /// Returns the number of rows of a part, at least 1. It depends only on the op.
   int64_t (*rows)(const OpView& op) = nullptr;
   /// Computes rows [begin, end) of each result, and writes nothing else. The operands are whole
   /// arrays of their dtypes; floating-point operands are f32. Ops on other floating-point dtypes
-  /// run the reference. A scalar is one row. All results have equally many rows. If results may
-  /// overwrite an operand (OpDef::may_coincide), a part reads only its own rows of that operand.
+  /// run the reference. A scalar is one row. All results must have equally many rows. If results
+  /// may overwrite an operand (OpDef::may_coincide), a part reads only its own rows of that
+  /// operand.
   void (*run)(const KernelArgs& k, int64_t begin, int64_t end) = nullptr;
 };
 
@@ -246,11 +248,11 @@ struct OpDef {
   FormulaFn formula = nullptr;
   ReferenceFn reference_float = nullptr;
   ReferenceFn reference_double = nullptr;
-  /// For an elementwise operator from outside of the library: computes the bits of reference_float
-  /// on blocks, alone and in fused chains. `functor` points to the values of the hyperparameters
-  /// (ops::hypers_of).
+  /// For an elementwise registered operator (ops/register_op.h): computes the bits of
+  /// reference_float on blocks, alone and in fused chains. `functor` points to the values of the
+  /// hyperparameters (ops::hypers_of).
   MapFn map = nullptr;
-  HostKernel host_kernel = {};   ///< For an operator from outside of the library. May be empty.
+  HostKernel host_kernel = {};   ///< For a registered operator; may be empty.
   double flops_per_element = 0;  ///< Floating-point operations per element of output 0.
   double (*flops)(const OpView& op) = nullptr;  ///< Replaces flops_per_element if it is not null.
   std::vector<Sample> samples;

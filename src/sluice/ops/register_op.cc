@@ -37,7 +37,7 @@ void check_pair(const OpDef& def, const char* what, int input, int output) {
 void check_fields(const OpDef& def) {
   require(is_identifier(def.type) && is_identifier(def.name),
           "register_op: type and name must be identifiers, got '{}' and '{}'", def.type, def.name);
-  // Elementwise operators that overwrite an operand have these suffixes (functor_type()).
+  // functor_type() removes this suffix to find the functor of an in-place operator.
   require(!def.type.ends_with("Inplace"),
           "register_op: a type must not end with 'Inplace', got '{}'", def.type);
   require(!def.outputs.empty(), "register_op: {} requires at least one output, got none", def.type);
@@ -50,7 +50,7 @@ void check_fields(const OpDef& def) {
   require(def.map == nullptr || (def.has(kElementwise) && def.outputs.size() == 1),
           "register_op: a map requires one output and the trait kElementwise; {} has {} outputs",
           def.type, def.outputs.size());
-  // Chains and elementwise kernels have room for as many operands.
+  // The limit of fused chains and of the elementwise kernel.
   constexpr size_t kMaxMapInputs = 6;
   require(def.map == nullptr || (def.inputs.size() <= kMaxMapInputs && !def.variadic),
           "register_op: a map has at most {} inputs; {} has {}", kMaxMapInputs, def.type,

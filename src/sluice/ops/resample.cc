@@ -125,7 +125,7 @@ std::vector<std::vector<int32_t>> windows(int64_t in, int64_t out, std::vector<f
   return elements;
 }
 
-// Returns element i of a window on each axis, or its first where it has none.
+// Replaces absent elements of windows (-1) by the first element of the window.
 std::vector<int32_t> or_first(std::vector<int32_t> indices, const std::vector<int32_t>& first) {
   for (size_t i = 0; i < indices.size(); ++i)
     if (indices[i] < 0) indices[i] = first[i];

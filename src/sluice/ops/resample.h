@@ -23,16 +23,16 @@ struct InterpolateOptions {
 };
 
 /// Resizes the last axes of t to `sizes`, one size for each of these axes, as
-/// torch.nn.functional.interpolate does without antialiasing. It is made of other operators.
-/// Error{kUsage} unless t is floating point and has these axes, all of at least 1 element, sizes
-/// are at least 1, and there are no scales or one above 0 for each size.
+/// torch.nn.functional.interpolate does without antialiasing. It is composed of other
+/// operators. Error{kUsage} unless t is floating point with these axes, each of 1 to 2^24 elements,
+/// sizes are at least 1, and scales are absent or one positive finite float32 for each size.
 Tensor interpolate(TensorArg t, const std::vector<int64_t>& sizes,
                    const InterpolateOptions& options = {});
 
 /// The means, or maxima, of windows of the last axes, as torch.nn.functional.adaptive_avg_pool1d to
 /// 3d: window i of `size` along an axis of n elements has the elements from floor(i·n/size) to
-/// ceil((i + 1)·n/size). The gradient of a maximum goes to its first element. They are made of
-/// other operators. Errors are those of interpolate().
+/// ceil((i + 1)·n/size). The gradient of a maximum is added to its first element. Both are
+/// composed of other operators. Errors: as interpolate().
 Tensor adaptive_average_pool(TensorArg t, const std::vector<int64_t>& sizes);
 Tensor adaptive_max_pool(TensorArg t, const std::vector<int64_t>& sizes);
 
@@ -52,8 +52,8 @@ struct GridSampleOptions {
 
 /// Samples images at positions that are data, as torch.nn.functional.grid_sample: t is (batch,
 /// channels, height, width), grid is (batch, rows, columns, 2) with (x, y) in [-1, 1]. The result
-/// is (batch, channels, rows, columns). Gradients go to both. It is made of other operators.
-/// Error{kUsage} for other shapes or dtypes, an empty image, or another mode.
+/// is (batch, channels, rows, columns). Both inputs are differentiable. It is composed of other
+/// operators. Error{kUsage} for other shapes or dtypes, an empty image, or another mode.
 Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& options = {});
 
 }  // namespace sluice::ops

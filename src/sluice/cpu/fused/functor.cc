@@ -21,7 +21,7 @@ struct FunctorRow {
   int inputs = 0;
   bool predicate = false;
   void (*make)(const double* hypers, void* functor) = nullptr;
-  MapFn map = nullptr;  // The kernel of an operator from outside of the library, else null.
+  MapFn map = nullptr;  // The map of a registered operator (OpDef::map), else null.
   MapFn (*kernel)(Isa isa) = nullptr;
 };
 

@@ -7,7 +7,7 @@
 namespace sluice::cpu {
 namespace {
 
-// An operator from outside of the library with a kernel of its own (OpDef::host_kernel).
+// A registered operator that defines a host kernel (OpDef::host_kernel).
 struct Host {
   std::shared_ptr<const OpRecord> op;
   int64_t rows = 1;      // Rows of the results.
@@ -21,7 +21,7 @@ int64_t rows_of_result(const TensorSpec& spec) {
 void run_host(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& host = *static_cast<const Host*>(state);
   const OpView view = host.op->view();
-  // The workspace has the pointers, because a step must not allocate memory.
+  // The workspace stores the pointers, because a step must not allocate memory.
   void** const operands = reinterpret_cast<void**>(block.workspace);
   const int count = view.inputs() + view.outputs();
   std::copy(block.operands, block.operands + count, operands);

@@ -151,9 +151,9 @@ class RmspropStep : public Module {
 /// dtype of its accumulator and is scaled where gradients are clipped. `step_size` is minus the
 /// learning rate, a float32 scalar. Modules with equal cache_key() compute equal updates.
 ///
-/// A module whose update is not elementwise, such as one that computes a norm, has a last parameter
-/// `const ops::Group&`: the replicas that share a sharded variable, for squared_norm(). In a
-/// sharded update, `variable`, `grad` and the state are shards, of fewer elements than the
+/// A module whose update is not elementwise, such as one that computes a norm, declares a last
+/// parameter `const ops::Group&`: the replicas that share a sharded variable, for squared_norm().
+/// In a sharded update, `variable`, `grad` and the state are shards, of fewer elements than the
 /// variable: a formula must not read their number.
 template <typename M>
 concept UpdateModule = CacheableModule<M> && std::is_base_of_v<Module, M> &&(
@@ -164,10 +164,9 @@ concept UpdateModule = CacheableModule<M> && std::is_base_of_v<Module, M> &&(
 
 /// The update of a module of a program (Optimizer::custom).
 struct CustomUpdate {
-  std::string name;  ///< Name of the class, for texts.
-  std::string key;   ///< Identifies the class and its cache_key().
+  std::string key;  ///< Identifies the class and its cache_key().
   double learning_rate = 0.001;
-  bool is_elementwise = true;  ///< Whether build has no use for the group.
+  bool is_elementwise = true;  ///< Whether `build` ignores the group.
   std::function<void(Builder& b, const Tensor& variable, const Tensor& grad,
                      const Tensor& step_size, const ops::Group& group)>
       build = nullptr;
@@ -295,7 +294,6 @@ class Optimizer {
   template <UpdateModule Step>
   static Optimizer custom(Step step, double default_learning_rate = 0.001) {
     CustomUpdate update;
-    update.name = internal::class_name(typeid(Step));
     update.key = std::string(typeid(Step).name()) + " " + std::string(step.cache_key());
     update.learning_rate = default_learning_rate;
     constexpr bool in_group = requires(Builder & b, const Tensor& t, const ops::Group& group) {

@@ -14,6 +14,10 @@ struct MapOutput {
   int64_t row_step = 0;
 };
 
+/// Upper limits of the inputs and of the hyperparameters of an elementwise kernel.
+inline constexpr int kMaxMapInputs = 6;
+inline constexpr int kMaxMapHypers = 8;
+
 /// Computes outputs[o][r][i] = f(inputs[0][r][i], …)[o] for r < rows, i < n. `functor` points to f.
 /// An output may be exactly the same array as an input; otherwise outputs overlap nothing.
 using MapFn = void (*)(const void* functor, const MapInput* inputs, const MapOutput* outputs,

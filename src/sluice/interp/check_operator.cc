@@ -351,7 +351,7 @@ void kernels_have_the_bits_of_the_reference(const OpDef& def) {
     if (def.map == nullptr) return;
     std::vector<double> hypers;
     for (const ops::Hyper& h : ops::hypers_of(call.view)) hypers.push_back(h.value);
-    hypers.resize(std::max<size_t>(hypers.size(), 8));
+    hypers.resize(std::max<size_t>(hypers.size(), kMaxMapHypers));
     std::vector<HostTensor> broadcast;
     std::vector<MapInput> inputs;
     for (size_t i = 0; i < call.specs.size(); ++i) {

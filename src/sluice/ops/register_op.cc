@@ -50,8 +50,6 @@ void check_fields(const OpDef& def) {
   require(def.map == nullptr || (def.has(kElementwise) && def.outputs.size() == 1),
           "register_op: a map requires one output and the trait kElementwise; {} has {} outputs",
           def.type, def.outputs.size());
-  // The limit of fused chains and of the elementwise kernel.
-  constexpr size_t kMaxMapInputs = 6;
   require(def.map == nullptr || (def.inputs.size() <= kMaxMapInputs && !def.variadic),
           "register_op: a map has at most {} inputs; {} has {}", kMaxMapInputs, def.type,
           def.variadic ? "any number" : fmt::format("{}", def.inputs.size()));

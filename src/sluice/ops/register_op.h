@@ -27,8 +27,6 @@ const OpDef& register_op(OpDef def);
 
 namespace internal {
 
-inline constexpr size_t kMaxHypers = 8;
-
 /// Calls the formula with the hyperparameters before the elements, if it has this form.
 template <typename Formula, typename T, typename... More>
 T compute(const double* hypers, T x, More... more) {
@@ -63,7 +61,8 @@ void map_formula(const void* functor, const MapInput* inputs, const MapOutput* o
 template <typename T, typename Formula, size_t... I>
 void reference_formula(const KernelArgs& k) {
   std::vector<double> hypers = hyper_values<T>(k);
-  hypers.resize(std::max(hypers.size(), kMaxHypers));  // A map reads as many, zeros at the end.
+  hypers.resize(
+      std::max<size_t>(hypers.size(), kMaxMapHypers));  // A map reads as many, zeros at the end.
   const T* const x[] = {k.in<T>(static_cast<int>(I)).data()...};
   const BroadcastIndex at[] = {BroadcastIndex(k.in_shape(static_cast<int>(I)), k.out_shape(0))...};
   const auto y = k.out<T>(0);
@@ -101,7 +100,7 @@ OpDef elementwise_with(std::index_sequence<I...>) {
 template <int inputs, typename Formula>
 OpDef elementwise_op(std::string type, std::string name, std::vector<std::string> operands,
                      std::string doc, GradFn gradient, Formula) {
-  static_assert(inputs >= 1 && inputs <= 6, "a formula has 1 to 6 operands");
+  static_assert(inputs >= 1 && inputs <= kMaxMapInputs, "a formula has 1 to 6 operands");
   static_assert(std::is_empty_v<Formula>, "a formula must not capture variables");
   OpDef d = internal::elementwise_with<Formula>(std::make_index_sequence<inputs>{});
   require(operands.size() == inputs, "{}: {} names of operands are required, got {}", name, inputs,

@@ -27,7 +27,7 @@ struct FunctorRow {
 
 namespace {
 
-constexpr size_t kMaxHypers = Functor::kMaxBytes / sizeof(double);
+constexpr size_t kMaxHypers = kMaxMapHypers;
 
 template <typename F>
 FunctorRow row_of() {

@@ -16,8 +16,8 @@ struct FunctorRow;
 /// A type-erased functor of an elementwise op: the kernel that runs it and its parameters.
 class Functor {
  public:
-  static constexpr int kMaxInputs = 6;
-  static constexpr size_t kMaxBytes = 64;
+  static constexpr int kMaxInputs = kMaxMapInputs;
+  static constexpr size_t kMaxBytes = kMaxMapHypers * sizeof(double);
   struct Storage {
     alignas(16) std::byte bytes[kMaxBytes];
   };

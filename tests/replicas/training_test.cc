@@ -304,6 +304,27 @@ struct NormOfAShard : nn::Module {
   std::string cache_key() const { return ""; }
 };
 
+// The mask of an element would depend on its index in the shard.
+struct DropoutOfAShard : nn::Module {
+  void build(nn::Builder& b, Tensor variable, Tensor grad, Tensor step_size) const {
+    const Tensor seed = b.graph().constant(HostTensor::of<uint32_t>({2}, u32, {1, 2}), "seed");
+    ops::scaled_add_(variable, ops::dropout(grad, seed, 0.5), 1.0, step_size);
+  }
+  std::string cache_key() const { return ""; }
+};
+
+TEST(DataParallel, ShardsOfOneElementAndDropoutAreNoExceptions) {
+  const TensorSpec one{{1}, f32, {2}}, four{{4}, f32, {8}};
+  for (const TensorSpec& shard : {one, four}) {
+    for (nn::Optimizer optimizer :
+         {nn::Optimizer::custom(NormOfAShard()), nn::Optimizer::custom(DropoutOfAShard())}) {
+      Ir ir(2);
+      EXPECT_THAT(transforms::usage_error([&] { optimizer.step_graph(ir, shard, shard); }),
+                  testing::HasSubstr("must be elementwise"));
+    }
+  }
+}
+
 TEST(DataParallel, AnUpdateOfAShardIsElementwiseOrHasAGroup) {
   const auto optimizer = [] { return nn::Optimizer::custom(NormOfAShard()); };
   EXPECT_NO_THROW(updated_on(2, optimizer(), false, false));

@@ -5,6 +5,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/gather.h"

@@ -11,11 +11,13 @@
 #include <numeric>
 
 #include "random_fused_op.h"
+#include "sluice/cpu/fused/chain.h"
 #include "sluice/cpu/fused/row_op.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/interp/run_op.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/updates.h"
 
 namespace sluice::cpu {
 namespace {
@@ -268,6 +270,91 @@ TEST(FusedKernel, SumsNoColumnsBehindValuesForEachChannel) {
   ASSERT_TRUE(fused_kernel_supports(op));
   Random random(3);
   EXPECT_EQ(Trial(op, random).run(), "");
+}
+
+// A fused op with operands of one shape: `inputs` inputs, then outputs.
+FusedOp chain_of(const Shape& shape, int32_t inputs, std::vector<OpStage> stages) {
+  FusedOp op;
+  op.inputs = inputs;
+  for (OpStage& stage : stages) {
+    stage.spec = f32_spec(shape);
+    if (stage.output >= 0) stage.output = inputs++;
+  }
+  op.operands.assign(static_cast<size_t>(inputs), f32_spec(shape));
+  op.layouts.resize(op.operands.size());
+  op.stages = std::move(stages);
+  return op;
+}
+
+// The updates of optimizers, whose operands are the state, the gradient and the variable, and how
+// many loops compute them.
+std::vector<std::pair<FusedOp, int>> updates(const Shape& shape) {
+  constexpr int32_t kM = 0, kGrad = 1, kV = 2, kVariable = 3, kStored = 0;
+  const auto moving = [](const char* type, std::vector<int32_t> inputs) {
+    return OpStage{.op = &ops::accumulate_def(),
+                   .attrs = to_attrs(ops::AccumulateOptions{type, 0.9, ""}),
+                   .inputs = std::move(inputs),
+                   .output = kStored};
+  };
+  const auto add = [](std::vector<int32_t> inputs) {
+    return OpStage{.op = &ops::scaled_add_def(),
+                   .attrs = to_attrs(ops::ScaledAddOptions{0.75, -0.25, ""}),
+                   .inputs = std::move(inputs),
+                   .output = kStored};
+  };
+  const auto updater = [](std::vector<int32_t> inputs, int32_t output) {
+    return OpStage{
+        .op = inputs.size() == 2 ? &ops::adam_updater_def() : &ops::adam_updater_decay_def(),
+        .attrs = inputs.size() == 2
+                     ? to_attrs(ops::AdamUpdaterOptions{"adam", 3, 0.9, 0.99, 1e-3, ""})
+                     : to_attrs(ops::AdamUpdaterDecayOptions{}),
+        .inputs = std::move(inputs),
+        .output = output};
+  };
+  const OpStage m = moving("moving_average", {kM, kGrad});
+  const OpStage v = moving("moving_average_square", {kV, kGrad});
+  const OpStage scaled{.op = &ops::mul_def(), .inputs = {kGrad, kGrad}};
+  const auto adam = [&](std::vector<OpStage> stages) {
+    return chain_of(shape, 4, std::move(stages));
+  };
+  return {
+      {adam({m, v, updater({~0, ~1}, -1), add({kVariable, ~2})}), 1},
+      {adam({v, m, updater({~1, ~0}, -1), add({kVariable, ~2})}), 1},
+      {adam({v, m, updater({~1, ~0, kVariable}, -1), add({kVariable, ~2})}), 1},
+      {adam({scaled, moving("moving_average", {kM, ~0}), moving("moving_average_square", {kV, ~0}),
+             updater({~1, ~2}, -1), add({kVariable, ~3})}),
+       1},
+      {adam({add({kM, kGrad}), add({kVariable, ~0})}), 1},
+      {adam({add({kM, kGrad}), add({kV, ~0}), add({kGrad, kM}), add({kVariable, ~2})}), 2},
+      // No loop stores the update, swaps its operands or reads two gradients.
+      {adam({m, v, updater({~0, ~1}, kStored), add({kVariable, ~2})}), 0},
+      {adam({m, v, updater({~1, ~0}, -1), add({kVariable, ~2})}), 0},
+      {adam({m, moving("moving_average_square", {kV, kVariable}), updater({~0, ~1}, -1),
+             add({kVariable, ~2})}),
+       0},
+      // A later stage reads the update.
+      {adam({m, v, updater({~0, ~1}, -1), add({kVariable, ~2}), add({kV, ~2})}), 0},
+  };
+}
+
+TEST(FusedKernel, UpdatesAreOneLoop) {
+  Random random(5);
+  const Isa before = current_isa();
+  for (const Shape& shape : {Shape{3, 37}, Shape{5}, Shape{300, 1000}}) {
+    int i = 0;
+    for (const auto& [op, loops] : updates(shape)) {
+      // Two updates suffice for many blocks.
+      if (shape.elements() > Chain::kLoopBlock && i == 2) break;
+      SCOPED_TRACE(fmt::format("update {}", i++));
+      ASSERT_TRUE(fused_kernel_supports(op));
+      EXPECT_EQ(Chain(op, 0, op.stages.size()).loops(), loops);
+      for (const Isa isa : tested_isas()) {
+        set_isa(isa);
+        EXPECT_EQ(Trial(op, random).run(), "") << to_string(isa);
+      }
+      set_isa(before);
+    }
+  }
 }
 
 TEST(FusedKernel, GivesTheBitsOfItsStages) {

@@ -12,7 +12,9 @@
 /// `kType` is the operator's type. The arguments of the call operator are the op's first operands
 /// in order, the written one first; the result is output 0. A functor with parameters is made by
 /// `make`, once per kernel call. `make` takes the hyperparameters as double, in the order of
-/// `hypers_of` (hyper_rules.h). A new functor must be added to `ElementwiseFunctors` below.
+/// `hypers_of` (hyper_rules.h). `kExact` marks that a result never has to be rounded: a dtype that
+/// represents the operands represents it. A new functor must be added to `ElementwiseFunctors`
+/// below.
 namespace sluice::ops::functor {
 
 // --- arithmetic ---
@@ -70,6 +72,7 @@ struct Div {
 /// NaN if an operand is NaN.
 struct Max {
   static constexpr const char* kType = "Max";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V a, V b) const {
     return select((a > b) | is_nan(a), a, b);
@@ -78,6 +81,7 @@ struct Max {
 
 struct Min {
   static constexpr const char* kType = "Min";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V a, V b) const {
     return select((a < b) | is_nan(a), a, b);
@@ -86,6 +90,7 @@ struct Min {
 
 struct Neg {
   static constexpr const char* kType = "Neg";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V x) const {
     return -x;
@@ -94,6 +99,7 @@ struct Neg {
 
 struct Abs {
   static constexpr const char* kType = "Abs";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V x) const {
     return abs(x);
@@ -103,6 +109,7 @@ struct Abs {
 /// (x, g): g·sign(x), 0 at 0.
 struct AbsGrad {
   static constexpr const char* kType = "AbsGrad";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V x, V g) const {
     return select(x > 0.0f, g, select(x < 0.0f, -g, V(0.0f)));
@@ -321,6 +328,7 @@ struct IsFinite {
 /// (condition, lhs, rhs) with a condition of 1 or 0.
 struct Where {
   static constexpr const char* kType = "Where";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V condition, V lhs, V rhs) const {
     return select(condition == 0.0f, rhs, lhs);
@@ -332,6 +340,7 @@ struct Where {
 /// max(0, x); NaN stays NaN.
 struct Relu {
   static constexpr const char* kType = "Relu";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V x) const {
     return max(V(0.0f), x);
@@ -341,6 +350,7 @@ struct Relu {
 /// (y, g): 0 where y ≤ 0, else g. If y is NaN, the result is g.
 struct ReluGrad {
   static constexpr const char* kType = "ReluGrad";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V y, V g) const {
     return select(y <= 0.0f, V(0.0f), g);
@@ -555,6 +565,7 @@ struct Clip {
 /// (y, g): g where min < y < max, else 0. The hyperparameters are min and max.
 struct ClipGrad {
   static constexpr const char* kType = "ClipGrad";
+  static constexpr bool kExact = true;
   float low, high;
   static ClipGrad make(const double* h);
   template <typename V>
@@ -568,6 +579,7 @@ struct ClipGrad {
 /// x in the dtype of the result. Kernels convert operands and results, so nothing is left to do.
 struct Cast {
   static constexpr const char* kType = "Cast";
+  static constexpr bool kExact = true;
   template <typename V>
   V operator()(V x) const {
     return x;

@@ -209,7 +209,6 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     }
     // f32 represents both values of bool, so only a stored result is converted.
     if (own.output >= 0 || stage.spec.dtype != boolean) own.element = element_of(stage.spec.dtype);
-    if (!own.element.is_f32() && narrow_slot_ < 0) narrow_slot_ = slots_++;
     if (own.output >= 0 && own.element.is_f32()) continue;
     if (own.samples) {
       own.slot = sample_slots_++;
@@ -237,6 +236,64 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   }
   find_coinciding(op);
   if (!headed && !has_rows()) find_streamed(op);
+  find_loops(last_read);
+}
+
+// Finds the stages that loops can compute.
+void Chain::find_loops(const std::vector<size_t>& last_read) {
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    for (const LoopType& type : loop_types()) {
+      LoopStages loop;
+      loop.first = s;
+      loop.type = &type;
+      if (!match(loop, last_read)) continue;
+      loops_.push_back(loop);
+      s += type.stages.size() - 1;
+      break;
+    }
+  }
+}
+
+// Returns whether a loop can compute the stages from `loop.first` on, in whatever order they are;
+// then sets the stages and operands of the loop.
+bool Chain::match(LoopStages& loop, const std::vector<size_t>& last_read) const {
+  const size_t end = loop.first + loop.type->stages.size();
+  if (end > stages_.size()) return false;
+  bool known[kMaxMapInputs] = {};
+  const auto is_stage = [&](size_t s, const LoopType::Stage& wanted) {
+    const Stage& stage = stages_[s];
+    if (!stage.functor.is(wanted.type, wanted.variant) || !stage.element.is_f32()) return false;
+    if (wanted.stored != (stage.output >= 0) || (!wanted.stored && last_read[s] >= end))
+      return false;
+    for (int i = 0; i < stage.input_count; ++i) {
+      const Source& source = stage.inputs[i];
+      const int from = at(wanted.inputs, i);
+      const bool is_result =
+          source.kind == SourceKind::kStage && std::cmp_greater_equal(source.index, loop.first);
+      if (from < 0 ? !is_result || std::cmp_not_equal(source.index, loop.stages[~from])
+                   : is_result || (known[from] && (loop.operands[from].kind != source.kind ||
+                                                   loop.operands[from].index != source.index)))
+        return false;
+    }
+    return true;
+  };
+  for (size_t k = 0; k < loop.type->stages.size(); ++k) {
+    const LoopType::Stage& wanted = loop.type->stages[k];
+    size_t s = loop.first;
+    const auto is_used = [&] {
+      return std::find(loop.stages, loop.stages + k, s) != loop.stages + k;
+    };
+    while (s < end && (is_used() || !is_stage(s, wanted))) ++s;
+    if (s == end) return false;
+    loop.stages[k] = s;
+    for (int i = 0; i < stages_[s].input_count; ++i) {
+      if (const int from = at(wanted.inputs, i); from >= 0) {
+        loop.operands[from] = stages_[s].inputs[i];
+        known[from] = true;
+      }
+    }
+  }
+  return true;
 }
 
 void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
@@ -262,6 +319,13 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     own.functor = Functor(view);
     own.functor.move_operands(stage.inputs);
     own.input_count = own.functor.inputs();
+    own.is_copy = own.functor.is_copy();
+    own.is_exact = stage.spec.dtype == boolean || own.functor.is_exact();
+    for (int i = 0; i < own.input_count; ++i) {
+      const DType dtype = specs[static_cast<size_t>(i)].dtype;
+      own.is_exact = own.is_exact && (stage.spec.dtype == boolean || dtype == stage.spec.dtype ||
+                                      dtype == boolean || dtype == u8);
+    }
   }
   for (int i = 0; i < own.input_count; ++i) {
     const int32_t from = at(stage.inputs, i);
@@ -347,6 +411,7 @@ void Chain::find_streamed(const FusedOp& op) {
     Stage& stage = stages_[s];
     if (stage.output < 0 || stage.is_read || !is_large(stage.output)) continue;
     if (stage.slot < 0) stage.slot = slots_++;
+    if (!stage.element.is_f32() && narrow_slot_ < 0) narrow_slot_ = slots_++;
     stage.streams = streams_ = true;
   }
   for (int32_t i = 0; streams_ && i < op.inputs; ++i) {

@@ -6,6 +6,7 @@
 #include "sluice/base/ids/ids.h"
 #include "sluice/cpu/fused/dropout_op.h"
 #include "sluice/cpu/fused/functor.h"
+#include "sluice/cpu/fused/loop.h"
 #include "sluice/cpu/fused/row_op.h"
 #include "sluice/cpu/simd/conversions.h"
 #include "sluice/target/fused_op.h"
@@ -55,9 +56,12 @@ class Chain {
   };
 
   static constexpr size_t kMaxStages = 16;
+  static constexpr size_t kMaxLoops = kMaxStages / 2;
   /// Floats of a block. The blocks of a few operands fit easily into the L1 cache.
   static constexpr int64_t kBlock = 1024;
   static constexpr int64_t kMaxRows = 128;
+  /// Floats of a block if one loop computes all stages: intermediate results need no cache.
+  static constexpr int64_t kLoopBlock = 16384;
 
   /// Rows of a block with `cols` columns.
   static constexpr int64_t rows_at_once(int64_t cols) {
@@ -91,6 +95,8 @@ class Chain {
   /// Whether finish() computes a total. One task must then run all blocks and call finish() after
   /// the last one.
   bool has_total() const { return !totals_.empty(); }
+  /// Number of sequences of stages that one loop computes (loop.h).
+  int loops() const { return static_cast<int>(loops_.size()); }
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
   int64_t scratch_bytes() const;
@@ -118,6 +124,10 @@ class Chain {
     Functor::Storage own_[kMaxStages];
     // A stage on rows or a total has its labels here, if any, and dropout its seed.
     const void* functors_[kMaxStages];
+    struct alignas(16) LoopStorage {
+      std::byte bytes[LoopType::kMaxBytes];
+    };
+    LoopStorage loops_[kMaxLoops];
   };
 
   /// Runs all stages on a block, part by part: rows ascending, then columns ascending. `scratch`
@@ -156,18 +166,27 @@ class Chain {
     bool samples = false;  // The result has one value for each row.
     bool streams = false;  // The result is written by streaming stores.
     bool is_read = false;  // A later stage or a reduction reads the result.
+    bool is_copy = false;  // The values are those of the operand, before they are rounded.
+    // The dtype of the result represents all values that the stage computes.
+    bool is_exact = false;
   };
-  // The elements of an operand that a block reads or writes, or of the first of them if the operand
-  // has one value for all columns or rows. The steps are in elements.
-  struct BlockOperand {
+  // Stages from `first` on that one loop can compute.
+  struct LoopStages {
+    size_t first = 0;
+    const LoopType* type = nullptr;
+    size_t stages[LoopType::kMaxStages] = {};  // In the loop's order.
+    Source operands[kMaxMapInputs];
+  };
+  // The elements of an operand or result that a block reads or writes, or the first of them if
+  // there is one value for all columns or rows. The steps are in elements.
+  struct Elements {
     std::byte* data = nullptr;
-    int64_t col_step = 1;
+    int64_t step = 1;
     int64_t row_step = 0;
+    int64_t size = 0;  // Bytes of an element; 0: every block has the same address.
+    float* floats() const { return reinterpret_cast<float*>(data); }
   };
-  struct StridedData {
-    float* data = nullptr;
-    int64_t step = 0;
-  };
+  class Calls;
 
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind);
   static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
@@ -175,25 +194,15 @@ class Chain {
   void set_layout(const Layout& layout);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   int32_t widened_slot(const Source& source);
-  void run_functor(const Stage& stage, const void* functor, const Block& block,
-                   std::byte* const* operands, float* scratch, const StridedData& to) const;
-  void run_dropout(const Stage& stage, const void* seed, const Block& block,
-                   std::byte* const* operands, float* scratch, const StridedData& to) const;
-  void run_row_op(const Stage& stage, const void* labels, const Block& block,
-                  std::byte* const* operands, float* scratch, const StridedData& to) const;
-  void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
-                float* scratch, const Reader* reader) const;
-  void widen(const Source& source, const Block& block, std::byte* const* operands,
-             float* scratch) const;
-  void store(const Stage& stage, bool streams, const Block& block, std::byte* const* operands,
-             float* scratch) const;
-  BlockOperand place(int32_t operand, SourceKind kind, const Block& block,
-                     std::byte* const* operands) const;
-  StridedData full(int32_t operand, const Block& block, std::byte* const* operands) const;
-  StridedData rows_of(const Source& source, const Block& block, std::byte* const* operands,
-                      float* scratch) const;
-  StridedData data_of(int32_t stage, const Block& block, std::byte* const* operands,
-                      float* scratch) const;
+  Elements elements_of(int32_t operand, SourceKind kind, const Block& block,
+                       std::byte* const* operands) const;
+  Elements in_slot(int32_t slot, const Block& block, float* scratch) const;
+  Elements result_of(int32_t stage, const Block& block, std::byte* const* operands,
+                     float* scratch) const;
+  Elements values_of(const Source& source, const Block& block, std::byte* const* operands,
+                     float* scratch) const;
+  void find_loops(const std::vector<size_t>& last_read);
+  bool match(LoopStages& loop, const std::vector<size_t>& last_read) const;
   void find_coinciding(const FusedOp& op);
   void find_streamed(const FusedOp& op);
   bool is_in_place(int32_t output, std::byte* const* operands) const;
@@ -211,12 +220,13 @@ class Chain {
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Large inputs: prefetched while results are streamed.
   std::vector<Source> widened_;    // The operands that are not f32, once for each way to read.
-  int32_t narrow_slot_ = -1;       // Slot for results before they are streamed or read; -1: none.
+  int32_t narrow_slot_ = -1;       // Slot for rounded results before they are streamed; -1: none.
   int32_t slots_ = 0;
   int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
   Ids<OperandId, Operand> operands_;
   std::vector<Stage> stages_;
+  std::vector<LoopStages> loops_;
   Ids<RowOpId, RowOp> row_ops_;
   Ids<TotalId, LossTotal> totals_;
   std::vector<std::pair<int, int>> may_coincide_;

@@ -20,6 +20,7 @@ struct FunctorRow {
   std::string_view variant;
   int inputs = 0;
   bool predicate = false;
+  bool exact = false;
   void (*make)(const double* hypers, void* functor) = nullptr;
   MapFn map = nullptr;  // The map of a registered operator (OpDef::map), else null.
   MapFn (*kernel)(Isa isa) = nullptr;
@@ -37,6 +38,7 @@ FunctorRow row_of() {
   if constexpr (requires { F::kVariant; }) e.variant = F::kVariant;
   e.inputs = internal::inputs_of<F, simd::F1>();
   e.predicate = requires { F::kPredicate; };
+  e.exact = requires { F::kExact; };
   e.make = [](const double* hypers, void* functor) {
     if constexpr (requires { F::make(hypers); }) {
       const F f = F::make(hypers);
@@ -136,6 +138,11 @@ Functor::Functor(const OpView& op)
 }
 
 int Functor::inputs() const { return row_->inputs; }
+bool Functor::is_exact() const { return row_->exact; }
+bool Functor::is(std::string_view type, std::string_view variant) const {
+  return row_ != nullptr && row_->type == type && row_->variant == variant;
+}
+bool Functor::is_copy() const { return is(ops::functor::Cast::kType, {}); }
 
 void Functor::move_operands(std::span<const int32_t> indices) {
   for (ops::Hyper& h : hypers_) {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "sluice/cpu/simd/vector_kernels.h"
@@ -33,6 +34,12 @@ class Functor {
 
   /// Number of operands that the functor reads. They precede the hyperparameters.
   int inputs() const;
+  /// Whether a dtype that represents the operands represents the result.
+  bool is_exact() const;
+  /// Whether the functor is the one of ops/ with this kType and kVariant.
+  bool is(std::string_view type, std::string_view variant) const;
+  /// Whether the result is the operand.
+  bool is_copy() const;
   MapFn kernel() const { return kernel_; }
   /// Reads a hyperparameter that is operand i of the op from operand `indices[i]` from now on.
   void move_operands(std::span<const int32_t> indices);

@@ -19,10 +19,11 @@ const internal::ConversionKernels& kernels(DType dtype, Isa isa) {
 
 WidenFn widen_kernel(DType dtype, Isa isa) { return kernels(dtype, isa).widen; }
 NarrowFn narrow_kernel(DType dtype, Isa isa) { return kernels(dtype, isa).narrow; }
+RoundFn round_kernel(DType dtype, Isa isa) { return kernels(dtype, isa).round; }
 
 Element element_of(DType dtype) {
   if (dtype == f32) return {};
-  return {size_of(dtype), widen_kernel(dtype), narrow_kernel(dtype)};
+  return {size_of(dtype), widen_kernel(dtype), narrow_kernel(dtype), round_kernel(dtype)};
 }
 
 }  // namespace sluice::cpu

@@ -13,11 +13,14 @@ namespace sluice::cpu {
 /// Convert to[i] = from[i] for i < n. `from` and `to` must not overlap.
 using WidenFn = void (*)(const std::byte* from, float* to, int64_t n);
 using NarrowFn = void (*)(const float* from, std::byte* to, int64_t n);
+/// Computes to[i] = from[i], rounded to a dtype, for i < n. `to` may be `from`.
+using RoundFn = void (*)(const float* from, float* to, int64_t n);
 
 namespace internal {
 struct ConversionKernels {
   WidenFn widen;
   NarrowFn narrow;
+  RoundFn round;
 };
 /// The kernels of one instruction set (conversions.isa.cc), indexed by dtype.
 template <Isa kIsa>
@@ -36,11 +39,15 @@ WidenFn widen_kernel(DType dtype, Isa isa = current_isa());
 /// not fit, and converts NaN to 0. bool: true if the value is not zero.
 NarrowFn narrow_kernel(DType dtype, Isa isa = current_isa());
 
+/// Returns the kernel that rounds f32 to values of `dtype`, as narrow_kernel() does.
+RoundFn round_kernel(DType dtype, Isa isa = current_isa());
+
 /// How an operand of kernels that compute in f32 is stored.
 struct Element {
   int64_t size = 4;           ///< Bytes.
   WidenFn widen = nullptr;    ///< Null for f32.
   NarrowFn narrow = nullptr;  ///< Null for f32.
+  RoundFn round = nullptr;    ///< Null for f32.
 
   bool is_f32() const { return widen == nullptr; }
 };

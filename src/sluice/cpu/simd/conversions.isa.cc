@@ -24,7 +24,21 @@ void narrow(const float* from, std::byte* to, int64_t n) {
 }
 
 template <typename T>
-constexpr ConversionKernels of = {widen<T>, narrow<T>};
+V rounded(V v) {
+  T elements[V::kLanes];
+  store_elements(v, elements);
+  return load_elements<V>(elements);
+}
+
+template <typename T>
+void round(const float* from, float* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) rounded<T>(V::load(from + i)).store(to + i);
+  if (i < n) rounded<T>(V::load_partial(from + i, n - i)).store_partial(to + i, n - i);
+}
+
+template <typename T>
+constexpr ConversionKernels of = {widen<T>, narrow<T>, round<T>};
 
 }  // namespace
 

@@ -21,10 +21,14 @@ void stream(const std::byte* from, std::byte* to, int64_t bytes) {
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
   if (past != 0) copy(std::min(bytes, kLine - past));
   for (; bytes >= kLine; bytes -= kLine, from += kLine, to += kLine) {
-    __m128i line[4];
-    for (int i = 0; i < 4; ++i)
-      line[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
-    for (int i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, line[i]);
+    const auto* const source = reinterpret_cast<const __m128i*>(from);
+    auto* const line = reinterpret_cast<__m128i*>(to);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1);
+    const __m128i c = _mm_loadu_si128(source + 2), d = _mm_loadu_si128(source + 3);
+    _mm_stream_si128(line, a);
+    _mm_stream_si128(line + 1, b);
+    _mm_stream_si128(line + 2, c);
+    _mm_stream_si128(line + 3, d);
   }
   copy(bytes);
 #else

@@ -25,7 +25,7 @@ void finish_streams();
 
 /// Elements of a streamed block. It is small because a core can wait for few cache lines at once,
 /// and transfers should overlap with computation.
-inline constexpr int64_t kStreamedBlock = 128;
+inline constexpr int64_t kStreamedBlock = 256;
 
 /// Prefetches the bytes that are 2 KiB after [p, p + bytes), which will be read soon. They need not
 /// be valid memory.

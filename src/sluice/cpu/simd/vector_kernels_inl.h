@@ -28,45 +28,82 @@ constexpr size_t kOutputsOf = 1;
 template <typename V, size_t kOutputs>
 constexpr size_t kOutputsOf<std::array<V, kOutputs>> = kOutputs;
 
-/// The loop over all vectors. `kArrays`: every input is an array along a row.
-template <typename V, bool kArrays, typename F, size_t... kInput>
-void map_loop(const F& f, const MapInput* inputs, const MapOutput* outputs, int64_t rows, int64_t n,
-              std::index_sequence<kInput...>) {
-  constexpr size_t kOutputs = kOutputsOf<decltype(f((static_cast<void>(kInput), V(0.0f))...))>;
-  const bool array[] = {inputs[kInput].step != 0 ...};
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* const data[] = {(inputs[kInput].data + row * inputs[kInput].row_step)...};
-    const V value[] = {kArrays || array[kInput] ? V(0.0f) : V(*data[kInput])...};
-    float* out[kOutputs];
+/// A functor with its operands: rows of arrays or single values.
+template <typename V, typename F, typename Sequence>
+struct MapRows;
+template <typename V, typename F, size_t... kInput>
+struct MapRows<V, F, std::index_sequence<kInput...>> {
+  static constexpr size_t kInputs = sizeof...(kInput);
+  static constexpr size_t kOutputs =
+      kOutputsOf<decltype(std::declval<F>()((static_cast<void>(kInput), V(0.0f))...))>;
+
+  MapRows(const void* functor, const MapInput* from, const MapOutput* to)
+      : f(*static_cast<const F*>(functor)), inputs(from), outputs(to) {
+    seek(0);
+  }
+
+  void seek(int64_t row) {
+    for (size_t i = 0; i < kInputs; ++i) data[i] = inputs[i].data + row * inputs[i].row_step;
     for (size_t o = 0; o < kOutputs; ++o) out[o] = outputs[o].data + row * outputs[o].row_step;
-    int64_t i = 0;
-    for (; i + V::kLanes <= n; i += V::kLanes) {
-      store_results(f((kArrays || array[kInput] ? V::load(data[kInput] + i) : value[kInput])...),
-                    out, i, V::kLanes);
-    }
-    if (i < n) {
-      store_results(f((kArrays || array[kInput] ? V::load_partial(data[kInput] + i, n - i)
-                                                : value[kInput])...),
-                    out, i, n - i);
+  }
+  bool has_arrays_only() const { return (... && (inputs[kInput].step != 0)); }
+
+  /// Computes whole vectors; all inputs are arrays.
+  void run_arrays(int64_t n) const {
+    for (int64_t i = 0; i < n; i += V::kLanes) {
+      if constexpr (requires { F::kPrefetched; })
+        (__builtin_prefetch(data[kInput] + i + F::kPrefetched), ...);
+      store_results(f(V::load(data[kInput] + i)...), out, i, V::kLanes);
     }
   }
-}
+  /// Computes whole vectors. A single value is loaded from a vector of it.
+  void run_mixed(int64_t n) const {
+    alignas(64) float values[kInputs][V::kLanes];
+    const float* from[kInputs];
+    int64_t mask[kInputs];  // All indices of an array; index 0 of a single value.
+    for (size_t i = 0; i < kInputs; ++i) {
+      mask[i] = inputs[i].step != 0 ? -1 : 0;
+      from[i] = data[i];
+      if (inputs[i].step != 0) continue;
+      V(*data[i]).store(values[i]);
+      from[i] = values[i];
+    }
+    for (int64_t i = 0; i < n; i += V::kLanes)
+      store_results(f(V::load(from[kInput] + (i & mask[kInput]))...), out, i, V::kLanes);
+  }
+  /// Computes the elements [begin, n), which are fewer than the lanes.
+  void run_tail(int64_t begin, int64_t n) const {
+    const auto load = [&](size_t i) {
+      return inputs[i].step != 0 ? V::load_partial(data[i] + begin, n - begin) : V(*data[i]);
+    };
+    store_results(f(load(kInput)...), out, begin, n - begin);
+  }
+
+  const F f;  // A copy, so that the compiler knows that no store changes it.
+  const MapInput* inputs;
+  const MapOutput* outputs;
+  const float* data[kInputs];
+  float* out[kOutputs];
+};
 
 template <Isa kIsa, typename F>
 void map_on(const void* functor, const MapInput* inputs, const MapOutput* outputs, int64_t rows,
             int64_t n) {
   using V = typename VectorFor<kIsa>::type;
+  using Rows = MapRows<V, F, std::make_index_sequence<inputs_of<F, V>()>>;
   if (n <= 0) return;
-  constexpr int kInputs = inputs_of<F, V>();
-  // Copy the functor, so that the compiler knows that no store changes it.
-  const F f = *static_cast<const F*>(functor);
-  bool arrays = true;
-  for (int i = 0; i < kInputs; ++i) arrays = arrays && inputs[i].step != 0;
-  constexpr auto sequence = std::make_index_sequence<kInputs>{};
-  if (arrays)
-    map_loop<V, true>(f, inputs, outputs, rows, n, sequence);
-  else
-    map_loop<V, false>(f, inputs, outputs, rows, n, sequence);
+  Rows map(functor, inputs, outputs);
+  const bool arrays = map.has_arrays_only();
+  const int64_t tail = n % V::kLanes, whole = n - tail;
+  for (int64_t row = 0;;) {
+    if (arrays)
+      map.run_arrays(whole);
+    else if (whole > 0)
+      map.run_mixed(whole);
+    if (tail > 0) map.run_tail(whole, n);
+    if (++row >= rows) return;
+    map.seek(row);
+  }
 }
 
 /// Instantiates the kernels of the functors in a std::tuple.

@@ -8,6 +8,7 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   memory OP ROWS COLS THREADS                    an operator on tensors of that shape
   operator OP B R C THREADS                      an operator on cubes of that shape
   conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
+  transformer TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of Adam of a decoder
   model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
 
 An answer is "seconds S" or "failed REASON". If PyTorch can do the same in several ways, S is the
@@ -381,11 +382,62 @@ def model(name, work, batch, threads):
     return [way(f, c) for f in formats for c in (False, True)[:1 + hasattr(torch, "compile")]]
 
 
+def transformer(*sizes):
+    """Returns the step of a decoder whose attention consists of plain operators."""
+    vocabulary, context, width, heads, blocks, batch = [int(s) for s in sizes]
+    nn = torch.nn
+
+    class Block(nn.Module):
+
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            later = torch.ones(context, context, dtype=torch.bool).triu(1)
+            self.register_buffer("later", later)
+
+        def forward(self, x):
+            parts = self.qkv(self.norm1(x)).split(width, dim=2)
+            q, k, v = (p.view(batch, context, heads, width // heads).transpose(1, 2) for p in parts)
+            scores = q @ k.transpose(2, 3) * (width // heads)**-0.5
+            scores = scores.masked_fill(self.later, float("-inf"))
+            mixed = (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, context, width)
+            x = x + self.out(mixed)
+            gelu = torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
+            return x + self.down(gelu)
+
+    class Decoder(nn.Module):
+
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(vocabulary, width)
+            self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
+            self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+
+        def forward(self, tokens):
+            x = self.blocks(self.tokens(tokens) + self.positions)
+            return self.head(self.norm(x)).view(batch * context, vocabulary)
+
+    network = Decoder()
+    update = optimizer("adam", network.parameters(), 1e-4)
+    tokens = torch.randint(0, vocabulary, (batch, context))
+    labels = torch.randint(0, vocabulary, (batch * context,))
+
+    def train():
+        update.zero_grad()
+        torch.nn.functional.cross_entropy(network(tokens), labels).backward()
+        update.step()
+
+    return train
+
+
 class Answers:
     """Keeps the last case, because rounds request it again."""
 
     # The argument that is the number of threads, of requests whose last argument is that of calls.
-    THREADS_AT = {"step": 2, "phases": 5, "model": 3}
+    THREADS_AT = {"step": 2, "phases": 5, "model": 3, "transformer": 6}
     CASES = {
         "step": step,
         "phases": phases,
@@ -393,7 +445,8 @@ class Answers:
         "memory": memory,
         "operator": operator,
         "conv": conv,
-        "model": model
+        "model": model,
+        "transformer": transformer
     }
 
     def __init__(self):

@@ -39,12 +39,13 @@ struct MapRows<V, F, std::index_sequence<kInput...>> {
 
   MapRows(const void* functor, const MapInput* from, const MapOutput* to)
       : f(*static_cast<const F*>(functor)), inputs(from), outputs(to) {
-    seek(0);
+    for (size_t i = 0; i < kInputs; ++i) data[i] = inputs[i].data;
+    for (size_t o = 0; o < kOutputs; ++o) out[o] = outputs[o].data;
   }
 
-  void seek(int64_t row) {
-    for (size_t i = 0; i < kInputs; ++i) data[i] = inputs[i].data + row * inputs[i].row_step;
-    for (size_t o = 0; o < kOutputs; ++o) out[o] = outputs[o].data + row * outputs[o].row_step;
+  void next_row() {
+    for (size_t i = 0; i < kInputs; ++i) data[i] += inputs[i].row_step;
+    for (size_t o = 0; o < kOutputs; ++o) out[o] += outputs[o].row_step;
   }
   bool has_arrays_only() const { return (... && (inputs[kInput].step != 0)); }
 
@@ -102,7 +103,7 @@ void map_on(const void* functor, const MapInput* inputs, const MapOutput* output
       map.run_mixed(whole);
     if (tail > 0) map.run_tail(whole, n);
     if (++row >= rows) return;
-    map.seek(row);
+    map.next_row();
   }
 }
 

@@ -83,6 +83,9 @@ struct Lanes {
   }
 };
 
+// Contiguous lanes whose sums are computed at once: an addition waits four cycles for the last one.
+constexpr int64_t kLanesAtOnce = 4;
+
 // The lanes [begin, end) of `inner` at one index of the axes before the lanes' axis.
 struct LaneGroup {
   int64_t outer, begin, end;
@@ -98,28 +101,42 @@ void for_each_group(const Lanes& l, int64_t task, F f) {
   }
 }
 
-template <typename E, typename Sum>
+// Adds up kCount contiguous lanes, from `outer` on.
+template <int64_t kCount, typename E>
+void add_up_lanes(const Lanes& l, int64_t outer, const E* x, E* y) {
+  const E* from = x + outer * l.in + (l.reverse ? l.in - 1 : 0);
+  E* to = y + (from - x);
+  const int64_t step = l.reverse ? -1 : 1;
+  E sums[kCount] = {};
+  for (int64_t i = 0; i < l.in; ++i, from += step, to += step) {
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kCount; ++k) {
+      const E before = sums[k];
+      sums[k] += from[k * l.in];
+      to[k * l.in] = l.exclusive ? before : sums[k];
+    }
+  }
+}
+
+template <typename E>
+void add_up_rows(const Lanes& l, int64_t begin, int64_t end, const E* x, E* y) {
+  for (; begin + kLanesAtOnce <= end; begin += kLanesAtOnce)
+    add_up_lanes<kLanesAtOnce>(l, begin, x, y);
+  for (; begin < end; ++begin) add_up_lanes<1>(l, begin, x, y);
+}
+
+template <typename E>
 void add_up(const Lanes& l, const LaneGroup& g, const E* x, E* y) {
   const int64_t n = g.end - g.begin;
   const int64_t step = l.reverse ? -l.inner : l.inner;
   const int64_t first = (g.outer * l.in + (l.reverse ? l.in - 1 : 0)) * l.inner + g.begin;
   if (l.in == 0) return;
-  if (n == 1) {
-    Sum sum{};
-    for (int64_t i = 0, at = first; i < l.in; ++i, at += step) {
-      const Sum before = sum;
-      sum = static_cast<Sum>(sum + static_cast<Sum>(x[at]));
-      y[at] = static_cast<E>(l.exclusive ? before : sum);
-    }
-    return;
-  }
   // Row i of the result is the row before plus a row of x.
   const auto add = [&](const E* a, const E* b, E* to) {
     if constexpr (std::is_same_v<E, float>) {
       map2(ops::functor::Add{}, {a}, {b}, to, n);
     } else {
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<E>(static_cast<Sum>(a[i]) + static_cast<Sum>(b[i]));
+      for (int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
     }
   };
   // The sum of nothing is 0, and a sum begins with 0 + x, which is +0 for x = -0.
@@ -129,17 +146,19 @@ void add_up(const Lanes& l, const LaneGroup& g, const E* x, E* y) {
     add(y + at - step, l.exclusive ? x + at - step : x + at, y + at);
 }
 
+template <typename E>
+void add_up_task(const Lanes& l, const runtime::KernelBlock& block, int64_t task) {
+  const E* const x = reinterpret_cast<const E*>(block.operands[0]);
+  E* const y = reinterpret_cast<E*>(block.operands[1]);
+  if (l.rows && l.inner == 1)
+    return add_up_rows(l, task * l.per_task, std::min(l.outer, (task + 1) * l.per_task), x, y);
+  for_each_group(l, task, [&](const LaneGroup& g) { add_up(l, g, x, y); });
+}
+
 void run_cumsum(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& l = *static_cast<const Lanes*>(state);
-  for_each_group(l, task, [&](const LaneGroup& g) {
-    if (l.dtype == f32) {
-      add_up<float, float>(l, g, reinterpret_cast<const float*>(block.operands[0]),
-                           reinterpret_cast<float*>(block.operands[1]));
-    } else {
-      add_up<uint32_t, uint32_t>(l, g, reinterpret_cast<const uint32_t*>(block.operands[0]),
-                                 reinterpret_cast<uint32_t*>(block.operands[1]));
-    }
-  });
+  if (l.dtype == f32) return add_up_task<float>(l, block, task);
+  add_up_task<uint32_t>(l, block, task);
 }
 
 template <typename E>
@@ -148,6 +167,13 @@ void take(const Lanes& l, const LaneGroup& g, const runtime::KernelBlock& block)
   auto* const y = reinterpret_cast<E*>(block.operands[2]);
   E outside;
   std::memcpy(&outside, l.outside.data(), sizeof outside);
+  if (l.inner == 1) {
+    const E* const lane = x + g.outer * l.in;
+    return l.indices.for_positions(block.operands[1], g.outer * l.out, l.out,
+                                   [&, to = y + g.outer * l.out](int64_t i, int64_t at) {
+                                     to[i] = at >= 0 ? lane[at] : outside;
+                                   });
+  }
   for (int64_t i = 0; i < l.out; ++i) {
     const int64_t row = (g.outer * l.out + i) * l.inner;
     for (int64_t n = g.begin; n < g.end; ++n) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -23,6 +24,16 @@ class Indices {
     std::memcpy(&word, operand + i * static_cast<int64_t>(sizeof word), sizeof word);
     const int64_t index = signed_ ? int64_t{static_cast<int32_t>(word)} : int64_t{word};
     return index >= 0 && index < extent_ ? index : -1;
+  }
+
+  /// Calls use(k, position(operand, first + k)) for k < n.
+  template <typename Use>
+  void for_positions(const std::byte* operand, int64_t first, int64_t n, Use use) const {
+    const auto* const words = reinterpret_cast<const uint32_t*>(operand) + first;
+    // A negative index is a large unsigned one.
+    const auto extent = static_cast<uint32_t>(
+        std::min<int64_t>(extent_, signed_ ? int64_t{1} << 31 : INT64_C(0xffffffff)));
+    for (int64_t k = 0; k < n; ++k) use(k, words[k] < extent ? int64_t{words[k]} : -1);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "sluice/cpu/move/transpose_block.h"
 #include "sluice/cpu/simd/streaming.h"
@@ -105,19 +106,70 @@ void fill_rows(const Rows& r) {
   }
 }
 
-// Elements of an array may not be aligned to their merged width.
+// A vector of elements; arrays may not be aligned to it.
 template <typename T>
-void copy_element(const std::byte* from, std::byte* to) {
-  std::memcpy(to, from, sizeof(T));
+struct Lanes {
+  typedef T Vector __attribute__((vector_size(kVectorBytes)));
+  static constexpr int64_t kCount = kVectorBytes / static_cast<int64_t>(sizeof(T));
+
+  static Vector load(const std::byte* from) {
+    Vector v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+  }
+  template <size_t... kLane>
+  static Vector reversed(Vector v, std::index_sequence<kLane...>) {
+    return __builtin_shufflevector(v, v, static_cast<int>(kCount - 1 - kLane)...);
+  }
+  template <size_t... kLane>
+  static Vector every_second(Vector a, Vector b, std::index_sequence<kLane...>) {
+    return __builtin_shufflevector(a, b, static_cast<int>(2 * kLane)...);
+  }
+};
+
+// Copies n elements that are `step` bytes apart, which may be negative, to an array.
+template <typename T>
+void gather_elements(const std::byte* from, int64_t step, std::byte* to, int64_t n) {
+  using L = Lanes<T>;
+  constexpr auto lanes = std::make_index_sequence<static_cast<size_t>(L::kCount)>{};
+  constexpr auto width = static_cast<int64_t>(sizeof(T));
+  const auto store = [to](typename L::Vector v, int64_t i) {
+    std::memcpy(to + i * width, &v, sizeof v);
+  };
+  int64_t i = 0;
+  if (step == -width) {
+    // Processors fetch ahead of ascending reads, so the last elements are first.
+    for (i = n; i >= L::kCount; i -= L::kCount)
+      store(L::reversed(L::load(from - (i - 1) * width), lanes), i - L::kCount);
+    n = std::exchange(i, 0);
+  } else if (step == 2 * width) {
+    // The last vector would read past the last element.
+    for (; i + L::kCount < n; i += L::kCount) {
+      const std::byte* const first = from + 2 * i * width;
+      store(L::every_second(L::load(first), L::load(first + kVectorBytes), lanes), i);
+    }
+  }
+  for (; i < n; ++i) std::memcpy(to + i * width, from + i * step, sizeof(T));
 }
 
 template <typename T>
-void gather_rows(const Rows& r) {
+void gather_rows(const Rows& r, bool streams) {
+  constexpr auto width = static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kBuffered = 4096;  // Bytes.
   for (int64_t i = 0; i < r.rows; ++i) {
     const std::byte* const from = r.from + i * r.from_step;
     std::byte* const to = r.to + i * r.to_step;
-    for (int64_t e = 0; e < r.size; ++e)
-      copy_element<T>(from + e * r.element, to + e * static_cast<int64_t>(sizeof(T)));
+    if (!streams) {
+      gather_elements<T>(from, r.element, to, r.size);
+      continue;
+    }
+    alignas(64) std::byte buffer[kBuffered];
+    constexpr int64_t kElements = kBuffered / width;
+    for (int64_t e = 0; e < r.size; e += kElements) {
+      const int64_t n = std::min(kElements, r.size - e);
+      gather_elements<T>(from + e * r.element, r.element, buffer, n);
+      stream(buffer, to + e * width, n * width);
+    }
   }
 }
 
@@ -205,8 +257,9 @@ void StridedCopy::run_rows(const std::byte* from, std::byte* to, int64_t begin, 
   const CopyAxis& next = axes_[axes_.size() - 2];
   const auto copy = [&](const Rows& r) {
     if (last.from == width_ && last.size > 1) return copy_rows(r, width_, streams);
-    with_integer(width_,
-                 [&]<typename T>(T) { last.from == 0 ? fill_rows<T>(r) : gather_rows<T>(r); });
+    with_integer(width_, [&]<typename T>(T) {
+      last.from == 0 ? fill_rows<T>(r) : gather_rows<T>(r, streams);
+    });
   };
   Odometer at(axes_.data(), &last, begin / last.size);
   for (int64_t offset = begin % last.size; begin < end;) {

@@ -1,5 +1,8 @@
 #include "sluice/cpu/random/random.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "sluice/cpu/simd/unit.h"
 
 namespace sluice::cpu::internal {
@@ -11,18 +14,52 @@ constexpr int kLanes = V::kLanes;
 constexpr int kWords = 64;             // Words of a block.
 constexpr int kCounters = kWords / 4;  // A counter has four words.
 constexpr int kVectors = kCounters / kLanes;
+// Blocks that are computed before their words are used: a load waits long for the stores just
+// before it.
+constexpr int kBlocks = 4;
+
+alignas(64) constexpr int32_t kFirstCounters[kCounters] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                           8, 9, 10, 11, 12, 13, 14, 15};
+
+// Four words of four counters.
+typedef int32_t Quad __attribute__((vector_size(16)));
+
+Quad load_quad(const int32_t* p) {
+  Quad q;
+  std::memcpy(&q, p, sizeof q);
+  return q;
+}
+
+// Writes the words of four counters, counter by counter. `by_word` points to their first words,
+// kCounters apart.
+void store_by_counter(const int32_t* by_word, int32_t* words) {
+  const Quad a = load_quad(by_word), b = load_quad(by_word + kCounters);
+  const Quad c = load_quad(by_word + 2 * kCounters), d = load_quad(by_word + 3 * kCounters);
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Quad counters[] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                           __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                           __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                           __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  std::memcpy(words, counters, sizeof counters);
+}
 
 // Computes philox() of base/rng.h for the 16 counters from `counter` on, on vectors of counters.
-void philox_block(Seed key, uint64_t counter, int32_t (&words)[kWords]) {
-  alignas(64) int32_t low[kCounters], high[kCounters], by_word[4][kCounters];
-  for (int i = 0; i < kCounters; ++i) {
-    low[i] = static_cast<int32_t>(counter + static_cast<uint64_t>(i));
-    high[i] = static_cast<int32_t>((counter + static_cast<uint64_t>(i)) >> 32);
-  }
+void philox_block(Seed key, uint64_t counter, int32_t* words) {
+  alignas(64) int32_t by_word[4][kCounters];
   Int c0[kVectors], c1[kVectors], c2[kVectors], c3[kVectors];
+  const bool carries = static_cast<uint32_t>(counter) > UINT32_MAX - kCounters;
+  for (int i = 0; carries && i < kCounters; ++i) {
+    by_word[0][i] = static_cast<int32_t>(counter + static_cast<uint64_t>(i));
+    by_word[1][i] = static_cast<int32_t>((counter + static_cast<uint64_t>(i)) >> 32);
+  }
   for (int v = 0; v < kVectors; ++v) {
-    c0[v] = Int::load(low + v * kLanes);
-    c1[v] = Int::load(high + v * kLanes);
+    const int first = v * kLanes;
+    c0[v] = carries ? Int::load(by_word[0] + first)
+                    : Int::load(kFirstCounters + first) + Int(static_cast<int32_t>(counter));
+    c1[v] = carries ? Int::load(by_word[1] + first) : Int(static_cast<int32_t>(counter >> 32));
     c2[v] = Int(0);
     c3[v] = Int(0);
   }
@@ -48,21 +85,20 @@ void philox_block(Seed key, uint64_t counter, int32_t (&words)[kWords]) {
     c2[v].store(by_word[2] + v * kLanes);
     c3[v].store(by_word[3] + v * kLanes);
   }
-  for (int i = 0; i < kCounters; ++i) {
-    for (int w = 0; w < 4; ++w) words[4 * i + w] = by_word[w][i];
-  }
+  for (int i = 0; i < kCounters; i += 4) store_by_counter(by_word[0] + i, words + 4 * i);
 }
 
 // Calls f(words, at, count) for parts of n words from word `first` on: words[i] is word first + at
 // + i for i < count.
 template <typename F>
 void for_each_block(Seed key, uint64_t first, int64_t n, F f) {
-  alignas(64) int32_t words[kWords];
+  alignas(64) int32_t words[kBlocks * kWords];
   for (int64_t at = 0; at < n;) {
     const uint64_t word = first + static_cast<uint64_t>(at);
     const auto skipped = static_cast<int64_t>(word % 4);
-    philox_block(key, word / 4, words);
-    const int64_t count = n - at < kWords - skipped ? n - at : kWords - skipped;
+    const int64_t count = std::min<int64_t>(n - at, kBlocks * kWords - skipped);
+    for (int64_t done = 0; done < skipped + count; done += kWords)
+      philox_block(key, (word + static_cast<uint64_t>(done)) / 4, words + done);
     f(words + skipped, at, count);
     at += count;
   }

@@ -495,7 +495,7 @@ class Commands(unittest.TestCase):
     @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step",
           "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only operator",
           "sluice bench --only compile", "sluice bench --only phases", "sluice bench --only conv",
-          "sluice bench --only model")
+          "sluice bench --only model", "sluice bench --only transformer")
     def test_measurements(self, *commands):
         case = {
             "limit": "limit hand-over between spinning threads",
@@ -506,7 +506,8 @@ class Commands(unittest.TestCase):
             "compile": "compile perceptron of 4 layers",
             "phases": "phases 24 x 512, micro-batch 8",
             "conv": "conv 5x5 1@28x28",
-            "model": "model mnist-cnn inference, batch 1"
+            "model": "model mnist-cnn inference, batch 1",
+            "transformer": "transformer 2 blocks"
         }
         for command in commands:
             only = command.rpartition("--only ")[2] if "--only" in command else "limit"

@@ -183,6 +183,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     const OpStage& stage = op.stages[s];
     Stage& own = stages_[s];
     own.output = stage.output;
+    own.last_read = last_read[s];
     own.is_read = last_read[s] > s;
     if (s >= first) take_inputs(op, stage, own);
     for (int i = 0; i < own.input_count; ++i) {
@@ -236,17 +237,15 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   }
   find_coinciding(op);
   if (!headed && !has_rows()) find_streamed(op);
-  find_loops(last_read);
 }
 
-// Finds the stages that loops can compute.
-void Chain::find_loops(const std::vector<size_t>& last_read) {
+void Chain::find_loops() {
   for (size_t s = first_; s < stages_.size(); ++s) {
     for (const LoopType& type : loop_types()) {
       LoopStages loop;
       loop.first = s;
       loop.type = &type;
-      if (!match(loop, last_read)) continue;
+      if (!match(loop)) continue;
       loops_.push_back(loop);
       s += type.stages.size() - 1;
       break;
@@ -256,14 +255,14 @@ void Chain::find_loops(const std::vector<size_t>& last_read) {
 
 // Returns whether a loop can compute the stages from `loop.first` on, in whatever order they are;
 // then sets the stages and operands of the loop.
-bool Chain::match(LoopStages& loop, const std::vector<size_t>& last_read) const {
+bool Chain::match(LoopStages& loop) const {
   const size_t end = loop.first + loop.type->stages.size();
   if (end > stages_.size()) return false;
   bool known[kMaxMapInputs] = {};
   const auto is_stage = [&](size_t s, const LoopType::Stage& wanted) {
     const Stage& stage = stages_[s];
     if (!stage.functor.is(wanted.type, wanted.variant) || !stage.element.is_f32()) return false;
-    if (wanted.stored != (stage.output >= 0) || (!wanted.stored && last_read[s] >= end))
+    if (wanted.stored != (stage.output >= 0) || (!wanted.stored && stage.last_read >= end))
       return false;
     for (int i = 0; i < stage.input_count; ++i) {
       const Source& source = stage.inputs[i];

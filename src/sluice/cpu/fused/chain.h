@@ -95,7 +95,9 @@ class Chain {
   /// Whether finish() computes a total. One task must then run all blocks and call finish() after
   /// the last one.
   bool has_total() const { return !totals_.empty(); }
-  /// Number of sequences of stages that one loop computes (loop.h).
+  /// Finds the stages that one loop computes (loop.h). Without it, all stages run one by one.
+  void find_loops();
+  /// Number of such loops.
   int loops() const { return static_cast<int>(loops_.size()); }
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
@@ -130,11 +132,14 @@ class Chain {
     LoopStorage loops_[kMaxLoops];
   };
 
-  /// Runs all stages on a block, part by part: rows ascending, then columns ascending. `scratch`
-  /// has scratch_bytes(). A part that the reader gets has whole rows if they have at most kBlock
-  /// columns, otherwise at most kBlock columns of one row.
-  void run(const Block& block, const Parameters& parameters, std::byte* const* operands,
-           float* scratch, const Reader* reader = nullptr) const;
+  /// The kernels that compute the parts of blocks (chain_calls.h). Made once for all blocks of a
+  /// task.
+  class Calls;
+
+  /// Runs all stages on a block, part by part: rows ascending, then columns ascending. A part that
+  /// the reader gets has whole rows if they have at most kBlock columns, otherwise at most kBlock
+  /// columns of one row.
+  void run(const Block& block, Calls& calls, const Reader* reader = nullptr) const;
   /// Computes the totals. Must be called after the last block.
   void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
@@ -165,6 +170,7 @@ class Chain {
     int32_t slot = -1;     // Scratch slot of a result that is not computed in its operand.
     bool samples = false;  // The result has one value for each row.
     bool streams = false;  // The result is written by streaming stores.
+    size_t last_read = 0;  // The last stage that reads the result; 0: none.
     bool is_read = false;  // A later stage or a reduction reads the result.
     bool is_copy = false;  // The values are those of the operand, before they are rounded.
     // The dtype of the result represents all values that the stage computes.
@@ -177,16 +183,19 @@ class Chain {
     size_t stages[LoopType::kMaxStages] = {};  // In the loop's order.
     Source operands[kMaxMapInputs];
   };
+  // What the address of elements depends on: nothing, or the block's position in the results, its
+  // column, its row or its head.
+  enum class Motion : uint8_t { kNone, kFull, kColumn, kRow, kHead };
   // The elements of an operand or result that a block reads or writes, or the first of them if
   // there is one value for all columns or rows. The steps are in elements.
   struct Elements {
     std::byte* data = nullptr;
     int64_t step = 1;
     int64_t row_step = 0;
-    int64_t size = 0;  // Bytes of an element; 0: every block has the same address.
+    int64_t size = 0;  // Bytes of an element.
+    Motion motion = Motion::kNone;
     float* floats() const { return reinterpret_cast<float*>(data); }
   };
-  class Calls;
 
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind);
   static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
@@ -196,13 +205,17 @@ class Chain {
   int32_t widened_slot(const Source& source);
   Elements elements_of(int32_t operand, SourceKind kind, const Block& block,
                        std::byte* const* operands) const;
+  // Index of a block's first element in an operand of full shape, or with values for each row.
+  int64_t full_index(const Block& block) const;
+  int64_t row_index(const Block& block) const {
+    return channels_ > 0 ? block.row % channels_ : block.row;
+  }
   Elements in_slot(int32_t slot, const Block& block, float* scratch) const;
   Elements result_of(int32_t stage, const Block& block, std::byte* const* operands,
                      float* scratch) const;
   Elements values_of(const Source& source, const Block& block, std::byte* const* operands,
                      float* scratch) const;
-  void find_loops(const std::vector<size_t>& last_read);
-  bool match(LoopStages& loop, const std::vector<size_t>& last_read) const;
+  bool match(LoopStages& loop) const;
   void find_coinciding(const FusedOp& op);
   void find_streamed(const FusedOp& op);
   bool is_in_place(int32_t output, std::byte* const* operands) const;

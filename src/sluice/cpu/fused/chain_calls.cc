@@ -8,23 +8,34 @@
 
 namespace sluice::cpu {
 
-// Returns whether the calls of a part are those of the last one at addresses further on.
-bool Chain::Calls::is_next(const Block& part) const {
-  if (!resolved_ || part.rows != part_.rows || part.cols != part_.cols) return false;
-  if (!chain_.flat_ && chain_.panel_ > 0) return false;
-  const int64_t channels = chain_.channels_;
-  return channels == 0 || part.row % channels == part_.row % channels + part.row - part_.row;
-}
-
-// Moves all addresses by rows and columns.
-void Chain::Calls::move(int64_t rows, int64_t cols) {
-  for (size_t i = 0; i < moving_input_count_; ++i) moving_inputs_[i].move(rows, cols);
-  for (size_t i = 0; i < moving_output_count_; ++i) moving_outputs_[i].move(rows, cols);
+void Chain::Calls::move_to(const Block& part) {
+  // Elements, by Motion.
+  const int64_t distance[] = {0, chain_.full_index(part) - chain_.full_index(part_),
+                              part.col - part_.col,
+                              chain_.row_index(part) - chain_.row_index(part_)};
+  const auto move = [&]<typename T>(const Moving<T>& moving) {
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    auto* const bytes = reinterpret_cast<Byte*>(*moving.address);
+    *moving.address =
+        reinterpret_cast<T*>(bytes + distance[static_cast<size_t>(moving.motion)] * moving.size);
+  };
+  for (const auto& address : moving_inputs_) {
+    if (address.motion == Motion::kHead)
+      *address.address = part.head + (*address.address - part_.head);
+    else
+      move(address);
+  }
+  for (const auto& address : moving_outputs_) move(address);
+  part_ = part;
 }
 
 void Chain::Calls::resolve() {
   resolved_ = true;
-  count_ = moving_input_count_ = moving_output_count_ = 0;
+  calls_.clear();
+  inputs_.clear();
+  outputs_.clear();
+  moving_inputs_.clear();
+  moving_outputs_.clear();
   for (const int32_t i : chain_.streamed_) {
     Call& call = add(Task::kPrefetch, nullptr);
     add_input(call, chain_.elements_of(i, SourceKind::kFull, part_, operands_));
@@ -47,7 +58,7 @@ void Chain::Calls::add_widening(const Source& source) {
   Call& call = add(Task::kWiden, nullptr);
   const Elements from = chain_.elements_of(source.index, source.kind, part_, operands_);
   add_input(call, from);
-  set_output(call.outputs[0], chain_.in_slot(source.slot, part_, scratch_));
+  add_output(call, chain_.in_slot(source.slot, part_, scratch_));
   call.input_bytes = from.row_step * from.size;
   call.widen = chain_.operands_[OperandId(source.index)].element.widen;
   if (source.kind != SourceKind::kFull) {
@@ -61,8 +72,8 @@ void Chain::Calls::add_widening(const Source& source) {
 
 void Chain::Calls::join_rows(Call& call) const {
   bool together = true;
-  for (const MapOutput& output : call.outputs)
-    together = together && (output.data == nullptr || output.row_step == part_.cols);
+  for (int o = 0; o < call.output_count; ++o)
+    together = together && call.outputs[o].row_step == part_.cols;
   for (int i = 0; i < call.input_count; ++i) {
     const MapInput& in = call.inputs[i];
     together = together && in.row_step == (in.step == 1 ? part_.cols : 0);
@@ -83,12 +94,10 @@ bool Chain::Calls::add_loop(const LoopStages& loop) {
   set_part(call);
   for (int i = 0; i < loop.type->operands; ++i)
     add_input(call, chain_.values_of(loop.operands[i], part_, operands_, scratch_));
-  size_t outputs = 0;
   for (const size_t s : stages) {
     const int32_t output = chain_.stages_[s].output;
     if (output >= 0)
-      set_output(call.outputs[outputs++],
-                 chain_.elements_of(output, SourceKind::kFull, part_, operands_));
+      add_output(call, chain_.elements_of(output, SourceKind::kFull, part_, operands_));
   }
   join_rows(call);
   return true;
@@ -100,12 +109,11 @@ void Chain::Calls::add_stage(size_t index) {
   const bool rounds = !stage.element.is_f32() && !stage.is_exact;
   const bool stores = stage.slot >= 0 && !stage.samples &&
                       (streams || rounds || (!stage.element.is_f32() && stage.output >= 0));
-  Elements values[kMaxMapInputs];
-  for (int i = 0; i < stage.input_count; ++i)
-    values[i] = chain_.values_of(stage.inputs[i], part_, operands_, scratch_);
-  // A store can read the operand of a copy.
-  if (stores && stage.is_copy && values[0].step == 1 && values[0].row_step > 0)
-    return add_store(stage, streams, values[0], stage.is_read);
+  if (stores && stage.is_copy) {
+    // A store can read the operand.
+    const Elements from = chain_.values_of(stage.inputs[0], part_, operands_, scratch_);
+    if (from.step == 1 && from.row_step > 0) return add_store(stage, streams, from, stage.is_read);
+  }
 
   const Elements to =
       stage.streams && !stores
@@ -116,9 +124,10 @@ void Chain::Calls::add_stage(size_t index) {
                                         : Task::kMap,
                    &stage);
   call.parameters = parameters_.functors_[index];
-  set_output(call.outputs[0], to);
+  add_output(call, to);
   set_part(call);
-  for (int i = 0; i < stage.input_count; ++i) add_input(call, values[i]);
+  for (int i = 0; i < stage.input_count; ++i)
+    add_input(call, chain_.values_of(stage.inputs[i], part_, operands_, scratch_));
   if (call.task == Task::kMap) {
     call.map = stage.functor.kernel();
     join_rows(call);
@@ -133,12 +142,13 @@ void Chain::Calls::add_store(const Stage& stage, bool streams, const Elements& v
   Call& call = add(Task::kStore, &stage);
   call.streams = streams;
   add_input(call, values);
-  if (writes_values) set_output(call.outputs[0], chain_.in_slot(stage.slot, part_, scratch_));
+  if (writes_values) add_output(call, chain_.in_slot(stage.slot, part_, scratch_));
   set_part(call);
   bool together = values.row_step == part_.cols;
   if (stage.output >= 0) {
     const Elements stored = chain_.elements_of(stage.output, SourceKind::kFull, part_, operands_);
-    set_address(call.stored, stored);
+    call.stored = stored.floats();
+    set_moving(call.stored, stored);
     call.stored_bytes = stored.row_step * stored.size;
     together = together && stored.row_step == part_.cols;
   }
@@ -197,13 +207,14 @@ void Chain::Calls::run_store(const Call& call) const {
   std::byte* const narrowed = chain_.in_slot(chain_.narrow_slot_, part_, scratch_).data;
   for (int64_t row = 0; row < call.rows; ++row) {
     const float* const from = call.inputs[0].data + row * call.inputs[0].row_step;
-    float* const values = call.outputs[0].data + row * call.outputs[0].row_step;
+    float* const values =
+        call.output_count > 0 ? call.outputs[0].data + row * call.outputs[0].row_step : nullptr;
     std::byte* const to = reinterpret_cast<std::byte*>(call.stored) + row * call.stored_bytes;
     if (call.stage->output < 0) {
       element.round(from, values, call.cols);
     } else if (!call.streams) {
       element.narrow(from, to, call.cols);
-      if (call.outputs[0].data != nullptr) element.widen(to, values, call.cols);
+      if (values != nullptr) element.widen(to, values, call.cols);
     } else if (element.is_f32()) {
       stream(reinterpret_cast<const std::byte*>(from), to, call.cols * element.size);
     } else {

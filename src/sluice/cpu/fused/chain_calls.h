@@ -17,13 +17,16 @@ class Chain::Calls {
 
   void run(const Block& part) {
     if (is_next(part)) {
-      move(part.row - part_.row, part.col - part_.col);
-      part_ = part;
+      move_to(part);
     } else {
       part_ = part;
       resolve();
     }
-    for (size_t i = 0; i < count_; ++i) run_call(calls()[i]);
+    for (const Call& call : calls_) run_call(call);
+  }
+  /// Returns where the f32 values of a stage's result are, of the part that ran last.
+  Elements result_of(int32_t stage) const {
+    return chain_.result_of(stage, part_, operands_, scratch_);
   }
 
  private:
@@ -38,56 +41,62 @@ class Chain::Calls {
     int64_t rows = 1;
     int64_t cols = 0;
     int input_count = 0;
-    MapInput inputs[kMaxMapInputs];
-    // Null in a store whose values nobody reads. Only loops have several.
-    MapOutput outputs[LoopType::kMaxOutputs];
-    float* stored = nullptr;   // Elements of the operand that a store writes.
-    int64_t stored_bytes = 0;  // Bytes from a row of these to the next.
+    int output_count = 0;
+    MapInput* inputs = nullptr;
+    MapOutput* outputs = nullptr;  // None in a store whose values nobody reads; loops have several.
+    float* stored = nullptr;       // Elements of the operand that a store writes.
+    int64_t stored_bytes = 0;      // Bytes from a row of these to the next.
     bool streams = false;
   };
-  // An address that depends on the part, and how far it moves with each row and column.
+  // An address that depends on the part.
   template <typename T>
   struct Moving {
     T** address;
-    int64_t row_bytes;
-    int64_t col_bytes;
-    void move(int64_t rows, int64_t cols) const {
-      using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-      *address = reinterpret_cast<T*>(reinterpret_cast<Byte*>(*address) + rows * row_bytes +
-                                      cols * col_bytes);
-    }
+    Motion motion;
+    int64_t size;  // Bytes of an element.
   };
   // Each stage has a kernel and a store, and each of its inputs may be prefetched and widened. A
   // loop has no more operands than its stages.
   static constexpr size_t kMaxCalls = kMaxStages * (2 * kMaxMapInputs + 2);
-  static constexpr size_t kMaxMovingInputs = kMaxStages * (3 * kMaxMapInputs + 1);
-  static constexpr size_t kMaxMovingOutputs = kMaxStages * 2;
-  static_assert(std::is_trivially_destructible_v<Call>);
+  static constexpr size_t kMaxInputs = kMaxStages * (3 * kMaxMapInputs + 1);
+  static constexpr size_t kMaxOutputs = kMaxStages * (kMaxMapInputs + 2);
 
-  Call* calls() { return std::launder(reinterpret_cast<Call*>(storage_)); }
+  // Objects that are made one after the other; the others cost nothing.
+  template <typename T, size_t kMax>
+  class Pool {
+   public:
+    static_assert(std::is_trivially_destructible_v<T>);
+    T* begin() { return std::launder(reinterpret_cast<T*>(bytes_)); }
+    T* end() { return begin() + count_; }
+    T& add(const T& value) { return *new (bytes_ + sizeof(T) * count_++) T(value); }
+    void clear() { count_ = 0; }
+
+   private:
+    size_t count_ = 0;
+    alignas(T) std::byte bytes_[sizeof(T) * kMax];
+  };
+
   Call& add(Task task, const Stage* stage) {
-    Call& call = *new (storage_ + sizeof(Call) * count_++) Call;
+    Call& call = calls_.add({});
     call.task = task;
     call.stage = stage;
+    call.inputs = inputs_.end();
+    call.outputs = outputs_.end();
     return call;
   }
+  // The operands of a call are added before the next call.
   void add_input(Call& call, const Elements& from) {
-    MapInput& input = call.inputs[call.input_count++];
-    input = {from.floats(), from.step, from.row_step};
-    if (from.size > 0) {
-      moving_inputs_[moving_input_count_++] = {&input.data, from.row_step * from.size,
-                                               from.step * from.size};
-    }
+    MapInput& input = inputs_.add({from.floats(), from.step, from.row_step});
+    ++call.input_count;
+    if (from.motion != Motion::kNone) moving_inputs_.add({&input.data, from.motion, from.size});
   }
-  void set_address(float*& address, const Elements& to) {
-    address = to.floats();
-    if (to.size > 0)
-      moving_outputs_[moving_output_count_++] = {&address, to.row_step * to.size,
-                                                 to.step * to.size};
+  void add_output(Call& call, const Elements& to) {
+    MapOutput& output = outputs_.add({to.floats(), to.row_step});
+    ++call.output_count;
+    set_moving(output.data, to);
   }
-  void set_output(MapOutput& output, const Elements& to) {
-    output.row_step = to.row_step;
-    set_address(output.data, to);
+  void set_moving(float*& address, const Elements& to) {
+    if (to.motion != Motion::kNone) moving_outputs_.add({&address, to.motion, to.size});
   }
   void set_part(Call& call) {
     call.rows = part_.rows;
@@ -96,8 +105,12 @@ class Chain::Calls {
   // Views the rows of a call as one row if they follow each other without gaps.
   void join_rows(Call& call) const;
 
-  bool is_next(const Block& part) const;
-  void move(int64_t rows, int64_t cols);
+  // Returns whether the calls of a part are those of the last one at other addresses.
+  bool is_next(const Block& part) const {
+    return resolved_ && part.rows == part_.rows && part.cols == part_.cols &&
+           part.head_step == part_.head_step;
+  }
+  void move_to(const Block& part);
   void resolve();
   void add_widening(const Source& source);
   bool add_loop(const LoopStages& loop);
@@ -114,10 +127,11 @@ class Chain::Calls {
   float* scratch_;
   Block part_;
   bool resolved_ = false;
-  size_t count_ = 0, moving_input_count_ = 0, moving_output_count_ = 0;
-  Moving<const float> moving_inputs_[kMaxMovingInputs];
-  Moving<float> moving_outputs_[kMaxMovingOutputs];
-  alignas(Call) std::byte storage_[sizeof(Call) * kMaxCalls];  // Only `count_` calls are made.
+  Pool<Call, kMaxCalls> calls_;
+  Pool<MapInput, kMaxInputs> inputs_;
+  Pool<MapOutput, kMaxOutputs> outputs_;
+  Pool<Moving<const float>, kMaxInputs> moving_inputs_;
+  Pool<Moving<float>, kMaxOutputs> moving_outputs_;
 };
 
 }  // namespace sluice::cpu

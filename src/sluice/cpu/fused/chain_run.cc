@@ -8,26 +8,28 @@
 
 namespace sluice::cpu {
 
+int64_t Chain::full_index(const Block& block) const {
+  if (flat_) return block.col;
+  if (panel_ == 0) return block.row * cols_ + block.col;
+  return block.col / panel_ * matrix_rows_ * panel_ + block.row * panel_ + block.col % panel_;
+}
+
 Chain::Elements Chain::elements_of(int32_t operand, SourceKind kind, const Block& block,
                                    std::byte* const* operands) const {
   std::byte* const base = operands[operand];
   const int64_t size = element_bytes(operand);
   switch (kind) {
-    case SourceKind::kFull:
-      if (flat_) return {base + block.col * size, 1, block.cols, size};
-      if (panel_ == 0) return {base + (block.row * cols_ + block.col) * size, 1, cols_, size};
-      return {base + (block.col / panel_ * matrix_rows_ * panel_ + block.row * panel_ +
-                      block.col % panel_) *
-                         size,
-              1, panel_, size};
+    case SourceKind::kFull: {
+      const int64_t row_step = flat_ ? block.cols : panel_ == 0 ? cols_ : panel_;
+      return {base + full_index(block) * size, 1, row_step, size, Motion::kFull};
+    }
     case SourceKind::kColumn:
-      return {base + block.col * size, 1, 0, size};
+      return {base + block.col * size, 1, 0, size, Motion::kColumn};
     case SourceKind::kRow:
-      return {base + block.row * size, 0, 1, size};
     case SourceKind::kChannel:
-      return {base + block.row % channels_ * size, 0, 1, size};
+      return {base + row_index(block) * size, 0, 1, size, Motion::kRow};
     default:
-      return {base, 0, 0, size};
+      return {base, 0, 0, size, Motion::kNone};
   }
 }
 
@@ -36,7 +38,8 @@ Chain::Elements Chain::elements_of(int32_t operand, SourceKind kind, const Block
 Chain::Elements Chain::in_slot(int32_t slot, const Block& block, float* scratch) const {
   static constexpr int64_t kLine = 16;
   const int64_t floats = std::min(slot_floats_, round_up(block.rows * block.cols, kLine) + kLine);
-  return {reinterpret_cast<std::byte*>(scratch + slot * floats), 1, block.cols, 0};
+  return {reinterpret_cast<std::byte*>(scratch + slot * floats), 1, block.cols, sizeof(float),
+          Motion::kNone};
 }
 
 // Returns where the f32 values of a stage's result are.
@@ -45,11 +48,11 @@ Chain::Elements Chain::result_of(int32_t stage, const Block& block, std::byte* c
   static constexpr int64_t kSize = sizeof(float);
   const Stage& s = at(stages_, stage);
   if (std::cmp_less(stage, first_))
-    return {reinterpret_cast<std::byte*>(block.head), 1, block.head_step, kSize};
+    return {reinterpret_cast<std::byte*>(block.head), 1, block.head_step, kSize, Motion::kHead};
   if (s.samples) {
     float* const samples = s.output >= 0 ? reinterpret_cast<float*>(operands[s.output])
                                          : scratch + slots_ * slot_floats_ + s.slot * rows_;
-    return {reinterpret_cast<std::byte*>(samples + block.row), 0, 1, kSize};
+    return {reinterpret_cast<std::byte*>(samples + block.row), 0, 1, kSize, Motion::kRow};
   }
   if (s.slot < 0) return elements_of(s.output, SourceKind::kFull, block, operands);
   return in_slot(s.slot, block, scratch);
@@ -64,7 +67,7 @@ Chain::Elements Chain::values_of(const Source& source, const Block& block,
   if (source.slot < 0) return values;
   const Elements widened = in_slot(source.slot, block, scratch);
   values.data = widened.data;
-  values.size = 0;
+  values.motion = Motion::kNone;
   if (source.kind == SourceKind::kFull) values.row_step = widened.row_step;
   return values;
 }
@@ -102,13 +105,11 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
                      [&](int32_t i) { return operands[i] == operands[output]; });
 }
 
-void Chain::run(const Block& block, const Parameters& parameters, std::byte* const* operands,
-                float* scratch, const Reader* reader) const {
-  Calls calls(*this, parameters, operands, scratch);
+void Chain::run(const Block& block, Calls& calls, const Reader* reader) const {
   const auto run_part = [&](const Block& part) {
     calls.run(part);
     if (reader == nullptr) return;
-    const Elements read = result_of(reader->stage, part, operands, scratch);
+    const Elements read = calls.result_of(reader->stage);
     reader->run(reader->state, part, read.floats(), read.row_step);
   };
   const bool one_loop = loops_.size() == 1 && loops_[0].type->stages.size() == stages_.size() &&

@@ -72,12 +72,22 @@ struct Loop {
     const V values[] = {first, more...};
     V results[kStages];
     functors.run(values, results, 0);
-    static constexpr bool kIsStored[] = {Stages::kIsStored...};
-    std::array<V, kOutputs> stored;
-    for (int s = 0, to = 0; s < kStages; ++s) {
-      if (kIsStored[s]) stored[to++] = results[s];
+    return stored_results(results, std::make_index_sequence<kOutputs>{});
+  }
+
+ private:
+  // Returns the stage of each output.
+  static consteval std::array<size_t, kOutputs> stored_stages() {
+    constexpr bool kIsStored[] = {Stages::kIsStored...};
+    std::array<size_t, kOutputs> stages{};
+    for (size_t s = 0, to = 0; s < kStages; ++s) {
+      if (kIsStored[s]) stages[to++] = s;
     }
-    return stored;
+    return stages;
+  }
+  template <typename V, size_t... kOutput>
+  static std::array<V, kOutputs> stored_results(const V* results, std::index_sequence<kOutput...>) {
+    return {results[stored_stages()[kOutput]]...};
   }
 };
 

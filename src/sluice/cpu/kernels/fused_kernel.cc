@@ -4,7 +4,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/reduce.h"
 #include "sluice/cpu/conv/conv_op.h"
-#include "sluice/cpu/fused/chain.h"
+#include "sluice/cpu/fused/chain_calls.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/gemm/gemm_op.h"
 #include "sluice/cpu/gemm/panels.h"
@@ -246,24 +246,22 @@ struct Reducer {
 
 struct Epilogue {
   const Fused* fused;
-  const Chain::Parameters* parameters;
-  std::byte* const* operands;
-  float* scratch;
+  Chain::Calls* calls;
   const Chain::Reader* reader;
 };
 
 void run_epilogue(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
                   int64_t col, int64_t cols) {
   const auto& e = *static_cast<const Epilogue*>(state);
-  e.fused->chain.run({row, rows, col, cols, c, c_stride}, *e.parameters, e.operands, e.scratch,
-                     e.reader);
+  e.fused->chain.run({row, rows, col, cols, c, c_stride}, *e.calls, e.reader);
 }
 
 // Computes a task of a convolution and of the chain that reads its result.
 void run_conv(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const workspace = reinterpret_cast<float*>(block.workspace);
-  const Epilogue epilogue{&f, &parameters, block.operands, workspace + f.head_bytes / 4, nullptr};
+  Chain::Calls calls(f.chain, parameters, block.operands, workspace + f.head_bytes / 4);
+  const Epilogue epilogue{&f, &calls, nullptr};
   CorrelationOperands operands{reinterpret_cast<const float*>(block.operands[f.a]),
                                reinterpret_cast<const float*>(block.operands[f.b]),
                                reinterpret_cast<float*>(block.operands[f.c])};
@@ -288,6 +286,7 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
   const Fused& f = *static_cast<const Fused*>(state);
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const scratch = reinterpret_cast<float*>(block.workspace + f.head_bytes);
+  Chain::Calls calls(f.chain, parameters, block.operands, scratch);
   const int64_t row = f.headed() ? task / f.grid.col_blocks * f.grid.rows : task * f.rows;
   const int64_t col = f.headed() ? task % f.grid.col_blocks * f.grid.cols : task * f.cols;
   const auto part = [](int64_t size, int64_t begin, int64_t cut) {
@@ -311,7 +310,7 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
   if (in_parts) reduce_begin(f.reduction->op, cols, reducer.partial, reducer.step);
 
   if (f.headed()) {
-    const Epilogue epilogue{&f, &parameters, block.operands, scratch, reader};
+    const Epilogue epilogue{&f, &calls, reader};
     GemmArgs args = f.args;
     args.a = reinterpret_cast<const float*>(block.operands[f.a]);
     args.b = reinterpret_cast<const float*>(block.operands[f.b]);
@@ -319,7 +318,7 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
     if (f.chain.has_stages() || f.reduction) args.epilogue = {run_epilogue, &epilogue};
     gemm(args, row, row + rows, col, col + cols, reinterpret_cast<float*>(block.workspace));
   } else {
-    f.chain.run({row, rows, col, cols}, parameters, block.operands, scratch, reader);
+    f.chain.run({row, rows, col, cols}, calls, reader);
     if (f.chain.streams()) finish_streams();
   }
   if (f.chain.has_total()) f.chain.finish(parameters, block.operands, scratch);
@@ -451,7 +450,9 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
 }
 
 runtime::BoundKernel bind_fused_kernel(const FusedOp& op) {
-  return {run_fused, std::make_shared<Fused>(op)};
+  auto fused = std::make_shared<Fused>(op);
+  fused->chain.find_loops();
+  return {run_fused, fused};
 }
 
 }  // namespace sluice::cpu

@@ -12,9 +12,9 @@
 /// `kType` is the operator's type. The arguments of the call operator are the op's first operands
 /// in order, the written one first; the result is output 0. A functor with parameters is made by
 /// `make`, once per kernel call. `make` takes the hyperparameters as double, in the order of
-/// `hypers_of` (hyper_rules.h). `kExact` marks that a result never has to be rounded: a dtype that
-/// represents the operands represents it. A new functor must be added to `ElementwiseFunctors`
-/// below.
+/// `hypers_of` (hyper_rules.h). `kExact` marks that a dtype which represents the operands, none of
+/// them a signaling NaN, represents the result. A new functor must be added to
+/// `ElementwiseFunctors` below.
 namespace sluice::ops::functor {
 
 // --- arithmetic ---

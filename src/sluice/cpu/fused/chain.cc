@@ -320,10 +320,11 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     own.input_count = own.functor.inputs();
     own.is_copy = own.functor.is_copy();
     own.is_exact = stage.spec.dtype == boolean || own.functor.is_exact();
-    for (int i = 0; i < own.input_count; ++i) {
+    for (int i = 0; i < own.input_count && stage.spec.dtype != boolean; ++i) {
       const DType dtype = specs[static_cast<size_t>(i)].dtype;
-      own.is_exact = own.is_exact && (stage.spec.dtype == boolean || dtype == stage.spec.dtype ||
-                                      dtype == boolean || dtype == u8);
+      // A stored bf16 may be a signaling NaN, which rounding makes quiet.
+      const bool same = dtype == stage.spec.dtype && (dtype != bf16 || at(stage.inputs, i) < 0);
+      own.is_exact = own.is_exact && (same || dtype == boolean || dtype == u8);
     }
   }
   for (int i = 0; i < own.input_count; ++i) {

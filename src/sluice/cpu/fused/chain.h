@@ -183,8 +183,8 @@ class Chain {
     size_t stages[LoopType::kMaxStages] = {};  // In the loop's order.
     Source operands[kMaxMapInputs];
   };
-  // What the address of elements depends on: nothing, or the block's position in the results, its
-  // column, its row or its head.
+  // Cause of a change of an address from block to block: none, or the block's position in the
+  // results, its column, its row or its head.
   enum class Motion : uint8_t { kNone, kFull, kColumn, kRow, kHead };
   // The elements of an operand or result that a block reads or writes, or the first of them if
   // there is one value for all columns or rows. The steps are in elements.

@@ -106,7 +106,8 @@ bool Chain::Calls::add_loop(const LoopStages& loop) {
 void Chain::Calls::add_stage(size_t index) {
   const Stage& stage = chain_.stages_[index];
   const bool streams = stage.streams && !chain_.is_in_place(stage.output, operands_);
-  const bool rounds = !stage.element.is_f32() && !stage.is_exact;
+  const bool rounds =
+      !stage.element.is_f32() && !stage.is_exact && (stage.output >= 0 || stage.is_read);
   const bool stores = stage.slot >= 0 && !stage.samples &&
                       (streams || rounds || (!stage.element.is_f32() && stage.output >= 0));
   if (stores && stage.is_copy) {
@@ -156,8 +157,6 @@ void Chain::Calls::add_store(const Stage& stage, bool streams, const Elements& v
 }
 
 void Chain::Calls::run_call(const Call& call) const {
-  if (call.task == Task::kMap)
-    return call.map(call.parameters, call.inputs, call.outputs, call.rows, call.cols);
   switch (call.task) {
     case Task::kPrefetch:
       return prefetch_ahead(call.inputs[0].data, call.cols);
@@ -170,7 +169,7 @@ void Chain::Calls::run_call(const Call& call) const {
       return;
     }
     case Task::kMap:
-      return;
+      return call.map(call.parameters, call.inputs, call.outputs, call.rows, call.cols);
     case Task::kDropout:
       return run_dropout(call);
     case Task::kRows:
@@ -204,7 +203,6 @@ void Chain::Calls::run_rows(const Call& call) const {
 
 void Chain::Calls::run_store(const Call& call) const {
   const Element& element = call.stage->element;
-  std::byte* const narrowed = chain_.in_slot(chain_.narrow_slot_, part_, scratch_).data;
   for (int64_t row = 0; row < call.rows; ++row) {
     const float* const from = call.inputs[0].data + row * call.inputs[0].row_step;
     float* const values =
@@ -218,6 +216,7 @@ void Chain::Calls::run_store(const Call& call) const {
     } else if (element.is_f32()) {
       stream(reinterpret_cast<const std::byte*>(from), to, call.cols * element.size);
     } else {
+      std::byte* const narrowed = chain_.in_slot(chain_.narrow_slot_, part_, scratch_).data;
       element.narrow(from, narrowed, call.cols);
       stream(narrowed, to, call.cols * element.size);
     }

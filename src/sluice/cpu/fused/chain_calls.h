@@ -43,7 +43,7 @@ class Chain::Calls {
     int input_count = 0;
     int output_count = 0;
     MapInput* inputs = nullptr;
-    MapOutput* outputs = nullptr;  // None in a store whose values nobody reads; loops have several.
+    MapOutput* outputs = nullptr;  // Loops have several, a store whose values nobody reads none.
     float* stored = nullptr;       // Elements of the operand that a store writes.
     int64_t stored_bytes = 0;      // Bytes from a row of these to the next.
     bool streams = false;

@@ -133,6 +133,7 @@ void Chain::run(const Block& block, Calls& calls, const Reader* reader) const {
     }
   }
 }
+
 void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];

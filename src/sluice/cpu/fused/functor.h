@@ -34,7 +34,7 @@ class Functor {
 
   /// Number of operands that the functor reads. They precede the hyperparameters.
   int inputs() const;
-  /// Whether a dtype that represents the operands represents the result.
+  /// Whether the functor has kExact (ops/functors.h).
   bool is_exact() const;
   /// Whether the functor is the one of ops/ with this kType and kVariant.
   bool is(std::string_view type, std::string_view variant) const;

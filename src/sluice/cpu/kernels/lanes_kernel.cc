@@ -104,16 +104,16 @@ void for_each_group(const Lanes& l, int64_t task, F f) {
 // Adds up kCount contiguous lanes, from `outer` on.
 template <int64_t kCount, typename E>
 void add_up_lanes(const Lanes& l, int64_t outer, const E* x, E* y) {
-  const E* from = x + outer * l.in + (l.reverse ? l.in - 1 : 0);
-  E* to = y + (from - x);
-  const int64_t step = l.reverse ? -1 : 1;
   E sums[kCount] = {};
-  for (int64_t i = 0; i < l.in; ++i, from += step, to += step) {
+  const int64_t n = l.in, step = l.reverse ? -1 : 1;
+  const bool exclusive = l.exclusive;
+  int64_t at = outer * n + (l.reverse ? n - 1 : 0);
+  for (int64_t i = 0; i < n; ++i, at += step) {
 #pragma GCC unroll 4
     for (int64_t k = 0; k < kCount; ++k) {
       const E before = sums[k];
-      sums[k] += from[k * l.in];
-      to[k * l.in] = l.exclusive ? before : sums[k];
+      sums[k] += x[at + k * n];
+      y[at + k * n] = exclusive ? before : sums[k];
     }
   }
 }
@@ -150,7 +150,7 @@ template <typename E>
 void add_up_task(const Lanes& l, const runtime::KernelBlock& block, int64_t task) {
   const E* const x = reinterpret_cast<const E*>(block.operands[0]);
   E* const y = reinterpret_cast<E*>(block.operands[1]);
-  if (l.rows && l.inner == 1)
+  if (l.inner == 1)
     return add_up_rows(l, task * l.per_task, std::min(l.outer, (task + 1) * l.per_task), x, y);
   for_each_group(l, task, [&](const LaneGroup& g) { add_up(l, g, x, y); });
 }

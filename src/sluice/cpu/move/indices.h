@@ -31,9 +31,8 @@ class Indices {
   void for_positions(const std::byte* operand, int64_t first, int64_t n, Use use) const {
     const auto* const words = reinterpret_cast<const uint32_t*>(operand) + first;
     // A negative index is a large unsigned one.
-    const auto extent = static_cast<uint32_t>(
-        std::min<int64_t>(extent_, signed_ ? int64_t{1} << 31 : INT64_C(0xffffffff)));
-    for (int64_t k = 0; k < n; ++k) use(k, words[k] < extent ? int64_t{words[k]} : -1);
+    const int64_t extent = signed_ ? std::min(extent_, int64_t{1} << 31) : extent_;
+    for (int64_t k = 0; k < n; ++k) use(k, int64_t{words[k]} < extent ? int64_t{words[k]} : -1);
   }
 
  private:

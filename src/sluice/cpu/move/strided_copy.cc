@@ -72,8 +72,11 @@ void copy_short_rows(const Rows& r) {
     std::memcpy(to, from, kBytes);
 }
 
+// Fewest bytes of a row that is streamed.
+constexpr int64_t kStreamed = 128;
+
 void copy_rows(const Rows& r, int64_t width, bool streams) {
-  constexpr int64_t kStreamed = 128, kLong = 256, kVector = 16;
+  constexpr int64_t kLong = 256, kVector = 16;
   const int64_t bytes = r.size * width;
   if (bytes == 1) return copy_short_rows<1>(r);
   if (bytes == 2) return copy_short_rows<2>(r);
@@ -108,7 +111,7 @@ void fill_rows(const Rows& r) {
 
 // A vector of elements; arrays may not be aligned to it.
 template <typename T>
-struct Lanes {
+struct ElementVector {
   typedef T Vector __attribute__((vector_size(kVectorBytes)));
   static constexpr int64_t kCount = kVectorBytes / static_cast<int64_t>(sizeof(T));
 
@@ -130,7 +133,7 @@ struct Lanes {
 // Copies n elements that are `step` bytes apart, which may be negative, to an array.
 template <typename T>
 void gather_elements(const std::byte* from, int64_t step, std::byte* to, int64_t n) {
-  using L = Lanes<T>;
+  using L = ElementVector<T>;
   constexpr auto lanes = std::make_index_sequence<static_cast<size_t>(L::kCount)>{};
   constexpr auto width = static_cast<int64_t>(sizeof(T));
   const auto store = [to](typename L::Vector v, int64_t i) {
@@ -159,7 +162,7 @@ void gather_rows(const Rows& r, bool streams) {
   for (int64_t i = 0; i < r.rows; ++i) {
     const std::byte* const from = r.from + i * r.from_step;
     std::byte* const to = r.to + i * r.to_step;
-    if (!streams) {
+    if (!streams || r.size * width < kStreamed) {
       gather_elements<T>(from, r.element, to, r.size);
       continue;
     }

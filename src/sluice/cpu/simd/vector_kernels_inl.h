@@ -92,7 +92,7 @@ void map_on(const void* functor, const MapInput* inputs, const MapOutput* output
             int64_t n) {
   using V = typename VectorFor<kIsa>::type;
   using Rows = MapRows<V, F, std::make_index_sequence<inputs_of<F, V>()>>;
-  if (n <= 0) return;
+  if (n <= 0 || rows <= 0) return;
   Rows map(functor, inputs, outputs);
   const bool arrays = map.has_arrays_only();
   const int64_t tail = n % V::kLanes, whole = n - tail;

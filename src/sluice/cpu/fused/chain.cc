@@ -251,6 +251,8 @@ void Chain::find_loops() {
       break;
     }
   }
+  one_loop_ = loops_.size() == 1 && loops_[0].type->stages.size() == stages_.size() &&
+              widened_.empty() && !streams_;
 }
 
 // Returns whether a loop can compute the stages from `loop.first` on, in whatever order they are;

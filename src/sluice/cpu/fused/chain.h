@@ -240,6 +240,7 @@ class Chain {
   Ids<OperandId, Operand> operands_;
   std::vector<Stage> stages_;
   std::vector<LoopStages> loops_;
+  bool one_loop_ = false;  // One loop computes all stages, without a slot.
   Ids<RowOpId, RowOp> row_ops_;
   Ids<TotalId, LossTotal> totals_;
   std::vector<std::pair<int, int>> may_coincide_;

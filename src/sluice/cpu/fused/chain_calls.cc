@@ -9,9 +9,9 @@
 namespace sluice::cpu {
 
 void Chain::Calls::move_to(const Block& part) {
+  const int64_t last_index = std::exchange(full_index_, chain_.full_index(part));
   // Elements, by Motion.
-  const int64_t distance[] = {0, chain_.full_index(part) - chain_.full_index(part_),
-                              part.col - part_.col,
+  const int64_t distance[] = {0, full_index_ - last_index, part.col - part_.col,
                               chain_.row_index(part) - chain_.row_index(part_)};
   const auto move = [&]<typename T>(const Moving<T>& moving) {
     using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
@@ -158,6 +158,8 @@ void Chain::Calls::add_store(const Stage& stage, bool streams, const Elements& v
 
 void Chain::Calls::run_call(const Call& call) const {
   switch (call.task) {
+    case Task::kMap:
+      return call.map(call.parameters, call.inputs, call.outputs, call.rows, call.cols);
     case Task::kPrefetch:
       return prefetch_ahead(call.inputs[0].data, call.cols);
     case Task::kWiden: {
@@ -168,8 +170,6 @@ void Chain::Calls::run_call(const Call& call) const {
       }
       return;
     }
-    case Task::kMap:
-      return call.map(call.parameters, call.inputs, call.outputs, call.rows, call.cols);
     case Task::kDropout:
       return run_dropout(call);
     case Task::kRows:

@@ -20,6 +20,7 @@ class Chain::Calls {
       move_to(part);
     } else {
       part_ = part;
+      full_index_ = chain_.full_index(part);
       resolve();
     }
     for (const Call& call : calls_) run_call(call);
@@ -68,7 +69,10 @@ class Chain::Calls {
     static_assert(std::is_trivially_destructible_v<T>);
     T* begin() { return std::launder(reinterpret_cast<T*>(bytes_)); }
     T* end() { return begin() + count_; }
-    T& add(const T& value) { return *new (bytes_ + sizeof(T) * count_++) T(value); }
+    template <typename... Args>
+    T& add(Args... args) {
+      return *new (bytes_ + sizeof(T) * count_++) T{args...};
+    }
     void clear() { count_ = 0; }
 
    private:
@@ -77,7 +81,7 @@ class Chain::Calls {
   };
 
   Call& add(Task task, const Stage* stage) {
-    Call& call = calls_.add({});
+    Call& call = calls_.add();
     call.task = task;
     call.stage = stage;
     call.inputs = inputs_.end();
@@ -86,17 +90,17 @@ class Chain::Calls {
   }
   // The operands of a call are added before the next call.
   void add_input(Call& call, const Elements& from) {
-    MapInput& input = inputs_.add({from.floats(), from.step, from.row_step});
+    MapInput& input = inputs_.add(from.floats(), from.step, from.row_step);
     ++call.input_count;
-    if (from.motion != Motion::kNone) moving_inputs_.add({&input.data, from.motion, from.size});
+    if (from.motion != Motion::kNone) moving_inputs_.add(&input.data, from.motion, from.size);
   }
   void add_output(Call& call, const Elements& to) {
-    MapOutput& output = outputs_.add({to.floats(), to.row_step});
+    MapOutput& output = outputs_.add(to.floats(), to.row_step);
     ++call.output_count;
     set_moving(output.data, to);
   }
   void set_moving(float*& address, const Elements& to) {
-    if (to.motion != Motion::kNone) moving_outputs_.add({&address, to.motion, to.size});
+    if (to.motion != Motion::kNone) moving_outputs_.add(&address, to.motion, to.size);
   }
   void set_part(Call& call) {
     call.rows = part_.rows;
@@ -126,6 +130,7 @@ class Chain::Calls {
   std::byte* const* operands_;
   float* scratch_;
   Block part_;
+  int64_t full_index_ = 0;  // Chain::full_index() of the part.
   bool resolved_ = false;
   Pool<Call, kMaxCalls> calls_;
   Pool<MapInput, kMaxInputs> inputs_;

@@ -112,18 +112,19 @@ void Chain::run(const Block& block, Calls& calls, const Reader* reader) const {
     const Elements read = calls.result_of(reader->stage);
     reader->run(reader->state, part, read.floats(), read.row_step);
   };
-  const bool one_loop = loops_.size() == 1 && loops_[0].type->stages.size() == stages_.size() &&
-                        widened_.empty() && !streams_ && reader == nullptr;
-  const int64_t max = has_rows()                      ? block.cols
-                      : one_loop                      ? kLoopBlock
-                      : streams_ && reader == nullptr ? kStreamedBlock
-                                                      : kBlock;
+  const int64_t max = has_rows()                       ? block.cols
+                      : one_loop_ && reader == nullptr ? kLoopBlock
+                      : streams_ && reader == nullptr  ? kStreamedBlock
+                                                       : kBlock;
   const int64_t cols_at_once = std::min(block.cols, max);
+  if (block.rows <= 0) return;
   const int64_t max_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
+  // Parts of equal size have the same calls.
+  const int64_t rows_each = ceil_div(block.rows, ceil_div(block.rows, max_rows));
   Block part = block;
   for (int64_t row = 0; row < block.rows; row += part.rows) {
     part.row = block.row + row;
-    part.rows = std::min(max_rows, block.rows - row);
+    part.rows = std::min(rows_each, block.rows - row);
     if (channels_ > 0) part.rows = std::min(part.rows, channels_ - part.row % channels_);
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
       part.col = block.col + col;

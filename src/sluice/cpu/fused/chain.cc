@@ -184,7 +184,6 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     Stage& own = stages_[s];
     own.output = stage.output;
     own.last_read = last_read[s];
-    own.is_read = last_read[s] > s;
     if (s >= first) take_inputs(op, stage, own);
     for (int i = 0; i < own.input_count; ++i) {
       const Source& source = own.inputs[i];
@@ -411,7 +410,7 @@ void Chain::find_streamed(const FusedOp& op) {
   };
   for (size_t s = first_; s < stages_.size(); ++s) {
     Stage& stage = stages_[s];
-    if (stage.output < 0 || stage.is_read || !is_large(stage.output)) continue;
+    if (stage.output < 0 || stage.is_read() || !is_large(stage.output)) continue;
     if (stage.slot < 0) stage.slot = slots_++;
     if (!stage.element.is_f32() && narrow_slot_ < 0) narrow_slot_ = slots_++;
     stage.streams = streams_ = true;

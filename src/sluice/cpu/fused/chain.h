@@ -170,11 +170,11 @@ class Chain {
     int32_t slot = -1;     // Scratch slot of a result that is not computed in its operand.
     bool samples = false;  // The result has one value for each row.
     bool streams = false;  // The result is written by streaming stores.
-    size_t last_read = 0;  // The last stage that reads the result; 0: none.
-    bool is_read = false;  // A later stage or a reduction reads the result.
+    size_t last_read = 0;  // The last stage, or reduction, that reads the result; 0: none.
     bool is_copy = false;  // The values are those of the operand, before they are rounded.
     // The dtype of the result represents all values that the stage computes.
     bool is_exact = false;
+    bool is_read() const { return last_read > 0; }
   };
   // Stages from `first` on that one loop can compute.
   struct LoopStages {

@@ -107,13 +107,14 @@ void Chain::Calls::add_stage(size_t index) {
   const Stage& stage = chain_.stages_[index];
   const bool streams = stage.streams && !chain_.is_in_place(stage.output, operands_);
   const bool rounds =
-      !stage.element.is_f32() && !stage.is_exact && (stage.output >= 0 || stage.is_read);
+      !stage.element.is_f32() && !stage.is_exact && (stage.output >= 0 || stage.is_read());
   const bool stores = stage.slot >= 0 && !stage.samples &&
                       (streams || rounds || (!stage.element.is_f32() && stage.output >= 0));
   if (stores && stage.is_copy) {
     // A store can read the operand.
     const Elements from = chain_.values_of(stage.inputs[0], part_, operands_, scratch_);
-    if (from.step == 1 && from.row_step > 0) return add_store(stage, streams, from, stage.is_read);
+    if (from.step == 1 && from.row_step > 0)
+      return add_store(stage, streams, from, stage.is_read());
   }
 
   const Elements to =
@@ -133,7 +134,7 @@ void Chain::Calls::add_stage(size_t index) {
     call.map = stage.functor.kernel();
     join_rows(call);
   }
-  if (stores) add_store(stage, streams, to, stage.is_read && rounds);
+  if (stores) add_store(stage, streams, to, stage.is_read() && rounds);
 }
 
 // Rounds values to the dtype of a stage's result and stores them, if the result is an operand.

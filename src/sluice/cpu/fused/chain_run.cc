@@ -117,7 +117,7 @@ void Chain::run(const Block& block, Calls& calls, const Reader* reader) const {
                       : streams_ && reader == nullptr  ? kStreamedBlock
                                                        : kBlock;
   const int64_t cols_at_once = std::min(block.cols, max);
-  if (block.rows <= 0) return;
+  if (block.rows <= 0 || block.cols <= 0) return;
   const int64_t max_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
   // Parts of equal size have the same calls.
   const int64_t rows_each = ceil_div(block.rows, ceil_div(block.rows, max_rows));

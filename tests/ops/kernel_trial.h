@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/device/select_kernel.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/interp/run_op.h"
 
@@ -38,9 +38,7 @@ struct Case {
 };
 
 inline const CpuKernel& kernel_of(const OpView& op) {
-  for (const CpuKernel& kernel : kernel_list()) {
-    if (kernel.supports(op)) return kernel;
-  }
+  if (const CpuKernel* const kernel = select_kernel(op)) return *kernel;
   ADD_FAILURE() << "no kernel for " << op.def().type;
   return kernel_list().back();
 }
@@ -102,8 +100,9 @@ class Trial {
   /// memory of inputs where the kernel allows it.
   std::string run(bool coincide) {
     const CpuKernel& kernel = kernel_of(case_.view());
-    const KernelChoice choice = kernel.choose(case_.view());
-    const auto bound = kernel.bind(
+    const KernelChoice choice = choose_kernel(kernel, case_.view());
+    const auto bound = bind_kernel(
+        kernel,
         std::make_shared<OpRecord>(OpRecord{case_.def, case_.attrs, case_.inputs, case_.outputs}));
     assign_addresses(coincide);
     if (std::string wrong = check_strides(choice); !wrong.empty()) return wrong;

@@ -98,6 +98,9 @@ std::string_view check(Case& c, std::mt19937& random) {
   static const Sample positive{.domain = {0.01, 2}};
   c.sample = has_variance ? &positive : &any;
   c.random_bits = random() % 8 == 0;  // A sum with such elements is rarely finite.
+  static constexpr DType kDTypes[] = {f32, f32, f32, f16, bf16};
+  const DType dtype = kDTypes[random() % std::size(kDTypes)];
+  for (TensorSpec& spec : c.inputs) spec.dtype = dtype;
   c.outputs = c.def->infer(OpView(*c.def, c.attrs, c.inputs));
   Trial trial(c, random);
   for (const Isa isa : tested_isas()) {

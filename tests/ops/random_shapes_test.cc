@@ -190,9 +190,10 @@ TEST_F(RandomShapes, GradientsOfReductions) {
         to_attrs(ops::ReduceGradOptions{.axes = o.axes, .keepdims = o.keepdims, .shape = x});
     for (const OpDef* def : ops::all_ops()) {
       if (!def->type.starts_with("Reduce") || !def->type.ends_with("Grad")) continue;
-      std::vector<TensorSpec> inputs{f32_spec(r.out)};
+      const DType dtype = float_dtype();
+      std::vector<TensorSpec> inputs{{r.out, dtype, {}}};
       for (size_t input = 1; input < def->inputs.size(); ++input)
-        inputs.push_back(f32_spec(def->inputs[input].name == "x" ? x : r.out));
+        inputs.push_back({def->inputs[input].name == "x" ? x : r.out, dtype, {}});
       // Few different values, so that elements tie with the maximum.
       Sample sample;
       std::vector<float> values(static_cast<size_t>(x.elements()));
@@ -230,11 +231,13 @@ TEST_F(RandomShapes, GathersAndScatters) {
     run(ops::onehot_def(), to_attrs(ops::OnehotOptions{.classes = x[axis], .axis = below(2) - 1}),
         {index_spec, {{2}, dtype, {}}}, "cpu.gather", {.values = {indices, std::nullopt}});
     run(ops::gather_grad_def(), to_attrs(ops::GatherGradOptions{.axis = axis, .size = x[axis]}),
-        {f32_spec(slices), index_spec}, "cpu.scatter", {.values = {std::nullopt, indices}});
+        {{slices, float_dtype(), {}}, index_spec}, "cpu.scatter",
+        {.values = {std::nullopt, indices}});
     const bool reads_f = below(2) == 0;
     const ops::SparseAccumulateOptions sparse{
         .axis = axis, .f = 0.75, .operands = reads_f ? "f" : ""};
-    std::vector<TensorSpec> inputs{f32_spec(x), f32_spec(slices), index_spec};
+    const DType summed = float_dtype();
+    std::vector<TensorSpec> inputs{{x, summed, {}}, {slices, summed, {}}, index_spec};
     if (reads_f) inputs.push_back({{}, float_dtype(), {}});
     run(ops::sparse_accumulate_def(), to_attrs(sparse), inputs, "cpu.scatter",
         {.values = {std::nullopt, std::nullopt, indices}});
@@ -248,9 +251,9 @@ TEST_F(RandomShapes, OperatorsAlongAnAxis) {
     const int axis = static_cast<int>(below(rank));
     const int64_t named = below(2) == 0 ? axis : axis - rank;
     const bool flag = below(2) == 0, other = below(2) == 0;
-    static constexpr DType kSummed[] = {f32, i32, u32};
+    static constexpr DType kSummed[] = {f32, f16, bf16, i32, u32};
     run(ops::cumsum_def(), to_attrs(ops::CumsumOptions{named, flag, other}),
-        {{x, kSummed[below(3)], {}}}, "cpu.lanes");
+        {{x, kSummed[below(5)], {}}}, "cpu.lanes");
     static constexpr DType kSorted[] = {f32, f16, bf16, i32, u32, u8};
     // Often few different values, so that elements tie: zeros of both signs and NaN too.
     static constexpr float kTies[] = {0, -0.0f, 1, 2, NAN};
@@ -272,7 +275,7 @@ TEST_F(RandomShapes, OperatorsAlongAnAxis) {
     run(ops::take_along_axis_def(), to_attrs(ops::TakeAlongAxisOptions{named, flag}),
         {{x, any_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
     run(ops::add_along_axis_def(), to_attrs(ops::AddAlongAxisOptions{named, size}),
-        {f32_spec(at), index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
+        {{at, float_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "sluice/base/sys.h"
+#include "sluice/cpu/device/select_kernel.h"
 #include "sluice/cpu/device/signature.h"
 #include "sluice/cpu/device/team.h"
 #include "sluice/cpu/kernels/kernel_list.h"
@@ -29,7 +30,7 @@ bool cut_alike(const KernelChoice& choice, int a, int b) {
 }
 
 KernelChoice choice_of(const CpuKernel& kernel, const OpView& op) {
-  KernelChoice choice = kernel.choose(op);
+  KernelChoice choice = choose_kernel(kernel, op);
   choice.key = kernel.key;
   choice.may_coincide = coinciding_operands(op);
   std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
@@ -44,9 +45,7 @@ class CpuTarget : public Target {
   std::string isa() const override { return std::string(to_string(current_isa())); }
 
   KernelChoice choose(const OpView& op) const override {
-    for (const CpuKernel& kernel : kernel_list()) {
-      if (kernel.supports(op)) return choice_of(kernel, op);
-    }
+    if (const CpuKernel* const kernel = select_kernel(op)) return choice_of(*kernel, op);
     fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", op.def().type,
          op.inputs() > 0 ? to_string(op.input(0)) : "no operands");
   }
@@ -183,10 +182,10 @@ class CpuDevice : public runtime::Device {
     for (const exe::Operand& o : kernel.operands) {
       (o.access == exe::Access::kRead ? op->inputs : op->outputs).push_back(o.spec);
     }
-    require(listed->supports(op->view()),
+    require(can_run(*listed, op->view()),
             "executable: kernel {} does not support {} on these operands", kernel.key, kernel.op);
     check_choice(kernel, choice_of(*listed, op->view()));
-    return listed->bind(std::move(op));
+    return bind_kernel(*listed, std::move(op));
   }
 
   runtime::BoundCollective bind(const exe::Collective& collective,

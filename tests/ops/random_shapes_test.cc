@@ -9,15 +9,20 @@
 
 #include "kernel_trial.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/bitwise.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/cumsum.h"
+#include "sluice/ops/division.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/op.h"
 #include "sluice/ops/random.h"
 #include "sluice/ops/reduction_grads.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
+#include "sluice/ops/softmax.h"
 #include "sluice/ops/sort.h"
 #include "sluice/ops/sparse_accumulate.h"
 #include "sluice/ops/take_along_axis.h"
@@ -276,12 +281,61 @@ TEST_F(RandomShapes, OperatorsAlongAnAxis) {
         {{x, any_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
     run(ops::add_along_axis_def(), to_attrs(ops::AddAlongAxisOptions{named, size}),
         {{at, float_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
+    static constexpr DType kMultiplied[] = {f32, f16, bf16, i32, u32};
+    run(ops::cumprod_def(), to_attrs(ops::CumprodOptions{named}), {{x, kMultiplied[below(5)], {}}},
+        "cpu.lanes");
+  }
+}
+
+TEST_F(RandomShapes, Softmax) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const TensorSpec x{shape(1, 4), float_dtype(), {}};
+    const int rank = x.shape.rank();
+    const int axis = static_cast<int>(below(rank));
+    const Attrs along = to_attrs(ops::AxisOptions{below(2) == 0 ? axis : axis - rank});
+    const Sample sample{.domain = {-9, 9}};
+    const bool is_log = below(2) == 0;
+    const std::string_view key = x.elements() == 0  ? "cpu.reference"
+                                 : axis + 1 == rank ? "cpu.rows"
+                                                    : "cpu.columns";
+    run(is_log ? ops::log_softmax_def() : ops::softmax_def(), along, {x}, key, sample);
+    run(is_log ? ops::log_softmax_grad_def() : ops::softmax_grad_def(), along, {x, x}, key, sample);
+  }
+}
+
+TEST_F(RandomShapes, LogarithmsOfSums) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const TensorSpec x{shape(1, 4), float_dtype(), {}};
+    const ops::ReduceOptions o{.axes = some_axes(x.shape.rank()), .keepdims = below(2) == 0};
+    run(below(3) == 0 ? ops::reduce_log_sum_def() : ops::reduce_log_sum_exp_def(), to_attrs(o), {x},
+        "", {.domain = {0, 40}});
+  }
+  expect_fast(cases() * 3 / 4);
+}
+
+TEST_F(RandomShapes, Extremes) {
+  static constexpr float kTies[] = {0, -0.0f, 1, 2, NAN};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    static constexpr DType kNumbers[] = {f32, f16, bf16, i32, u32, u8};
+    const TensorSpec x{shape(1, 4), kNumbers[below(6)], {}};
+    if (x.elements() == 0) continue;
+    std::vector<float> values(static_cast<size_t>(x.elements()));
+    for (float& v : values) v = kTies[below(5)];
+    Sample sample{.domain = {0, 200}};
+    if (below(2) == 0) sample.values = {HostTensor::of<float>(x.shape, f32, values).cast(x.dtype)};
+    const ops::ArgOptions o{.axis = below(x.shape.rank()), .flatten = below(4) == 0};
+    run(below(2) == 0 ? ops::argmax_def() : ops::argmin_def(), to_attrs(o), {x}, "cpu.argmax",
+        sample);
   }
 }
 
 TEST_F(RandomShapes, ElementwiseBroadcasts) {
   const OpDef* const defs[] = {&ops::add_def(), &ops::mul_def(),     &ops::maximum_def(),
                                &ops::pow_def(), &ops::greater_def(), &ops::equal_def()};
+  const OpDef* const integers[] = {&ops::add_def(),           &ops::mul_def(),
+                                   &ops::div_def(),           &ops::minimum_def(),
+                                   &ops::bitwise_xor_def(),   &ops::shift_left_def(),
+                                   ops::find_op("Remainder"), ops::find_op("Less")};
   for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
     const Shape y = shape(0, 4);
     if (y.elements() == 0) continue;
@@ -295,6 +349,22 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
     const TensorSpec a{below(2) == 0 ? y : operand(), dtype, {}}, b{operand(), dtype, {}};
     run(*defs[below(std::ssize(defs))], {}, {a, b}, "cpu.elementwise");
     run(ops::where_def(), {}, {{operand(), boolean, {}}, a, b}, "cpu.elementwise");
+    static constexpr DType kIntegers[] = {i32, u32, u8};
+    const DType integer = kIntegers[below(3)];
+    const TensorSpec c{a.shape, integer, {}}, d{b.shape, integer, {}};
+    run(*integers[below(std::ssize(integers))], {}, {c, d}, "cpu.elementwise",
+        {.domain = {-40, 40}});
+    run(ops::where_def(), {}, {{operand(), boolean, {}}, c, d}, "cpu.elementwise");
+  }
+}
+
+TEST_F(RandomShapes, ManyOperands) {
+  const OpDef* const defs[] = {&ops::add_n_def(), &ops::maximum_def(), &ops::minimum_def()};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const TensorSpec x{shape(0, 3), float_dtype(), {}};
+    if (x.elements() == 0) continue;
+    run(*defs[below(std::ssize(defs))], {},
+        std::vector<TensorSpec>(static_cast<size_t>(3 + below(3)), x), "cpu.variadic");
   }
 }
 
@@ -310,6 +380,14 @@ TEST_F(RandomShapes, RandomNumbers) {
         to_attrs(ops::RandomUniformOptions{
             .shape = x, .dtype = dtype, .low = -2, .high = 3, .offset = offset}),
         {seed}, "cpu.random");
+    if (x.elements() < 2000)
+      run(ops::random_normal_def(),
+          to_attrs(ops::RandomNormalOptions{
+              .shape = x, .dtype = dtype, .mean = 1, .std = 2, .offset = offset}),
+          {seed}, "cpu.random");
+    const TensorSpec word{{}, below(2) == 0 ? i32 : u32, {}};
+    run(ops::fold_seed_def(), to_attrs(ops::FoldSeedOptions{}), {seed, word}, "cpu.random");
+    run(ops::fold_seed_def(), to_attrs(ops::FoldSeedOptions{offset - 500}), {seed}, "cpu.random");
   }
 }
 

@@ -1,10 +1,10 @@
 #include "sluice/ops/arithmetic.h"
 
 #include <cmath>
-#include <functional>
 
 #include "sluice/ops/compare.h"
 #include "sluice/ops/elementwise.h"
+#include "sluice/ops/integer_functors.h"
 
 namespace sluice::ops {
 namespace {
@@ -12,53 +12,40 @@ namespace {
 using namespace elementwise;  // NOLINT
 using simd::F1;
 
-/// Applies `f` to integers without undefined overflow: as uint64_t, truncated to E.
-template <typename E, typename F>
-E wrap(E a, E b, F f) {
-  return static_cast<E>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
-}
-
 constexpr auto kAdd = []<typename E>(E a, E b) -> E {
   if constexpr (std::is_integral_v<E>)
-    return wrap(a, b, std::plus<>());
+    return integer::Add{}(a, b);
   else
     return a + b;
 };
 constexpr auto kSub = []<typename E>(E a, E b) -> E {
   if constexpr (std::is_integral_v<E>)
-    return wrap(a, b, std::minus<>());
+    return integer::Sub{}(a, b);
   else
     return a - b;
 };
 constexpr auto kMul = []<typename E>(E a, E b) -> E {
   if constexpr (std::is_integral_v<E>)
-    return wrap(a, b, std::multiplies<>());
+    return integer::Mul{}(a, b);
   else
     return a * b;
 };
 constexpr auto kDiv = []<typename E>(E a, E b) -> E {
-  if constexpr (std::is_integral_v<E>) {
-    if (b == 0) return 0;
-    const int64_t x = a;
-    const int64_t y = b;
-    const int64_t truncated = x / y;
-    return static_cast<E>(truncated - ((x % y != 0) && ((x < 0) != (y < 0))));
-  } else {
+  if constexpr (std::is_integral_v<E>)
+    return integer::Div{}(a, b);
+  else
     return a / b;
-  }
 };
 constexpr auto kPow = [](double base, double exponent) { return std::pow(base, exponent); };
 constexpr auto kNeg = []<typename E>(E x) -> E {
   if constexpr (std::is_integral_v<E>)
-    return wrap(E{0}, x, std::minus<>());
+    return integer::Neg{}(x);
   else
     return -x;
 };
 constexpr auto kAbs = []<typename E>(E x) -> E {
-  if constexpr (std::is_unsigned_v<E>)
-    return x;
-  else if constexpr (std::is_integral_v<E>)
-    return x < 0 ? kNeg(x) : x;
+  if constexpr (std::is_integral_v<E>)
+    return integer::Abs{}(x);
   else
     return std::fabs(x);
 };

@@ -1,9 +1,9 @@
 #include "sluice/ops/bitwise.h"
 
-#include <limits>
 #include <type_traits>
 
 #include "sluice/ops/elementwise.h"
+#include "sluice/ops/integer_functors.h"
 
 namespace sluice::ops {
 namespace {
@@ -28,53 +28,10 @@ void run_bits(const KernelArgs& k) {
   });
 }
 
-template <typename E>
-bool moves_all_out(E places) {
-  return std::is_signed_v<E> && places < 0 ? true : places >= static_cast<E>(8 * sizeof(places));
-}
-
-struct And {
-  template <typename E>
-  E operator()(E a, E b) const {
-    return static_cast<E>(a & b);
-  }
-};
-struct Or {
-  template <typename E>
-  E operator()(E a, E b) const {
-    return static_cast<E>(a | b);
-  }
-};
-struct Xor {
-  template <typename E>
-  E operator()(E a, E b) const {
-    return static_cast<E>(a ^ b);
-  }
-};
-struct Not {
-  template <typename E>
-  E operator()(E a) const {
-    return static_cast<E>(~a);
-  }
-};
-struct ShiftLeft {
-  template <typename E>
-  E operator()(E a, E b) const {
-    return moves_all_out(b) ? E{0} : static_cast<E>(std::make_unsigned_t<E>(a) << b);
-  }
-};
-struct ShiftRight {
-  template <typename E>
-  E operator()(E a, E b) const {
-    if (!moves_all_out(b)) return static_cast<E>(a >> b);
-    return a < 0 ? static_cast<E>(-1) : E{0};
-  }
-};
-
 template <typename F, int inputs>
-OpDef bits(const char* type, const char* name, const char* doc) {
+OpDef bits(const char* name, const char* doc) {
   OpDef d;
-  d.type = type;
+  d.type = F::kType;
   d.name = name;
   d.doc = std::string(doc) + " (C1) int32, uint32 or uint8.";
   d.outputs = {"y"};
@@ -108,30 +65,30 @@ OpDef bits(const char* type, const char* name, const char* doc) {
 }  // namespace
 
 const OpDef& bitwise_and_def() {
-  static const OpDef def = bits<And, 2>("BitwiseAnd", "bitwise_and", "Bits that both have.");
+  static const OpDef def = bits<integer::And, 2>("bitwise_and", "Bits that both have.");
   return def;
 }
 const OpDef& bitwise_or_def() {
-  static const OpDef def = bits<Or, 2>("BitwiseOr", "bitwise_or", "Bits that one of both has.");
+  static const OpDef def = bits<integer::Or, 2>("bitwise_or", "Bits that one of both has.");
   return def;
 }
 const OpDef& bitwise_xor_def() {
   static const OpDef def =
-      bits<Xor, 2>("BitwiseXor", "bitwise_xor", "Bits that exactly one of both has.");
+      bits<integer::Xor, 2>("bitwise_xor", "Bits that exactly one of both has.");
   return def;
 }
 const OpDef& bitwise_not_def() {
-  static const OpDef def = bits<Not, 1>("BitwiseNot", "bitwise_not", "All other bits.");
+  static const OpDef def = bits<integer::Not, 1>("bitwise_not", "All other bits.");
   return def;
 }
 const OpDef& shift_left_def() {
-  static const OpDef def = bits<ShiftLeft, 2>("ShiftLeft", "shift_left",
-                                              "lhs with its bits moved to the left by rhs places.");
+  static const OpDef def = bits<integer::ShiftLeft, 2>(
+      "shift_left", "lhs with its bits moved to the left by rhs places.");
   return def;
 }
 const OpDef& shift_right_def() {
-  static const OpDef def = bits<ShiftRight, 2>(
-      "ShiftRight", "shift_right",
+  static const OpDef def = bits<integer::ShiftRight, 2>(
+      "shift_right",
       "lhs with its bits moved to the right by rhs places, and the sign of int32 repeated.");
   return def;
 }

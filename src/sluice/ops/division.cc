@@ -5,6 +5,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/division_functors.h"
 #include "sluice/ops/elementwise.h"
+#include "sluice/ops/integer_functors.h"
 #include "sluice/ops/unary.h"
 
 namespace sluice::ops {
@@ -14,14 +15,13 @@ using namespace elementwise;  // NOLINT
 
 constexpr auto kFmod = []<typename E>(E a, E b) -> E {
   if constexpr (std::is_integral_v<E>)
-    return b == 0 ? E{0} : static_cast<E>(int64_t{a} % int64_t{b});
+    return integer::Fmod{}(a, b);
   else
     return std::fmod(a, b);
 };
 constexpr auto kRemainder = []<typename E>(E a, E b) -> E {
   if constexpr (std::is_integral_v<E>) {
-    const int64_t rest = b == 0 ? 0 : int64_t{a} % int64_t{b};
-    return static_cast<E>(rest + (rest != 0 && (rest < 0) != (int64_t{b} < 0) ? int64_t{b} : 0));
+    return integer::Remainder{}(a, b);
   } else {
     const E rest = std::fmod(a, b);
     if (rest == 0) return std::copysign(rest, b);

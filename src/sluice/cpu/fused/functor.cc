@@ -8,6 +8,7 @@
 #include "sluice/cpu/simd/conversions.h"
 #include "sluice/ops/division_functors.h"
 #include "sluice/ops/elementwise.h"
+#include "sluice/ops/extreme_functors.h"
 #include "sluice/ops/functors.h"
 #include "sluice/ops/trigonometric_functors.h"
 #include "sluice/ops/update_functors.h"
@@ -83,13 +84,16 @@ const FunctorRow* find_functor(const OpView& op) {
     append(t, std::type_identity<ops::functor::UpdateFunctors>{});
     append(t, std::type_identity<ops::functor::TrigonometricFunctors>{});
     append(t, std::type_identity<ops::functor::DivisionFunctors>{});
+    append(t, std::type_identity<ops::functor::ExtremeFunctors>{});
     return t;
   }();
   const std::string_view type = ops::elementwise::functor_type(op.def().type);
-  std::string_view variant;
+  std::string variant;
   for (const auto& [name, value] : op.attrs().items) {
     if (name == "kind" && std::holds_alternative<std::string>(value))
       variant = std::get<std::string>(value);
+    if (name == "index" && std::holds_alternative<int64_t>(value))
+      variant = std::to_string(std::get<int64_t>(value));
   }
   for (const FunctorRow& e : table) {
     if (e.type == type && (e.variant.empty() || e.variant == variant)) return &e;

@@ -6,6 +6,7 @@
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/simd/conversions.h"
+#include "sluice/cpu/simd/integers.h"
 #include "sluice/cpu/simd/streaming.h"
 #include "sluice/ops/op.h"
 
@@ -54,6 +55,7 @@ bool rows_of(const OpView& op, int inputs, Rows& rows) {
 }
 
 struct Elementwise {
+  IntegerMap integers = nullptr;  // Runs the op; if null, the functor does.
   Functor functor;
   Rows rows;
   int inputs = 0;
@@ -115,6 +117,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
 
 void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
              int64_t n) {
+  if (e.integers != nullptr) return e.integers(from, e.step, to, n);
   // If the row overwrites an input, the cache holds its lines already and streaming gains nothing.
   const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
   if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
@@ -129,7 +132,8 @@ void run_elementwise(const void* state, const runtime::KernelBlock& block, int64
   const auto& e = *static_cast<const Elementwise*>(state);
   const int inputs = e.inputs;
   Functor::Storage own;
-  const void* functor = e.functor.parameters(block.operands, own);
+  const void* const functor =
+      e.integers != nullptr ? nullptr : e.functor.parameters(block.operands, own);
   const std::byte* from[kMaxInputs];
   std::byte* const out = block.operands[e.outputs_at];
   const int64_t out_size = e.output_element.size;
@@ -148,15 +152,20 @@ void run_elementwise(const void* state, const runtime::KernelBlock& block, int64
   }
 }
 
+// Operands that the kernel reads element by element.
+int inputs_of(const OpView& op) {
+  return integer_map(op) != nullptr ? op.inputs() : Functor(op).inputs();
+}
+
 bool supports_elementwise(const OpView& op) {
-  if (!Functor::exists(op) || op.output(0).elements() == 0) return false;
+  if (integer_map(op) == nullptr && !Functor::exists(op)) return false;
   Rows rows;
-  return rows_of(op, Functor(op).inputs(), rows);
+  return op.output(0).elements() > 0 && rows_of(op, inputs_of(op), rows);
 }
 
 KernelChoice choose_elementwise(const OpView& op) {
   Rows rows;
-  const int inputs = Functor(op).inputs();
+  const int inputs = inputs_of(op);
   rows_of(op, inputs, rows);
   KernelChoice choice;
   const int64_t part = per_task(rows);
@@ -173,8 +182,9 @@ KernelChoice choose_elementwise(const OpView& op) {
 runtime::BoundKernel bind_elementwise(std::shared_ptr<const OpRecord> op) {
   const OpView view = op->view();
   auto e = std::make_shared<Elementwise>();
-  e->functor = Functor(view);
-  e->inputs = e->functor.inputs();
+  e->integers = integer_map(view);
+  if (e->integers == nullptr) e->functor = Functor(view);
+  e->inputs = inputs_of(view);
   e->outputs_at = view.inputs();
   rows_of(view, e->inputs, e->rows);
   e->per_task = per_task(e->rows);

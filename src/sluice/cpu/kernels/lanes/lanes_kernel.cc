@@ -4,7 +4,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
-#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/kernels/lanes/lane_cut.h"
 #include "sluice/cpu/move/indices.h"
 #include "sluice/cpu/simd/vector_kernels.h"
 #include "sluice/ops/cumsum.h"
@@ -16,21 +16,21 @@
 namespace sluice::cpu {
 namespace {
 
-// Operators on lanes, the elements along one axis. A task computes whole lanes. It cuts the axes
-// before the lanes' axis or, if these have few elements, the axes after it.
-struct Lanes {
+// Operators on lanes.
+struct Lanes : LaneCut {
   explicit Lanes(const OpView& op) : dtype(op.input(0).dtype), width(size_of(dtype)) {
     const auto split_along = [&](int64_t axis) {
       const Shape& x = op.input(0).shape;
       const Shape& y = op.output(0).shape;
       const int a = normalize_axis(axis, ops::axes_of(x), op.def().name);
       const ops::AxisSplit before(x, a);
-      outer = before.outer;
-      inner = before.inner;
       in = before.extent;
       out = ops::AxisSplit(y, a).extent;
+      static_cast<LaneCut&>(*this) = LaneCut(before.outer, before.inner, std::max(in, out));
     };
-    if (&op.def() == &ops::cumsum_def()) {
+    if (&op.def() == &ops::cumprod_def()) {
+      split_along(op.options<ops::CumprodOptions>().axis);
+    } else if (&op.def() == &ops::cumsum_def()) {
       const auto o = op.options<ops::CumsumOptions>();
       exclusive = o.exclusive;
       reverse = o.reverse;
@@ -48,117 +48,99 @@ struct Lanes {
       indices = Indices(op.input(1), in);
       outside = element_outside(dtype, o.zero_out_of_range);
     }
-    if (outer == 0) inner = 0;  // There is no lane.
-    const int64_t extent = std::max(in, out);
-    rows = outer > 1 && (outer >= kMaxTasks || inner < outer * kLaneGroup);
-    if (rows) {
-      per_task = rows_per_task(outer, extent * inner);
-      tasks = ceil_div(outer, per_task);
-    } else {
-      per_task = round_up(rows_per_task(inner, outer * extent), kLaneGroup);
-      tasks = std::max<int64_t>(1, ceil_div(inner, per_task));
-    }
   }
 
-  // A cut of the axes after it is a multiple of this, so that tasks write separate cache lines.
-  static constexpr int64_t kLaneGroup = 64;
-
   DType dtype;
-  int64_t width;      // Bytes of an element.
-  int64_t outer = 1;  // Elements before the axis.
-  int64_t inner = 1;  // Elements after the axis.
-  int64_t in = 1;     // Elements of a lane of the operand.
-  int64_t out = 1;    // Elements of a lane of the result.
+  int64_t width;    // Bytes of an element.
+  int64_t in = 1;   // Elements of a lane of the operand.
+  int64_t out = 1;  // Elements of a lane of the result.
   bool exclusive = false, reverse = false;
   Indices indices;
   std::array<std::byte, 8> outside{};  // The element that an index outside yields.
-  bool rows = false;     // A task has some elements before the axis, and all after it.
-  int64_t per_task = 1;  // Elements before the axis, or after it.
-  int64_t tasks = 1;
-
-  // The cut of an operand or result whose lanes have `extent` elements of `bytes` bytes.
-  void cut(int64_t extent, int64_t bytes, KernelChoice& choice) const {
-    choice.task_stride.push_back(per_task * bytes * (rows ? extent * inner : 1));
-    choice.task_pitch.push_back(rows ? 0 : inner * bytes);
-  }
 };
 
-// Contiguous lanes whose sums are computed at once: an addition waits four cycles for the last one.
+// Contiguous lanes that are combined at once: an addition waits four cycles for the last one.
 constexpr int64_t kLanesAtOnce = 4;
 
-// The lanes [begin, end) of `inner` at one index of the axes before the lanes' axis.
-struct LaneGroup {
-  int64_t outer, begin, end;
+// How elements are combined. Integers have the type uint32_t, so that they wrap around.
+struct Sums {
+  using Functor = ops::functor::Add;
+  static constexpr int kIdentity = 0;
+  template <typename E>
+  static E combine(E a, E b) {
+    return a + b;
+  }
+};
+struct Products {
+  using Functor = ops::functor::Mul;
+  static constexpr int kIdentity = 1;
+  template <typename E>
+  static E combine(E a, E b) {
+    return a * b;
+  }
 };
 
-template <typename F>
-void for_each_group(const Lanes& l, int64_t task, F f) {
-  const int64_t begin = task * l.per_task, end = begin + l.per_task;
-  if (l.rows) {
-    for (int64_t o = begin; o < std::min(l.outer, end); ++o) f(LaneGroup{o, 0, l.inner});
-  } else {
-    for (int64_t o = 0; o < l.outer; ++o) f(LaneGroup{o, begin, std::min(l.inner, end)});
-  }
-}
-
-// Adds up kCount contiguous lanes, from `outer` on.
-template <int64_t kCount, typename E>
-void add_up_lanes(const Lanes& l, int64_t outer, const E* x, E* y) {
-  E sums[kCount] = {};
+// Combines kCount contiguous lanes, from `outer` on.
+template <typename Op, int64_t kCount, typename E>
+void cumulate_lanes(const Lanes& l, int64_t outer, const E* x, E* y) {
+  E results[kCount];
+  std::fill_n(results, kCount, E{Op::kIdentity});
   const int64_t n = l.in, step = l.reverse ? -1 : 1;
   const bool exclusive = l.exclusive;
   int64_t at = outer * n + (l.reverse ? n - 1 : 0);
   for (int64_t i = 0; i < n; ++i, at += step) {
 #pragma GCC unroll 4
     for (int64_t k = 0; k < kCount; ++k) {
-      const E before = sums[k];
-      sums[k] += x[at + k * n];
-      y[at + k * n] = exclusive ? before : sums[k];
+      const E before = results[k];
+      results[k] = Op::combine(results[k], x[at + k * n]);
+      y[at + k * n] = exclusive ? before : results[k];
     }
   }
 }
 
-template <typename E>
-void add_up_rows(const Lanes& l, int64_t begin, int64_t end, const E* x, E* y) {
+template <typename Op, typename E>
+void cumulate_rows(const Lanes& l, int64_t begin, int64_t end, const E* x, E* y) {
   for (; begin + kLanesAtOnce <= end; begin += kLanesAtOnce)
-    add_up_lanes<kLanesAtOnce>(l, begin, x, y);
-  for (; begin < end; ++begin) add_up_lanes<1>(l, begin, x, y);
+    cumulate_lanes<Op, kLanesAtOnce>(l, begin, x, y);
+  for (; begin < end; ++begin) cumulate_lanes<Op, 1>(l, begin, x, y);
 }
 
-template <typename E>
-void add_up(const Lanes& l, const LaneGroup& g, const E* x, E* y) {
+template <typename Op, typename E>
+void cumulate_columns(const Lanes& l, const LaneGroup& g, const E* x, E* y) {
   const int64_t n = g.end - g.begin;
   const int64_t step = l.reverse ? -l.inner : l.inner;
   const int64_t first = (g.outer * l.in + (l.reverse ? l.in - 1 : 0)) * l.inner + g.begin;
   if (l.in == 0) return;
-  // Row i of the result is the row before plus a row of x.
-  const auto add = [&](const E* a, const E* b, E* to) {
+  // Row i of the result is the row before combined with a row of x.
+  const auto combine = [&](const E* a, const E* b, E* to) {
     if constexpr (std::is_same_v<E, float>) {
-      map2(ops::functor::Add{}, {a}, {b}, to, n);
+      map2(typename Op::Functor{}, {a}, {b}, to, n);
     } else {
-      for (int64_t i = 0; i < n; ++i) to[i] = a[i] + b[i];
+      for (int64_t i = 0; i < n; ++i) to[i] = Op::combine(a[i], b[i]);
     }
   };
-  // The sum of nothing is 0, and a sum begins with 0 + x, which is +0 for x = -0.
-  std::fill_n(y + first, n, E{});
-  if (!l.exclusive) add(y + first, x + first, y + first);
+  // The result of nothing is the identity, and a sum begins with 0 + x, which is +0 for x = -0.
+  std::fill_n(y + first, n, E{Op::kIdentity});
+  if (!l.exclusive) combine(y + first, x + first, y + first);
   for (int64_t i = 1, at = first + step; i < l.in; ++i, at += step)
-    add(y + at - step, l.exclusive ? x + at - step : x + at, y + at);
+    combine(y + at - step, l.exclusive ? x + at - step : x + at, y + at);
 }
 
-template <typename E>
-void add_up_task(const Lanes& l, const runtime::KernelBlock& block, int64_t task) {
+template <typename Op, typename E>
+void cumulate(const Lanes& l, const runtime::KernelBlock& block, int64_t task) {
   const E* const x = reinterpret_cast<const E*>(block.operands[0]);
   E* const y = reinterpret_cast<E*>(block.operands[1]);
   if (l.inner == 1)
-    return add_up_rows(l, task * l.per_task, std::min(l.outer, (task + 1) * l.per_task), x, y);
-  for_each_group(l, task, [&](const LaneGroup& g) { add_up(l, g, x, y); });
+    return cumulate_rows<Op>(l, task * l.per_task, std::min(l.outer, (task + 1) * l.per_task), x,
+                             y);
+  l.for_each_group(task, [&](const LaneGroup& g) { cumulate_columns<Op>(l, g, x, y); });
 }
 
-void run_cumsum(const void* state, const runtime::KernelBlock& block, int64_t task) {
+template <typename Op>
+void run_cumulative(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& l = *static_cast<const Lanes*>(state);
-  if (l.dtype == f32) return add_up_task<float>(l, block, task);
-  add_up_task<uint32_t>(l, block, task);
+  if (l.dtype == f32) return cumulate<Op, float>(l, block, task);
+  cumulate<Op, uint32_t>(l, block, task);
 }
 
 template <typename E>
@@ -185,7 +167,7 @@ void take(const Lanes& l, const LaneGroup& g, const runtime::KernelBlock& block)
 
 void run_take(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& l = *static_cast<const Lanes*>(state);
-  for_each_group(l, task, [&](const LaneGroup& g) {
+  l.for_each_group(task, [&](const LaneGroup& g) {
     if (l.width == 4) return take<uint32_t>(l, g, block);
     if (l.width == 2) return take<uint16_t>(l, g, block);
     take<uint8_t>(l, g, block);
@@ -196,7 +178,7 @@ void run_add(const void* state, const runtime::KernelBlock& block, int64_t task)
   const auto& l = *static_cast<const Lanes*>(state);
   const auto* const x = reinterpret_cast<const float*>(block.operands[0]);
   auto* const y = reinterpret_cast<float*>(block.operands[2]);
-  for_each_group(l, task, [&](const LaneGroup& g) {
+  l.for_each_group(task, [&](const LaneGroup& g) {
     for (int64_t i = 0; i < l.out; ++i)
       std::fill_n(y + (g.outer * l.out + i) * l.inner + g.begin, g.end - g.begin, 0.0f);
     for (int64_t i = 0; i < l.in; ++i) {
@@ -237,7 +219,7 @@ void run_sort(const void* state, const runtime::KernelBlock& block, int64_t task
   // A key and a position for each element of a lane: no two are equal.
   auto* const order = reinterpret_cast<uint64_t*>(block.workspace);
   auto* const indices = reinterpret_cast<int32_t*>(block.operands[2]);
-  for_each_group(l, task, [&](const LaneGroup& g) {
+  l.for_each_group(task, [&](const LaneGroup& g) {
     for (int64_t n = g.begin; n < g.end; ++n) {
       const int64_t first = g.outer * l.in * l.inner + n;
       const std::byte* const x = block.operands[0] + first * l.width;
@@ -259,7 +241,8 @@ void run_sort(const void* state, const runtime::KernelBlock& block, int64_t task
 
 bool supports_lanes(const OpView& op) {
   const DType dtype = op.input(0).dtype;
-  if (&op.def() == &ops::cumsum_def()) return dtype == f32 || is_integer(dtype);
+  if (&op.def() == &ops::cumsum_def() || &op.def() == &ops::cumprod_def())
+    return dtype == f32 || is_integer(dtype);
   if (&op.def() == &ops::add_along_axis_def()) return dtype == f32;
   return &op.def() == &ops::take_along_axis_def() || &op.def() == &ops::sort_def();
 }
@@ -269,16 +252,18 @@ KernelChoice choose_lanes(const OpView& op) {
   KernelChoice choice{.tasks = l.tasks};
   if (&op.def() == &ops::sort_def()) choice.workspace_bytes = l.in * 8;
   if (l.tasks == 1) return choice;
-  l.cut(l.in, l.width, choice);
-  if (op.inputs() == 2) l.cut(&op.def() == &ops::add_along_axis_def() ? l.in : l.out, 4, choice);
-  l.cut(l.out, l.width, choice);
-  if (&op.def() == &ops::sort_def()) l.cut(l.out, 4, choice);
+  l.add_range(l.in, l.width, choice);
+  if (op.inputs() == 2)
+    l.add_range(&op.def() == &ops::add_along_axis_def() ? l.in : l.out, 4, choice);
+  l.add_range(l.out, l.width, choice);
+  if (&op.def() == &ops::sort_def()) l.add_range(l.out, 4, choice);
   return choice;
 }
 
 runtime::BoundKernel bind_lanes(std::shared_ptr<const OpRecord> op) {
   const OpDef& def = op->view().def();
-  return {&def == &ops::cumsum_def()           ? run_cumsum
+  return {&def == &ops::cumsum_def()           ? run_cumulative<Sums>
+          : &def == &ops::cumprod_def()        ? run_cumulative<Products>
           : &def == &ops::sort_def()           ? run_sort
           : &def == &ops::add_along_axis_def() ? run_add
                                                : run_take,

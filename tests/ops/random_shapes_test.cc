@@ -10,6 +10,7 @@
 #include "kernel_trial.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/bitwise.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/cumsum.h"
@@ -184,6 +185,28 @@ TEST_F(RandomShapes, Reductions) {
   expect_fast(cases() * 3 / 4);
 }
 
+TEST_F(RandomShapes, ReductionsOfIntegers) {
+  const OpDef* const defs[] = {&ops::reduce_sum_def(), &ops::reduce_prod_def(),
+                               &ops::reduce_max_def(), &ops::reduce_min_def()};
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape x = shape(0, 5);
+    if (x.elements() == 0) continue;
+    const ops::ReduceOptions o{.axes = some_axes(x.rank()), .keepdims = below(2) == 0};
+    run(*defs[below(std::ssize(defs))], to_attrs(o), {{x, below(2) == 0 ? i32 : u32, {}}},
+        "cpu.integer_reduce", {.domain = {-9, 9}});
+  }
+}
+
+TEST_F(RandomShapes, CastsOfIntegers) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    static constexpr DType kIntegers[] = {i32, u32, u8, boolean};
+    const DType from = kIntegers[below(3)], to = kIntegers[below(4)];
+    const Shape x = shape(0, 3);
+    if (from != to && x.elements() > 0)
+      run(ops::cast_def(), to_attrs(ops::CastOptions{to}), {{x, from, {}}}, "cpu.elementwise");
+  }
+}
+
 TEST_F(RandomShapes, GradientsOfReductions) {
   // Each shape is used for eight operators.
   for (int i = 0; i < cases() / 8 && !HasFatalFailure(); ++i) {
@@ -283,6 +306,9 @@ TEST_F(RandomShapes, OperatorsAlongAnAxis) {
         {{at, float_dtype(), {}}, index_spec}, "cpu.lanes", {.values = {std::nullopt, indices}});
     static constexpr DType kMultiplied[] = {f32, f16, bf16, i32, u32};
     run(ops::cumprod_def(), to_attrs(ops::CumprodOptions{named}), {{x, kMultiplied[below(5)], {}}},
+        "cpu.lanes");
+    const TensorSpec multiplied{x, float_dtype(), {}};
+    run(ops::cumprod_grad_def(), to_attrs(ops::CumprodOptions{named}), {multiplied, multiplied},
         "cpu.lanes");
   }
 }

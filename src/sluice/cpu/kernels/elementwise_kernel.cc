@@ -3,10 +3,10 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/fused/functor.h"
+#include "sluice/cpu/kernels/integers.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/simd/conversions.h"
-#include "sluice/cpu/simd/integers.h"
 #include "sluice/cpu/simd/streaming.h"
 #include "sluice/ops/op.h"
 

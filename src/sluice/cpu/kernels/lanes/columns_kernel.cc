@@ -84,7 +84,7 @@ void map_rows(const F& f, std::initializer_list<MapInput> inputs, MapOutput outp
 constexpr float kOne = 1.0f;
 constexpr MapInput kEveryOne{&kOne, 0, 0};
 
-// At most kColumnsAtOnce columns of `inner` columns: their tensors' rows are `inner` elements apart.
+// At most kColumnsAtOnce columns of `inner` columns. Rows of tensors are `inner` elements apart.
 struct Tile {
   int64_t extent, inner, cols;
 
@@ -92,7 +92,8 @@ struct Tile {
   MapOutput out(float* y, int64_t row = 0) const { return {y + row * inner, inner}; }
   static MapInput each(const float* values) { return {values, 1, 0}; }
 
-  // Sums over the rows what compute(first, rows, block) stores: `rows` rows, kColumnsAtOnce floats apart.
+  // Sums over the rows what compute(first, rows, block) stores in `rows` rows of kColumnsAtOnce
+  // floats.
   template <typename Compute>
   void sum(float* y, Compute compute) const {
     alignas(64) float block[kTileRows * kColumnsAtOnce], partial[kReduceLanes * kColumnsAtOnce];
@@ -105,7 +106,7 @@ struct Tile {
     }
     reduce_end(ReduceOp::kSum, extent, cols, partial, kColumnsAtOnce, y);
   }
-  // Calls compute(first, rows, block) with memory for `rows` rows, kColumnsAtOnce floats apart.
+  // Calls compute(first, rows, block) with memory for `rows` rows of kColumnsAtOnce floats.
   template <typename Compute>
   void for_rows(Compute compute) const {
     alignas(64) float block[kTileRows * kColumnsAtOnce];

@@ -28,7 +28,7 @@ struct Lanes : LaneCut {
       out = ops::AxisSplit(y, a).extent;
       static_cast<LaneCut&>(*this) = LaneCut(before.outer, before.inner, std::max(in, out));
     };
-    if (&op.def() == &ops::cumprod_def()) {
+    if (&op.def() == &ops::cumprod_def() || &op.def() == &ops::cumprod_grad_def()) {
       split_along(op.options<ops::CumprodOptions>().axis);
     } else if (&op.def() == &ops::cumsum_def()) {
       const auto o = op.options<ops::CumsumOptions>();
@@ -143,6 +143,40 @@ void run_cumulative(const void* state, const runtime::KernelBlock& block, int64_
   cumulate<Op, uint32_t>(l, block, task);
 }
 
+constexpr int64_t kProductLanes = 64;  // Lanes whose gradients are computed at once.
+
+// The gradient of a cumulative product: see its reference kernel.
+void run_cumprod_grad(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& l = *static_cast<const Lanes*>(state);
+  const auto* const xs = reinterpret_cast<const float*>(block.operands[0]);
+  const auto* const gs = reinterpret_cast<const float*>(block.operands[1]);
+  auto* const results = reinterpret_cast<float*>(block.operands[2]);
+  l.for_each_group(task, [&](const LaneGroup& g) {
+    for (int64_t begin = g.begin; begin < g.end; begin += kProductLanes) {
+      const int64_t lanes = std::min(kProductLanes, g.end - begin);
+      const int64_t first = g.outer * l.in * l.inner + begin;
+      float before[kProductLanes], sum[kProductLanes] = {};
+      std::fill_n(before, lanes, 1.0f);
+      for (int64_t i = 0; i < l.in; ++i) {
+        const float* const x = xs + first + i * l.inner;
+        float* const dx = results + first + i * l.inner;
+        for (int64_t n = 0; n < lanes; ++n) {
+          dx[n] = before[n];
+          before[n] *= x[n];
+        }
+      }
+      for (int64_t i = l.in; i-- > 0;) {
+        const int64_t row = first + i * l.inner;
+        for (int64_t n = 0; n < lanes; ++n) {
+          const float rest = i + 1 < l.in ? sum[n] * xs[row + l.inner + n] : 0.0f;
+          sum[n] = gs[row + n] + rest;
+          results[row + n] *= sum[n];
+        }
+      }
+    }
+  });
+}
+
 template <typename E>
 void take(const Lanes& l, const LaneGroup& g, const runtime::KernelBlock& block) {
   const auto* const x = reinterpret_cast<const E*>(block.operands[0]);
@@ -243,7 +277,8 @@ bool supports_lanes(const OpView& op) {
   const DType dtype = op.input(0).dtype;
   if (&op.def() == &ops::cumsum_def() || &op.def() == &ops::cumprod_def())
     return dtype == f32 || is_integer(dtype);
-  if (&op.def() == &ops::add_along_axis_def()) return dtype == f32;
+  if (&op.def() == &ops::add_along_axis_def() || &op.def() == &ops::cumprod_grad_def())
+    return dtype == f32;
   return &op.def() == &ops::take_along_axis_def() || &op.def() == &ops::sort_def();
 }
 
@@ -264,6 +299,7 @@ runtime::BoundKernel bind_lanes(std::shared_ptr<const OpRecord> op) {
   const OpDef& def = op->view().def();
   return {&def == &ops::cumsum_def()           ? run_cumulative<Sums>
           : &def == &ops::cumprod_def()        ? run_cumulative<Products>
+          : &def == &ops::cumprod_grad_def()   ? run_cumprod_grad
           : &def == &ops::sort_def()           ? run_sort
           : &def == &ops::add_along_axis_def() ? run_add
                                                : run_take,

@@ -1,4 +1,4 @@
-#include "sluice/cpu/simd/integers.h"
+#include "sluice/cpu/kernels/integers.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/elementwise.h"
 #include "sluice/ops/integer_functors.h"
@@ -92,8 +93,36 @@ IntegerMap find_map(const OpView& op, std::type_identity<std::tuple<F...>>) {
   return found;
 }
 
+template <typename To>
+struct ConvertTo {
+  template <typename From>
+  To operator()(From x) const {
+    if constexpr (std::is_same_v<To, bool>)
+      return x != From{};
+    else
+      return static_cast<To>(x);
+  }
+};
+
+template <typename From>
+IntegerMap find_cast(DType to) {
+  switch (to) {
+    case i32:
+      return map_integers<ConvertTo<int32_t>, From>;
+    case u32:
+      return map_integers<ConvertTo<uint32_t>, From>;
+    case u8:
+      return map_integers<ConvertTo<uint8_t>, From>;
+    case boolean:
+      return map_integers<ConvertTo<bool>, From>;
+    default:
+      return nullptr;
+  }
+}
+
 template <typename E>
 IntegerMap find(const OpView& op) {
+  if (&op.def() == &ops::cast_def()) return find_cast<E>(op.output(0).dtype);
   if (&op.def() == &ops::where_def()) return map_integers<Choose, uint8_t, E, E>;
   return find_map<E>(op, std::type_identity<ops::integer::Functors>{});
 }

@@ -4,7 +4,8 @@
 
 #include "sluice/ir/op_def.h"
 
-/// Elementwise operators on int32, uint32 and uint8 (ops/integer_functors.h), and `where` on them.
+/// Elementwise operators on int32, uint32 and uint8: ops/integer_functors.h, `where`, and casts
+/// between them and to bool.
 namespace sluice::cpu {
 
 /// Computes to[i] = f(inputs[0][i], …) for i < n. An input is an array if its step is 1, or one

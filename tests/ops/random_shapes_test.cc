@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 #include "kernel_trial.h"
 #include "sluice/ops/arithmetic.h"
@@ -26,6 +27,7 @@
 #include "sluice/ops/softmax.h"
 #include "sluice/ops/sort.h"
 #include "sluice/ops/sparse_accumulate.h"
+#include "sluice/ops/strided_matmul.h"
 #include "sluice/ops/take_along_axis.h"
 #include "sluice/ops/transpose.h"
 
@@ -382,6 +384,44 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
         {.domain = {-40, 40}});
     run(ops::where_def(), {}, {{operand(), boolean, {}}, c, d}, "cpu.elementwise");
   }
+}
+
+// Matrices that are transposed parts of larger tensors.
+TEST_F(RandomShapes, StridedProducts) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    ops::StridedMatmulOptions o;
+    o.batch.resize(static_cast<size_t>(below(3)));
+    for (int64_t& size : o.batch) size = 1 + below(4);
+    o.m = 1 + below(below(8) == 0 ? 60 : 12);
+    o.n = 1 + below(below(4) == 0 ? 70 : 12);
+    o.k = 1 + below(below(8) == 0 ? 300 : 20);
+    // The axes in a random order, from the outermost to the innermost.
+    const auto draw = [&](int64_t rows, int64_t cols, bool padded, Shape& shape) {
+      std::vector<int64_t> sizes = o.batch;
+      sizes.insert(sizes.end(), {rows, cols});
+      std::vector<size_t> order(sizes.size());
+      std::iota(order.begin(), order.end(), size_t{0});
+      // Products run on matrices with rows or columns of neighbours.
+      std::shuffle(order.begin(), order.end() - below(3), random_);
+      std::vector<int64_t> stored, list(sizes.size() + 1);
+      for (const size_t axis : order) stored.push_back(sizes[axis] + (padded ? below(2) : 0));
+      shape = Shape(stored);
+      const std::vector<int64_t> strides = shape.strides();
+      for (size_t a = 0; a < order.size(); ++a) {
+        list[order[a] + 1] = strides[a];
+        list[0] += below(stored[a] - sizes[order[a]] + 1) * strides[a];
+      }
+      return list;
+    };
+    Shape lhs, rhs, out;
+    o.lhs = draw(o.m, o.k, true, lhs);
+    o.rhs = draw(o.k, o.n, true, rhs);
+    o.out = draw(o.m, o.n, false, out);
+    o.shape = out.dims();
+    const DType dtype = float_dtype();
+    run(ops::strided_matmul_def(), to_attrs(o), {{lhs, dtype, {}}, {rhs, dtype, {}}}, "");
+  }
+  expect_fast(cases() / 5);
 }
 
 TEST_F(RandomShapes, ManyOperands) {

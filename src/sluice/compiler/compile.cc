@@ -25,6 +25,7 @@
 #include "sluice/compiler/passes/fusion/layouts.h"
 #include "sluice/compiler/passes/fusion/share_work.h"
 #include "sluice/compiler/passes/fusion/split_ops.h"
+#include "sluice/compiler/passes/fusion/strided_products.h"
 #include "sluice/compiler/passes/inline_calls.h"
 #include "sluice/compiler/passes/project.h"
 #include "sluice/compiler/passes/rotations.h"
@@ -81,6 +82,15 @@ const CompilerPass kPasses[] = {
      [](Program& p, const Context& c) {
        p.feed_slots = feed_slots(p);
        return project(p, c);
+     }},
+    {"strides",
+     "Products read transposed, sliced and split operands in place and write transposed results, "
+     "and what nobody reads is removed; before layouts and fusion, which ask for products.",
+     true,
+     [](Program& p, const Context& c) {
+       const int64_t changes = on_bodies<strided_products>(p, c);
+       if (changes > 0) remove_dead_code(p, c);
+       return changes;
      }},
     {"layouts",
      "Weights get the layout that matrix products read fastest; before fusion, which needs the "

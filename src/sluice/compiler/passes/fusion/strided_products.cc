@@ -1,0 +1,315 @@
+#include "sluice/compiler/passes/fusion/strided_products.h"
+
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+#include "sluice/exe/executable.h"
+#include "sluice/ops/concat.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/strided_matmul.h"
+#include "sluice/ops/transpose.h"
+
+namespace sluice::compiler {
+namespace {
+
+// A tensor whose elements lie in the row-major bytes of `base`.
+struct StridedView {
+  ValueIndex base;
+  TensorSpec spec;  // Of the base, as it is read.
+  int64_t offset = 0;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;
+};
+
+// Returns the strides of the same elements under another shape; nullopt if no strides describe it.
+// Neighbouring axes whose strides continue each other form one block, which is cut again.
+std::optional<std::vector<int64_t>> strides_under(const StridedView& v, const Shape& shape) {
+  std::vector<int64_t> strides(static_cast<size_t>(shape.rank()));
+  int to = shape.rank() - 1;
+  for (size_t from = v.dims.size(); from-- > 0;) {
+    if (v.dims[from] == 1) continue;
+    int64_t block = v.dims[from], stride = v.strides[from];
+    const auto next = [&] {  // The axis before this one, without axes of size 1.
+      size_t i = from;
+      while (i > 0 && v.dims[i - 1] == 1) --i;
+      return i;
+    };
+    for (size_t i = next(); i > 0 && v.strides[i - 1] == block * stride; i = next()) {
+      from = i - 1;
+      block *= v.dims[from];
+    }
+    for (; block > 1 && to >= 0; --to) {
+      if (block % shape[to] != 0) return std::nullopt;
+      strides[static_cast<size_t>(to)] = stride;
+      stride *= shape[to];
+      block /= shape[to];
+    }
+    if (block > 1) return std::nullopt;
+  }
+  return strides;
+}
+
+class ProductStrider {
+ public:
+  ProductStrider(Body& body, const Target& target)
+      : body_(body), target_(target), readers_(readers_of(body)), fixed_(kept_values(body)) {
+    maker_.assign(body.values.size(), NodeId());
+    overwriter_.assign(body.values.size(), NodeId());
+    for (const NodeId n : body.nodes.ids()) {
+      for (const ValueIndex v : body.nodes[n].outputs) {
+        if (v != kNone) maker_[v] = n;
+      }
+      for (const Tie& t : body.nodes[n].ties) note_overwriter(t.into, n);
+    }
+  }
+
+  int64_t run() {
+    int64_t changed = 0;
+    for (const NodeId n : body_.nodes.ids()) changed += stride(n);
+    remove_transposes();
+    return changed;
+  }
+
+ private:
+  // Notes that node n overwrites a value, and the values that it is a view of.
+  void note_overwriter(ValueIndex v, NodeId n) {
+    if (!overwriter_[v].valid()) overwriter_[v] = n;
+    if (!maker_[v].valid()) return;
+    const Node& maker = body_.nodes[maker_[v]];
+    if (maker.is<Node::View>()) note_overwriter(maker.inputs[0], n);
+  }
+
+  static bool is_plain(const Node& node, const OpDef& def) {
+    return node.def == &def && node.is<Node::Kernel>() && node.ties.empty() && !node.has_stages();
+  }
+  template <typename Options>
+  static Options options_of(const Node& node) {
+    const Attrs& attrs = node.as<Node::Kernel>()->attrs;
+    return OpView(*node.def, attrs, node.in_specs, node.out_specs).options<Options>();
+  }
+  // Whether a value need not be made if nobody reads it.
+  bool is_free(ValueIndex v) const {
+    return !fixed_[v] && !overwriter_[v].valid() && body_.value(v).layout == Layout{};
+  }
+  // Whether node n may read a value.
+  bool is_readable(ValueIndex v, NodeId n) const {
+    return body_.value(v).layout == Layout{} && (!overwriter_[v].valid() || n < overwriter_[v]);
+  }
+
+  // Whether all readers of a value are products, also through views.
+  bool only_products_read(ValueIndex v) const {
+    if (!is_free(v)) return false;
+    return std::all_of(readers_[v].begin(), readers_[v].end(), [&](NodeId n) {
+      const Node& reader = body_.nodes[n];
+      if (reader.is<Node::View>() && reader.ties.empty())
+        return only_products_read(reader.outputs[0]);
+      return is_plain(reader, ops::matmul_def()) || is_plain(reader, ops::strided_matmul_def()) ||
+             (moves(reader) &&
+              std::all_of(reader.outputs.begin(), reader.outputs.end(),
+                          [&](ValueIndex o) { return o == kNone || only_products_read(o); }));
+    });
+  }
+  static bool moves(const Node& node) {
+    return is_plain(node, ops::transpose_def()) || is_plain(node, ops::slice_def()) ||
+           is_plain(node, ops::split_def());
+  }
+
+  // The value as its maker sees it: a view of a tensor that was not transposed, sliced or split, if
+  // there is one. `moved`: whether a kernel that moves elements is left out.
+  StridedView trace(NodeId reader, ValueIndex v, const TensorSpec& spec, bool& moved) const {
+    const StridedView whole{v, spec, 0, spec.shape.dims(), spec.shape.strides()};
+    const NodeId n = maker_[v];
+    if (!n.valid() || !is_free(v)) return whole;
+    const Node& node = body_.nodes[n];
+    const bool is_view = node.is<Node::View>() && node.ties.empty();
+    if (!is_view && !(moves(node) && only_products_read(v))) return whole;
+    bool moved_before = false;
+    StridedView from = trace(reader, node.inputs[0], node.in_specs[0], moved_before);
+    if (!is_readable(from.base, reader)) return whole;
+    if (!is_view) move(node, v, from);
+    const auto strides = strides_under(from, spec.shape);
+    if (!strides) return whole;
+    from.dims = spec.shape.dims();
+    from.strides = *strides;
+    moved = moved || moved_before || !is_view;
+    return from;
+  }
+
+  // Changes the view of a node's operand to that of its output `v`.
+  void move(const Node& node, ValueIndex v, StridedView& view) const {
+    if (node.def == &ops::transpose_def()) {
+      const StridedView old = view;
+      const auto permutation = options_of<ops::TransposeOptions>(node).permutation;
+      for (size_t i = 0; i < permutation.size(); ++i) {
+        view.dims[i] = at(old.dims, permutation[i]);
+        view.strides[i] = at(old.strides, permutation[i]);
+      }
+    } else if (node.def == &ops::slice_def()) {
+      const auto o = options_of<ops::SliceOptions>(node);
+      for (size_t i = 0; i < view.dims.size(); ++i) {
+        view.offset += o.starts[i] * view.strides[i];
+        view.strides[i] *= o.steps[i];
+        view.dims[i] = o.sizes[i];
+      }
+    } else {
+      const auto o = options_of<ops::SplitOptions>(node);
+      const auto rank = static_cast<int>(view.dims.size());
+      const auto axis = static_cast<size_t>(normalize_axis(o.axis, rank, "split"));
+      for (size_t i = 0; node.outputs[i] != v; ++i) view.offset += o.sizes[i] * view.strides[axis];
+      const auto part = std::find(node.outputs.begin(), node.outputs.end(), v);
+      view.dims[axis] = o.sizes[static_cast<size_t>(part - node.outputs.begin())];
+    }
+  }
+
+  // Returns the transpose that is the only reader of a product's result; null if there is none.
+  Node* transpose_of(ValueIndex result) {
+    if (!is_free(result) || readers_[result].size() != 1) return nullptr;
+    Node& reader = body_.nodes[readers_[result][0]];
+    const bool writes =
+        is_plain(reader, ops::transpose_def()) && body_.value(reader.outputs[0]).layout == Layout{};
+    return writes ? &reader : nullptr;
+  }
+
+  // The matrices of an operand in a batch of these axes; `rank` axes before the matrix broadcast.
+  static ops::StridedMatrices matrices(const StridedView& v, const Shape& batch, bool transposed) {
+    ops::StridedMatrices s;
+    s.offset = v.offset;
+    const size_t own = v.dims.size() - 2;
+    for (size_t i = 0; i < static_cast<size_t>(batch.rank()); ++i) {
+      const size_t lead = static_cast<size_t>(batch.rank()) - own;
+      s.batch.push_back(i < lead || v.dims[i - lead] == 1 ? 0 : v.strides[i - lead]);
+    }
+    s.row = v.strides[own];
+    s.col = v.strides[own + 1];
+    if (transposed) std::swap(s.row, s.col);
+    return s;
+  }
+
+  // Whether the view is its base with the last two axes swapped.
+  static bool is_transposed_base(const StridedView& v) {
+    std::vector<int64_t> dims = v.dims;
+    const size_t rank = dims.size();
+    std::swap(dims[rank - 2], dims[rank - 1]);
+    std::vector<int64_t> strides = Shape(dims).strides();
+    std::swap(strides[rank - 2], strides[rank - 1]);
+    for (size_t i = 0; i < rank; ++i) {
+      if (v.dims[i] > 1 && v.strides[i] != strides[i]) return false;
+    }
+    return v.offset == 0 && Shape(dims).elements() == v.spec.elements();
+  }
+
+  int64_t stride(NodeId n) {
+    Node& node = body_.nodes[n];
+    if (!is_plain(node, ops::matmul_def()) || node.out_specs[0].elements() == 0 ||
+        node.in_specs[0].elements() == 0 || node.in_specs[0].shape.rank() < 2 ||
+        node.in_specs[1].shape.rank() < 2)
+      return 0;
+    bool moved[2] = {false, false};
+    StridedView views[2];
+    for (const size_t i : {0, 1}) {
+      const TensorSpec& spec = node.in_specs[i];
+      views[i] = trace(n, node.inputs[i], spec, moved[i]);
+      if (!moved[i]) views[i] = {node.inputs[i], spec, 0, spec.shape.dims(), spec.shape.strides()};
+    }
+    auto o = options_of<ops::MatmulOptions>(node);
+    int64_t changes = 0;
+    for (const size_t i : {0, 1}) {
+      if (!moved[i] || !is_transposed_base(views[i])) continue;
+      bool& flag = i == 0 ? o.lhs_transposed : o.rhs_transposed;
+      flag = !flag;
+      std::vector<int64_t> dims = views[i].dims;
+      std::swap(dims[dims.size() - 2], dims[dims.size() - 1]);
+      node.inputs[i] = views[i].base;
+      node.in_specs[i] = {Shape(dims), node.in_specs[i].dtype, {}};
+      views[i].spec = node.in_specs[i];
+      views[i].dims = dims;
+      views[i].strides = Shape(dims).strides();
+      moved[i] = false;
+      ++changes;
+    }
+    if (changes > 0) node.as<Node::Kernel>()->attrs = to_attrs(o);
+    const bool strided = stride_batch(node, o, views, moved[0] || moved[1]);
+    return strided || changes > 0 ? 1 : 0;
+  }
+
+  // Makes a product of several matrices a StridedMatMul.
+  bool stride_batch(Node& node, const ops::MatmulOptions& o, const StridedView (&views)[2],
+                    bool moved) {
+    const ops::MatmulShape s = ops::matmul_shape(node.in_specs[0].shape, node.in_specs[1].shape, o);
+    if (s.batch.elements() < 2) return false;
+    // One product of all rows runs faster, and with other ops.
+    if (ops::fold_batch(s).batch.elements() < 2) return false;
+    Node* const transpose = transpose_of(node.outputs[0]);
+    if (!moved && transpose == nullptr) return false;
+    ops::StridedMatmulOptions strided{.batch = s.batch.dims(), .m = s.m, .n = s.n, .k = s.k};
+    strided.lhs = matrices(views[0], s.batch, o.lhs_transposed).list();
+    strided.rhs = matrices(views[1], s.batch, o.rhs_transposed).list();
+    const std::vector<TensorSpec> inputs{views[0].spec, views[1].spec};
+    StridedView out{node.outputs[0], node.out_specs[0], 0, s.out.dims(), s.out.strides()};
+    const auto set_result = [&](const StridedView& result) {
+      strided.out = matrices(result, s.batch, false).list();
+      strided.shape = result.spec.shape.dims();
+    };
+    const auto supported = [&] {
+      const Attrs attrs = to_attrs(strided);
+      const OpDef& def = ops::strided_matmul_def();
+      const std::vector<TensorSpec> outputs = def.infer(OpView(def, attrs, inputs));
+      return !exe::is_reference_kernel(target_.choose(OpView(def, attrs, inputs, outputs)).key);
+    };
+    bool transposes = false;
+    if (transpose != nullptr) {
+      StridedView result = out;
+      const auto permutation = options_of<ops::TransposeOptions>(*transpose).permutation;
+      result.spec = transpose->out_specs[0];
+      const std::vector<int64_t> strides = result.spec.shape.strides();
+      for (size_t i = 0; i < permutation.size(); ++i)
+        at(result.strides, permutation[i]) = strides[i];
+      set_result(result);
+      transposes = supported();
+    }
+    if (!transposes) {
+      set_result(out);
+      if (!moved || !supported()) return false;
+    }
+    node.def = &ops::strided_matmul_def();
+    node.what = Node::Kernel{to_attrs(strided)};
+    node.inputs = {views[0].base, views[1].base};
+    node.in_specs = inputs;
+    if (transposes) {
+      node.outputs = transpose->outputs;
+      node.out_specs = transpose->out_specs;
+      maker_[node.outputs[0]] = maker_[out.base];
+      transpose->outputs = {kNone};
+    }
+    return true;
+  }
+
+  // Removes the transposes whose results products write.
+  void remove_transposes() {
+    Ids<NodeId, Node> kept;
+    for (Node& node : body_.nodes) {
+      const bool replaced = node.def == &ops::transpose_def() && node.outputs[0] == kNone;
+      if (!replaced) kept.push_back(std::move(node));
+    }
+    body_.nodes = std::move(kept);
+  }
+
+  Body& body_;
+  const Target& target_;
+  const Ids<ValueIndex, std::vector<NodeId>> readers_;
+  const Ids<ValueIndex, bool> fixed_;   // Needed after the body has ended.
+  Ids<ValueIndex, NodeId> maker_;       // The node of each value.
+  Ids<ValueIndex, NodeId> overwriter_;  // The first node that overwrites each value.
+};
+
+}  // namespace
+
+int64_t strided_products(Body& body, const Target& target) {
+  const bool transposes = std::any_of(body.nodes.begin(), body.nodes.end(), [](const Node& node) {
+    return node.def == &ops::transpose_def();
+  });
+  return transposes ? ProductStrider(body, target).run() : 0;
+}
+
+}  // namespace sluice::compiler

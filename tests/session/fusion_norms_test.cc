@@ -9,22 +9,6 @@ namespace {
 class Norms : public Fusion {
  protected:
   Tensor channels(int64_t n, const std::string& name) { return variable({n}, name); }
-
-  /// Stores the results of `body` and the gradients of all its inputs. Gradients of the first
-  /// result are given.
-  void differentiate(const std::vector<Tensor>& operands,
-                     const std::function<Tensors(const Tensors&)>& body) {
-    Graph& forward = program.ir.create_empty_graph("norm");
-    Tensors inputs;
-    for (const Tensor& t : operands) inputs.push_back(forward.input(t.spec()));
-    forward.set_outputs(body(inputs));
-    const Tensor y = forward.outputs()[0];
-    const auto info = transforms::autodiff(forward, {.grads_provided = Tensors{y}});
-    const CallSiteInfo call = ops::call_with_info(main, forward, operands);
-    const Tensors grads = ops::call(main, info.graph(), {input(y.shape())}, info.inputs_dict(call));
-    for (size_t i = 0; i < forward.original_outputs().size(); ++i) show(call.outputs()[i]);
-    for (const Tensor& t : grads) show(t);
-  }
 };
 
 TEST_F(Norms, BatchNormInferenceJoinsTheConvolution) {

@@ -26,6 +26,7 @@ struct Effect {
   int max = 0;                                 ///< Largest number of ops in a kernel.
   int copies = 0;                              ///< Kernels that copy or convert.
   std::map<std::string, std::string> layouts;  ///< Layout of each variable, by path.
+  std::map<std::string, int> ops;              ///< Kernels of each operator.
 };
 
 inline Effect effect_of(const exe::Executable& executable) {
@@ -37,6 +38,7 @@ inline Effect effect_of(const exe::Executable& executable) {
       effect.fused += kernel->stages.size() > 1;
       effect.max = std::max(effect.max, static_cast<int>(kernel->stages.size()));
       effect.copies += kernel->key == "cpu.copy";
+      ++effect.ops[kernel->op];
     }
   }
   for (const exe::VariablePlan& v : executable.variables) effect.layouts[v.path] = v.layout;
@@ -54,6 +56,22 @@ class Fusion : public testing::Test {
     return main.host_load(program.ir.h2d_stream(spec, "in" + std::to_string(++seed_)));
   }
   void show(const Tensor& t) { t.graph().host_store(t, "out" + std::to_string(++seed_)); }
+
+  /// Stores the results of `body` and the gradients of all its inputs. Gradients of the first
+  /// result are given.
+  void differentiate(const std::vector<Tensor>& operands,
+                     const std::function<Tensors(const Tensors&)>& body) {
+    Graph& forward = program.ir.create_empty_graph("forward");
+    Tensors inputs;
+    for (const Tensor& t : operands) inputs.push_back(forward.input(t.spec()));
+    forward.set_outputs(body(inputs));
+    const Tensor y = forward.outputs()[0];
+    const auto info = transforms::autodiff(forward, {.grads_provided = Tensors{y}});
+    const CallSiteInfo call = ops::call_with_info(main, forward, operands);
+    const Tensors grads = ops::call(main, info.graph(), {input(y.shape())}, info.inputs_dict(call));
+    for (size_t i = 0; i < forward.original_outputs().size(); ++i) show(call.outputs()[i]);
+    for (const Tensor& t : grads) show(t);
+  }
 
   /// Runs the program in every way and checks its bits. Returns the effects of a compilation with
   /// all passes.

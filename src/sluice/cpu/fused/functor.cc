@@ -76,6 +76,17 @@ const FunctorRow* row_of_map(const OpDef& def) {
   return &row;
 }
 
+// Returns the option of an op that names the variant of its functor; empty if it has none.
+std::string variant_of(const OpView& op) {
+  for (const auto& [name, value] : op.attrs().items) {
+    if (name == "kind" && std::holds_alternative<std::string>(value))
+      return std::get<std::string>(value);
+    if (name == "index" && std::holds_alternative<int64_t>(value))
+      return std::to_string(std::get<int64_t>(value));
+  }
+  return {};
+}
+
 const FunctorRow* find_functor(const OpView& op) {
   if (op.def().map != nullptr) return row_of_map(op.def());
   static const std::vector<FunctorRow> table = [] {
@@ -88,15 +99,8 @@ const FunctorRow* find_functor(const OpView& op) {
     return t;
   }();
   const std::string_view type = ops::elementwise::functor_type(op.def().type);
-  std::string variant;
-  for (const auto& [name, value] : op.attrs().items) {
-    if (name == "kind" && std::holds_alternative<std::string>(value))
-      variant = std::get<std::string>(value);
-    if (name == "index" && std::holds_alternative<int64_t>(value))
-      variant = std::to_string(std::get<int64_t>(value));
-  }
   for (const FunctorRow& e : table) {
-    if (e.type == type && (e.variant.empty() || e.variant == variant)) return &e;
+    if (e.type == type && (e.variant.empty() || e.variant == variant_of(op))) return &e;
   }
   return nullptr;
 }

@@ -1,6 +1,9 @@
 #include "sluice/compiler/passes/fusion/strided_products.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
 
 #include "sluice/base/checked.h"
 #include "sluice/exe/executable.h"
@@ -16,7 +19,7 @@ namespace {
 // A tensor whose elements lie in the row-major bytes of `base`.
 struct StridedView {
   ValueIndex base;
-  TensorSpec spec;  // Of the base, as it is read.
+  TensorSpec spec;  // The spec of the base, as it is read.
   int64_t offset = 0;
   std::vector<int64_t> dims;
   std::vector<int64_t> strides;
@@ -199,89 +202,96 @@ class ProductStrider {
     return v.offset == 0 && Shape(dims).elements() == v.spec.elements();
   }
 
+  static StridedView whole_view(ValueIndex v, const TensorSpec& spec) {
+    return {v, spec, 0, spec.shape.dims(), spec.shape.strides()};
+  }
+
   int64_t stride(NodeId n) {
     Node& node = body_.nodes[n];
     if (!is_plain(node, ops::matmul_def()) || node.out_specs[0].elements() == 0 ||
         node.in_specs[0].elements() == 0 || node.in_specs[0].shape.rank() < 2 ||
         node.in_specs[1].shape.rank() < 2)
       return 0;
-    bool moved[2] = {false, false};
-    StridedView views[2];
-    for (const size_t i : {0, 1}) {
-      const TensorSpec& spec = node.in_specs[i];
-      views[i] = trace(n, node.inputs[i], spec, moved[i]);
-      if (!moved[i]) views[i] = {node.inputs[i], spec, 0, spec.shape.dims(), spec.shape.strides()};
-    }
+    Operands in_place;  // The views of operands that need not be made.
+    bool changed = false;
     auto o = options_of<ops::MatmulOptions>(node);
-    int64_t changes = 0;
     for (const size_t i : {0, 1}) {
-      if (!moved[i] || !is_transposed_base(views[i])) continue;
+      bool moved = false;
+      StridedView view = trace(n, node.inputs[i], node.in_specs[i], moved);
+      if (!moved) continue;
+      if (!is_transposed_base(view)) {
+        in_place[i] = std::move(view);
+        continue;
+      }
       bool& flag = i == 0 ? o.lhs_transposed : o.rhs_transposed;
       flag = !flag;
-      std::vector<int64_t> dims = views[i].dims;
-      std::swap(dims[dims.size() - 2], dims[dims.size() - 1]);
-      node.inputs[i] = views[i].base;
-      node.in_specs[i] = {Shape(dims), node.in_specs[i].dtype, {}};
-      views[i].spec = node.in_specs[i];
-      views[i].dims = dims;
-      views[i].strides = Shape(dims).strides();
-      moved[i] = false;
-      ++changes;
+      std::swap(view.dims[view.dims.size() - 2], view.dims[view.dims.size() - 1]);
+      node.inputs[i] = view.base;
+      node.in_specs[i] = {Shape(view.dims), node.in_specs[i].dtype, {}};
+      changed = true;
     }
-    if (changes > 0) node.as<Node::Kernel>()->attrs = to_attrs(o);
-    const bool strided = stride_batch(node, o, views, moved[0] || moved[1]);
-    return strided || changes > 0 ? 1 : 0;
+    if (changed) node.as<Node::Kernel>()->attrs = to_attrs(o);
+    return stride_batch(node, o, in_place) || changed ? 1 : 0;
   }
 
-  // Makes a product of several matrices a StridedMatMul.
-  bool stride_batch(Node& node, const ops::MatmulOptions& o, const StridedView (&views)[2],
-                    bool moved) {
+  using Operands = std::array<std::optional<StridedView>, 2>;
+
+  // Makes a product of several matrices a StridedMatMul, with as much in place as the target
+  // supports.
+  bool stride_batch(Node& node, const ops::MatmulOptions& o, const Operands& in_place) {
     const ops::MatmulShape s = ops::matmul_shape(node.in_specs[0].shape, node.in_specs[1].shape, o);
-    if (s.batch.elements() < 2) return false;
     // One product of all rows runs faster, and with other ops.
-    if (ops::fold_batch(s).batch.elements() < 2) return false;
+    if (s.batch.elements() < 2 || ops::fold_batch(s).batch.elements() < 2) return false;
     Node* const transpose = transpose_of(node.outputs[0]);
-    if (!moved && transpose == nullptr) return false;
-    ops::StridedMatmulOptions strided{.batch = s.batch.dims(), .m = s.m, .n = s.n, .k = s.k};
-    strided.lhs = matrices(views[0], s.batch, o.lhs_transposed).list();
-    strided.rhs = matrices(views[1], s.batch, o.rhs_transposed).list();
-    const std::vector<TensorSpec> inputs{views[0].spec, views[1].spec};
-    StridedView out{node.outputs[0], node.out_specs[0], 0, s.out.dims(), s.out.strides()};
-    const auto set_result = [&](const StridedView& result) {
-      strided.out = matrices(result, s.batch, false).list();
-      strided.shape = result.spec.shape.dims();
-    };
-    const auto supported = [&] {
-      const Attrs attrs = to_attrs(strided);
-      const OpDef& def = ops::strided_matmul_def();
-      const std::vector<TensorSpec> outputs = def.infer(OpView(def, attrs, inputs));
-      return !exe::is_reference_kernel(target_.choose(OpView(def, attrs, inputs, outputs)).key);
-    };
-    bool transposes = false;
+    for (const bool writes : {true, false}) {
+      if (writes && transpose == nullptr) continue;
+      for (const auto& [lhs, rhs] :
+           {std::pair(true, true), {true, false}, {false, true}, {false, false}}) {
+        if ((lhs && !in_place[0]) || (rhs && !in_place[1]) || !(lhs || rhs || writes)) continue;
+        const StridedView a = lhs ? *in_place[0] : whole_view(node.inputs[0], node.in_specs[0]);
+        const StridedView b = rhs ? *in_place[1] : whole_view(node.inputs[1], node.in_specs[1]);
+        if (replace(node, o, s, {a, b}, writes ? transpose : nullptr)) return true;
+      }
+    }
+    return false;
+  }
+
+  // Replaces a product by a StridedMatMul that writes the result of `transpose`, unless that is
+  // null. Changes nothing if the target has no kernel for it.
+  bool replace(Node& node, const ops::MatmulOptions& o, const ops::MatmulShape& s,
+               const std::array<StridedView, 2>& views, Node* transpose) {
+    StridedView out = whole_view(node.outputs[0], node.out_specs[0]);
+    out.dims = s.out.dims();
+    out.strides = s.out.strides();
     if (transpose != nullptr) {
-      StridedView result = out;
       const auto permutation = options_of<ops::TransposeOptions>(*transpose).permutation;
-      result.spec = transpose->out_specs[0];
-      const std::vector<int64_t> strides = result.spec.shape.strides();
-      for (size_t i = 0; i < permutation.size(); ++i)
-        at(result.strides, permutation[i]) = strides[i];
-      set_result(result);
-      transposes = supported();
+      out.spec = transpose->out_specs[0];
+      const std::vector<int64_t> strides = out.spec.shape.strides();
+      for (size_t i = 0; i < permutation.size(); ++i) at(out.strides, permutation[i]) = strides[i];
     }
-    if (!transposes) {
-      set_result(out);
-      if (!moved || !supported()) return false;
+    const Attrs attrs = to_attrs(
+        ops::StridedMatmulOptions{.batch = s.batch.dims(),
+                                  .m = s.m,
+                                  .n = s.n,
+                                  .k = s.k,
+                                  .lhs = matrices(views[0], s.batch, o.lhs_transposed).list(),
+                                  .rhs = matrices(views[1], s.batch, o.rhs_transposed).list(),
+                                  .out = matrices(out, s.batch, false).list(),
+                                  .shape = out.spec.shape.dims()});
+    const std::vector<TensorSpec> inputs{views[0].spec, views[1].spec};
+    const OpDef& def = ops::strided_matmul_def();
+    const std::vector<TensorSpec> outputs = def.infer(OpView(def, attrs, inputs));
+    if (exe::is_reference_kernel(target_.choose(OpView(def, attrs, inputs, outputs)).key))
+      return false;
+    if (transpose != nullptr) {
+      maker_[transpose->outputs[0]] = maker_[node.outputs[0]];
+      node.outputs = std::exchange(transpose->outputs, {kNone});
+      node.out_specs = transpose->out_specs;
     }
-    node.def = &ops::strided_matmul_def();
-    node.what = Node::Kernel{to_attrs(strided)};
+    node.def = &def;
+    node.what = Node::Kernel{attrs};
     node.inputs = {views[0].base, views[1].base};
     node.in_specs = inputs;
-    if (transposes) {
-      node.outputs = transpose->outputs;
-      node.out_specs = transpose->out_specs;
-      maker_[node.outputs[0]] = maker_[out.base];
-      transpose->outputs = {kNone};
-    }
     return true;
   }
 

@@ -82,6 +82,12 @@ TEST(Composed, RootsOfZeroHaveNoGradient) {
   });
 }
 
+TEST(Composed, VariancesHaveNoNegativeDivisor) {
+  expect({array(f32, {}), array(f32, {1, 3})}, {{kNan}, {kNan}, {kInf}}, [](const Tensors& t) {
+    return Tensors{ops::var(t[0], {}, 1), ops::standard_deviation(t[0]), ops::var(t[1], {}, 3)};
+  });
+}
+
 TEST(GridSample, IsZeroWhereAPositionIsNoNumber) {
   const HostTensor image = HostTensor::of<float>({1, 1, 2, 2}, f32, {1, 2, 3, 4});
   const HostTensor grid =

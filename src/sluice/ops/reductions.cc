@@ -1,5 +1,6 @@
 #include "sluice/ops/reductions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -371,8 +372,9 @@ Tensor var(TensorArg t, const ReduceOptions& options, double correction) {
     return cast({var({cast(t, f32), t.where}, options, correction), t.where}, t->dtype());
   const ReduceOptions kept{.axes = options.axes, .keepdims = true};
   const int64_t n = Reduction(t->shape(), options, "var").extent;
+  const double divisor = std::max(0.0, static_cast<double>(n) - correction);
   const Tensor rest = sub(t, {mean(t, kept), t.where});
-  return div({sumsquare({rest, t.where}, options), t.where}, static_cast<double>(n) - correction);
+  return div({sumsquare({rest, t.where}, options), t.where}, divisor);
 }
 
 namespace {

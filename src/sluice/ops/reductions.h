@@ -58,8 +58,8 @@ Tensor sumsquare(TensorArg t, const ReduceOptions& options = {});
 /// Σx² of a float32 tensor, in the extended range of extended.h if it overflows float32.
 Tensor sumsquare_extended(TensorArg t, const ReduceOptions& options = {});
 
-/// The variance: Σ(x - mean)² / (n - correction) of n elements each. A correction of 0 is that of
-/// numpy, 1 that of torch.
+/// The variance: Σ(x - mean)² / max(0, n - correction) of n elements each; NaN without elements. A
+/// correction of 0 is that of numpy, 1 that of torch.
 Tensor var(TensorArg t, const ReduceOptions& options = {}, double correction = 0);
 /// The standard deviation √var.
 Tensor standard_deviation(TensorArg t, const ReduceOptions& options = {}, double correction = 0);

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -13,10 +14,16 @@ namespace sluice::test {
 using Doubles = std::vector<double>;
 
 struct Result {
-  std::string name;  // y, running_mean, running_var, or d and the name of an input.
+  std::string name;  // y, y1, …, running_mean, running_var, or d and the name of an input.
   Shape shape;
   double projection = 0;
   double magnitudes = 0;
+};
+
+struct LineInput {
+  std::string name;
+  Shape shape;
+  std::string domain = {};  // Domain of values() in pytorch_operators.py.
 };
 
 struct Line {
@@ -24,11 +31,22 @@ struct Line {
   uint64_t number = 0;
   std::string op;
   int64_t samples = 0;  // Samples of the database that this line represents.
-  std::vector<std::pair<std::string, Shape>> inputs;
+  std::vector<LineInput> inputs;
   Attrs options;
   std::vector<int32_t> labels;
   std::vector<Result> results;
+
+  /// Whether the labels are values of inputs.
+  bool has_integers() const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [](const LineInput& input) { return input.domain == "i32"; });
+  }
 };
+
+inline bool has_result(const Line& line, const std::string& name) {
+  return std::any_of(line.results.begin(), line.results.end(),
+                     [&](const Result& r) { return r.name == name; });
+}
 
 // --- The values of pytorch_samples.py.
 
@@ -46,16 +64,47 @@ inline Doubles hashed(uint64_t line, uint64_t tensor, const Shape& shape) {
   return values;
 }
 
+/// Maps the hash of element `index` to a domain.
+inline double in_domain(const std::string& domain, double hash, size_t index) {
+  if (domain == "distinct") return static_cast<double>(index * 40503 % 65536) / 8192 - 4;
+  if (domain == "unit") return hash;
+  if (domain == "positive") return 4 * std::fabs(hash) + 0.125;
+  if (domain == "nonzero") return 4 * hash + (hash < 0 ? -0.25 : 0.25);
+  if (domain == "probability") return std::fabs(hash) / 2 + 0.25;
+  if (domain == "whole") return std::floor(4 * hash);
+  if (domain == "sign") return hash < 0 ? -1 : 1;
+  if (domain == "bool") return hash > 0 ? 1 : 0;
+  if (domain != "") fail(ErrorKind::kBadFile, "unknown domain {}", domain);
+  return 4 * hash;
+}
+
 inline Doubles input_values(const Line& line, size_t input) {
-  const auto& [name, shape] = line.inputs[input];
+  const auto& [name, shape, domain] = line.inputs[input];
   Doubles values = hashed(line.number, input, shape);
-  const bool not_negative = name == "running_var" || name == "class_weights" || name == "target";
-  for (double& v : values) v = not_negative ? std::fabs(v) : 4 * v;
+  const bool not_negative =
+      domain.empty() && (name == "running_var" || name == "class_weights" || name == "target");
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = not_negative ? std::fabs(values[i]) : in_domain(domain, values[i], i);
   return values;
 }
 
 inline HostTensor f32_array(const Shape& shape, const Doubles& values) {
   return HostTensor::of<double>(shape, f64, values).cast(f32);
+}
+
+/// Returns an input in the dtype of its domain. The inputs of domain i32 are the labels in order.
+inline HostTensor input_array(const Line& line, size_t input) {
+  const auto& [name, shape, domain] = line.inputs[input];
+  if (domain != "i32") {
+    HostTensor values = f32_array(shape, input_values(line, input));
+    return domain == "bool" ? values.cast(boolean) : values;
+  }
+  int64_t begin = 0;
+  for (size_t i = 0; i < input; ++i) {
+    if (line.inputs[i].domain == "i32") begin += line.inputs[i].shape.elements();
+  }
+  const auto first = line.labels.begin() + begin;
+  return HostTensor::of<int32_t>(shape, i32, {first, first + shape.elements()});
 }
 
 /// Labels have the shape of x without the axis of classes.
@@ -75,8 +124,8 @@ class Sample : public nn::Module {
   Tensors build(nn::Builder& b, const Tensors& inputs) const {
     Named in;
     size_t next = 0;
-    for (const auto& [name, shape] : line_.inputs) {
-      if (name != "class_weights") in[name] = inputs.at(next++);
+    for (const LineInput& input : line_.inputs) {
+      if (input.name != "class_weights") in[input.name] = inputs.at(next++);
     }
     if (!line_.labels.empty()) in["labels"] = inputs.at(next);
     const std::string& op = line_.op;
@@ -300,8 +349,8 @@ class Sample : public nn::Module {
 
   Doubles class_weights() const {
     for (size_t i = 0; i < line_.inputs.size(); ++i) {
-      if (line_.inputs[i].first == "class_weights") {
-        const HostTensor rounded = f32_array(line_.inputs[i].second, input_values(line_, i));
+      if (line_.inputs[i].name == "class_weights") {
+        const HostTensor rounded = f32_array(line_.inputs[i].shape, input_values(line_, i));
         return rounded.to_doubles();
       }
     }

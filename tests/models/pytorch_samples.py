@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Computes the samples of PyTorch's operator database, for pytorch_samples_test.cc.
 
-The samples are those of convolutions, pools, norms, losses, relu, reductions, cumulative sums and
-products, padding and other movement, and resampling in op_db of PyTorch 2.15.
+The samples are those of op_db of PyTorch 2.15 that Sluice's operators compute: of convolutions,
+pools, norms, losses, relu, reductions, cumulative sums and products, padding and other movement,
+and resampling, then those of pytorch_operators.py.
 The script requires `pip install torch==2.15 expecttest` and prints one line for each sample:
 
     operator;samples;inputs;options;labels;results
@@ -11,20 +12,20 @@ The script requires `pip install torch==2.15 expecttest` and prints one line for
     python3 tests/models/pytorch_samples.py --check tests/models/pytorch_samples.csv
 
 The database gives operators, shapes, options and labels. Values of floating-point inputs are hashes
-(see element()). Samples that differ only in values, memory formats or returned indices are thus one
+(see hashed()). Samples that differ only in values, memory formats or returned indices are thus one
 line; `samples` is their number. It is 0 for a sample that this script adds. Options have the text
-form of Sluice's. `results` has "name:shape:projection:magnitudes" for each output and for the
-gradient of each input. A projection is the sum of hash·element, and magnitudes the sum of
-|element|. The gradients are those of the projection of y. Norms return only y, and training also
-the running statistics.
+form of Sluice's. The lines of pytorch_operators.py have PyTorch's options, and "name:domain=shape"
+for inputs whose values are not 4·hash. The labels are the values of the inputs of domain i32.
+`results` has "name:shape:projection:magnitudes" for each output and for the gradient of each input.
+A projection is the sum of hash·element, and magnitudes the sum of |element|. The gradients are
+those of the projection of all floating-point outputs. Norms return only y, and training also the
+running statistics, which are not projected.
 """
 import random
 import sys
 import warnings
 
 SKIPPED = 77  # Exit code of a check that cannot run here.
-MASK = (1 << 64) - 1
-WEIGHTS = 16  # Index of y's weights among the hashed tensors of a line; input 0 has index 0.
 NOT_NEGATIVE = ("running_var", "class_weights", "target")
 NO_GRADIENT = ("running_mean", "running_var", "class_weights")
 
@@ -32,6 +33,8 @@ try:
     import torch
     import torch.nn.functional as F
     from torch.testing._internal.common_methods_invocations import op_db
+
+    from pytorch_operators import WEIGHTS, hashed, operator_lines, projected, text
 except ImportError as error:
     print(f"requires PyTorch 2.15 and expecttest: {error}", file=sys.stderr)
     sys.exit(SKIPPED)
@@ -81,24 +84,6 @@ PARAMETERS = {
 POSITIONAL = {"repeat": ("counts",), "tile": ("counts",), "unfold": ("dimension", "size", "step"),
               "std": ("dim",), "var": ("dim",)}
 REDUCTIONS = {"mean": 0, "sum": 1, "none": 2}
-
-
-def mixed(state):
-    """The output function of SplitMix64."""
-    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & MASK
-    return state ^ (state >> 31)
-
-
-def element(line, tensor, index):
-    """Element `index` of the hashed tensor `tensor` of a line: in [-1, 1), exact in float32."""
-    state = ((line << 40) + (tensor << 32) + index + 1) * 0x9E3779B97F4A7C15 & MASK
-    return (mixed(state) >> 40) / 2**23 - 1
-
-
-def hashed(line, tensor, shape):
-    values = [element(line, tensor, i) for i in range(torch.Size(shape).numel())]
-    return torch.tensor(values, dtype=torch.float64).reshape(shape)
 
 
 def input_values(line, number, name, shape):
@@ -225,14 +210,6 @@ OPTIONS = {
 }
 
 
-def text(value):
-    if isinstance(value, float):
-        return repr(value) + ("." if value in (float("inf"), -float("inf")) else "")
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(value).replace(" ", "").lower()
-
-
 # --- Samples.
 
 
@@ -327,10 +304,7 @@ class Line:
                     for k, t in given.items() if t.requires_grad}
         results = []
         for i, (name, t) in enumerate(tensors.items()):
-            t = t.detach().double()
-            dot = (hashed(number, WEIGHTS + i, t.shape) * t).sum().item()
-            size = t.abs().sum().item()
-            results.append((name, tuple(t.shape), 0 if abs(dot) < 1e-12 else dot, size))
+            results.append((name, tuple(t.shape), *projected(number, i, t)))
         return results
 
 
@@ -387,7 +361,7 @@ def all_lines():
     for name, x, arguments in added_samples():
         line = Line(name, x, arguments)
         lines.setdefault(f"{line.name};{line.key()}", line)
-    return lines.values()
+    return [*lines.values(), *operator_lines(op_db)]
 
 
 def results_text(line, number):

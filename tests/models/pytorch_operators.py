@@ -259,8 +259,8 @@ class OperatorLine:
         options = " ".join(f"{k}={text(v)}" for k, v in self.options.items())
         return f"{inputs};{options};{','.join(map(str, self.labels))}"
 
-    def tensors(self, number, dtype):
-        """The inputs of line `number`."""
+    def tensors(self, number, dtype, rounding=torch.float64):
+        """The inputs of line `number`, rounded to a dtype and cast to the other."""
         made = {}
         for i, (name, (shape, domain)) in enumerate(self.inputs.items()):
             if name in self.given:
@@ -268,7 +268,7 @@ class OperatorLine:
                 continue
             made[name] = values(hashed(number, i, shape), domain)
             if domain != "bool":
-                made[name] = made[name].to(dtype)
+                made[name] = made[name].to(rounding).to(dtype)
                 made[name].requires_grad_(self.has_gradient(name))
         return made
 
@@ -296,6 +296,27 @@ class OperatorLine:
                       for k, t in leaves.items()}
         return [(name, tuple(t.shape), *projected(number, i, t))
                 for i, (name, t) in enumerate(named.items())]
+
+
+def half_results(line, number, half, rtol):
+    """Returns "index:projection:magnitudes:excess" of the floating-point outputs of a line whose
+    inputs are rounded to a half type; an empty text if PyTorch does not compute them. The excess is
+    the largest distance of an element of PyTorch's result from float64's, beyond its tolerance."""
+    try:
+        with torch.no_grad():
+            have = line.outputs(line.tensors(number, half, half))
+            want = line.outputs(line.tensors(number, torch.float64, half))
+    except RuntimeError:  # Not implemented for the dtype.
+        return ""
+    words = []
+    for i, (h, w) in enumerate(zip(have, want)):
+        if not w.is_floating_point() or h.dtype != half:
+            continue
+        beyond = ((h.double() - w).abs() - rtol * w.abs() - 1e-5).flatten().tolist()
+        excess = max([0.0, *(b for b in beyond if b == b)])
+        dot, size = projected(number, i, w)
+        words.append(f"{i}:{dot:.7g}:{size:.7g}:{excess:.3g}")
+    return " ".join(words)
 
 
 class Reference:

@@ -11,6 +11,11 @@ The script requires `pip install torch==2.15 expecttest` and prints one line for
     python3 tests/models/pytorch_samples.py > tests/models/pytorch_samples.csv
     python3 tests/models/pytorch_samples.py --check tests/models/pytorch_samples.csv
 
+With `halves.csv` as its argument, it prints the outputs for float16 and bfloat16 (half_results()):
+
+    python3 tests/models/pytorch_samples.py halves.csv > tests/models/pytorch/halves.csv
+    python3 tests/models/pytorch_samples.py --check tests/models/pytorch/halves.csv
+
 The database gives operators, shapes, options and labels. Values of floating-point inputs are hashes
 (see hashed()). Samples that differ only in values, memory formats or returned indices are thus one
 line; `samples` is their number. It is 0 for a sample that this script adds. Options have the text
@@ -34,7 +39,8 @@ try:
     import torch.nn.functional as F
     from torch.testing._internal.common_methods_invocations import op_db
 
-    from pytorch_operators import WEIGHTS, hashed, operator_lines, projected, text
+    from pytorch_operators import (WEIGHTS, half_results, hashed, operator_lines, projected,
+                                   text)
 except ImportError as error:
     print(f"requires PyTorch 2.15 and expecttest: {error}", file=sys.stderr)
     sys.exit(SKIPPED)
@@ -272,12 +278,15 @@ class Line:
         options = " ".join(f"{k}={text(v)}" for k, v in self.options.items())
         return f"{inputs};{options};{','.join(map(str, self.labels))}"
 
-    def compute(self, number, dtype):
-        """Returns (name, shape, projection, magnitudes) of outputs and gradients."""
+    def tensors(self, number, dtype, rounding=torch.float64):
+        """The inputs of line `number`, rounded to a dtype and cast to the other."""
         given = {}
         for i, (name, shape) in enumerate(self.inputs.items()):
-            t = input_values(number, i, name, shape).to(dtype)
+            t = input_values(number, i, name, shape).to(rounding).to(dtype)
             given[name] = t.requires_grad_(name not in NO_GRADIENT)
+        return given
+
+    def outputs(self, given):
         named = {"weight" if k == "class_weights" else k: v for k, v in given.items() if k != "x"}
         if self.labels:
             named["target"] = torch.tensor(self.labels).reshape(self.label_shape)
@@ -293,7 +302,12 @@ class Line:
         if positional:
             more = {k: v for k, v in self.arguments.items() if k not in POSITIONAL[self.name]}
         y = self.call()(given["x"], *positional, **named, **more)
-        y = y[0] if isinstance(y, tuple) else y
+        return [y[0] if isinstance(y, tuple) else y]
+
+    def compute(self, number, dtype):
+        """Returns (name, shape, projection, magnitudes) of outputs and gradients."""
+        given = self.tensors(number, dtype)
+        y = self.outputs(given)[0]
         weights = hashed(number, WEIGHTS, y.shape).to(dtype)
         if y.requires_grad:
             y.backward(weights)
@@ -381,6 +395,25 @@ def generated():
         yield f"{line.name};{line.samples};{line.key()};{results_text(line, number)}"
 
 
+def generated_halves():
+    """Lines without class weights, which are constants of float32."""
+    yield "line;operator;float16;bfloat16"
+    for number, line in enumerate(all_lines(), 1):
+        if "class_weights" in line.inputs:
+            continue
+        halves = [half_results(line, number, torch.float16, 1e-3),
+                  half_results(line, number, torch.bfloat16, 1.6e-2)]
+        if any(halves):
+            yield f"{number};{line.name};{halves[0]};{halves[1]}"
+
+
+def without_excess(line):
+    """A line of the halves without the excesses, which depend on the CPU."""
+    *head, first, second = line.split(";")
+    words = (" ".join(w.rpartition(":")[0] for w in part.split()) for part in (first, second))
+    return ";".join((*head, *words))
+
+
 def is_same(a, b):
     """Whether two lines differ only in the last digits of results."""
     *head, results = a.split(";")
@@ -399,19 +432,28 @@ def is_same(a, b):
     return len(words) == len(others) and all(map(near, words, others))
 
 
-def main():
-    warnings.filterwarnings("ignore")
-    lines = list(generated())
-    if len(sys.argv) < 3:
-        print("\n".join(lines))
-        return 0
-    with open(sys.argv[2], encoding="utf-8") as file:
+def differences(lines, path):
+    """Prints how lines differ from those of a file; returns whether they do."""
+    with open(path, encoding="utf-8") as file:
         stored = file.read().splitlines()
-    wrong = [n for n, (a, b) in enumerate(zip(lines, stored), 1) if not is_same(a, b)]
+    pairs = enumerate(zip(lines, stored), 1)
+    if path.endswith("halves.csv"):
+        pairs = ((n, tuple(map(without_excess, pair))) for n, pair in pairs)
+    wrong = [n for n, (a, b) in pairs if not is_same(a, b)]
     for n in wrong[:10]:
         print(f"line {n}: stored\n  {stored[n - 1]}\nPyTorch here\n  {lines[n - 1]}")
-    print(f"{len(lines)} lines, {len(stored)} stored, {len(wrong)} differ")
-    return 1 if wrong or len(lines) != len(stored) else 0
+    print(f"{path}: {len(lines)} lines, {len(stored)} stored, {len(wrong)} differ")
+    return bool(wrong) or len(lines) != len(stored)
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    *option, path = sys.argv[1:] or [""]
+    lines = list(generated_halves() if path.endswith("halves.csv") else generated())
+    if option == ["--check"]:
+        return int(differences(lines, path))
+    print("\n".join(lines))
+    return 0
 
 
 if __name__ == "__main__":

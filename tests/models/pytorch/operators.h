@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "pytorch_samples.h"
+#include "../pytorch_samples.h"
 
 /// Programs of Sluice for the samples of pytorch_operators.py, by operator.
 namespace sluice::test {

@@ -1,7 +1,7 @@
 // Products of matrices, softmax, reductions, sorts and counts of PyTorch: a row builds each.
 #include <limits>
 
-#include "pytorch_operators.h"
+#include "operators.h"
 
 namespace sluice::test {
 namespace {

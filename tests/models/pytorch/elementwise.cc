@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "pytorch_operators.h"
+#include "operators.h"
 
 namespace sluice::test {
 namespace {

@@ -1,7 +1,7 @@
 // Losses of PyTorch, composed of elementwise operators and a reduction: a row builds each.
 #include <numbers>
 
-#include "pytorch_operators.h"
+#include "operators.h"
 
 namespace sluice::test {
 namespace {

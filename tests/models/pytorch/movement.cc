@@ -1,5 +1,5 @@
 // Movement and indices of PyTorch: a row builds each.
-#include "pytorch_operators.h"
+#include "operators.h"
 
 namespace sluice::test {
 namespace {

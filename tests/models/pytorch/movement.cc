@@ -1,4 +1,6 @@
 // Movement and indices of PyTorch: a row builds each.
+#include <optional>
+
 #include "operators.h"
 
 namespace sluice::test {

@@ -1,6 +1,4 @@
 // Products of matrices, softmax, reductions, sorts and counts of PyTorch: a row builds each.
-#include <limits>
-
 #include "operators.h"
 
 namespace sluice::test {

@@ -219,7 +219,6 @@ V fmod(V x, V y) {
   V rest = fma(-trunc(quotient), divisor, size);
   // The quotient was rounded up to a whole number.
   rest = select(rest < 0.0f, rest + divisor, rest);
-  rest = select((divisor == kInfinity) & (size < kInfinity), size, rest);
   // These quotients may differ from the exact ones by more than 1, or the rest may be denormal.
   constexpr float kLarge = 0x1p23f, kTiny = 0x1p-100f;
   if (any(((quotient >= kLarge) | (divisor < kTiny)) & (divisor > 0.0f) & (size < kInfinity))) {
@@ -233,6 +232,8 @@ V fmod(V x, V y) {
     }
     rest = V::load(rests) + 0.0f;  // Flushes denormals if the thread does.
   }
+  // The selection keeps denormals. It follows the exact path, which flushes those of all lanes.
+  rest = select((divisor == kInfinity) & (size < kInfinity), size, rest);
   return select(is_nan(x) | is_nan(y), x + y, copysign(rest, x));
 }
 

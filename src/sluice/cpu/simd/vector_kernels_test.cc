@@ -10,6 +10,7 @@
 #include "sluice/base/numbers/simd_math.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/cpu/simd/test_functors.h"
+#include "sluice/ops/division_functors.h"
 #include "sluice/ops/functors.h"
 
 namespace sluice::cpu {
@@ -72,9 +73,10 @@ TYPED_TEST(Unary, TheResultMayReplaceTheInput) {
 
 template <typename F>
 class Binary : public ::testing::Test {};
-using BinaryFunctors = ::testing::Types<functor::Add, functor::Sub, functor::Mul, functor::Div,
-                                        functor::Max, functor::Min, functor::GeluGrad,
-                                        functor::TanhGrad, functor::ReluGrad, test::Blend>;
+using BinaryFunctors =
+    ::testing::Types<functor::Add, functor::Sub, functor::Mul, functor::Div, functor::Max,
+                     functor::Min, functor::GeluGrad, functor::TanhGrad, functor::ReluGrad,
+                     functor::Fmod, functor::Remainder, test::Blend>;
 TYPED_TEST_SUITE(Binary, BinaryFunctors);
 
 TYPED_TEST(Binary, EveryLengthAndBroadcastHasTheBitsOfOneLane) {

@@ -46,6 +46,63 @@ struct Atan2 {
   }
 };
 
-using TrigonometricFunctors = std::tuple<Sin, Cos, Tan, Atan, Atan2>;
+struct Asin {
+  static constexpr const char* kType = "Asin";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::asin(x);
+  }
+};
+
+struct Acos {
+  static constexpr const char* kType = "Acos";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::acos(x);
+  }
+};
+
+struct Sinh {
+  static constexpr const char* kType = "Sinh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::sinh(x);
+  }
+};
+
+struct Cosh {
+  static constexpr const char* kType = "Cosh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::cosh(x);
+  }
+};
+
+struct Asinh {
+  static constexpr const char* kType = "Asinh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::asinh(x);
+  }
+};
+
+struct Acosh {
+  static constexpr const char* kType = "Acosh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::acosh(x);
+  }
+};
+
+struct Atanh {
+  static constexpr const char* kType = "Atanh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::atanh(x);
+  }
+};
+
+using TrigonometricFunctors =
+    std::tuple<Sin, Cos, Tan, Atan, Atan2, Asin, Acos, Sinh, Cosh, Asinh, Acosh, Atanh>;
 
 }  // namespace sluice::ops::functor

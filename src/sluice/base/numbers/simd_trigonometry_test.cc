@@ -21,6 +21,26 @@ TEST(SimdTrigonometry, IsWithinFourUlpOfTheStandardLibraryForAllFloats) {
             1.9);
 }
 
+TEST(SimdTrigonometry, InversesAndHyperbolicFunctionsAreWithinTwoUlpForAllFloats) {
+  EXPECT_LE(worst([](F1 x) { return asin(x); }, [](double x) { return std::asin(x); }, everywhere),
+            1.4);
+  EXPECT_LE(worst([](F1 x) { return acos(x); }, [](double x) { return std::acos(x); }, everywhere),
+            1.2);
+  EXPECT_LE(worst([](F1 x) { return sinh(x); }, [](double x) { return std::sinh(x); }, everywhere),
+            1.7);
+  EXPECT_LE(worst([](F1 x) { return cosh(x); }, [](double x) { return std::cosh(x); }, everywhere),
+            1.5);
+  EXPECT_LE(
+      worst([](F1 x) { return asinh(x); }, [](double x) { return std::asinh(x); }, everywhere),
+      1.6);
+  EXPECT_LE(
+      worst([](F1 x) { return acosh(x); }, [](double x) { return std::acosh(x); }, everywhere),
+      1.6);
+  EXPECT_LE(
+      worst([](F1 x) { return atanh(x); }, [](double x) { return std::atanh(x); }, everywhere),
+      1.4);
+}
+
 // Floats close to a multiple of π/2 lose the most bits.
 TEST(SimdTrigonometry, KeepsItsAccuracyBesideMultiplesOfAQuarterTurn) {
   double worst_sin = 0, worst_cos = 0;
@@ -68,7 +88,28 @@ TEST(SimdTrigonometry, HasTheLimitsOfTheStandardLibrary) {
     EXPECT_TRUE(std::isnan(tan(F1(x)).v));
   }
   EXPECT_EQ(atan(F1(HUGE_VALF)).v, static_cast<float>(M_PI / 2));
-  for (const F1 y : {sin(F1(-0.0f)), tan(F1(-0.0f)), atan(F1(-0.0f))}) {
+  for (const float x : {HUGE_VALF, -HUGE_VALF, std::nextafter(1.0f, 2.0f), -1.5f, NAN}) {
+    EXPECT_TRUE(std::isnan(asin(F1(x)).v)) << x;
+    EXPECT_TRUE(std::isnan(acos(F1(x)).v)) << x;
+    EXPECT_TRUE(std::isnan(atanh(F1(x)).v)) << x;
+  }
+  for (const float x : {std::nextafter(1.0f, 0.0f), 0.0f, -1.0f, -HUGE_VALF, NAN})
+    EXPECT_TRUE(std::isnan(acosh(F1(x)).v)) << x;
+  EXPECT_EQ(asin(F1(1.0f)).v, static_cast<float>(M_PI / 2));
+  EXPECT_EQ(acos(F1(-1.0f)).v, static_cast<float>(M_PI));
+  EXPECT_EQ(acos(F1(1.0f)).v, 0.0f);
+  EXPECT_EQ(acosh(F1(1.0f)).v, 0.0f);
+  EXPECT_EQ(cosh(F1(-0.0f)).v, 1.0f);
+  for (const float sign : {1.0f, -1.0f}) {
+    EXPECT_EQ(atanh(F1(sign)).v, sign * HUGE_VALF);
+    EXPECT_EQ(asinh(F1(sign * HUGE_VALF)).v, sign * HUGE_VALF);
+    EXPECT_EQ(sinh(F1(sign * HUGE_VALF)).v, sign * HUGE_VALF);
+    EXPECT_EQ(sinh(F1(sign * 89.5f)).v, sign * HUGE_VALF);
+    EXPECT_EQ(cosh(F1(sign * HUGE_VALF)).v, HUGE_VALF);
+  }
+  EXPECT_EQ(acosh(F1(HUGE_VALF)).v, HUGE_VALF);
+  for (const F1 y : {sin(F1(-0.0f)), tan(F1(-0.0f)), atan(F1(-0.0f)), asin(F1(-0.0f)),
+                     sinh(F1(-0.0f)), asinh(F1(-0.0f)), atanh(F1(-0.0f))}) {
     EXPECT_EQ(y.v, 0.0f);
     EXPECT_TRUE(std::signbit(y.v));
   }

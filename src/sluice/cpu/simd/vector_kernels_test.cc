@@ -12,6 +12,7 @@
 #include "sluice/cpu/simd/test_functors.h"
 #include "sluice/ops/division_functors.h"
 #include "sluice/ops/functors.h"
+#include "sluice/ops/trigonometric_functors.h"
 
 namespace sluice::cpu {
 namespace {
@@ -33,9 +34,11 @@ void fill(Buffer& buffer, std::mt19937& random) {
 
 template <typename F>
 class Unary : public ::testing::Test {};
-using UnaryFunctors = ::testing::Types<functor::Neg, functor::Abs, functor::Sqrt, functor::Exp,
-                                       functor::Log, functor::Relu, functor::Gelu, functor::GeluErf,
-                                       functor::Swish, functor::Sigmoid, functor::Tanh>;
+using UnaryFunctors =
+    ::testing::Types<functor::Neg, functor::Abs, functor::Sqrt, functor::Exp, functor::Log,
+                     functor::Relu, functor::Gelu, functor::GeluErf, functor::Swish,
+                     functor::Sigmoid, functor::Tanh, functor::Asin, functor::Acos, functor::Sinh,
+                     functor::Cosh, functor::Asinh, functor::Acosh, functor::Atanh>;
 TYPED_TEST_SUITE(Unary, UnaryFunctors);
 
 TYPED_TEST(Unary, EveryLengthHasTheBitsOfOneLane) {

@@ -146,6 +146,98 @@ TEST(TakeAlongAxis, HasTheValuesAndGradientsOfPyTorch) {
   });
 }
 
+// The values are those of torch.Tensor.scatter_reduce, with gradients of Σ w·y.
+TEST(ScatterReduce, HasTheValuesAndGradientsOfPyTorch) {
+  using enum ops::ScatterReduction;
+  const HostTensor x = HostTensor::of<float>({3, 2}, f32, {1, 5, 2, -3, 7, 0});
+  const HostTensor source = HostTensor::of<float>({4, 2}, f32, {4, 5, 2, 5, 7, -3, 0, 9});
+  const HostTensor at = HostTensor::of<int32_t>({4, 2}, i32, {0, 0, 1, 0, 2, 1, 1, 1});
+  const HostTensor w = HostTensor::of<float>({3, 2}, f32, {1, 2, 3, 4, 5, 6});
+  const Doubles touched{0, 0, 0, 0, 0, 6};
+  const std::tuple<ops::ScatterReduction, bool, Doubles, Doubles, Doubles> rows[] = {
+      {kSum, true, {5, 15, 4, 3, 14, 0}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 2, 5, 4, 3, 4}},
+      {kSum, false, {4, 10, 2, 6, 7, 0}, touched, {1, 2, 3, 2, 5, 4, 3, 4}},
+      {kMean,
+       true,
+       {2.5, 5, 1.3333333, 1, 7, 0},
+       {0.5, 0.6666667, 1, 1.3333333, 2.5, 6},
+       {0.5, 0.6666667, 1, 0.6666667, 2.5, 1.3333333, 1, 1.3333333}},
+      {kMean, false, {4, 5, 1, 3, 7, 0}, touched, {1, 1, 1.5, 1, 5, 2, 1.5, 2}},
+      {kMax,
+       true,
+       {4, 5, 2, 9, 7, 0},
+       {0, 0.6666667, 1.5, 0, 2.5, 6},
+       {1, 0.6666667, 1.5, 0.6666667, 2.5, 0, 0, 4}},
+      {kMin,
+       true,
+       {1, 5, 0, -3, 7, 0},
+       {1, 0.6666667, 0, 2, 2.5, 6},
+       {0, 0.6666667, 0, 0.6666667, 2.5, 2, 3, 0}},
+      // PyTorch also divides by elements of x that equal the result, although they are no terms.
+      {kMax, false, {4, 5, 2, 9, 7, 0}, touched, {1, 1, 3, 1, 5, 0, 0, 4}},
+      {kMin, false, {4, 5, 0, -3, 7, 0}, touched, {1, 1, 0, 1, 5, 4, 3, 0}}};
+  for (const auto& [reduction, include_self, y, dx, dsource] : rows) {
+    SCOPED_TRACE(
+        fmt::format("reduction {}, include_self {}", static_cast<int>(reduction), include_self));
+    const ops::ScatterReduceOptions o{0, reduction, include_self};
+    expect({x, source, at, w}, {y, dx, dsource}, [&](const Tensors& t) {
+      const auto f = [&](const Tensors& own) {
+        return ops::scatter_reduce(own[0], own[1], own[2], o) * own[3];
+      };
+      const Tensors g = gradients(t, f);
+      return Tensors{ops::scatter_reduce(t[0], t[1], t[2], o), g[0], g[1]};
+    });
+  }
+}
+
+// A NaN is the maximum, and has the gradient. The dtype of the counts is float32.
+TEST(ScatterReduce, OfNanOfHalvesAndOutsideOfTheAxis) {
+  expect({array(f32, {1, kNan, 3}), array(f32, {kNan, 2, 3, 4, 9}), array(i32, {0, 1, 2, 2, -1})},
+         {{kNan, kNan, 4}, {0, 1, 0}, {1, 0, 0, 1, 0}}, [](const Tensors& t) {
+           const auto f = [](const Tensors& own) {
+             return ops::scatter_reduce(own[0], own[1], own[2],
+                                        {.axis = 0, .reduction = ops::ScatterReduction::kMax});
+           };
+           const Tensors g = gradients(t, f);
+           return Tensors{f(t), g[0], g[1]};
+         });
+  expect({array(f16, {1}), array(f16, Doubles(4095, 1)), array(i32, Doubles(4095, 0))},
+         {{1}, {1.0 / 4096}, Doubles(4095, 1.0 / 4096)}, [](const Tensors& t) {
+           const auto f = [](const Tensors& own) {
+             return ops::scatter_reduce(own[0], own[1], own[2],
+                                        {.axis = 0, .reduction = ops::ScatterReduction::kMean});
+           };
+           const Tensors g = gradients(t, f);
+           return Tensors{f(t), g[0], g[1]};
+         });
+}
+
+TEST(IndexReduce, CombinesSlicesAsPyTorch) {
+  using enum ops::ScatterReduction;
+  const HostTensor x = HostTensor::of<float>({3, 2}, f32, {1, 5, 2, -3, 7, 0});
+  const HostTensor rows = HostTensor::of<float>({3, 2}, f32, {4, 5, 2, 5, 7, -3});
+  const HostTensor columns = HostTensor::of<float>({3, 3}, f32, {4, 2, 9, 1, 2, 3, 0, 1, 7});
+  expect({x, rows, array(i32, {2, 0, 2}), columns, array(i32, {1, 1, 0})},
+         {{2, 5, 2, -3, 7, 5}, {1.5, 5, 2, -3, 6, 0.6666667}, {1, 2, 2, -3, 7, 0}},
+         [](const Tensors& t) {
+           return Tensors{ops::index_reduce(t[0], t[1], t[2], {0, kMax, false}),
+                          ops::index_reduce(t[0], t[1], t[2], {0, kMean, true}),
+                          ops::index_reduce(t[0], t[3], t[4], {1, kMin, true})};
+         });
+  Ir ir;
+  const Tensor t = ir.main_graph().constant(x, "x");
+  const Tensor indices = ir.main_graph().constant(HostTensor({{2, 1}, i32, {}}), "indices");
+  try {
+    ops::index_reduce(t, t, indices);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+    EXPECT_STREQ(e.what(),
+                 "index_reduce: t must have an axis and indices one axis, got shapes (3, 2) and "
+                 "(2, 1)");
+  }
+}
+
 TEST(Var, DividesByTheElementsLessTheCorrection) {
   // The sum of the squares exceeds float16.
   Doubles tens(1000, 10);

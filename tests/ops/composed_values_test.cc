@@ -135,7 +135,17 @@ TEST(Composed, Refusals) {
       {refusal([&] {
          ops::grid_sample(t({2, 3, 4}), t({2, 1, 1, 2}));
        }),
-       "grid_sample: t must be (batch, channels, height, width) and not empty, got (2, 3, 4)"},
+       "grid_sample: t must be (batch, channels, height, width) or (batch, channels, depth, "
+       "height, width), got (2, 3, 4)"},
+      {refusal([&] {
+         ops::grid_sample(t({2, 3, 0, 5}), t({2, 1, 1, 2}));
+       }),
+       "grid_sample: an image must have 1 to 2^31 - 1 elements, got shape (2, 3, 0, 5)"},
+      {refusal([&] {
+         ops::grid_sample(t({2, 3, 4, 5, 6}), t({2, 1, 1, 3}));
+       }),
+       "grid_sample: grid must be float32 of (2, layers, rows, columns, 3), got (2, 1, 1, 3) "
+       "float32"},
       {refusal([&] {
          ops::grid_sample(x, t({1, 1, 1, 2}));
        }),

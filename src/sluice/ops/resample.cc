@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
@@ -159,23 +160,29 @@ Tensor positions(const Tensor& x, int64_t size, const GridSampleOptions& o) {
   return clip(at, {.min = 0, .max = n - 1});
 }
 
-// The images and the shape of the samples.
+// The images or volumes and the shape of the samples.
 struct Grid {
-  Tensor images;  // (batch, channels, height · width)
-  int64_t height = 0, width = 0;
-  Shape samples;  // (batch, 1, rows · columns)
+  Tensor images;               // (batch, channels, elements)
+  std::vector<int64_t> sizes;  // Sizes of the sampled axes.
+  Shape samples;               // (batch, 1, samples)
 };
 
-// Returns the elements at integer positions times their weights (if any), zeros outside: (batch,
-// channels, rows · columns).
-Tensor elements_at(const Grid& g, const Tensor& x, const Tensor& y, const Tensor& weight = {}) {
-  const auto w = static_cast<double>(g.width), h = static_cast<double>(g.height);
-  const Tensor inside = logical_and(logical_and(greater_equal(x, 0.0), less_equal(x, w - 1)),
-                                    logical_and(greater_equal(y, 0.0), less_equal(y, h - 1)));
-  // A position that is NaN or far outside must not be cast.
-  const Tensor column = cast(where(inside, x, 0.0), i32), row = cast(where(inside, y, 0.0), i32);
-  const Tensor none = x.graph().scalar(-1, i32, "none");
-  const Tensor flat = row * x.graph().scalar(static_cast<double>(g.width), i32, "width") + column;
+// Returns the elements at integer positions, one for each sampled axis, times their weights (if
+// any), zeros outside: (batch, channels, samples).
+Tensor elements_at(const Grid& g, const Tensors& at, const Tensor& weight = {}) {
+  Tensor inside, flat;
+  for (size_t a = at.size(); a-- > 0;) {
+    const Tensor own = logical_and(greater_equal(at[a], 0.0),
+                                   less_equal(at[a], static_cast<double>(g.sizes[a] - 1)));
+    inside = inside.valid() ? logical_and(inside, own) : own;
+  }
+  for (size_t a = 0; a < at.size(); ++a) {
+    // A position that is NaN or far outside must not be cast.
+    const Tensor index = cast(where(inside, at[a], 0.0), i32);
+    const auto size = static_cast<double>(g.sizes[a]);
+    flat = a == 0 ? index : flat * index.graph().scalar(size, i32, "size") + index;
+  }
+  const Tensor none = flat.graph().scalar(-1, i32, "none");
   Shape shape = g.samples;
   shape[1] = g.images.shape()[1];
   const Tensor indices = broadcast_to(reshape(where(inside, flat, none), g.samples), shape);
@@ -248,40 +255,60 @@ Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& o) {
   require_float(t->spec(), "grid_sample: t");
   const Shape& image = t->shape();
   const Shape& at = grid->shape();
-  require(image.rank() == 4 && image[2] >= 1 && image[3] >= 1,
-          "grid_sample: t must be (batch, channels, height, width) and not empty, got {}",
+  const int axes = image.rank() - 2;
+  require(axes == 2 || axes == 3,
+          "grid_sample: t must be (batch, channels, height, width) or (batch, channels, depth, "
+          "height, width), got {}",
           to_string(image));
-  require(at.rank() == 4 && at[0] == image[0] && at[3] == 2 && grid->dtype() == t->dtype(),
-          "grid_sample: grid must be {} of ({}, rows, columns, 2), got {}", name_of(t->dtype()),
-          image[0], to_string(grid->spec()));
+  const std::vector<int64_t> sizes(image.begin() + 2, image.end());
+  const int64_t elements = Shape(sizes).elements();
+  require(elements >= 1 && elements <= std::numeric_limits<int32_t>::max(),
+          "grid_sample: an image must have 1 to 2^31 - 1 elements, got shape {}", to_string(image));
+  require(at.rank() == image.rank() && at[0] == image[0] && at[axes + 1] == axes &&
+              grid->dtype() == t->dtype(),
+          "grid_sample: grid must be {} of ({}, {}rows, columns, {}), got {}", name_of(t->dtype()),
+          image[0], axes == 3 ? "layers, " : "", axes, to_string(grid->spec()));
   require(o.mode == Interpolation::kLinear || o.mode == Interpolation::kNearest,
           "grid_sample: mode must be kLinear or kNearest");
   if (t->dtype() != f32) {  // A position of 16 bits is that of another element.
     const Tensor y = grid_sample({cast(t, f32), t.where}, {cast(grid, f32), t.where}, o);
     return cast({y, t.where}, t->dtype());
   }
-  const Grid g{reshape(t, {image[0], image[1], image[2] * image[3]}),
-               image[2],
-               image[3],
-               {image[0], 1, at[1] * at[2]}};
-  const Tensor x = reshape(positions(select(grid, 0, 3), g.width, o), g.samples);
-  const Tensor y = reshape(positions(select(grid, 1, 3), g.height, o), g.samples);
-  Tensor result;
-  if (o.mode == Interpolation::kNearest) {
-    result = elements_at(g, round(detach(x)), round(detach(y)));
-  } else {
-    const Tensor left = floor(detach(x)), top = floor(detach(y));
-    const Tensor right_weight = x - left, bottom_weight = y - top;
-    for (const int corner : {0, 1, 2, 3}) {
-      const bool right = corner % 2 == 1, bottom = corner / 2 == 1;
-      const Tensor weight = (right ? right_weight : 1.0 - right_weight) *
-                            (bottom ? bottom_weight : 1.0 - bottom_weight);
-      const Tensor term =
-          elements_at(g, right ? left + 1.0 : left, bottom ? top + 1.0 : top, weight);
-      result = result.valid() ? result + term : term;
-    }
+  Shape result_shape = at;
+  for (int a = axes + 1; a > 1; --a) result_shape[a] = at[a - 1];
+  result_shape[1] = image[1];
+  const int64_t samples = Shape(std::vector<int64_t>(at.begin() + 1, at.end() - 1)).elements();
+  const Grid g{reshape(t, {image[0], image[1], elements}), sizes, {image[0], 1, samples}};
+  Tensors position;
+  for (int a = 0; a < axes; ++a) {
+    const Tensor own = select(grid, axes - 1 - a, axes + 1);  // The last axis is the first entry.
+    position.push_back(reshape(positions(own, sizes[static_cast<size_t>(a)], o), g.samples));
   }
-  return reshape(result, {image[0], image[1], at[1], at[2]});
+  if (o.mode == Interpolation::kNearest) {
+    for (Tensor& p : position) p = round(detach(p));
+    return reshape(elements_at(g, position), result_shape);
+  }
+  Tensors low, high_weight;
+  for (const Tensor& p : position) {
+    low.push_back(floor(detach(p)));
+    high_weight.push_back(p - low.back());
+  }
+  Tensor result;
+  for (unsigned corner = 0; corner < 1u << axes; ++corner) {
+    Tensors element = low;
+    Tensor weight;
+    // Bit 0 is for the last axis.
+    for (unsigned bit = 0; bit < static_cast<unsigned>(axes); ++bit) {
+      const size_t a = static_cast<size_t>(axes) - 1 - bit;
+      const bool high = (corner >> bit & 1u) != 0;
+      if (high) element[a] = element[a] + 1.0;
+      const Tensor own = high ? high_weight[a] : 1.0 - high_weight[a];
+      weight = weight.valid() ? weight * own : own;
+    }
+    const Tensor term = elements_at(g, element, weight);
+    result = result.valid() ? result + term : term;
+  }
+  return reshape(result, result_shape);
 }
 
 }  // namespace sluice::ops

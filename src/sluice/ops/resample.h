@@ -50,10 +50,12 @@ struct GridSampleOptions {
   bool align_corners = false;
 };
 
-/// Samples images at positions that are data, as torch.nn.functional.grid_sample: t is (batch,
-/// channels, height, width), grid is (batch, rows, columns, 2) with (x, y) in [-1, 1]. The result
-/// is (batch, channels, rows, columns). Both inputs are differentiable. It is composed of other
-/// operators. Error{kUsage} for other shapes or dtypes, an empty image, or another mode.
+/// Samples images or volumes at positions that are data, as torch.nn.functional.grid_sample. For
+/// images, t is (batch, channels, height, width), grid is (batch, rows, columns, 2) with (x, y) in
+/// [-1, 1], and the result is (batch, channels, rows, columns). Volumes have a depth before the
+/// height, and grid is (batch, layers, rows, columns, 3) with (x, y, z). Both inputs are
+/// differentiable. It is composed of other operators. Error{kUsage} for other shapes or dtypes,
+/// images that are empty or have more than 2^31 - 1 elements, or another mode.
 Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& options = {});
 
 }  // namespace sluice::ops

@@ -67,7 +67,13 @@ std::string options(const OpDef& def) {
 }
 
 std::string gradient(const OpDef& def) {
-  if (def.grad != nullptr || def.formula != nullptr) return "yes";
+  if (def.grad != nullptr || def.formula != nullptr) {
+    std::string text = "yes";
+    for (const InputDef& input : def.inputs) {
+      if (input.zero_gradient) text += fmt::format("; that of {} is 0 by definition", input.name);
+    }
+    return text;
+  }
   return def.has(Trait::kZeroGradient) ? "0 by definition" : "none: autodiff refuses the operator";
 }
 

@@ -219,7 +219,7 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 4450)
+        self.assertLess(self.lines(own), 4550)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
@@ -242,7 +242,7 @@ class Closures(unittest.TestCase):
         usual = 3200
         limits = {"sluice/sluice.h": 8350, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
                   "sluice/train/pipeline.h": 5450, "sluice/train/training_step.h": 5250,
-                  "sluice/core.h": 4450, "sluice/train/network.h": 3850,
+                  "sluice/core.h": 4550, "sluice/train/network.h": 3850,
                   "sluice/train/options.h": 3300, "sluice/train/devices.h": 5300,
                   "sluice/train/plan/offload.h": 3520,
                   "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3950,

@@ -60,7 +60,8 @@ Mode OpDef::input_mode(int i) const {
 }
 
 bool OpDef::zero_gradient(int i) const {
-  return has(Trait::kZeroGradient) || input_mode(i) == Mode::kWrite;
+  if (has(Trait::kZeroGradient) || input_mode(i) == Mode::kWrite) return true;
+  return !inputs.empty() && at(inputs, std::min<int64_t>(i, std::ssize(inputs) - 1)).zero_gradient;
 }
 
 Ir Graph::ir() const { return Ir(ir_->shared_from_this()); }

@@ -159,6 +159,7 @@ struct MustFail {
 struct InputDef {
   std::string name;
   Mode mode = Mode::kRead;
+  bool zero_gradient = false;  ///< Whether the gradient of the input is 0 by definition.
 };
 
 /// Output `output` shares the storage of input `input` (the result of an updating op, or a `_`
@@ -260,8 +261,8 @@ struct OpDef {
 
   bool has(Trait t) const { return (traits & t) != 0; }
   Mode input_mode(int i) const;
-  /// Whether the gradient of input `i` is 0 by definition: because of kZeroGradient, or because the
-  /// op overwrites the input.
+  /// Whether the gradient of input `i` is 0 by definition: because of kZeroGradient or
+  /// InputDef::zero_gradient, or because the op overwrites the input.
   bool zero_gradient(int i) const;
 };
 

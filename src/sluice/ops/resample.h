@@ -58,4 +58,41 @@ struct GridSampleOptions {
 /// images that are empty or have more than 2^31 - 1 elements, or another mode.
 Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& options = {});
 
+struct RoiAlignOptions {
+  std::vector<int64_t> size = {};  ///< Rows and columns of bins of each box.
+  double spatial_scale = 1;        ///< Elements of x for one unit of the boxes' coordinates.
+  /// Samples of a bin along each axis; 0 or less: the size of the bin in elements, rounded up.
+  int64_t sampling_ratio = -1;
+  /// Whether the centre of element i is at i + 0.5, not at i. Otherwise boxes have at least the
+  /// size of one element.
+  bool aligned = false;
+  static auto fields(auto&& use) {
+    return use(field("size", &RoiAlignOptions::size),
+               field("spatial_scale", &RoiAlignOptions::spatial_scale),
+               field("sampling_ratio", &RoiAlignOptions::sampling_ratio),
+               field("aligned", &RoiAlignOptions::aligned));
+  }
+};
+
+/// Options of the gradient: those of roi_align(), and the shape of its operand.
+struct RoiAlignGradOptions : RoiAlignOptions {
+  Shape shape = {};
+  static auto fields(auto&& use) {
+    return RoiAlignOptions::fields([&](const auto&... roi) {
+      return use(roi..., field("shape", &RoiAlignGradOptions::shape));
+    });
+  }
+};
+
+const OpDef& roi_align_def();
+const OpDef& roi_align_grad_def();
+
+/// Returns the mean of bilinear samples in each bin of boxes of images, as
+/// torchvision.ops.roi_align. x is (batch, channels, height, width), `boxes` is (boxes, 5) with
+/// (image, x1, y1, x2, y2), and the result is (boxes, channels, size…). Samples more than one
+/// element outside of the image are 0. A box yields NaN if its image is not in the batch, if a
+/// coordinate is not finite, or if a bin has more than 2^20 elements along an axis. The gradient of
+/// boxes is 0 by definition, as in torchvision.
+Tensor roi_align(TensorArg x, TensorArg boxes, const RoiAlignOptions& options);
+
 }  // namespace sluice::ops

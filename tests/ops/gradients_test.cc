@@ -18,10 +18,9 @@ using namespace transforms;  // NOLINT
 
 // Operators through which autodiff refuses to pass a gradient. docs/operators.md lists them.
 const std::set<std::string> kRefused{
-    "accumulate_",      "accumulator_scale_", "adam_updater",          "adam_updater_decay",
-    "adam_var_update",  "cumprod_grad",       "max_pool_grad",         "reduce_chunks",
-    "reduce_prod_grad", "reduce_total",       "replicated_all_reduce", "replicated_all_reduce_",
-    "scaled_add",       "scaled_add_",
+    "accumulate_",           "accumulator_scale_",     "adam_updater",  "adam_updater_decay",
+    "adam_var_update",       "max_pool_grad",          "reduce_chunks", "reduce_total",
+    "replicated_all_reduce", "replicated_all_reduce_", "scaled_add",    "scaled_add_",
 };
 
 // A graph of the op of a sample, whose outputs are the floating-point outputs of the op.

@@ -1,6 +1,11 @@
 #include "sluice/ops/cumsum.h"
 
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reductions.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 
 namespace sluice::ops {
@@ -105,6 +110,35 @@ void reference_cumprod_grad(const KernelArgs& k) {
   }
 }
 
+// A bool matrix of n rows and columns that broadcasts to (outer, n, n, inner).
+template <typename Holds>
+Tensor square_mask(Graph& graph, int64_t n, Holds holds) {
+  std::vector<float> all;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) all.push_back(holds(i, j) ? 1.0f : 0.0f);
+  }
+  return graph.constant(HostTensor::of<float>({1, n, n, 1}, f32, all).cast(boolean), "mask");
+}
+
+// dx[i] is the sum over k >= i of g[k] times the product of the elements up to k but x[i]. The
+// products are n² elements a lane, which are cumulative products too: zeros are no special case.
+Tensors cumprod_grad_formula(const OpView& op, const Tensors& in) {
+  const TensorSpec& x = op.input(0);
+  const AxisSplit split(
+      x.shape, normalize_axis(op.options<CumprodOptions>().axis, axes_of(x.shape), "cumprod_grad"));
+  const int64_t n = split.extent;
+  const Shape square{split.outer, n, n, split.inner}, row{split.outer, 1, n, split.inner};
+  const auto spread = [&](const Tensor& t) {
+    return broadcast_to(reshape(cast(t, f32), row), square);
+  };
+  Graph& graph = in[0].graph();
+  const Tensor others = square_mask(graph, n, [](int64_t i, int64_t j) { return i != j; });
+  const Tensor later = square_mask(graph, n, [](int64_t i, int64_t j) { return i <= j; });
+  const Tensor products = cumprod(where(others, spread(in[0]), 1.0), {.axis = 2});
+  const Tensor dx = sum(where(later, products * spread(in[1]), 0.0), {.axes = {2}});
+  return {cast(reshape(dx, x.shape), x.dtype)};
+}
+
 OpDef cumulative_product(const char* type, const char* name, const char* doc) {
   OpDef d;
   d.type = type;
@@ -152,11 +186,14 @@ const OpDef& cumprod_grad_def() {
         "The gradient of cumprod, right for zeros too. (C1) x is floating point. (C2) The axis "
         "exists. (C3) g has the dtype and shape of x.");
     d.inputs.push_back({"g"});
+    d.formula = cumprod_grad_formula;
     d.reference_float = reference_cumprod_grad<float>;
     d.reference_double = reference_cumprod_grad<double>;
     const auto axis = [](int64_t a) { return to_attrs(CumprodOptions{a}); };
     d.samples = {{.inputs = {f32_spec({9}), f32_spec({9})}},
-                 {.inputs = {f32_spec({2, 4, 3}), f32_spec({2, 4, 3})}, .options = axis(1)}};
+                 {.inputs = {f32_spec({2, 4, 3}), f32_spec({2, 4, 3})}, .options = axis(1)},
+                 {.inputs = {f32_spec({5}), f32_spec({5})},
+                  .values = {HostTensor::of<float>({5}, f32, {2, 0, 3, 0, 5})}}};
     d.must_fail = {{"(C1)", {{{4}, boolean, {}}, f32_spec({4})}, {}},
                    {"(C2)", {f32_spec({4}), f32_spec({4})}, axis(1)},
                    {"(C3)", {f32_spec({4}), f32_spec({3})}, {}}};

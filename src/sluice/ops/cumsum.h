@@ -27,7 +27,8 @@ const OpDef& cumprod_grad_def();
 /// integers wrap around. A scalar has one axis.
 Tensor cumsum(TensorArg t, const CumsumOptions& options = {});
 
-/// Cumulative products along an axis, as numpy.cumprod. Otherwise as cumsum().
+/// Cumulative products along an axis, as numpy.cumprod. Otherwise as cumsum(). A second derivative
+/// needs n² elements for each lane of n.
 Tensor cumprod(TensorArg t, const CumprodOptions& options = {});
 
 }  // namespace sluice::ops

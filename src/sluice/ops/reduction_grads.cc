@@ -4,12 +4,17 @@
 
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
+#include "sluice/ops/concat.h"
+#include "sluice/ops/cumsum.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reduction_functors.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/scalar_math.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/transpose.h"
 
 namespace sluice::ops {
 namespace {
@@ -118,6 +123,39 @@ void reference_reduction_grad(const KernelArgs& k) {
   }
 }
 
+// The products of the elements of each row before each element.
+Tensor products_before(const Tensor& rows) {
+  const int64_t n = rows.shape()[1];
+  const Tensor ones = broadcast_to(scalar_like(rows, 1), {rows.shape()[0], 1});
+  return concat({ones, slice(cumprod(rows, {.axis = 1}), {0}, {n - 1}, {1}, {1})}, 1);
+}
+
+// grad times the product of the elements before each element and of those after it.
+Tensor product_grad_formula(const Tensor& grad, const Tensor& x, const ReduceOptions& options) {
+  const Shape& shape = x.shape();
+  const Reduction r(shape, options, "reduce_prod_grad");
+  if (shape.elements() == 0) return broadcast_to(reshape(grad, r.kept), shape);
+  // The reduced axes last, as one.
+  std::vector<int64_t> order, moved, back(static_cast<size_t>(shape.rank()));
+  std::vector<bool> reduced(static_cast<size_t>(shape.rank()), options.axes.empty());
+  for (const int64_t axis : options.axes)
+    if (shape.rank() > 0)
+      reduced[static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis)] = true;
+  for (const bool last : {false, true}) {
+    for (int a = 0; a < shape.rank(); ++a)
+      if (reduced[static_cast<size_t>(a)] == last) order.push_back(a);
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    moved.push_back(shape[static_cast<int>(order[i])]);
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  const Tensor rows =
+      reshape(transpose(cast(x, f32), order), {shape.elements() / r.extent, r.extent});
+  const Tensor others = products_before(rows) * flip(products_before(flip(rows, {1})), {1});
+  const Tensor dx = others * reshape(cast(grad, f32), {rows.shape()[0], 1});
+  return cast(transpose(reshape(dx, Shape(moved)), back), x.dtype());
+}
+
 template <ReduceGradOp kind>
 Tensors reduction_grad_formula(const OpView& op, const Tensors& in) {
   const Reduction r = reduction_of(op);
@@ -125,6 +163,8 @@ Tensors reduction_grad_formula(const OpView& op, const Tensors& in) {
   const auto spread = [&](const Tensor& t) {
     return broadcast_to(t.shape() == r.kept ? t : reshape(t, r.kept), shape);
   };
+  if constexpr (kind == ReduceGradOp::kProd)
+    return {product_grad_formula(in[0], in[1], {.axes = op.options<ReduceGradOptions>().axes})};
   const Tensor grad = spread(in[0]);
   if constexpr (kind == ReduceGradOp::kMean) return {grad / static_cast<double>(r.extent)};
   if constexpr (kind == ReduceGradOp::kLogSum) return {grad * exp(-spread(in[1]))};
@@ -156,8 +196,7 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   d.outputs = {"dx"};
   d.options = to_attrs(ReduceGradOptions{});
   d.infer = infer_reduction_grad<kind>;
-  // A derivative of the product of all other elements needs products of all but two elements.
-  if constexpr (kind != ReduceGradOp::kProd) d.formula = reduction_grad_formula<kind>;
+  d.formula = reduction_grad_formula<kind>;
   d.reference_float = reference_reduction_grad<kind, float>;
   d.reference_double = reference_reduction_grad<kind, double>;
   d.flops_per_element = 2;
@@ -184,6 +223,12 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
     s.values = {std::nullopt, x, y};
     s.gradient = false;  // Central differences would break the ties.
     d.samples = {s};
+  }
+  if (kind == ReduceGradOp::kProd) {
+    Sample zeros = sample({2, 4}, {1}, false);
+    zeros.values = {std::nullopt,
+                    HostTensor::of<float>({2, 4}, f32, {1.5, 0, 0, 3, 2, 0.5, -1, 0})};
+    d.samples.push_back(zeros);
   }
   const auto options = [](std::vector<int64_t> axes) {
     return to_attrs(ReduceGradOptions{.axes = std::move(axes), .shape = {2, 3}});

@@ -287,6 +287,11 @@ def operator(op, *shape):
         "sum-middle": lambda: torch.sum(x, 1, out=middle),
         "max-middle": lambda: torch.amax(x, 1, out=middle),
         "softmax": lambda: torch.softmax(x, 2),
+        "softmax-middle": lambda: torch.softmax(x, 1),
+        "logsumexp-last": lambda: torch.logsumexp(x, 2),
+        "logsumexp-middle": lambda: torch.logsumexp(x, 1),
+        "argmax-last": lambda: torch.argmax(x, 2),
+        "argmax-middle": lambda: torch.argmax(x, 1),
         "dropout": lambda: torch.nn.functional.dropout(x, 0.1),
     }
     return torch.no_grad()(calls[op])

@@ -96,8 +96,34 @@ std::string kernel_of(const OpDef& def, const Sample& sample, DType dtype) {
   }
 }
 
+/// Why some or all samples of an operator run on its reference kernel.
+const std::map<std::string_view, std::string_view> kReferenceReasons = {
+    {"increment_mod", "a counter has one element"},
+    {"increment_mod_", "a counter has one element"},
+    {"index_reduce", "the order of the indices decides"},
+    {"logsum", "kept and reduced axes alternate, or a lane has no or more than 65,536 elements"},
+    {"logsumexp", "kept and reduced axes alternate, or a lane has no or more than 65,536 elements"},
+    {"max", "kept and reduced axes alternate"},
+    {"max_pool_taps", "a window has more than 64 rows or columns"},
+    {"maximum", "more than two operands differ in shape"},
+    {"maximum_grad", "more than two operands compete"},
+    {"mean", "kept and reduced axes alternate"},
+    {"min", "kept and reduced axes alternate"},
+    {"minimum", "more than two operands differ in shape"},
+    {"minimum_grad", "more than two operands compete"},
+    {"onehot_grad", "two sums in the order of the indices"},
+    {"print_tensor", "it writes text"},
+    {"prod", "kept and reduced axes alternate"},
+    {"reduce_prod_grad", "each element needs the product of all others"},
+    {"roi_align", "each box has its own samples"},
+    {"roi_align_grad", "boxes overlap, and their order decides"},
+    {"scatter_reduce", "the order of the indices decides"},
+    {"strided_matmul", "neither rows nor columns are contiguous, or are read backwards"},
+    {"sum", "kept and reduced axes alternate"},
+    {"where", "values of bool"}};
+
 /// "f32, i32: `cpu.cast`; u8: reference": the kernels of the samples, by the dtype of the first
-/// operand.
+/// operand. Error{kUsage} if one is the reference and kReferenceReasons does not say why.
 std::string kernels(const OpDef& def) {
   if (def.has(Trait::kView)) return "none: a view";
   if (def.has(Trait::kCollective)) return "kernels of collectives";
@@ -118,7 +144,11 @@ std::string kernels(const OpDef& def) {
   std::string text;
   for (const auto& [keys, dtypes] : dtypes_of)
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", fmt::join(dtypes, ", "), keys);
-  return text;
+  if (text.find("reference") == std::string::npos) return text;
+  const auto reason = kReferenceReasons.find(def.name);
+  require(reason != kReferenceReasons.end(),
+          "{}: runs on its reference kernel, but kReferenceReasons does not say why", def.name);
+  return fmt::format("{} ({})", text, reason->second);
 }
 
 void print(const OpDef& def) {
@@ -147,7 +177,8 @@ void print_all() {
       "the error that refuses an "
       "operand. Kernels are those that run the samples of the definition, by the dtype of the "
       "first "
-      "operand: a reference kernel is the definition itself, which is slow.\n\n");
+      "operand: a reference kernel is the definition itself, which is slow; the reason is in "
+      "parentheses.\n\n");
   for (const OpDef* def : all) fmt::print("[{}](#{}) ", def->name, def->name);
   fmt::print(
       "\n\nAutodiff differentiates operators and their gradients, any number of times. A gradient "

@@ -112,6 +112,15 @@ constexpr Operator kOperators[] = {
        return ops::reduce_max_grad(top, x, top, {.axes = {1}});
      }},
     {"softmax", 8, 0.7, [](const Tensor& x, const Tensor&) { return ops::softmax(x); }},
+    {"softmax-middle", 8, 0, [](const Tensor& x, const Tensor&) { return ops::softmax(x, 1); }},
+    {"logsumexp-last", 4, 0,
+     [](const Tensor& x, const Tensor&) { return ops::logsumexp(x, {.axes = {2}}); }},
+    {"logsumexp-middle", 4, 0,
+     [](const Tensor& x, const Tensor&) { return ops::logsumexp(x, {.axes = {1}}); }},
+    {"argmax-last", 4, 0,
+     [](const Tensor& x, const Tensor&) { return ops::argmax(x, {.axis = 2}); }},
+    {"argmax-middle", 4, 0,
+     [](const Tensor& x, const Tensor&) { return ops::argmax(x, {.axis = 1}); }},
     {"dropout", 8, 0,
      [](const Tensor& x, const Tensor&) {
        const Tensor seed = x.graph().constant(HostTensor::of<uint32_t>({2}, u32, {1, 2}));

@@ -79,6 +79,15 @@ TEST_F(Products, SlicesAndSharedMatricesAreReadInPlace) {
   EXPECT_EQ(effect.ops.count("Slice") + effect.ops.count("Transpose"), 0u);
 }
 
+// A transpose of another shape of the result is no transpose of its matrices.
+TEST_F(Products, AnotherShapeOfTheResultIsTransposedAfterwards) {
+  const Tensor y = ops::matmul(input({2, 3, 5, 4}), input({2, 3, 4, 6}));
+  show(ops::transpose(ops::reshape_(y, {6, 5, 6}), {0, 2, 1}));
+  const Tensor z = ops::matmul(input({3, 5, 4}), input({3, 4, 6}));
+  show(ops::transpose(ops::reshape_(z, {3, 5, 3, 2}), {3, 0, 1, 2}));
+  check();
+}
+
 // gemm() reads no rows from the last one on, so the slice is made, but not the transpose.
 TEST_F(Products, WhatNoKernelReadsInPlaceIsCopied) {
   const Tensor a = input({3, 6, 8}), b = input({3, 8, 2, 5});

@@ -86,12 +86,7 @@ const CompilerPass kPasses[] = {
     {"strides",
      "Products read transposed, sliced and split operands in place and write transposed results, "
      "and what nobody reads is removed; before layouts and fusion, which ask for products.",
-     true,
-     [](Program& p, const Context& c) {
-       const int64_t changes = on_bodies<strided_products>(p, c);
-       if (changes > 0) remove_dead_code(p, c);
-       return changes;
-     }},
+     true, on_bodies<strided_products>},
     {"layouts",
      "Weights get the layout that matrix products read fastest; before fusion, which needs the "
      "layout of an update's target.",

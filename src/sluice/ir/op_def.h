@@ -204,10 +204,10 @@ using ReferenceFn = void (*)(const KernelArgs& k);
 struct HostKernel {
   /// Returns the number of rows of a part, at least 1. It depends only on the op.
   int64_t (*rows)(const OpView& op) = nullptr;
-  /// Computes rows [begin, end) of each result, and writes nothing else. The operands are whole
-  /// arrays of their dtypes; floating-point operands are f32. Ops on other floating-point dtypes
-  /// run the reference. A scalar is one row. All results must have equally many rows. If results
-  /// may overwrite an operand (OpDef::may_coincide), a part reads only its own rows of that
+  /// Computes rows [begin, end) of each result, and accesses no other rows of it. The operands are
+  /// whole arrays of their dtypes; floating-point operands are f32, those of f16 and bf16 copies in
+  /// f32. A scalar is one row. All results must have equally many rows. If results may overwrite an
+  /// operand (OpDef::may_coincide), a part reads only its own rows of that
   /// operand.
   void (*run)(const KernelArgs& k, int64_t begin, int64_t end) = nullptr;
 };

@@ -17,11 +17,13 @@ void check_roi(const OpView& op, const TensorSpec& x, const RoiAlignOptions& o) 
   require_float(op.input(1), name + " (C2): boxes");
   require(op.input(1).shape.rank() == 2 && op.input(1).shape[1] == 5,
           "{} (C2): boxes must have shape (boxes, 5), got {}", name, to_string(op.input(1)));
-  require(x.shape.rank() == 4 && x.shape[2] >= 1 && x.shape[3] >= 1,
+  require(x.shape.rank() == 4 && x.shape[0] >= 0 && x.shape[1] >= 0 && x.shape[2] >= 1 &&
+              x.shape[3] >= 1,
           "{} (C3): x must be (batch, channels, height, width) and images not empty, got {}", name,
           to_string(x));
-  require(o.size.size() == 2 && o.size[0] >= 1 && o.size[1] >= 1,
-          "{} (C4): size must be two numbers, at least 1 each, got {}", name,
+  const auto fits = [](int64_t bins) { return bins >= 1 && bins <= kMaxSamples; };
+  require(o.size.size() == 2 && fits(o.size[0]) && fits(o.size[1]),
+          "{} (C4): size must be two numbers from 1 to 2^20, got {}", name,
           to_string(Shape(o.size)));
   require(std::isfinite(static_cast<float>(o.spatial_scale)) && o.sampling_ratio <= kMaxSamples,
           "{} (C5): spatial_scale must be a finite float32 and sampling_ratio at most 2^20, got {} "
@@ -206,8 +208,8 @@ void reference_roi_align_grad(const KernelArgs& k) {
 
 const std::string kConstraints =
     " (C1) x is floating point. (C2) boxes is floating point and has shape (boxes, 5). (C3) x is "
-    "(batch, channels, height, width) and its images are not empty. (C4) size is two numbers, at "
-    "least 1 each. (C5) spatial_scale is finite and sampling_ratio at most 2^20.";
+    "(batch, channels, height, width) and its images are not empty. (C4) size is two numbers "
+    "from 1 to 2^20. (C5) spatial_scale is finite and sampling_ratio at most 2^20.";
 
 // Boxes of images 0 and 1, one in part and one wholly outside.
 HostTensor sample_boxes() {

@@ -34,9 +34,9 @@ void require_inside(const StridedMatmulOptions& o, const std::vector<int64_t>& l
         fits && -elements < stride && stride < elements && size - 1 <= elements / std::abs(stride);
     if (!fits) break;
     (stride < 0 ? low : high) += (size - 1) * stride;
+    fits = low >= 0 && high < elements;
   }
-  require(fits && low >= 0 && high < elements,
-          "strided_matmul (C3): matrices of {} must lie inside of it, got {} with [{}]", name,
+  require(fits, "strided_matmul (C3): matrices of {} must lie inside of it, got {} with [{}]", name,
           to_string(spec), fmt::join(list, ", "));
 }
 

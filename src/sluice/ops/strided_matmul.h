@@ -2,7 +2,7 @@
 #include "sluice/ops/op.h"
 
 /// Matrix products whose operands lie anywhere in their tensors: transposed, sliced or split
-/// tensors that nobody makes. The compiler emits them (compiler/passes/strided_products.h).
+/// tensors that nobody makes. The compiler emits them (compiler/passes/fusion/strided_products.h).
 namespace sluice::ops {
 
 /// out[b] (m x n) = lhs[b] (m x k) · rhs[b] (k x n) for each index b of `batch`.

@@ -190,7 +190,7 @@ void reference_scatter_reduce(const KernelArgs& k) {
   const auto x = k.in<T>(0);
   const T* const source = k.in<T>(1).data();
   const auto y = k.out<T>(0);
-  std::copy(x.begin(), x.end(), y.begin());
+  if (x.data() != y.data()) std::copy(x.begin(), x.end(), y.begin());
   std::vector<int64_t> terms(y.size(), o.include_self ? 1 : 0);
   visit_indices(AxisSplit(k.out_shape(0), axis), count, indices_of(k, 2),
                 [&](int64_t from, int64_t to) {

@@ -21,10 +21,10 @@ template <typename E>
 struct Operand {
   E values[kIntegerBlock];
 
-  void fill(const std::byte* value) {
+  void fill(const std::byte* value, int64_t n) {
     E x;
     std::memcpy(&x, value, sizeof x);
-    std::fill_n(values, kIntegerBlock, x);
+    std::fill_n(values, std::min(n, kIntegerBlock), x);
   }
   void load(const std::byte* from, int64_t n) {
     // Whole blocks have a constant length.
@@ -40,10 +40,10 @@ template <typename F, typename... In, size_t... I>
 void map_blocks(const F& f, const std::byte* const* inputs, const int64_t* steps, std::byte* to,
                 int64_t n, std::index_sequence<I...>) {
   using Out = std::invoke_result_t<F, In...>;
-  std::tuple<Operand<In>...> operands{};
+  std::tuple<Operand<In>...> operands;
   Out results[kIntegerBlock];
   const auto fill = [&](auto& operand, size_t i) {
-    if (steps[i] == 0 && n > 0) operand.fill(inputs[i]);
+    if (steps[i] == 0 && n > 0) operand.fill(inputs[i], n);
   };
   (fill(std::get<I>(operands), I), ...);
   for (int64_t done = 0; done < n; done += kIntegerBlock) {

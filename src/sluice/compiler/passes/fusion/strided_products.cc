@@ -53,6 +53,8 @@ std::optional<std::vector<int64_t>> strides_under(const StridedView& v, const Sh
   return strides;
 }
 
+constexpr int kMaxSteps = 16;  // Moves and views between a tensor and a product.
+
 class ProductStrider {
  public:
   ProductStrider(Body& body, const Target& target)
@@ -65,22 +67,24 @@ class ProductStrider {
       }
       for (const Tie& t : body.nodes[n].ties) note_overwriter(t.into, n);
     }
+    find_operands();
   }
 
   int64_t run() {
     int64_t changed = 0;
     for (const NodeId n : body_.nodes.ids()) changed += stride(n);
-    remove_transposes();
+    if (changed > 0) remove_unread();
     return changed;
   }
 
  private:
   // Notes that node n overwrites a value, and the values that it is a view of.
   void note_overwriter(ValueIndex v, NodeId n) {
-    if (!overwriter_[v].valid()) overwriter_[v] = n;
-    if (!maker_[v].valid()) return;
-    const Node& maker = body_.nodes[maker_[v]];
-    if (maker.is<Node::View>()) note_overwriter(maker.inputs[0], n);
+    while (true) {
+      if (!overwriter_[v].valid()) overwriter_[v] = n;
+      if (!maker_[v].valid() || !body_.nodes[maker_[v]].is<Node::View>()) return;
+      v = body_.nodes[maker_[v]].inputs[0];
+    }
   }
 
   static bool is_plain(const Node& node, const OpDef& def) {
@@ -100,42 +104,52 @@ class ProductStrider {
     return body_.value(v).layout == Layout{} && (!overwriter_[v].valid() || n < overwriter_[v]);
   }
 
-  // Whether all readers of a value are products, also through views.
-  bool only_products_read(ValueIndex v) const {
-    if (!is_free(v)) return false;
-    return std::all_of(readers_[v].begin(), readers_[v].end(), [&](NodeId n) {
-      const Node& reader = body_.nodes[n];
-      if (reader.is<Node::View>() && reader.ties.empty())
-        return only_products_read(reader.outputs[0]);
-      return is_plain(reader, ops::matmul_def()) || is_plain(reader, ops::strided_matmul_def()) ||
-             (moves(reader) &&
-              std::all_of(reader.outputs.begin(), reader.outputs.end(),
-                          [&](ValueIndex o) { return o == kNone || only_products_read(o); }));
-    });
+  // Finds the values that only products read, also through moves and views. The readers of a value
+  // are later nodes.
+  void find_operands() {
+    only_products_.assign(body_.values.size(), false);
+    for (size_t i = body_.nodes.size(); i-- > 0;) {
+      for (const ValueIndex v : body_.nodes[NodeId(i)].outputs) {
+        if (v == kNone || !is_free(v)) continue;
+        only_products_[v] = std::all_of(readers_[v].begin(), readers_[v].end(), [&](NodeId n) {
+          const Node& reader = body_.nodes[n];
+          if (is_plain(reader, ops::matmul_def())) return true;
+          return leaves_elements(reader) &&
+                 std::all_of(reader.outputs.begin(), reader.outputs.end(), [&](ValueIndex made) {
+                   return made == kNone || only_products_[made];
+                 });
+        });
+      }
+    }
   }
   static bool moves(const Node& node) {
     return is_plain(node, ops::transpose_def()) || is_plain(node, ops::slice_def()) ||
            is_plain(node, ops::split_def());
   }
 
-  // The value as its maker sees it: a view of a tensor that was not transposed, sliced or split, if
-  // there is one. `moved`: whether a kernel that moves elements is left out.
-  StridedView trace(NodeId reader, ValueIndex v, const TensorSpec& spec, bool& moved) const {
-    const StridedView whole{v, spec, 0, spec.shape.dims(), spec.shape.strides()};
+  // Whether the results of a node are some of the elements of its operand.
+  static bool leaves_elements(const Node& node) {
+    return moves(node) || (node.is<Node::View>() && node.ties.empty());
+  }
+
+  // The value as a view of a tensor that was not transposed, sliced or split, if there is one.
+  // `moved`: whether a kernel that moves elements is left out. `steps`: moves and views to pass.
+  StridedView trace(NodeId reader, ValueIndex v, const TensorSpec& spec, bool& moved,
+                    int steps = kMaxSteps) const {
+    const StridedView whole = whole_view(v, spec);
     const NodeId n = maker_[v];
-    if (!n.valid() || !is_free(v)) return whole;
+    if (!n.valid() || !is_free(v) || steps == 0) return whole;
     const Node& node = body_.nodes[n];
-    const bool is_view = node.is<Node::View>() && node.ties.empty();
-    if (!is_view && !(moves(node) && only_products_read(v))) return whole;
+    if (!leaves_elements(node) || (moves(node) && !only_products_[v])) return whole;
     bool moved_before = false;
-    StridedView from = trace(reader, node.inputs[0], node.in_specs[0], moved_before);
+    StridedView from = trace(reader, node.inputs[0], node.in_specs[0], moved_before, steps - 1);
     if (!is_readable(from.base, reader)) return whole;
-    if (!is_view) move(node, v, from);
+    if (moves(node)) move(node, v, from);
     const auto strides = strides_under(from, spec.shape);
     if (!strides) return whole;
     from.dims = spec.shape.dims();
     from.strides = *strides;
-    moved = moved || moved_before || !is_view;
+    moved = moved || moved_before || moves(node);
     return from;
   }
 
@@ -166,7 +180,8 @@ class ProductStrider {
   }
 
   // Returns the transpose that is the only reader of a product's result; null if there is none.
-  Node* transpose_of(ValueIndex result) {
+  Node* transpose_of(const Node& product) {
+    const ValueIndex result = product.outputs[0];
     if (!is_free(result) || readers_[result].size() != 1) return nullptr;
     Node& reader = body_.nodes[readers_[result][0]];
     const bool writes =
@@ -242,7 +257,7 @@ class ProductStrider {
     const ops::MatmulShape s = ops::matmul_shape(node.in_specs[0].shape, node.in_specs[1].shape, o);
     // One product of all rows runs faster, and with other ops.
     if (s.batch.elements() < 2 || ops::fold_batch(s).batch.elements() < 2) return false;
-    Node* const transpose = transpose_of(node.outputs[0]);
+    Node* const transpose = transpose_of(node);
     for (const bool writes : {true, false}) {
       if (writes && transpose == nullptr) continue;
       for (const auto& [lhs, rhs] :
@@ -295,22 +310,33 @@ class ProductStrider {
     return true;
   }
 
-  // Removes the transposes whose results products write.
-  void remove_transposes() {
-    Ids<NodeId, Node> kept;
-    for (Node& node : body_.nodes) {
-      const bool replaced = node.def == &ops::transpose_def() && node.outputs[0] == kNone;
-      if (!replaced) kept.push_back(std::move(node));
+  // Removes the views, transposes, slices and splits that nobody reads any more.
+  void remove_unread() {
+    Ids<ValueIndex, bool> needed = fixed_;
+    std::vector<Node> kept;
+    for (size_t i = body_.nodes.size(); i-- > 0;) {
+      Node& node = body_.nodes[NodeId(i)];
+      if (leaves_elements(node) &&
+          std::none_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueIndex v) { return v != kNone && needed[v]; }))
+        continue;
+      for (const ValueIndex v : node.inputs) {
+        if (v != kNone) needed[v] = true;
+      }
+      for (const Tie& t : node.ties) needed[t.into] = true;
+      kept.push_back(std::move(node));
     }
-    body_.nodes = std::move(kept);
+    body_.nodes = {};
+    for (size_t i = kept.size(); i-- > 0;) body_.nodes.push_back(std::move(kept[i]));
   }
 
   Body& body_;
   const Target& target_;
   const Ids<ValueIndex, std::vector<NodeId>> readers_;
-  const Ids<ValueIndex, bool> fixed_;   // Needed after the body has ended.
-  Ids<ValueIndex, NodeId> maker_;       // The node of each value.
-  Ids<ValueIndex, NodeId> overwriter_;  // The first node that overwrites each value.
+  const Ids<ValueIndex, bool> fixed_;    // Needed after the body has ended.
+  Ids<ValueIndex, NodeId> maker_;        // The node of each value.
+  Ids<ValueIndex, NodeId> overwriter_;   // The first node that overwrites each value.
+  Ids<ValueIndex, bool> only_products_;  // Whether only products read a value.
 };
 
 }  // namespace

@@ -396,6 +396,20 @@ TEST_F(Fusion, ResultsBesideAnUpdate) {
   EXPECT_EQ(check().layouts["w"], "panels32");
 }
 
+// The result of a convolution is not written where an update still reads its operand.
+TEST_F(Fusion, UpdatesByAConvolution) {
+  const Tensor x = input({2, 3, 9, 7});
+  const Tensor k = variable({6, 3, 3, 3}, "k");
+  const Tensor sum = variable({2, 6, 9, 7}, "sum");
+  const Tensor state = variable({2, 6, 9, 7}, "state");
+  const ops::ConvOptions same{.padding = {1, 1}};
+  ops::add_(sum, ops::conv(x, k, same));
+  const Tensor y = ops::tanh(ops::conv(x, k, same));
+  ops::scaled_add_(state, y, 1.0, -0.125);
+  show(y);
+  EXPECT_EQ(check().fused, 1) << "conv, tanh";
+}
+
 TEST_F(Fusion, ResultsThatNobodyReads) {
   const Tensor x = input({8, 20});
   const Tensor w = variable({20, 24}, "w");

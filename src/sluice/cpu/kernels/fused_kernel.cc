@@ -35,6 +35,18 @@ struct Roles {
 bool is_product(const FusedOp& op);
 Head conv_head(const FusedOp& op);
 
+// Returns whether the stage that writes operand `result` updates another operand in its place.
+bool updates_operand(const FusedOp& op, int32_t result) {
+  return std::any_of(op.stages.begin(), op.stages.end(), [&](const OpStage& stage) {
+    if (stage.output != result) return false;
+    for (size_t i = 0; i < stage.inputs.size(); ++i) {
+      if (stage.inputs[i] >= 0 && stage.op->input_mode(static_cast<int>(i)) == Mode::kUpdate)
+        return true;
+    }
+    return false;
+  });
+}
+
 Roles roles_of(const FusedOp& op) {
   Roles roles;
   roles.head = is_product(op) ? Head::kProduct : conv_head(op);
@@ -108,8 +120,10 @@ struct Fused {
     // A part of the chain ends at the last channel, so it may not hold a whole column.
     if (axis >= 0 && reduction && reduction->columns) return false;
     if (head == Head::kConv) {
-      // A result that is not stored is computed where the chain's last result is.
+      // A result that is not stored is computed where the chain's last result is, which must not
+      // hold an operand that the chain still reads.
       if (op.spec_of(c).dtype != f32) return false;
+      if (op.stages.front().output < 0 && updates_operand(op, c)) return false;
       return !reduction && !chain.has_last_axis() && (!conv.interleaves() || op.stages.size() == 1);
     }
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;

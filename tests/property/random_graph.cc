@@ -65,7 +65,7 @@ class Generator {
       grow_entry(eval, shared, weights, fold(key, "eval"), 2 + dice(8));
       out_.runs = {"main", "eval", "main"};
     }
-    count();
+    count_ops(out_);
     return std::move(out_);
   }
 
@@ -74,6 +74,7 @@ class Generator {
     Scope s{graph, std::move(values), std::move(weights)};
     s.largest = large_ ? 160 : 5;
     s.layered = layered_;
+    s.all_operators = recipe_.all_operators;
     Dice dice(fold(key, "roots"));
     if (layered_) add_weights(s, dice);
     choose_device(s, fold(key, "first"));
@@ -89,6 +90,14 @@ class Generator {
     choose_device(s, fold(key, "last"));
     write_stream(s, dice, s.any(dice));
     write_stream(s, dice, s.values.back());
+    if (s.all_operators) write_results(s, dice);
+  }
+
+  // Writes most results, so that few ops are dead code.
+  void write_results(Scope& s, Dice& dice) {
+    for (size_t i = s.values.size(); i-- > 0;) {
+      if (!dice.one_in(4)) write_stream(s, dice, s.values[i]);
+    }
   }
 
   // Adds matrices like the weights of layers and their optimizer state: some have equal shapes, and
@@ -136,7 +145,7 @@ class Generator {
     if (kind < 31 && s.depth == 0) return gradient(s, dice, key);
     if (kind < 36 && !s.in_branch && !s.differentiable) return read_stream(s, dice);
     if (kind < 41 && !s.in_branch && !s.differentiable)
-      return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
+      return write_stream(s, dice, *s.find(dice, anything));
     // The first device that uses a buffer owns it. A branch on another device must not use it.
     const bool owned_elsewhere = s.in_branch && recipe_.devices > 1;
     if (kind < 45 && !s.differentiable && !owned_elsewhere) return remote(s, dice);
@@ -239,12 +248,11 @@ class Generator {
     inner.in_branch = s.in_branch;
     inner.largest = s.largest;
     inner.layered = s.layered;
+    inner.all_operators = s.all_operators;
     return inner;
   }
 
-  bool tame(const Tensor& t) const {
-    return t.dtype() == f32 || t.dtype() == i32 || t.dtype() == u32 || t.dtype() == boolean;
-  }
+  static bool anything(const Tensor&) { return true; }
 
   // Adds `count` inputs to the graph of `inner` for tensors of `s`, the first one float32. Returns
   // these tensors as the arguments.
@@ -254,7 +262,7 @@ class Generator {
       const bool weight = i > 0 && !s.weights.empty() && !dice.one_in(3);
       const Tensor t = i == 0   ? s.any(dice)
                        : weight ? s.weights[static_cast<size_t>(i) % s.weights.size()]
-                                : *s.find(dice, [&](const Tensor& v) { return tame(v); });
+                                : *s.find(dice, anything);
       const bool by_reference = references && t.dtype() == f32 && dice.one_in(weight ? 2 : 3);
       (weight ? inner.weights : inner.values)
           .push_back(
@@ -308,9 +316,8 @@ class Generator {
       Scope inner = open(s, *graph);
       wanted = add_inputs(s, inner, dice, 1 + dice(4), true);
       grow(inner, fold(key, "callee"), 1 + dice(6));
-      const int outputs = dice(4);
-      for (int i = 0; i < outputs; ++i)
-        graph->add_output(*inner.find(dice, [&](const Tensor& t) { return tame(t); }));
+      const int outputs = dice(4) + (s.all_operators ? 2 : 0);
+      for (int i = 0; i < outputs; ++i) graph->add_output(*inner.find(dice, anything));
       finish(s, *graph);
     }
     out_.census.by_reference += writes_by_reference(*graph);
@@ -443,7 +450,10 @@ class Generator {
       (weight ? inner.weights : inner.values).push_back(forward.input(wanted.back().spec(), "x"));
     }
     grow(inner, fold(key, "forward"), 2 + dice(8));
-    forward.add_output(ops::mean(ops::tanh(inner.any(dice))));
+    Tensor loss = ops::mean(ops::tanh(inner.any(dice)));
+    for (int i = 0; s.all_operators && i < 4; ++i)
+      loss = loss + ops::mean(ops::tanh(inner.any(dice)));
+    forward.add_output(loss);
     if (dice.one_in(2)) forward.add_output(inner.any(dice));
     const int mode = dice(4);
     if (mode == 0) return accumulated(s, dice, key, forward, wanted);
@@ -537,19 +547,6 @@ class Generator {
     }
   }
 
-  void count() {
-    for (const GraphId id : out_.ir.graph_ids()) {
-      for (const Op& op : out_.ir.graph(id).ops()) {
-        ++out_.census.ops;
-        out_.census.random_ops += op.def == &ops::dropout_def() ||
-                                  op.def == &ops::random_normal_def() ||
-                                  op.def == &ops::random_uniform_def();
-      }
-    }
-    out_.census.streams = out_.ir.stream_count();
-    out_.census.entry_graphs = static_cast<int>(out_.ir.entries().size());
-  }
-
   const Recipe& recipe_;
   RandomProgram out_;
   bool large_ = false;
@@ -564,28 +561,6 @@ class Generator {
 
 }  // namespace
 
-Census& Census::operator+=(const Census& o) {
-  ops += o.ops;
-  calls += o.calls;
-  by_reference += o.by_reference;
-  repeats += o.repeats;
-  rotations += o.rotations;
-  conditionals += o.conditionals;
-  gradients += o.gradients;
-  updates += o.updates;
-  streams += o.streams;
-  remote += o.remote;
-  random_ops += o.random_ops;
-  entry_graphs += o.entry_graphs;
-  return *this;
-}
-
 RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).run(); }
-
-std::string text(const Ir& ir) {
-  std::string result;
-  for (const GraphId id : ir.graph_ids()) result += print_schedule(ir.graph(id)) + "\n";
-  return result;
-}
 
 }  // namespace sluice::property

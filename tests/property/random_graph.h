@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct Recipe {
   std::set<uint64_t> skipped;  ///< Keys of decisions to leave out.
   /// Number of devices. Each op or call outside conditionals names one or inherits one.
   int devices = 1;
+  bool all_operators = false;  ///< Draw all operators, not those of training steps alone.
 };
 
 /// Counts of the ops and features of a program.
@@ -39,6 +41,15 @@ struct RandomProgram {
 /// remote buffers, calls by value and by reference, nested and repeated calls, loops, conditionals,
 /// updates in place, random numbers and gradients.
 RandomProgram random_program(const Recipe& recipe);
+
+/// Counts the ops, streams and entry graphs of a complete program in its census.
+void count_ops(RandomProgram& program);
+
+/// Names of the operators that random programs never have, with the reason.
+const std::map<std::string, std::string>& undrawn_operators();
+
+/// Returns the names of the operators of the graphs that entries reach.
+std::set<std::string> operators_of(const Ir& ir);
 
 /// Returns the schedules of all graphs as text.
 std::string text(const Ir& ir);

@@ -489,9 +489,11 @@ HostTensor random_array(const TensorSpec& spec, uint64_t seed) {
       case DType::kBool:
         array.as<bool>()[i] = bits % 2 == 0;
         break;
+      case DType::kU8:
+        array.as<uint8_t>()[i] = static_cast<uint8_t>(bits % 7);
+        break;
       default:
-        fail(ErrorKind::kInternal, "random_array: dtype must be f32, i32, u32 or bool, got {}",
-             name_of(spec.dtype));
+        return random_array({spec.shape, f32, {}}, seed).cast(spec.dtype);
     }
   }
   return array;
@@ -544,6 +546,7 @@ Tensor Scope::add(Tensor t) {
 }
 
 bool add_plain_op(Scope& s, Dice& dice) {
+  if (s.all_operators && !dice.one_in(6)) return add_operator(s, dice);
   if (s.layered && dice.one_in(2)) return layer(s, dice);
   if (dice.one_in(10)) return add_image_op(s, dice);
   switch (dice(s.differentiable ? 13 : 17)) {

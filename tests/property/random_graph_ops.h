@@ -35,6 +35,7 @@ struct Scope {
   bool in_branch = false;       ///< Do not use streams.
   bool pure = false;            ///< Do not write in place.
   bool layered = false;         ///< Use many products with weights, and updates of weights.
+  bool all_operators = false;   ///< Mostly use ops that add_operator() draws.
   int largest = 5;              ///< Largest random dimension.
 
   std::optional<Tensor> find(Dice& dice, const std::function<bool(const Tensor&)>& wanted) const;
@@ -63,5 +64,7 @@ HostTensor random_array(const TensorSpec& spec, uint64_t seed);
 bool add_plain_op(Scope& s, Dice& dice);
 /// Does the same with a convolution, a pool or a norm.
 bool add_image_op(Scope& s, Dice& dice);
+/// Does the same with one of all operators, except undrawn_operators().
+bool add_operator(Scope& s, Dice& dice);
 
 }  // namespace sluice::property

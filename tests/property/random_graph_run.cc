@@ -133,12 +133,12 @@ void run_once(Session& session, const RandomProgram& program, size_t run, const 
 
 bool same(const HostTensor& a, const HostTensor& b) {
   if (a.same_bits(b)) return true;
-  if (a.spec() != b.spec() || a.dtype() != f32) return false;
-  const auto x = a.as<float>();
-  const auto y = b.as<float>();
+  if (a.spec() != b.spec() || !is_float(a.dtype())) return false;
+  const std::vector<double> x = a.to_doubles();
+  const std::vector<double> y = b.to_doubles();
   for (size_t i = 0; i < x.size(); ++i) {
-    if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i])))
-      return false;
+    const bool equal = x[i] == y[i] && std::signbit(x[i]) == std::signbit(y[i]);
+    if (!equal && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
   }
   return true;
 }

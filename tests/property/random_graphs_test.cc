@@ -14,12 +14,14 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/executable.h"
 #include "sluice/ir/verify.h"
+#include "sluice/ops/op.h"
 
 namespace sluice::property {
 namespace {
 
 constexpr int kPrograms = 1000;
 constexpr int kProgramsOnDevices = 300;
+constexpr int kProgramsOfAllOperators = 1000;
 
 std::vector<Way> ways(uint64_t seed, int devices) {
   static const std::vector<std::vector<std::string>> kDisabled{
@@ -186,6 +188,44 @@ TEST(RandomGraphs, OnSeveralDevicesRunAsTheInterpreterDoes) {
   for (uint64_t seed = first; seed < last; ++seed)
     recipes.push_back({seed, {}, seed % 4 == 3 ? 3 : 2});
   judge_all(recipes);
+}
+
+// A quarter of the programs runs on two devices.
+class AllOperators : public testing::TestWithParam<uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Parts, AllOperators, testing::Range(uint64_t{0}, kParts));
+
+TEST_P(AllOperators, RunAsTheInterpreterDoes) {
+  std::vector<Recipe> recipes;
+  const auto [first, last] = seeds(kProgramsOfAllOperators);
+  for (uint64_t seed = first + GetParam(); seed < last; seed += kParts)
+    recipes.push_back({seed, {}, seed % 4 == 3 ? 2 : 1, true});
+  const Totals all = judge_all(recipes);
+  const auto programs = static_cast<int>(recipes.size());
+  if (programs < 50) return;
+  EXPECT_GT(all.census.gradients, programs / 10);
+  EXPECT_LT(all.nonfinite, programs / 4);
+}
+
+// Views have no kernel.
+TEST(RandomGraphs, HaveKernelsOfAllOperators) {
+  constexpr uint64_t kSome = 300;
+  std::set<std::string> drawn, run;
+  for (uint64_t seed = 0; seed < kSome; ++seed) {
+    const RandomProgram program = random_program({seed, {}, 1, true});
+    drawn.merge(operators_of(program.ir));
+    for (const exe::Function& f : compiled(program.ir, 1).executable.functions) {
+      for (const exe::Step& step : f.steps) {
+        const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+        if (kernel == nullptr) continue;
+        run.insert(kernel->op);
+        for (const exe::Stage& stage : kernel->stages) run.insert(stage.op);
+      }
+    }
+  }
+  for (const OpDef* def : ops::all_ops()) {
+    const bool found = def->has(kView) ? drawn.contains(def->name) : run.contains(def->type);
+    EXPECT_EQ(found, !undrawn_operators().contains(def->name)) << def->name;
+  }
 }
 
 // Plans have transfers in flight while kernels and calls run, and entries that depend on loops and

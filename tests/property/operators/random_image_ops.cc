@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "random_graph_ops.h"
+#include "../random_graph_ops.h"
 #include "sluice/ops/ops.h"
 
 namespace sluice::property {

@@ -225,7 +225,7 @@ class Closures(unittest.TestCase):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 8350)
+        self.assertLess(self.lines(own), 8400)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -240,12 +240,12 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 8350, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
+        limits = {"sluice/sluice.h": 8400, "sluice/train/fit.h": 6550, "sluice/train/model.h": 6200,
                   "sluice/train/pipeline.h": 5450, "sluice/train/training_step.h": 5250,
                   "sluice/core.h": 4550, "sluice/train/network.h": 3850,
                   "sluice/train/options.h": 3300, "sluice/train/devices.h": 5300,
                   "sluice/train/plan/offload.h": 3520,
-                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 3950,
+                  "sluice/nn/layers.h": 3600, "sluice/ops/ops.h": 4000,
                   "sluice/nn/update/optimizers.h": 3550}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)

@@ -138,6 +138,9 @@ IntegerMap integer_map(const OpView& op) {
       return find<uint32_t>(op);
     case u8:
       return find<uint8_t>(op);
+    case boolean:  // A byte, 0 or 1.
+      return &op.def() == &ops::cast_def() || &op.def() == &ops::where_def() ? find<uint8_t>(op)
+                                                                             : nullptr;
     default:
       return nullptr;
   }

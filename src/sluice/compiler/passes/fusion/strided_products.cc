@@ -184,12 +184,14 @@ class ProductStrider {
     const ValueIndex result = product.outputs[0];
     if (!is_free(result) || readers_[result].size() != 1) return nullptr;
     Node& reader = body_.nodes[readers_[result][0]];
-    const bool writes =
-        is_plain(reader, ops::transpose_def()) && body_.value(reader.outputs[0]).layout == Layout{};
+    // A reader may see another shape of the same elements.
+    const bool writes = is_plain(reader, ops::transpose_def()) &&
+                        reader.in_specs[0].shape == product.out_specs[0].shape &&
+                        body_.value(reader.outputs[0]).layout == Layout{};
     return writes ? &reader : nullptr;
   }
 
-  // The matrices of an operand in a batch of these axes; `rank` axes before the matrix broadcast.
+  // The matrices of an operand in a batch of these axes. Axes that it lacks have stride 0.
   static ops::StridedMatrices matrices(const StridedView& v, const Shape& batch, bool transposed) {
     ops::StridedMatrices s;
     s.offset = v.offset;

@@ -11,6 +11,8 @@
 namespace sluice::ops {
 namespace {
 
+constexpr std::string_view kType = "StridedMatMul";
+
 // The axes of some matrices: (size, stride).
 using Axes = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -114,7 +116,7 @@ std::vector<int64_t> StridedMatrices::offsets(const std::vector<int64_t>& sizes)
 const OpDef& strided_matmul_def() {
   static const OpDef def = [] {
     OpDef d;
-    d.type = "StridedMatMul";
+    d.type = kType;
     d.name = "strided_matmul";
     d.doc =
         "A matrix product for each index of the batch axes, of matrices that lie in their tensors "
@@ -180,6 +182,8 @@ const OpDef& strided_matmul_def() {
   }();
   return def;
 }
+
+bool is_strided_matmul(const OpDef& def) { return def.type == kType; }
 
 std::vector<const OpDef*> strided_matmul_ops() { return {&strided_matmul_def()}; }
 

@@ -51,5 +51,7 @@ struct StridedMatrices {
 
 /// A product of strided matrices. Each element is one chain of fused multiply-adds in ascending k.
 const OpDef& strided_matmul_def();
+/// Whether a definition is strided_matmul_def(). Does not make that, which few programs need.
+bool is_strided_matmul(const OpDef& def);
 
 }  // namespace sluice::ops

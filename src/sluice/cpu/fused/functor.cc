@@ -99,8 +99,14 @@ const FunctorRow* find_functor(const OpView& op) {
     return t;
   }();
   const std::string_view type = ops::elementwise::functor_type(op.def().type);
+  // The compiler asks often: whether there is a functor, and then for the functor.
+  thread_local const FunctorRow* last = nullptr;
+  if (last != nullptr && last->type == type) return last;
   for (const FunctorRow& e : table) {
-    if (e.type == type && (e.variant.empty() || e.variant == variant_of(op))) return &e;
+    // This tells most rows apart without a call of memcmp().
+    if (e.type.size() != type.size() || e.type.back() != type.back() || e.type != type) continue;
+    if (e.variant.empty()) return last = &e;
+    if (e.variant == variant_of(op)) return &e;
   }
   return nullptr;
 }

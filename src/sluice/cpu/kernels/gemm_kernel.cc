@@ -125,7 +125,7 @@ std::optional<Gemm> gemm_of_strided(const OpView& op) {
 }
 
 std::optional<Gemm> gemm_of(const OpView& op) {
-  if (&op.def() == &ops::strided_matmul_def()) return gemm_of_strided(op);
+  if (ops::is_strided_matmul(op.def())) return gemm_of_strided(op);
   return gemm_of_matmul(op);
 }
 
@@ -158,7 +158,7 @@ void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task
 }
 
 bool supports_gemm(const OpView& op) {
-  const bool strided = &op.def() == &ops::strided_matmul_def();
+  const bool strided = ops::is_strided_matmul(op.def());
   if (!strided && &op.def() != &ops::matmul_def()) return false;
   return op.input(0).dtype == f32 && op.input(1).dtype == f32 && op.output(0).dtype == f32 &&
          op.output(0).elements() > 0 && (!strided || gemm_of_strided(op));

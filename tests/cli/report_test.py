@@ -257,16 +257,15 @@ class Reports(ReportCase):
             self.assertLessEqual(s["ns"], mean + 1)
             smaller += s["ns"] < mean - 1
         self.assertGreater(smaller, 0)
-        # The seeds have no fast kernel.
         kernels = train["kernels"]
-        self.assertEqual({k["name"] for k in kernels if k["reference"]},
-                         {"ModifyRandomSeed"})
+        self.assertEqual([k["name"] for k in kernels if k["reference"]], [])
+        self.assertIn("ModifyRandomSeed", {k["name"] for k in kernels})
         self.assertTrue(all(k["measured_ns"] > 0 for k in kernels))
         gemm = next(k for k in kernels if k["name"].startswith("MatMul"))
         self.assertRegex(gemm["layer"], r"^fc/\d")
         self.assertRegex(gemm["source"], r"^\w+\.(cc|h):\d+$")
         (device,) = train["device_times"]
-        self.assertGreater(device["reference_ns"], 0)
+        self.assertEqual(device["reference_ns"], 0)
         self.assertGreaterEqual(device["waits_ns"], 0)
         text = self.expect_code(0, "inspect", self.folder / "training/report.json").stdout
         self.assertRegex(text, rf"measured, ns +{train['measured_ns']:,}\n")

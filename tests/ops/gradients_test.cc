@@ -21,6 +21,7 @@ const std::set<std::string> kRefused{
     "accumulate_",           "accumulator_scale_",     "adam_updater",  "adam_updater_decay",
     "adam_var_update",       "max_pool_grad",          "reduce_chunks", "reduce_total",
     "replicated_all_reduce", "replicated_all_reduce_", "scaled_add",    "scaled_add_",
+    "strided_matmul",
 };
 
 // A graph of the op of a sample, whose outputs are the floating-point outputs of the op.

@@ -236,7 +236,7 @@ class DryRunner {
       }
       for (DeviceRun& d : devices_) {
         require(d.stack.empty(), "all devices wait for each other");
-        for (const Flight& f : d.flights) transfer(*f.op);
+        for (const Flight& f : d.flights) transfer(*f.op, f.entry);
       }
       look();
     } catch (const Error& error) {
@@ -254,6 +254,7 @@ class DryRunner {
   struct Flight {
     const Op* op;
     int32_t queue;
+    int64_t entry;
   };
   struct DeviceRun {
     std::vector<std::pair<const std::vector<Op>*, size_t>> stack;
@@ -405,10 +406,11 @@ class DryRunner {
   /// Runs an issue or a wait.
   void move(DeviceRun& d, const Op& op) {
     if (const auto* i = std::get_if<Issue>(&op.step->body)) {
+      const int64_t entry = entry_of(op);
       if (i->queue == 0 || !options_.late_transfers) {
-        transfer(op);
+        transfer(op, entry);
       } else {
-        d.flights.push_back({&op, i->queue});
+        d.flights.push_back({&op, i->queue, entry});
       }
       if (i->queue != 0) d.tokens.push_back(op.token);
       return;
@@ -428,14 +430,23 @@ class DryRunner {
         ++f;
         continue;
       }
-      transfer(*f->op);
+      transfer(*f->op, f->entry);
       const bool last = f->op->token == token;
       f = d.flights.erase(f);
       if (last) return;
     }
   }
 
-  void transfer(const Op& op) {
+  /// The entry of a transfer. An entry that a tensor holds is read when the transfer is issued.
+  int64_t entry_of(const Op& op) {
+    const auto& i = std::get<Issue>(op.step->body);
+    if (!i.entry_from) return op.number;
+    uint32_t word;
+    std::memcpy(&word, at(op.operands[1]), sizeof word);
+    return word % e_.remote_buffers[exe::BufferId(i.object)].entries;
+  }
+
+  void transfer(const Op& op, int64_t entry) {
     const auto& i = std::get<Issue>(op.step->body);
     const ByteRange& memory = op.operands[0];
     if (i.kind == TransferKind::kStreamIn) {
@@ -450,12 +461,6 @@ class DryRunner {
       return;
     }
     const RemoteBufferPlan& b = e_.remote_buffers[exe::BufferId(i.object)];
-    int64_t entry = op.number;
-    if (i.entry_from) {
-      uint32_t word;
-      std::memcpy(&word, at(op.operands[1]), sizeof word);
-      entry = word % b.entries;
-    }
     require(entry >= 0 && entry < b.entries, "a transfer reaches beyond its remote buffer");
     const ByteRange there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
     require(there.begin + there.bytes <= e_.arenas[there.arena].bytes,

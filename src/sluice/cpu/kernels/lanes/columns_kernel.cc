@@ -185,7 +185,15 @@ void run_log_rows(LaneOp op, const float* x, int64_t count, int64_t n, float* y)
     return map1(functor::Log{}, y, y, count);
   }
   reduce_rows(ReduceOp::kMax, x, count, n, n, top);
-  for (int64_t row = 0; row < count; ++row) {
+  // Several short rows at once, or parts of a long one.
+  const int64_t at_once = kRowPart / n;
+  for (int64_t row = 0; at_once > 0 && row < count; row += at_once) {
+    const int64_t some = std::min(at_once, count - row);
+    map_rows(functor::LogSumExpGrad{}, {kEveryOne, {x + row * n, 1, n}, {top + row, 0, 1}},
+             {block, n}, some, n);
+    reduce_rows(ReduceOp::kSum, block, some, n, n, y + row);
+  }
+  for (int64_t row = 0; at_once == 0 && row < count; ++row) {
     reduce_begin(ReduceOp::kSum, 1, partial, 1);
     for (int64_t i = 0; i < n; i += kRowPart) {
       const int64_t some = std::min(kRowPart, n - i);

@@ -100,27 +100,18 @@ std::string kernel_of(const OpDef& def, const Sample& sample, DType dtype) {
 const std::map<std::string_view, std::string_view> kReferenceReasons = {
     {"increment_mod", "a counter has one element"},
     {"increment_mod_", "a counter has one element"},
-    {"index_reduce", "the order of the indices decides"},
     {"logsum", "kept and reduced axes alternate, or a lane has no or more than 65,536 elements"},
     {"logsumexp", "kept and reduced axes alternate, or a lane has no or more than 65,536 elements"},
-    {"max", "kept and reduced axes alternate"},
     {"max_pool_taps", "a window has more than 64 rows or columns"},
     {"maximum", "more than two operands differ in shape"},
-    {"maximum_grad", "more than two operands compete"},
-    {"mean", "kept and reduced axes alternate"},
-    {"min", "kept and reduced axes alternate"},
     {"minimum", "more than two operands differ in shape"},
-    {"minimum_grad", "more than two operands compete"},
     {"onehot_grad", "two sums in the order of the indices"},
     {"print_tensor", "it writes text"},
-    {"prod", "kept and reduced axes alternate"},
     {"reduce_prod_grad", "each element needs the product of all others"},
     {"roi_align", "each box has its own samples"},
     {"roi_align_grad", "boxes overlap, and their order decides"},
     {"scatter_reduce", "the order of the indices decides"},
-    {"strided_matmul", "neither rows nor columns are contiguous, or are read backwards"},
-    {"sum", "kept and reduced axes alternate"},
-    {"where", "values of bool"}};
+    {"strided_matmul", "neither rows nor columns are contiguous, or are read backwards"}};
 
 /// "f32, i32: `cpu.cast`; u8: reference": the kernels of the samples, by the dtype of the first
 /// operand. Error{kUsage} if one is the reference and kReferenceReasons does not say why.

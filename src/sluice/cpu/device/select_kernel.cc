@@ -112,8 +112,6 @@ KernelChoice Widened::narrow_choice() const {
   return narrow;
 }
 
-std::byte* copy_of(const Copy& c, std::byte* workspace) { return workspace + c.begin; }
-
 // Calls convert(stored, copy, n) for each run of elements of the task.
 template <typename Convert>
 void for_each_run(const Copy& c, std::byte* stored, std::byte* copy, int64_t task,
@@ -135,7 +133,7 @@ void run_widened(const void* state, const runtime::KernelBlock& block, int64_t t
   auto** const operands = reinterpret_cast<std::byte**>(block.workspace + w.pointers);
   std::copy_n(block.operands, w.operands, operands);
   for (const Copy& c : w.copies) {
-    std::byte* const copy = copy_of(c, block.workspace);
+    std::byte* const copy = block.workspace + c.begin;
     // The kernel adds the offset of the task, which a copy of one part does not have.
     const int64_t offset = c.is_part() ? task * c.stride * 4 : 0;
     at(operands, c.operand) = reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(copy) -
@@ -154,7 +152,7 @@ void run_widened(const void* state, const runtime::KernelBlock& block, int64_t t
   for (const Copy& c : w.copies) {
     if (c.is_input) continue;
     for_each_run(
-        c, block.operands[c.operand], copy_of(c, block.workspace), task,
+        c, block.operands[c.operand], block.workspace + c.begin, task,
         [&](std::byte* to, const float* from, int64_t n) { c.element.narrow(from, to, n); });
   }
 }

@@ -17,7 +17,7 @@ struct Gemm {
   GemmGrid grid;  // How one product is cut; one block if a task computes several products.
   // Offsets in elements of the matrices of each product, in the order of tasks.
   std::vector<int64_t> a_offset, b_offset, c_offset;
-  int64_t per_task = 1;      // Products of a task; with rows_per_task, all of them.
+  int64_t per_task = 1;      // Products of a task; all of them if rows_of_task is not 0.
   int64_t rows_of_task = 0;  // Rows of each product that a task computes; 0: those of `grid`.
   int64_t tasks = 1;
   int64_t stride = 0,

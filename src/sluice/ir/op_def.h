@@ -239,9 +239,9 @@ struct OpDef {
   std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
   /// Returns one gradient per input; an empty handle for an input that needs none, that is not
-  /// floating point, or whose gradient is 0 by definition or not defined. Null if the operator has
-  /// no gradient rule. Autodiff refuses to pass a gradient through an operator, or to an input,
-  /// without one; the error names both.
+  /// floating point, or whose gradient is 0 by definition or not defined. Returns nothing to have
+  /// the formula differentiated. Null if the operator has no gradient rule. Autodiff refuses to
+  /// pass a gradient through an operator, or to an input, without one; the error names both.
   GradFn grad = nullptr;
   /// Adds the formula of the op, made of other ops, to the graph of `inputs`; returns the outputs.
   /// Autodiff differentiates the formula of an operator without a gradient rule. It reads

@@ -154,8 +154,9 @@ void Sweep::differentiate_op(const Op& op) {
   }
   if (std::none_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.valid(); })) return;
   if (op.def->grad == nullptr) return differentiate_formula(op, grads);
-  OpGradients context(*this, op, std::move(grads));
+  OpGradients context(*this, op, grads);
   const Tensors result = op.def->grad(context);
+  if (result.empty()) return differentiate_formula(op, grads);
   SLUICE_CHECK(result.size() == op.inputs.size());
   for (size_t i = 0; i < result.size(); ++i) {
     if (!needs(op, i)) continue;

@@ -321,4 +321,20 @@ void gemm_on<kUnitIsa>(const GemmArgs& args, int64_t row_begin, int64_t row_end,
     Product(args, workspace).run(row_begin, row_end, col_begin, col_end);
 }
 
+template <>
+TileKernels TileList<kUnitIsa>::get() {
+  return {.rows = S::kRows,
+          .narrow_rows = S::kNarrowRows,
+          .cols = S::kCols,
+          .narrow_cols = V::kLanes,
+          .find = [](int64_t rows, bool narrow,
+                     bool rows_apart) { return tile_fn<V>(rows, narrow, rows_apart, false); },
+          .copy = [](const float* from, int64_t stride, int64_t depth, int64_t cols,
+                     float* panel) { copy_block<V>(from, stride, depth, cols, kPanelCols, panel); },
+          .transpose =
+              [](const float* from, int64_t stride, int64_t depth, int64_t cols, float* panel) {
+                transpose_block<V>(from, stride, depth, depth, cols, kPanelCols, panel);
+              }};
+}
+
 }  // namespace sluice::cpu::internal

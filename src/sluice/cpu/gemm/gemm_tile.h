@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sluice/base/ids/ids.h"
+#include "sluice/cpu/gemm/tiles.h"
 #include "sluice/cpu/simd/unit.h"
 
 /// The register tile of the matrix product. Included by gemm.isa.cc only.
@@ -20,39 +21,6 @@ struct TileShape {
   static constexpr int kCols = kVectors * V::kLanes;
   /// Rows of a tile that is one vector wide.
   static constexpr int kNarrowRows = V::kLanes == 16 ? 16 : V::kLanes == 8 ? 8 : 4;
-};
-
-/// The arguments for a column of `count` tiles, one below the other. Each tile computes `depth`
-/// steps of the chains of its rows.
-struct Tiles {
-  int64_t count = 1;
-  int64_t depth = 0;
-  /// Steps of a run. An operand may be elsewhere in the next run.
-  int64_t run = 32;
-  /// op(A): row i of step k is a[i + k·a_stride] or, with `rows_apart`, a[i·a_stride + k]. Each run
-  /// begins `a_jump` floats further on.
-  const float* a = nullptr;
-  int64_t a_stride = 0;
-  int64_t a_jump = 0;
-  /// op(B): the vectors of step k begin at b + k·b_stride; all their lanes are readable.
-  const float* b = nullptr;
-  int64_t b_stride = 0;
-  /// If the kernel prefetches, each step prefetches one tile width of floats at `ask` from the L2
-  /// cache.
-  /// `ask` advances by `ask_step` each step; each run begins `ask_jump` after the one before it.
-  const float* ask = nullptr;
-  int64_t ask_step = 0;
-  int64_t ask_jump = 0;
-  const float* from = nullptr;  ///< Partial chains to continue; null: begin at zero.
-  int64_t from_stride = 0;
-  const float* add = nullptr;  ///< Added to the finished chains; null: nothing.
-  int64_t add_stride = 0;
-  float* to = nullptr;  ///< Destination of the chains.
-  int64_t to_stride = 0;
-  int64_t cols = 0;  ///< Columns of C in the tile.
-  /// Rows of `to` are whole vectors: lanes from `cols` on become zero. Otherwise they are not
-  /// written.
-  bool pads = false;
 };
 
 /// Calls f(vector, row, first column) for each vector of a tile.
@@ -145,8 +113,6 @@ void compute_tiles(const Tiles& t) {
     }
   }
 }
-
-using TileFn = void (*)(const Tiles&);
 
 template <typename V, int kVectors, bool kRowsApart, bool kAsks, int... kRows>
 constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<int, kRows...>) {

@@ -1,0 +1,94 @@
+#include "sluice/cpu/attention/softmax_row.h"
+
+#include <algorithm>
+
+#include "sluice/base/numbers/simd_math.h"
+#include "sluice/cpu/simd/divide.h"
+#include "sluice/cpu/simd/row_vectors.h"
+
+namespace sluice::cpu::internal {
+namespace {
+
+// Replaces products by scores, from sum_begin to end; -inf where the query sees no key.
+void make_scores(const ScoreRow& r) {
+  const V scale(r.scale);
+  const int64_t n = r.end - r.sum_begin;
+  float* const x = r.x + r.sum_begin;
+  if (r.add != nullptr && r.mask_step == 1) {
+    const float* const add = r.add + r.sum_begin;
+    for_each_vector(n, x, [&](int64_t i, int64_t count) {
+      return load(x + i, count) * scale + load(add + i, count);
+    });
+  } else if (r.add != nullptr) {
+    const V add(*r.add);
+    for_each_vector(n, x,
+                    [&](int64_t i, int64_t count) { return load(x + i, count) * scale + add; });
+  } else {
+    for_each_vector(n, x, [&](int64_t i, int64_t count) { return load(x + i, count) * scale; });
+  }
+  if (r.seen != nullptr) {
+    const unsigned char* const seen = r.seen + r.sum_begin * r.mask_step;
+    for (int64_t i = 0; i < n; ++i) x[i] = seen[i * r.mask_step] != 0 ? x[i] : -kInfinity;
+  }
+  std::fill(x, r.x + r.begin, -kInfinity);
+}
+
+void clear_unseen(const ScoreRow& r, float* x) {
+  std::fill(x, x + r.begin, 0.0F);
+  std::fill(x + r.end, x + r.cols, 0.0F);
+}
+
+}  // namespace
+
+using RowKernels = ScoreRowKernels<kUnitIsa>;
+
+template <>
+RowSums RowKernels::softmax(const ScoreRow& r) {
+  make_scores(r);
+  const int64_t n = r.end - r.sum_begin;
+  float* const x = r.x + r.sum_begin;
+  RowSums sums{.top = largest(x, n)};
+  if (sums.top == -kInfinity) {
+    std::fill(r.x, r.x + r.cols, 0.0F);
+    return sums;
+  }
+  const V top(sums.top);
+  sums.total = reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
+    const V e = exp(load(x + i, count) - top);
+    store(e, x + i, count);
+    return e;
+  });
+  const Divider<V> by_total{V(sums.total)};
+  for_each_vector(n, x, [&](int64_t i, int64_t count) { return by_total(load(x + i, count)); });
+  clear_unseen(r, r.x);
+  return sums;
+}
+
+template <>
+void RowKernels::gradient(const ScoreRow& r, const RowSums& sums, float* grad) {
+  if (sums.top == -kInfinity) {
+    std::fill(r.x, r.x + r.cols, 0.0F);
+    std::fill(grad, grad + r.cols, 0.0F);
+    return;
+  }
+  make_scores(r);
+  const int64_t n = r.end - r.sum_begin;
+  float* const x = r.x + r.sum_begin;
+  float* const g = grad + r.sum_begin;
+  std::fill(g, grad + r.begin, 0.0F);
+  const V top(sums.top);
+  const Divider<V> by_total{V(sums.total)};
+  const V dot(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
+    const V p = by_total(exp(load(x + i, count) - top));
+    store(p, x + i, count);
+    return load(g + i, count) * p;
+  }));
+  const V scale(r.scale);
+  for_each_vector(n, g, [&](int64_t i, int64_t count) {
+    return load(x + i, count) * (load(g + i, count) - dot) * scale;
+  });
+  clear_unseen(r, r.x);
+  clear_unseen(r, grad);
+}
+
+}  // namespace sluice::cpu::internal

@@ -419,6 +419,29 @@ void lost(Draw& d) {
   d.keep(ops::nll_loss(o.log_prob ? ops::log_softmax(x) : ops::softmax(x), labels, o));
 }
 
+void attended(Draw& d) {
+  const int64_t batch = 1 + d.dice(2), kv_heads = 1 + d.dice(2), heads = kv_heads * (1 + d.dice(2));
+  const int64_t queries = 1 + d.dice(6), keys = 1 + d.dice(6), size = 1 + d.dice(5);
+  const DType dtype = d.float_dtype();
+  const auto rows = [&](int64_t count, int64_t length, int64_t elements) {
+    if (d.dice.one_in(2)) return d.operand({{batch, count, length, elements}, dtype, {}});
+    return ops::transpose(d.operand({{batch, length, count, elements}, dtype, {}}), {0, 2, 1, 3});
+  };
+  const Tensor q = rows(heads, queries, size), k = rows(kv_heads, keys, size);
+  const Tensor v = rows(kv_heads, keys, 1 + d.dice(5));
+  ops::AttentionOptions o{.causal = d.dice.one_in(2)};
+  if (d.dice.one_in(3)) o.window = 1 + d.dice(4);
+  if (o.causal || o.window > 0) o.offset = d.dice(4) - 1;
+  if (d.dice.one_in(3)) o.mask = d.operand({{heads, 1, keys}, dtype, {}});
+  if (d.dice.one_in(3)) {
+    o.seed = d.operand({{2}, u32, {}}, {0, 1000});
+    o.dropout = 0.25;
+  }
+  if ((o.causal || o.window > 0) && d.dice.one_in(3)) o.position = d.operand({{}, i32, {}}, {0, 4});
+  const Tensor y = ops::attention(q, k, v, o);
+  d.keep(d.dice.one_in(2) ? ops::transpose(y, {0, 2, 1, 3}) : y);
+}
+
 void randomised(Draw& d) {
   Tensor seed = d.operand({{2}, u32, {}}, {0, 1000});
   if (d.dice.one_in(2)) seed = ops::split_random_seed(seed, 2)[1];
@@ -520,6 +543,7 @@ constexpr Entry kTable[] = {
     {convolved},
     {multiplied},
     {lost},
+    {attended},
     {randomised},
     {activated},
     {chosen_integers},

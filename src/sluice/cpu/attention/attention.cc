@@ -1,7 +1,6 @@
 #include "sluice/cpu/attention/attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/attention/softmax_row.h"
@@ -34,7 +33,8 @@ class Head {
         a_(arrays),
         b_(batch),
         kv_(kv_head),
-        tiles_(tile_kernels()),
+        isa_(current_isa()),
+        tiles_(tile_kernels(isa_)),
         key_panels_(arrays.workspace),
         value_panels_(key_panels_ + job.key_panels),
         extra_panels_(value_panels_ + job.value_panels),
@@ -58,7 +58,7 @@ class Head {
       begin_block(h, first, rows);
       multiply_transposed(a_.q + s_.q.at(b_, h), s_.q.row, s_.size, key_panels_, scores_);
       for (int64_t r = 0; r < rows_; ++r) {
-        const RowSums sums = softmax_row(score_row(r));
+        const RowSums sums = softmax_row(score_row(r), isa_);
         const int64_t row = (b_ * s_.heads + h) * s_.queries + first + r;
         a_.top[row] = sums.top;
         a_.total[row] = sums.total;
@@ -69,7 +69,7 @@ class Head {
         multiply_rows(scores_, v, s_.v.row, kPanelCols, s_.value_size, y, s_.y.row);
       else
         multiply_rows(scores_, value_panels_, kPanelCols, panel_step(), s_.value_size, y, s_.y.row);
-      note_nan(y, s_.y.row, rows_, s_.value_size);
+      note_non_finite(y, s_.y.row, rows_, s_.value_size);
     });
   }
 
@@ -88,23 +88,24 @@ class Head {
       for (int64_t r = 0; r < rows_; ++r) {
         const int64_t row = (b_ * s_.heads + h) * s_.queries + first + r;
         drop(r, grads_);
-        softmax_grad_row(score_row(r), {a_.top[row], a_.total[row]}, grads_ + r * job_.score_cols);
+        softmax_grad_row(score_row(r), {a_.top[row], a_.total[row]}, grads_ + r * job_.score_cols,
+                         isa_);
         drop(r, scores_);
       }
       float* const dq = a_.dq + s_.dq.at(b_, h) + first * s_.dq.row;
       multiply_rows(grads_, extra_panels_, kPanelCols, panel_step(), s_.size, dq, s_.dq.row);
-      note_nan(dq, s_.dq.row, rows_, s_.size);
+      note_non_finite(dq, s_.dq.row, rows_, s_.size);
       accumulate(grads_, q + first * s_.q.row, s_.q.row, s_.size, q_panels_,
                  a_.dk + s_.dk.at(b_, kv_), s_.dk.row);
       accumulate(scores_, grad + first * s_.grad.row, s_.grad.row, s_.value_size, grad_panels_,
                  a_.dv + s_.dv.at(b_, kv_), s_.dv.row);
     });
-    note_nan(a_.dk + s_.dk.at(b_, kv_), s_.dk.row, s_.keys, s_.size);
-    note_nan(a_.dv + s_.dv.at(b_, kv_), s_.dv.row, s_.keys, s_.value_size);
+    note_non_finite(a_.dk + s_.dk.at(b_, kv_), s_.dk.row, s_.keys, s_.size);
+    note_non_finite(a_.dv + s_.dv.at(b_, kv_), s_.dv.row, s_.keys, s_.value_size);
   }
 
   // Whether blocks multiplied a zero of a hidden key by a number that is not finite, perhaps.
-  bool needs_single_rows() const { return found_nan_ && max_rows_ > 1; }
+  bool needs_single_rows() const { return found_non_finite_ && max_rows_ > 1; }
   void use_single_rows() { max_rows_ = 1; }
 
  private:
@@ -282,18 +283,15 @@ class Head {
     for (int64_t r = 0; r < rows; ++r) std::fill_n(to + r * stride, size, 0.0F);
   }
 
-  void note_nan(const float* x, int64_t stride, int64_t rows, int64_t size) {
-    for (int64_t r = 0; r < rows && !found_nan_; ++r) {
-      float sum = 0;  // NaN if an element is NaN; also of infinities of both signs.
-      for (int64_t c = 0; c < size; ++c) sum += x[r * stride + c] * 0;
-      found_nan_ = std::isnan(sum);
-    }
+  void note_non_finite(const float* x, int64_t stride, int64_t rows, int64_t size) {
+    found_non_finite_ = found_non_finite_ || has_non_finite(x, stride, rows, size, isa_);
   }
 
   const AttentionJob& job_;
   const ops::AttentionShape& s_;
   const AttentionArrays& a_;
   const int64_t b_, kv_;
+  const Isa isa_;
   const TileKernels tiles_;
   float *const key_panels_, *const value_panels_, *const extra_panels_;
   float *const scores_, *const grads_;
@@ -302,7 +300,7 @@ class Head {
   int64_t group_keys_ = 0;
   int64_t first_key_ = 0, last_key_ = 0;  // Keys that a query sees.
   int64_t max_rows_ = kMaxBlockRows;
-  bool found_nan_ = false;
+  bool found_non_finite_ = false;
   // The block: the head of its queries, the first one, their number, and the keys that they see.
   // Its scores begin at key `base_`.
   int64_t head_ = 0, first_ = 0, rows_ = 0, base_ = 0, cols_ = 0;

@@ -12,4 +12,11 @@ void softmax_grad_row(const ScoreRow& row, const RowSums& sums, float* grad, Isa
   with_kernels<internal::ScoreRowKernels>(isa, [&](auto k) { k.gradient(row, sums, grad); });
 }
 
+bool has_non_finite(const float* x, int64_t stride, int64_t rows, int64_t cols, Isa isa) {
+  bool found = false;
+  with_kernels<internal::ScoreRowKernels>(
+      isa, [&](auto k) { found = k.has_non_finite(x, stride, rows, cols); });
+  return found;
+}
+
 }  // namespace sluice::cpu

@@ -34,11 +34,16 @@ RowSums softmax_row(const ScoreRow& row, Isa isa = current_isa());
 void softmax_grad_row(const ScoreRow& row, const RowSums& sums, float* grad,
                       Isa isa = current_isa());
 
+/// Whether an element of a matrix, whose rows are `stride` floats apart, is infinite or NaN.
+bool has_non_finite(const float* x, int64_t stride, int64_t rows, int64_t cols,
+                    Isa isa = current_isa());
+
 namespace internal {
 template <Isa kIsa>
 struct ScoreRowKernels {
   static RowSums softmax(const ScoreRow& row);
   static void gradient(const ScoreRow& row, const RowSums& sums, float* grad);
+  static bool has_non_finite(const float* x, int64_t stride, int64_t rows, int64_t cols);
 };
 }  // namespace internal
 

@@ -42,8 +42,9 @@ void clear_unseen(const ScoreRow& r, float* x) {
 
 using RowKernels = ScoreRowKernels<kUnitIsa>;
 
+// One function without calls: rows may be short.
 template <>
-RowSums RowKernels::softmax(const ScoreRow& r) {
+[[gnu::flatten]] RowSums RowKernels::softmax(const ScoreRow& r) {
   make_scores(r);
   const int64_t n = r.end - r.sum_begin;
   float* const x = r.x + r.sum_begin;
@@ -65,7 +66,7 @@ RowSums RowKernels::softmax(const ScoreRow& r) {
 }
 
 template <>
-void RowKernels::gradient(const ScoreRow& r, const RowSums& sums, float* grad) {
+[[gnu::flatten]] void RowKernels::gradient(const ScoreRow& r, const RowSums& sums, float* grad) {
   if (sums.top == -kInfinity) {
     std::fill(r.x, r.x + r.cols, 0.0F);
     std::fill(grad, grad + r.cols, 0.0F);
@@ -89,6 +90,21 @@ void RowKernels::gradient(const ScoreRow& r, const RowSums& sums, float* grad) {
   });
   clear_unseen(r, r.x);
   clear_unseen(r, grad);
+}
+
+template <>
+bool RowKernels::has_non_finite(const float* x, int64_t stride, int64_t rows, int64_t cols) {
+  // 0·x is NaN, and stays NaN in a sum.
+  V sums[2] = {V(0.0F), V(0.0F)};
+  for (int64_t r = 0; r < rows; ++r, x += stride) {
+    int64_t i = 0;
+    for (; i + 2 * kLanes <= cols; i += 2 * kLanes) {
+      for (int v = 0; v < 2; ++v) sums[v] = fma(V::load(x + i + v * kLanes), V(0.0F), sums[v]);
+    }
+    for (; i < cols; i += kLanes) sums[0] = fma(load(x + i, cols - i), V(0.0F), sums[0]);
+  }
+  const V sum = sums[0] + sums[1];
+  return any(sum != sum);
 }
 
 }  // namespace sluice::cpu::internal

@@ -7,6 +7,8 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/exe/executable.h"
+#include "sluice/ops/attention.h"
+#include "sluice/ops/attention_shape.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/slice.h"
@@ -87,8 +89,24 @@ class ProductStrider {
     }
   }
 
+  static bool is_plain(const Node& node) {
+    return node.def != nullptr && node.is<Node::Kernel>() && node.ties.empty() &&
+           !node.has_stages();
+  }
   static bool is_plain(const Node& node, const OpDef& def) {
-    return node.def == &def && node.is<Node::Kernel>() && node.ties.empty() && !node.has_stages();
+    return node.def == &def && is_plain(node);
+  }
+  static bool is_attention(const Node& node) {
+    return is_plain(node) && (ops::is_attention(*node.def) || ops::is_attention_grad(*node.def));
+  }
+  // The operands of attention that are cut into heads: [0, head_operands).
+  static size_t head_operands(const Node& node) { return ops::is_attention(*node.def) ? 3 : 4; }
+  // Whether a node reads a value in its matrices only.
+  static bool is_product(const Node& node, ValueIndex v) {
+    if (is_plain(node, ops::matmul_def())) return true;
+    return is_attention(node) &&
+           std::find(node.inputs.begin() + static_cast<int64_t>(head_operands(node)),
+                     node.inputs.end(), v) == node.inputs.end();
   }
   template <typename Options>
   static Options options_of(const Node& node) {
@@ -113,7 +131,7 @@ class ProductStrider {
         if (v == kNone || !is_free(v)) continue;
         only_products_[v] = std::all_of(readers_[v].begin(), readers_[v].end(), [&](NodeId n) {
           const Node& reader = body_.nodes[n];
-          if (is_plain(reader, ops::matmul_def())) return true;
+          if (is_product(reader, v)) return true;
           return leaves_elements(reader) &&
                  std::all_of(reader.outputs.begin(), reader.outputs.end(), [&](ValueIndex made) {
                    return made == kNone || only_products_[made];
@@ -180,13 +198,13 @@ class ProductStrider {
   }
 
   // Returns the transpose that is the only reader of a product's result; null if there is none.
-  Node* transpose_of(const Node& product) {
-    const ValueIndex result = product.outputs[0];
+  Node* transpose_of(const Node& product, size_t output = 0) {
+    const ValueIndex result = product.outputs[output];
     if (!is_free(result) || readers_[result].size() != 1) return nullptr;
     Node& reader = body_.nodes[readers_[result][0]];
     // A reader may see another shape of the same elements.
     const bool writes = is_plain(reader, ops::transpose_def()) &&
-                        reader.in_specs[0].shape == product.out_specs[0].shape &&
+                        reader.in_specs[0].shape == product.out_specs[output].shape &&
                         body_.value(reader.outputs[0]).layout == Layout{};
     return writes ? &reader : nullptr;
   }
@@ -225,6 +243,7 @@ class ProductStrider {
 
   int64_t stride(NodeId n) {
     Node& node = body_.nodes[n];
+    if (is_attention(node)) return stride_attention(n) ? 1 : 0;
     if (!is_plain(node, ops::matmul_def()) || node.out_specs[0].elements() == 0 ||
         node.in_specs[0].elements() == 0 || node.in_specs[0].shape.rank() < 2 ||
         node.in_specs[1].shape.rank() < 2)
@@ -300,15 +319,77 @@ class ProductStrider {
     const std::vector<TensorSpec> outputs = def.infer(OpView(def, attrs, inputs));
     if (exe::is_reference_kernel(target_.choose(OpView(def, attrs, inputs, outputs)).key))
       return false;
-    if (transpose != nullptr) {
-      maker_[transpose->outputs[0]] = maker_[node.outputs[0]];
-      node.outputs = std::exchange(transpose->outputs, {kNone});
-      node.out_specs = transpose->out_specs;
-    }
+    if (transpose != nullptr) write_transposed(node, 0, *transpose);
     node.def = &def;
     node.what = Node::Kernel{attrs};
     node.inputs = {views[0].base, views[1].base};
     node.in_specs = inputs;
+    return true;
+  }
+
+  // Makes a node write the result of the transpose that reads its output.
+  void write_transposed(Node& node, size_t output, Node& transpose) {
+    maker_[transpose.outputs[0]] = maker_[node.outputs[output]];
+    node.outputs[output] = std::exchange(transpose.outputs[0], kNone);
+    node.out_specs[output] = transpose.out_specs[0];
+  }
+
+  // Lets attention read its heads in place, and write them after the rows if all results that are
+  // read are transposed so.
+  bool stride_attention(NodeId n) {
+    Node& node = body_.nodes[n];
+    auto o = options_of<ops::AttentionOpOptions>(node);
+    const size_t count = head_operands(node);
+    for (size_t i = 0; i < count; ++i) {
+      if (node.in_specs[i].elements() == 0) return false;
+    }
+    if (!o.sizes.empty()) return false;
+    const ops::AttentionShape s(
+        OpView(*node.def, node.as<Node::Kernel>()->attrs, node.in_specs, node.out_specs));
+    std::vector<StridedView> views;
+    bool changes = false;
+    for (size_t i = 0; i < count; ++i) {
+      bool moved = false;
+      StridedView view = trace(n, node.inputs[i], node.in_specs[i], moved);
+      const bool has_rows = view.dims[3] == 1 || view.strides[3] == 1;
+      const bool ascends = std::all_of(view.strides.begin(), view.strides.end(),
+                                       [](int64_t stride) { return stride >= 0; });
+      changes = changes || (moved && has_rows && ascends);
+      views.push_back(moved && has_rows && ascends ? view
+                                                   : whole_view(node.inputs[i], node.in_specs[i]));
+    }
+    std::vector<Node*> transposes(node.outputs.size(), nullptr);
+    bool writes = true;
+    for (size_t i = 0; i < (count == 3 ? 1 : 3); ++i) {
+      if (node.outputs[i] == kNone) continue;
+      transposes[i] = transpose_of(node, i);
+      writes = writes && transposes[i] != nullptr &&
+               options_of<ops::TransposeOptions>(*transposes[i]).permutation ==
+                   std::vector<int64_t>{0, 2, 1, 3};
+    }
+    o.heads_last = writes;
+    if (!changes && !writes) return false;
+    if (changes) {
+      o.sizes = {s.batch, s.heads, s.kv_heads, s.queries, s.keys, s.size, s.value_size};
+      for (const StridedView& view : views) {
+        o.rows.push_back(view.offset);
+        for (size_t axis = 0; axis < 3; ++axis)
+          o.rows.push_back(view.dims[axis] == 1 ? 0 : view.strides[axis]);
+      }
+    }
+    std::vector<TensorSpec> inputs = node.in_specs;
+    for (size_t i = 0; changes && i < count; ++i) inputs[i] = views[i].spec;
+    const Attrs attrs = to_attrs(o);
+    const std::vector<TensorSpec> outputs = node.def->infer(OpView(*node.def, attrs, inputs));
+    if (exe::is_reference_kernel(target_.choose(OpView(*node.def, attrs, inputs, outputs)).key))
+      return false;
+    node.as<Node::Kernel>()->attrs = attrs;
+    node.in_specs = inputs;
+    for (size_t i = 0; changes && i < count; ++i) node.inputs[i] = views[i].base;
+    for (size_t i = 0; i < transposes.size(); ++i) {
+      if (writes && transposes[i] != nullptr) write_transposed(node, i, *transposes[i]);
+    }
+    if (writes) node.out_specs = outputs;
     return true;
   }
 

@@ -25,6 +25,51 @@ class StridedProducts : public testing::Test {
   std::unique_ptr<TestProgram> program_;
 };
 
+// The heads of a projection (batch, rows, q k v, heads, size), and of values that lie in heads.
+TEST_F(StridedProducts, AttentionReadsAndWritesHeadsInPlace) {
+  EXPECT_EQ(run(R"(
+    param %0 f32(10,36)
+    param %1 f32(2,3,5,4)
+    kernel Split in %0 out %2 f32(10,12) %3 f32(10,12) %4 f32(10,12)
+      attrs sizes=[12,12,12] axis=1
+    view in %2 out %5 f32(2,5,3,4)
+    view in %4 out %6 f32(2,5,3,4)
+    kernel Transpose in %5 out %7 f32(2,3,5,4)
+      attrs permutation=[0,2,1,3]
+    kernel Transpose in %6 out %8 f32(2,3,5,4)
+      attrs permutation=[0,2,1,3]
+    kernel Attention in %7 %8 %1 out %9 f32(2,3,5,4) %10 f32(2,3,5) %11 f32(2,3,5)
+      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[] rows=[] heads_last=false
+    kernel Transpose in %9 out %12 f32(2,5,3,4)
+      attrs permutation=[0,2,1,3]
+    view in %12 out %13 f32(10,12)
+    results %13)"),
+            1);
+  program_->expect(R"(body main entry
+    param %0 f32(10,36)
+    param %1 f32(2,3,5,4)
+    kernel Attention in %0 %0 %1 out %12 f32(2,5,3,4) %10 f32(2,3,5) %11 f32(2,3,5)
+      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[2,3,3,5,5,4,4] rows=[0,180,4,36,24,180,4,36,0,60,20,4] heads_last=true
+    view in %12 out %13 f32(10,12)
+    results %13
+    end)");
+}
+
+// Results that are not all transposed stay in heads; so does an operand whose elements are apart.
+TEST_F(StridedProducts, AttentionKeepsOtherOperandsAndResults) {
+  expect_apart(R"(
+    param %0 f32(2,3,5,4)
+    param %1 f32(2,3,4,5)
+    param %2 f32(2,3,5)
+    kernel Transpose in %1 out %3 f32(2,3,5,4)
+      attrs permutation=[0,1,3,2]
+    kernel AttentionGrad in %0 %3 %0 %0 %2 %2 out %4 f32(2,3,5,4) %5 f32(2,3,5,4) %6 f32(2,3,5,4)
+      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[] rows=[] heads_last=false
+    kernel Transpose in %4 out %7 f32(2,5,3,4)
+      attrs permutation=[0,2,1,3]
+    results %7 %5 %6)");
+}
+
 TEST_F(StridedProducts, ATransposedMatrixIsAFlag) {
   EXPECT_EQ(run(R"(
     param %0 f32(4,3)

@@ -41,5 +41,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
               ${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake
         DESTINATION ${config_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

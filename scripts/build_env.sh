@@ -5,7 +5,8 @@
 #   SLUICE_DATA  (exported) folder of the digits next to the project, if it exists and neither
 #                SLUICE_DATA nor data/mnist is there
 
-packages="g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev nlohmann-json3-dev libcli11-dev"
+packages="g++ cmake ninja-build libfmt-dev zlib1g-dev libpcre2-dev libxxhash-dev nlohmann-json3-dev
+  libcli11-dev"
 
 launcher=
 if command -v ccache >/dev/null 2>&1; then

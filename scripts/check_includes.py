@@ -66,6 +66,7 @@ VENDORS = [
                        "tools/json_record.cc", "bench/table.cc"]),
     (r"CLI/.*|CLI11\.hpp", ["tools/flags/help.h"]),
     (r"zlib\.h", ["src/sluice/data/files/inflate.cc", "src/sluice/data/*test*"]),
+    (r"pcre2\.h", ["src/sluice/data/text/regex.cc"]),
     (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
     (r"[a-z]*intrin\.h", ["src/sluice/cpu/simd/*", "src/sluice/base/simd*.h",
                           "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),

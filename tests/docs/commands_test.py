@@ -239,8 +239,8 @@ class Commands(unittest.TestCase):
                 self.assertRegex(targets, rf"\b{target}\b")
 
     @runs(
-        "sh scripts/install_missing.sh g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev "
-        "nlohmann-json3-dev libcli11-dev libgmock-dev python3",
+        "sh scripts/install_missing.sh g++ cmake ninja-build libfmt-dev zlib1g-dev libpcre2-dev "
+        "libxxhash-dev nlohmann-json3-dev libcli11-dev libgmock-dev python3",
         "cmake -S . -B build/hour -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=ON",
         "cmake --build build/hour --target generated_ops_test",
         "ctest --test-dir build/hour -R '^generated_ops_test$'",
@@ -252,7 +252,7 @@ class Commands(unittest.TestCase):
         self.copy_scripts("selftest")
         self.assertEqual(
             self.run_words(shlex.split(install), env=self.stand_ins("true")).stdout, "")
-        packages = re.search(r'packages="(.*)"',
+        packages = re.search(r'packages="([^"]*)"',
                              (ROOT / "scripts" / "build_env.sh").read_text())[1].split()
         self.assertEqual(shlex.split(install)[2:], [*packages, "libgmock-dev", "python3"])
         for option in re.findall(r"-D(\w+)=", configure):

@@ -60,6 +60,7 @@ TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_")
 VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "src/sluice/data/table/schema_json.cc",
+                       "src/sluice/data/text/tokenizer_files.cc",
                        "src/sluice/base/options/option_file.cc",
                        "src/sluice/report/compare.cc", "src/sluice/report/report_json.cc",
                        "src/sluice/report/forecast/rates.cc", "src/sluice/session/profile.cc",

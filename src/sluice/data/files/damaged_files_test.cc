@@ -10,6 +10,7 @@
 #include "sluice/data/table/table.h"
 #include "sluice/data/test_allocations.h"
 #include "sluice/data/test_elements.h"
+#include "sluice/data/text/tokens.h"
 
 namespace sluice::data {
 namespace {
@@ -56,6 +57,28 @@ Dataset from_table(const std::string& path) {
   }
 }
 
+Dataset from_ids(const std::string& path, const Tokenizer& tokenizer) {
+  try {
+    return consecutive_windows(Tokens(tokenizer.encode("ab bba"), tokenizer.vocabulary_size()), 1);
+  } catch (const Error& e) {
+    // Characters that the damaged vocabulary does not cover.
+    if (e.kind() == ErrorKind::kUsage) fail(ErrorKind::kBadFile, "{}: {}", path, e.what());
+    throw;
+  }
+}
+
+/// A tokenizer.json with each kind of component.
+std::string tokenizer_json() {
+  return R"({"added_tokens":[{"id":5,"content":"<s>","special":true,"lstrip":true}],)"
+         R"("normalizer":{"type":"Replace","pattern":{"String":"b"},"content":"a"},)"
+         R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":)"
+         R"({"Regex":"\\s+|[^a]"},"behavior":"Isolated","invert":false},{"type":"Metaspace",)"
+         R"("replacement":"_","prepend_scheme":"first","split":true}]},"decoder":{"type":"Fuse"},)"
+         R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s"}}],)"
+         R"("special_tokens":{"s":{"ids":[5]}}},"model":{"type":"BPE","unk_token":"a","vocab":)"
+         R"({"a":0,"b":1,"_":2,"aa":3,"_a":4},"merges":["a a",["_","a"]]}})";
+}
+
 std::vector<Format> formats() {
   const std::string x = npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}));
   const std::string y = npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3}), 2);
@@ -86,6 +109,9 @@ std::vector<Format> formats() {
       {"csv table", "a,b,c\n1,x,no\r\n\"3\",\"y\n\"\"\",yes\n5,x,yes\n", from_table},
       {"text", "abc \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.",
        [](auto& p) { return from_text(p, {.length = 2}); }},
+      {"tokens", "a1b2c3d4e5", [](auto& p) { return consecutive_windows(tokens_file(p), 4); }},
+      {"tokenizer", tokenizer_json(),
+       [](auto& p) { return from_ids(p, BpeTokenizer::read_json(p)); }},
   };
 }
 

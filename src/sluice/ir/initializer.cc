@@ -85,6 +85,17 @@ Initializer Initializer::keyed(Seed key) const {
   return i;
 }
 
+Initializer Initializer::zeroed(int64_t begin, int64_t end) const {
+  require(0 <= begin && begin <= end,
+          "initializer: zeros must be elements [begin, end), got [{}, "
+          "{})",
+          begin, end);
+  Initializer i = *this;
+  i.zeros_begin_ = begin;
+  i.zeros_end_ = end;
+  return i;
+}
+
 // Modified Gram-Schmidt, each vector twice, so that rounding leaves the vectors orthogonal. The
 // vectors are columns of the normal matrix, or its rows where these are fewer.
 std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
@@ -124,6 +135,11 @@ HostTensor Initializer::evaluate(const TensorSpec& spec) const {
 }
 
 std::string Initializer::text() const {
+  if (zeros_begin_ == zeros_end_) return rule_text();
+  return fmt::format("{} with zeros in [{}, {})", rule_text(), zeros_begin_, zeros_end_);
+}
+
+std::string Initializer::rule_text() const {
   switch (kind_) {
     case Rule::kConstant:
       return fmt::format("constant({})", a_);
@@ -187,6 +203,16 @@ void InitialValue::fill(int64_t begin, int64_t count, std::span<std::byte> out) 
   const int64_t width = size_of(spec_.dtype);
   SLUICE_CHECK(begin >= 0 && count >= 0 && begin + count <= spec_.elements());
   SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
+  fill_by_rule(begin, count, out);
+  const int64_t first = std::max(begin, rule_.zeros_begin_);
+  const int64_t last = std::min(begin + count, rule_.zeros_end_);
+  if (first < last)
+    std::memset(out.data() + (first - begin) * width, 0,
+                static_cast<size_t>((last - first) * width));
+}
+
+void InitialValue::fill_by_rule(int64_t begin, int64_t count, std::span<std::byte> out) {
+  const int64_t width = size_of(spec_.dtype);
   if (const HostTensor* const array = rule_.value()) {
     if (count > 0) std::memcpy(out.data(), array->bytes().data() + begin * width, out.size());
     return;

@@ -45,6 +45,8 @@ class Initializer {
   Rule kind() const { return kind_; }
   /// Returns a copy with the random key `key`. An initializer that is not random does not change.
   Initializer keyed(Seed key) const;
+  /// Returns a copy whose elements [begin, end) are 0, such as the row of a table for padding.
+  Initializer zeroed(int64_t begin, int64_t end) const;
   /// Returns the array of kind kArray; null for other kinds.
   const HostTensor* value() const { return array_.get(); }
 
@@ -56,6 +58,7 @@ class Initializer {
  private:
   friend class InitialValue;
   std::vector<double> orthogonal_matrix(int64_t nth) const;
+  std::string rule_text() const;
 
   Rule kind_ = Rule::kConstant;
   double a_ = 0;
@@ -66,6 +69,8 @@ class Initializer {
   std::shared_ptr<const HostTensor> array_;
   std::string path_;
   int64_t offset_ = 0;
+  int64_t zeros_begin_ = 0;  ///< Elements [zeros_begin_, zeros_end_) are 0.
+  int64_t zeros_end_ = 0;
 };
 
 /// Evaluates a rule for one variable, in parts. Holds at most one orthogonal matrix.
@@ -79,6 +84,7 @@ class InitialValue {
   void fill(int64_t begin, int64_t count, std::span<std::byte> out);
 
  private:
+  void fill_by_rule(int64_t begin, int64_t count, std::span<std::byte> out);
   double at(int64_t index);
 
   Initializer rule_;

@@ -310,6 +310,31 @@ std::vector<double> transposed_product(const std::vector<double>& a, const std::
 
 // Q is the only matrix with orthogonal columns for which R = QᵀA is triangular with a positive
 // diagonal.
+TEST(Initializers, ZeroedElementsLeaveTheOthers) {
+  const TensorSpec spec = f32_spec({4, 3});
+  const Initializer rule = Initializer::normal(0, 1);
+  const Initializer zeroed = rule.zeroed(3, 6).keyed({5, 6});
+  EXPECT_EQ(zeroed.text(), "normal(0, 1) with zeros in [3, 6)");
+  EXPECT_EQ(rule.zeroed(2, 2).text(), rule.text());
+  const HostTensor whole = zeroed.evaluate(spec);
+  const std::vector<double> plain = rule.keyed({5, 6}).evaluate(spec).to_doubles();
+  for (int64_t i = 0; i < 12; ++i)
+    EXPECT_EQ(at(whole.to_doubles(), i), i / 3 == 1 ? 0 : at(plain, i)) << i;
+  // A part has the elements of the whole.
+  InitialValue value(zeroed, spec);
+  for (int64_t begin = 0; begin < 12; begin += 2) {
+    std::vector<float> part(2);
+    value.fill(begin, 2, std::as_writable_bytes(std::span(part)));
+    EXPECT_EQ(part[0], at(whole.as<float>(), begin)) << begin;
+    EXPECT_EQ(part[1], at(whole.as<float>(), begin + 1)) << begin;
+  }
+  HostTensor one(TensorSpec{{4}, i32, {}});
+  std::ranges::fill(one.as<int32_t>(), 7);
+  EXPECT_EQ(Initializer::array(one).zeroed(1, 3).evaluate(one.spec()).to_doubles(),
+            (std::vector<double>{7, 0, 0, 7}));
+  EXPECT_THROW(rule.zeroed(3, 2), Error);
+}
+
 TEST(Initializers, OrthogonalMatricesAreTheFactorsOfNormalOnes) {
   constexpr size_t kRows = 40, kColumns = 30;
   const TensorSpec spec = f32_spec({kRows, kColumns});

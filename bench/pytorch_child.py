@@ -238,6 +238,8 @@ def operator(op, *shape):
         torch.gt(x, 0, out=mask)
         torch.where(mask, x, y, out=z)
 
+    normed = torch.nn.functional.rms_norm(leaf, shape[2:], eps=1e-6)
+
     def half_chain():
         a, b = x.half(), y.half()
         torch.maximum(a * b + a, b)
@@ -245,6 +247,8 @@ def operator(op, *shape):
     if op == "max-middle-gradient":
         middle.fill_(1)
         return gradient
+    if op == "rms-norm-gradient":
+        return lambda: torch.autograd.grad(normed, leaf, y, retain_graph=True)
     calls = {
         "swap-rows": lambda: swapped_z.copy_(swapped),
         "transpose": lambda: turned_z.copy_(turned),
@@ -288,6 +292,7 @@ def operator(op, *shape):
         "max-middle": lambda: torch.amax(x, 1, out=middle),
         "softmax": lambda: torch.softmax(x, 2),
         "softmax-middle": lambda: torch.softmax(x, 1),
+        "rms-norm": lambda: torch.nn.functional.rms_norm(x, shape[2:], eps=1e-6),
         "logsumexp-last": lambda: torch.logsumexp(x, 2),
         "logsumexp-middle": lambda: torch.logsumexp(x, 1),
         "argmax-last": lambda: torch.argmax(x, 2),

@@ -113,6 +113,11 @@ constexpr Operator kOperators[] = {
      }},
     {"softmax", 8, 0.7, [](const Tensor& x, const Tensor&) { return ops::softmax(x); }},
     {"softmax-middle", 8, 0, [](const Tensor& x, const Tensor&) { return ops::softmax(x, 1); }},
+    {"rms-norm", 8, 0, [](const Tensor& x, const Tensor&) { return ops::rms_norm(x); }},
+    {"rms-norm-gradient", 12, 0,
+     [](const Tensor& x, const Tensor& y) {
+       return ops::emit(ops::rms_norm_grad_def(), {x, y}, to_attrs(ops::RmsNormOptions{}))[0];
+     }},
     {"logsumexp-last", 4, 0,
      [](const Tensor& x, const Tensor&) { return ops::logsumexp(x, {.axes = {2}}); }},
     {"logsumexp-middle", 4, 0,

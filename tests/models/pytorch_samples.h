@@ -134,6 +134,7 @@ class Sample : public nn::Module {
     if (op.find("pool") != std::string::npos) return {pool(in)};
     if (op.find("batch_norm") != std::string::npos) return batch_norm(in);
     if (op.find("layer_norm") != std::string::npos) return {layer_norm(in)};
+    if (op == "rms_norm") return {rms_norm(in)};
     if (op == "group_norm") return {group_norm(in, option<int64_t>("groups"))};
     if (op == "instance_norm") return {group_norm(in, in["x"].dim(1))};
     if (op == "nll_loss") return {nll_loss(b, in)};
@@ -326,21 +327,35 @@ class Sample : public nn::Module {
                            {.groups = groups, .epsilon = option<double>("epsilon")});
   }
 
-  Tensor layer_norm(const Named& in) const {
-    const Tensor& x = in.at("x");
-    std::vector<int64_t> dims = x.shape().dims();
+  /// The shape of x with the axes of a norm of rows merged to one.
+  Shape norm_rows(const Shape& x) const {
+    std::vector<int64_t> dims = x.dims();
     int64_t columns = 1;
     for (int64_t axis = 0; axis < option<int64_t>("axes"); ++axis) {
       columns *= dims.back();
       dims.pop_back();
     }
     dims.push_back(columns);
+    return Shape(dims);
+  }
+
+  Tensor layer_norm(const Named& in) const {
+    const Tensor& x = in.at("x");
     std::vector<TensorArg> flat;
     for (const TensorArg& t : parameters(in)) flat.emplace_back(ops::flatten(t));
-    const Tensor y =
-        ops::layer_norm(ops::reshape(x, Shape(dims)), flat, {.epsilon = option<double>("epsilon")});
+    const Tensor y = ops::layer_norm(ops::reshape(x, norm_rows(x.shape())), flat,
+                                     {.epsilon = option<double>("epsilon")});
     const Tensor whole = ops::reshape(y, x.shape());
     return in.contains("bias") && flat.empty() ? whole + in.at("bias") : whole;
+  }
+
+  Tensor rms_norm(const Named& in) const {
+    const Tensor rows = ops::reshape(in.at("x"), norm_rows(in.at("x").shape()));
+    const ops::RmsNormOptions options{.epsilon = option<double>("epsilon")};
+    const Tensor y = in.contains("weight")
+                         ? ops::rms_norm(rows, ops::flatten(in.at("weight")), options)
+                         : ops::rms_norm(rows, options);
+    return ops::reshape(y, in.at("x").shape());
   }
 
   ops::LossReduction reduction() const {

@@ -62,6 +62,7 @@ PARAMETERS = {
     "group_norm": ("num_groups", "weight", "bias", "eps"),
     "instance_norm": ("running_mean", "running_var", "weight", "bias"),
     "layer_norm": ("normalized_shape", "weight", "bias", "eps"),
+    "rms_norm": ("normalized_shape", "weight", "eps"),
     "native_layer_norm": ("normalized_shape", "weight", "bias", "eps"),
     "nll_loss": ("target", "weight"),
     "cross_entropy": ("target", "weight"),
@@ -86,6 +87,8 @@ PARAMETERS = {
     "interpolate": ("size",),
     "grid_sample": ("grid",),
 }
+# Operators whose lines are the last: values depend on the number of the line.
+LATER = ("nn.functional.rms_norm",)
 # Arguments that have no keyword, or none that all calls have.
 POSITIONAL = {"repeat": ("counts",), "tile": ("counts",), "unfold": ("dimension", "size", "step"),
               "std": ("dim",), "var": ("dim",)}
@@ -211,6 +214,7 @@ OPTIONS = {
     "group_norm": lambda axes, o: {"groups": o["num_groups"], **norm_options(axes, o)},
     "instance_norm": norm_options,
     "layer_norm": lambda axes, o: {"axes": len(o["normalized_shape"]), **norm_options(axes, o)},
+    "rms_norm": lambda axes, o: {"axes": len(o["normalized_shape"]), **norm_options(axes, o)},
     "nll_loss": loss_options,
     "cross_entropy": loss_options,
 }
@@ -329,6 +333,8 @@ def bind(op_name, sample):
         kind = "conv"
     assert len(sample.args) <= len(PARAMETERS[kind]), name
     bound = {**dict(zip(PARAMETERS[kind], sample.args)), **sample.kwargs}
+    if kind == "rms_norm" and bound.get("eps") is None:
+        bound["eps"] = 2.0**-23  # The default for float32; that of float64 is smaller.
     return {k: v for k, v in bound.items() if v is not None}
 
 
@@ -359,10 +365,11 @@ def wanted(name):
     return kind_of(short) in PARAMETERS or kind_of(short) == "conv_transpose"
 
 
-def all_lines():
+def database_lines(is_wanted):
+    """Returns the lines of the database's operators by their text."""
     lines = {}
     for op in op_db:
-        if not wanted(op.name):
+        if not is_wanted(op.name):
             continue
         random.seed(17)
         torch.manual_seed(17)
@@ -372,10 +379,16 @@ def all_lines():
                 continue  # A cast, and a reduction over no axes.
             line = Line(op.name, sample.input, arguments)
             lines.setdefault(f"{line.name};{line.key()}", line).samples += 1
+    return lines
+
+
+def all_lines():
+    lines = database_lines(lambda name: wanted(name) and name not in LATER)
     for name, x, arguments in added_samples():
         line = Line(name, x, arguments)
         lines.setdefault(f"{line.name};{line.key()}", line)
-    return [*lines.values(), *operator_lines(op_db)]
+    later = database_lines(lambda name: name in LATER)
+    return [*lines.values(), *operator_lines(op_db), *later.values()]
 
 
 def results_text(line, number):

@@ -32,6 +32,7 @@ const std::vector<Refusal> kRefusals = {
     {"batch_norm", "x=0 ", "x must have axes (batch, channels, spatial…), got shape (0,)", 4},
     {"layer_norm", "epsilon=-0.5", "epsilon must be finite and >= 0, got -0.5", 1},
     {"native_layer_norm", "epsilon=-0.5", "epsilon must be finite and >= 0, got -0.5", 4},
+    {"rms_norm", "epsilon=-0.5", "epsilon must be finite and >= 0, got -0.5", 1},
     {"group_norm", "epsilon=-0.5", "epsilon must be finite and >= 0, got -0.5", 4},
     {"histc", "min=0 max=0", "bins must be in [1, 2^24] and min below max", 24},
     {"clamp", "min:i32", "maximum (C2): x must have the dtype of x, float32, got", 1},

@@ -44,6 +44,16 @@ Case draw_layer_norm(std::mt19937& random, bool gradient) {
   return c;
 }
 
+Case draw_rms_norm(std::mt19937& random, bool gradient) {
+  const int64_t cols = random() % 8 == 0 ? pick(random, 1000, 5000) : pick(random, 1, 70);
+  const Shape shape{pick(random, 1, 4), pick(random, 1, 12), cols};
+  const ops::RmsNormOptions o{.epsilon = random() % 2 == 0 ? 1e-5 : 0.5};
+  Case c{gradient ? &ops::rms_norm_grad_def() : &ops::rms_norm_def(), to_attrs(o), {}, {}, {}};
+  c.inputs.assign(gradient ? 2 : 1, f32_spec(shape));
+  add_vectors(c, cols, pick(random, 0, 1));
+  return c;
+}
+
 Case draw_group_norm(std::mt19937& random, bool gradient) {
   Shape shape = draw_planes(random);
   int64_t groups = pick(random, 1, shape[1]);
@@ -72,7 +82,7 @@ Case draw_batch_norm(std::mt19937& random, const OpDef& def) {
 }
 
 Case draw_case(std::mt19937& random) {
-  switch (random() % 7) {
+  switch (random() % 9) {
     case 0:
       return draw_layer_norm(random, false);
     case 1:
@@ -85,6 +95,10 @@ Case draw_case(std::mt19937& random) {
       return draw_batch_norm(random, ops::batch_norm_def());
     case 5:
       return draw_batch_norm(random, ops::batch_norm_inference_def());
+    case 6:
+      return draw_rms_norm(random, false);
+    case 7:
+      return draw_rms_norm(random, true);
     default:
       return draw_batch_norm(random, ops::batch_norm_grad_def());
   }
@@ -114,12 +128,13 @@ std::string_view check(Case& c, std::mt19937& random) {
 TEST(NormKernels, HaveTheBitsOfTheReferenceOnRandomShapes) {
   std::mt19937 random(17);
   std::map<std::string_view, int> runs;
-  for (int i = 0; i < 1400 && !HasFailure(); ++i) {
+  for (int i = 0; i < 1800 && !HasFailure(); ++i) {
     Case c = draw_case(random);
     ++runs[check(c, random)];
   }
-  EXPECT_GT(runs["cpu.rows"], 150);
+  EXPECT_GT(runs["cpu.rows"], 300);
   EXPECT_GT(runs["cpu.layer_norm"], 150);
+  EXPECT_GT(runs["cpu.rms_norm"], 150);
   EXPECT_GT(runs["cpu.group_norm"], 300);
   EXPECT_GT(runs["cpu.batch_norm"], 500);
 }
@@ -135,6 +150,8 @@ TEST(NormKernels, HaveTheBitsOfTheReferenceInChunks) {
   };
   run(ops::layer_norm_def(), {2, 150001}, 1, 150001, 2);
   run(ops::layer_norm_grad_def(), {2, 150001}, 2, 150001, 1);
+  run(ops::rms_norm_def(), {2, 150001}, 1, 150001, 1);
+  run(ops::rms_norm_grad_def(), {2, 150001}, 2, 150001, 1);
   run(ops::group_norm_def(), {1, 3, 50001}, 1, 3, 2);
   run(ops::group_norm_grad_def(), {1, 2, 70001}, 2, 2, 1);
   for (const Shape& shape : {Shape{2, 2, 70001}, Shape{140001, 2}, Shape{65536, 1, 2}}) {

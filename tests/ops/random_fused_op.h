@@ -348,7 +348,7 @@ class RandomFusedOp {
     const bool ignores = one_in(random_, 2);
     const auto reduction = static_cast<LossReduction>(random_() % 3);
     OpStage stage;
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
         stage.op = one_in(random_, 3) ? &ops::log_softmax_def() : &ops::softmax_def();
         stage.inputs = {rows_source()};
@@ -359,6 +359,12 @@ class RandomFusedOp {
         stage.inputs = {rows_source()};
         for (uint32_t n = random_() % 3; n > 0; --n)
           stage.inputs.push_back(operand({space_.dim(-1)}));
+        break;
+      case 7:
+        stage.op = &ops::rms_norm_def();
+        stage.attrs = to_attrs(ops::RmsNormOptions{});
+        stage.inputs = {rows_source()};
+        if (one_in(random_, 2)) stage.inputs.push_back(operand({space_.dim(-1)}));
         break;
       case 2:
         stage.op = one_in(random_, 2) ? &ops::log_softmax_grad_def() : &ops::softmax_grad_def();

@@ -9,11 +9,6 @@
 namespace sluice::ops {
 namespace {
 
-void require_like(const OpView& op, int i, std::string_view what) {
-  require(op.input(i).shape == op.input(0).shape && op.input(i).dtype == op.input(0).dtype,
-          "{} must be {}, got {}", what, to_string(op.input(0)), to_string(op.input(i)));
-}
-
 /// Checks the operands that layer_norm and its gradient share; at most `max` parameters follow
 /// input `first`.
 void require_rows(const OpView& op, int first, int max) {

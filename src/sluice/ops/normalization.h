@@ -48,6 +48,24 @@ Tensor group_norm(TensorArg x, TensorArg weight, TensorArg bias,
 Tensor group_norm(TensorArg x, const std::vector<TensorArg>& parameters,
                   const GroupNormOptions& options = {});
 
+/// Options of rms_norm() and its gradient.
+struct RmsNormOptions {
+  double epsilon = 0x1p-23;  ///< Added to the mean of the squares; default: that of PyTorch.
+  static auto fields(auto&& use) { return use(field("epsilon", &RmsNormOptions::epsilon)); }
+};
+
+const OpDef& rms_norm_def();
+const OpDef& rms_norm_grad_def();
+
+/// Returns x / √(mean(x²) + epsilon)·weight with the mean of the squares of each row: the last axis
+/// of x (Zhang and Sennrich, 2019). weight has one element for each column. To normalize several
+/// axes, reshape them to one.
+///
+/// The gradient reads x, weight and the incoming gradient; it computes the means again.
+Tensor rms_norm(TensorArg x, TensorArg weight, const RmsNormOptions& options = {});
+/// Does the same without a weight.
+Tensor rms_norm(TensorArg x, const RmsNormOptions& options = {});
+
 /// Options of batch_norm() and batch_norm_inference().
 struct BatchNormOptions {
   double epsilon = 1e-5;  ///< Added to the variance.

@@ -6,7 +6,8 @@
 #include "sluice/base/reduce.h"
 #include "sluice/ops/rules.h"
 
-/// Rules and reference code that the norms share (batch_norm.cc, normalization.cc).
+/// Rules and reference code that the norms share (batch_norm.cc, normalization.cc,
+/// rms_norm.cc).
 namespace sluice::ops {
 
 /// A tensor (batch, channels, spatial…) seen as planes: the positions of one channel of one sample.
@@ -67,6 +68,12 @@ inline void require_parameters(const OpView& op, int first, int max, int64_t n,
         op, i, n,
         fmt::format("{} {}: {}", op.def().name, constraint, i == first ? "weight" : "bias"));
   }
+}
+
+/// Requires that input `i` of an op has the shape and the dtype of input 0.
+inline void require_like(const OpView& op, int i, std::string_view what) {
+  require(op.input(i).shape == op.input(0).shape && op.input(i).dtype == op.input(0).dtype,
+          "{} must be {}, got {}", what, to_string(op.input(0)), to_string(op.input(i)));
 }
 
 inline void require_epsilon(const OpView& op, double epsilon, std::string_view constraint) {

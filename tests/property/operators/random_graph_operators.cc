@@ -354,6 +354,8 @@ void normalised(Draw& d) {
   const TensorSpec spec{{n}, x.dtype(), {}};
   std::vector<TensorArg> parameters;
   for (int count = d.dice(3); count > 0; --count) parameters.emplace_back(d.operand(spec));
+  if (kind == 0 && parameters.size() < 2 && d.dice.one_in(2))
+    return d.keep(parameters.empty() ? ops::rms_norm(x) : ops::rms_norm(x, parameters[0]));
   if (kind == 0) return d.keep(ops::layer_norm(x, parameters));
   if (kind == 1) {
     const bool one_group = x.rank() == 2 || d.dice.one_in(2);

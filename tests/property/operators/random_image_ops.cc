@@ -100,7 +100,7 @@ void norm(Scope& s, Dice& dice) {
   const Tensor weight = s.with_shape(dice, {parameters});
   const Tensor bias = s.with_shape(dice, {parameters});
   if (kind == 0) {
-    s.add(ops::layer_norm(x, weight, bias));
+    s.add(dice.one_in(2) ? ops::rms_norm(x, weight) : ops::layer_norm(x, weight, bias));
   } else if (kind == 1) {
     s.add(ops::group_norm(x, weight, bias, {.groups = dice.one_in(2) ? 1 : parameters}));
   } else if (kind == 2) {

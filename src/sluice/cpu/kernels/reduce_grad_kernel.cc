@@ -12,7 +12,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kReducedLanesAtOnce = 512;
+constexpr int64_t kGradLanesAtOnce = 512;
 constexpr int64_t kMaxCount = 1 << 24;  // f32 counts ties exactly up to here.
 
 // How the gradient of a lane depends on its operands: a factor of the lane, and a functor of
@@ -54,7 +54,7 @@ struct ReduceGrad {
   const Rule* rule = nullptr;
   bool columns = false;
   int64_t extent = 1;    // Elements of a lane.
-  int64_t results = 1;   // ReducedLanes.
+  int64_t results = 1;   // Lanes.
   int64_t matrices = 1;  // Matrices whose columns are lanes.
   int64_t per_task = 1;  // Rows, columns, or columns of whole matrices.
   int64_t tasks() const { return ceil_div(results, per_task); }
@@ -86,7 +86,7 @@ std::optional<ReduceGrad> reduce_grad_of(const OpView& op) {
 
 // Some lanes, which are rows or columns: their operands, and the strides from lane to lane and from
 // element to element.
-struct ReducedLanes {
+struct GradLanes {
   const float* grad;
   const float* x;
   const float* y;
@@ -95,7 +95,7 @@ struct ReducedLanes {
 };
 
 // Runs a functor on (f, x, y). `f` has a value for each lane.
-void map_lanes(const ReduceGrad& g, MapFn functor, const ReducedLanes& l, const float* f, float* to,
+void map_lanes(const ReduceGrad& g, MapFn functor, const GradLanes& l, const float* f, float* to,
                bool accumulates) {
   const int64_t n = g.extent;
   // An operand that is not read is any valid array.
@@ -115,7 +115,7 @@ void map_lanes(const ReduceGrad& g, MapFn functor, const ReducedLanes& l, const 
 }
 
 // Counts the elements of each lane that tie with y.
-void count_ties(const ReduceGrad& g, const ReducedLanes& l, float* counts) {
+void count_ties(const ReduceGrad& g, const GradLanes& l, float* counts) {
   std::fill_n(counts, l.count, 0.0f);
   if (g.columns)
     return map_lanes(g, map_kernel<ops::functor::CountTies>(current_isa()), l, counts, counts,
@@ -125,8 +125,8 @@ void count_ties(const ReduceGrad& g, const ReducedLanes& l, float* counts) {
   reduce_rows(ReduceOp::kSum, l.dx, l.count, g.extent, g.extent, counts);
 }
 
-void run_lanes(const ReduceGrad& g, const ReducedLanes& l) {
-  alignas(64) float factors[kReducedLanesAtOnce];
+void run_lanes(const ReduceGrad& g, const GradLanes& l) {
+  alignas(64) float factors[kGradLanesAtOnce];
   const auto n = static_cast<float>(g.extent);
   const float* factor = factors;
   switch (g.rule->factor) {
@@ -159,7 +159,7 @@ void run_reduce_grad(const void* state, const runtime::KernelBlock& block, int64
   auto* const dx = reinterpret_cast<float*>(block.operands[operand]);
   const int64_t end = std::min(g.results, (task + 1) * g.per_task);
   for (int64_t lane = task * g.per_task; lane < end;) {
-    int64_t count = std::min(kReducedLanesAtOnce, end - lane), offset = lane * g.extent;
+    int64_t count = std::min(kGradLanesAtOnce, end - lane), offset = lane * g.extent;
     if (g.columns) {
       const int64_t col = lane % g.cols();
       count = std::min(count, g.cols() - col);

@@ -14,6 +14,16 @@ int64_t rows_at_once(int64_t n) {
   return std::clamp<int64_t>(kFloats / std::max<int64_t>(n, 1), 1, kRowsAtOnce);
 }
 
+/// Computes the factor of each row of an RMS norm.
+void inverse_rms(const NormRows& shape, const float* x, double epsilon, float* inverse, Isa isa) {
+  const float zero = 0;
+  norm_squares(shape, x, {&zero, 0}, inverse, isa);
+  for (int64_t r = 0; r < shape.rows; ++r) {
+    inverse[r] =
+        1.0f / std::sqrt(inverse[r] / static_cast<float>(shape.n) + static_cast<float>(epsilon));
+  }
+}
+
 }  // namespace
 
 void norm_sums(const NormRows& shape, const float* x, float* sums, Isa isa) {
@@ -99,6 +109,44 @@ void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const floa
         k.layer_products(n, grad + at, x + at, weight, mean[r], inverse[r], sums);
         k.layer_gradient(n, grad + at, x + at, weight, mean[r], inverse[r], sums[0] / count,
                          sums[1] / count, dx + at, dweight, dbias);
+      }
+    });
+  }
+}
+
+// The kernels of layer norms subtract the mean 0, which changes no bit that they use.
+void rms_norm_rows(const NormRows& shape, const float* x, const float* weight, double epsilon,
+                   float* y, int64_t y_stride, Isa isa) {
+  float inverse[kRowsAtOnce];
+  const int64_t max = rows_at_once(shape.n);
+  for (int64_t first = 0; first < shape.rows; first += max) {
+    NormRows some = shape;
+    some.rows = std::min(max, shape.rows - first);
+    inverse_rms(some, x + first * shape.stride, epsilon, inverse, isa);
+    with_kernels<internal::NormKernels>(isa, [&](auto k) {
+      for (int64_t r = 0; r < some.rows; ++r) {
+        k.layer(shape.n, x + (first + r) * shape.stride, weight, nullptr, 0, inverse[r],
+                y + (first + r) * y_stride);
+      }
+    });
+  }
+}
+
+void rms_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const float* x,
+                        const float* weight, double epsilon, float* dx, float* dweight, Isa isa) {
+  float inverse[kRowsAtOnce];
+  const auto count = static_cast<float>(n);
+  const int64_t max = rows_at_once(2 * n);
+  for (int64_t first = 0; first < rows; first += max) {
+    const NormRows some{std::min(max, rows - first), n, n};
+    inverse_rms(some, x + first * n, epsilon, inverse, isa);
+    with_kernels<internal::NormKernels>(isa, [&](auto k) {
+      for (int64_t r = 0; r < some.rows; ++r) {
+        const int64_t at = (first + r) * n;
+        float sums[2];
+        k.layer_products(n, grad + at, x + at, weight, 0, inverse[r], sums);
+        k.layer_gradient(n, grad + at, x + at, weight, 0, inverse[r], 0, sums[1] / count, dx + at,
+                         dweight, nullptr);
       }
     });
   }

@@ -83,6 +83,16 @@ void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const floa
                           const float* weight, double epsilon, float* dx, float* dweight,
                           float* dbias, Isa isa = current_isa());
 
+/// Computes y = (x / √(mean(x²) + epsilon))·weight. weight has n elements, or is null. y may be x.
+void rms_norm_rows(const NormRows& shape, const float* x, const float* weight, double epsilon,
+                   float* y, int64_t y_stride, Isa isa = current_isa());
+
+/// Computes the gradient of rms_norm with respect to x for contiguous rows. Adds each row's
+/// gradient of the weight to dweight. weight has n elements or is null.
+void rms_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const float* x,
+                        const float* weight, double epsilon, float* dx, float* dweight,
+                        Isa isa = current_isa());
+
 namespace internal {
 /// The kernels of one instruction set (norm.isa.cc).
 template <Isa kIsa>
@@ -99,7 +109,8 @@ struct NormKernels {
   static void scale(const NormRows& shape, const float* x, const NormNumbers& p, float* y);
   static void gradient(const NormRows& shape, const float* grad, const float* x,
                        const NormNumbers& p, float* dx);
-  /// One row of layer_norm and of its gradient.
+  /// One row of layer_norm and of its gradient. With the mean 0 and without a bias they are those
+  /// of rms_norm. dbias may be null.
   static void layer(int64_t n, const float* x, const float* weight, const float* bias, float mean,
                     float inverse, float* y);
   static void layer_products(int64_t n, const float* grad, const float* x, const float* weight,

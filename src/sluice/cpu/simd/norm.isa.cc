@@ -401,20 +401,27 @@ void Kernels::layer_gradient(int64_t n, const float* grad, const float* x, const
     else
       sum.store_partial(to, count);
   };
-  const auto run = [&](auto weighted) {
+  const auto run = [&](auto weighted, auto biased) {
     for_each_vector(n, dx, [&](int64_t i, int64_t count) {
       const V g = load(grad + i, count);
       const V z = (load(x + i, count) - m) * s;
       add(g * z, dweight + i, count);
-      add(g, dbias + i, count);
+      if constexpr (decltype(biased)::value) add(g, dbias + i, count);
       const V h = decltype(weighted)::value ? g * load(weight + i, count) : g;
       return ((h - a) - z * b) * s;
     });
   };
+  const auto run_biased = [&](auto weighted) {
+    if (dbias == nullptr) {
+      run(weighted, std::false_type{});
+    } else {
+      run(weighted, std::true_type{});
+    }
+  };
   if (weight == nullptr) {
-    run(std::false_type{});
+    run_biased(std::false_type{});
   } else {
-    run(std::true_type{});
+    run_biased(std::true_type{});
   }
 }
 

@@ -239,6 +239,13 @@ def operator(op, *shape):
         torch.where(mask, x, y, out=z)
 
     normed = torch.nn.functional.rms_norm(leaf, shape[2:], eps=1e-6)
+    angles = torch.outer(torch.arange(shape[1]), 1e4**(-torch.arange(0, shape[2], 2) / shape[2]))
+    cosine, sine = torch.cat([angles.cos()] * 2, 1), torch.cat([angles.sin()] * 2, 1)
+    turns = torch.polar(torch.ones_like(angles), angles)
+
+    def rotary():
+        first, second = x.chunk(2, dim=2)
+        x * cosine + torch.cat((-second, first), 2) * sine
 
     def half_chain():
         a, b = x.half(), y.half()
@@ -293,6 +300,8 @@ def operator(op, *shape):
         "softmax": lambda: torch.softmax(x, 2),
         "softmax-middle": lambda: torch.softmax(x, 1),
         "rms-norm": lambda: torch.nn.functional.rms_norm(x, shape[2:], eps=1e-6),
+        "rotary": rotary,
+        "rotary-pairs": lambda: torch.view_as_complex(x.view(*shape[:2], -1, 2)) * turns,
         "logsumexp-last": lambda: torch.logsumexp(x, 2),
         "logsumexp-middle": lambda: torch.logsumexp(x, 1),
         "argmax-last": lambda: torch.argmax(x, 2),

@@ -28,6 +28,12 @@ HostTensor permutation(int64_t n) {
 }
 Tensor indices_of(const Tensor& x) { return x.graph().constant(permutation(x.shape()[1])); }
 
+Tensor rotated(const Tensor& x, bool interleaved) {
+  const Tensor table =
+      ops::rotary_table(x.graph(), {.positions = x.shape()[1], .size = x.shape()[2]});
+  return ops::rotary(x, table, {.interleaved = interleaved});
+}
+
 constexpr double kInRows = 0.8, kStrided = 0.4, kSums = 0.85;
 
 constexpr Operator kOperators[] = {
@@ -118,6 +124,8 @@ constexpr Operator kOperators[] = {
      [](const Tensor& x, const Tensor& y) {
        return ops::emit(ops::rms_norm_grad_def(), {x, y}, to_attrs(ops::RmsNormOptions{}))[0];
      }},
+    {"rotary", 8, 0, [](const Tensor& x, const Tensor&) { return rotated(x, false); }},
+    {"rotary-pairs", 8, 0, [](const Tensor& x, const Tensor&) { return rotated(x, true); }},
     {"logsumexp-last", 4, 0,
      [](const Tensor& x, const Tensor&) { return ops::logsumexp(x, {.axes = {2}}); }},
     {"logsumexp-middle", 4, 0,

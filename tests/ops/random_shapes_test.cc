@@ -23,6 +23,7 @@
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
+#include "sluice/ops/rotary.h"
 #include "sluice/ops/slice.h"
 #include "sluice/ops/softmax.h"
 #include "sluice/ops/sort.h"
@@ -383,6 +384,18 @@ TEST_F(RandomShapes, ElementwiseBroadcasts) {
     run(*integers[below(std::ssize(integers))], {}, {c, d}, "cpu.elementwise",
         {.domain = {-40, 40}});
     run(ops::where_def(), {}, {{operand(), boolean, {}}, c, d}, "cpu.elementwise");
+  }
+}
+
+TEST_F(RandomShapes, RotaryEmbeddings) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    Shape x = shape(2, 4);
+    if (below(4) == 0 && x.elements() <= 200) x[x.rank() - 1] = 1 + below(100);
+    if (x.elements() == 0) continue;
+    const DType dtype = float_dtype();
+    const Shape table{x.dim(-2), 2 * below(x.dim(-1) / 2 + 1)};
+    const ops::RotaryOptions o{.interleaved = below(2) == 0, .inverse = below(2) == 0};
+    run(ops::rotary_def(), to_attrs(o), {{x, dtype, {}}, {table, dtype, {}}}, "cpu.rotary");
   }
 }
 

@@ -368,6 +368,13 @@ void normalised(Draw& d) {
   for (const Tensor& t : ops::batch_norm(x, parameters)) d.keep(t);
 }
 
+void rotated(Draw& d) {
+  const Tensor x = image(d, 2 + d.dice(3));
+  const Tensor table =
+      d.operand({{x.dim(-2), 2 * d.dice(static_cast<int>(x.dim(-1)) / 2 + 1)}, x.dtype(), {}});
+  d.keep(ops::rotary(x, table, {.interleaved = d.dice.one_in(2), .inverse = d.dice.one_in(3)}));
+}
+
 void pooled(Draw& d) {
   const int axes = 1 + d.dice(2);
   const Tensor x = image(d, 2 + axes);
@@ -541,6 +548,7 @@ constexpr Entry kTable[] = {
     {resized},
     {sampled},
     {normalised},
+    {rotated},
     {pooled},
     {convolved},
     {multiplied},

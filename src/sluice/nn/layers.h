@@ -11,6 +11,8 @@
 #include "sluice/ops/losses.h"
 #include "sluice/ops/pooling.h"
 #include "sluice/ops/reshape.h"
+#include "sluice/ops/softmax.h"
+#include "sluice/ops/unary.h"
 
 namespace sluice::nn {
 
@@ -266,18 +268,84 @@ class BatchNorm2d : public BatchNorm {
   Tensor build(Builder& b, Tensor x) const;
 };
 
-/// Activations as modules, for Sequential.
+/// How Gelu computes x·Φ(x) with the distribution function Φ of standard normal numbers.
+enum class Approximation {
+  kNone,  ///< The error function computes Φ: PyTorch's default.
+  kTanh,  ///< A hyperbolic tangent approximates Φ: PyTorch's approximate="tanh".
+};
+
+/// Activations as modules, for Sequential. They are those of PyTorch with the same name.
+class Gelu : public Module {
+ public:
+  explicit Gelu(Approximation approximation = Approximation::kNone)
+      : approximation_(approximation) {}
+  Tensor build(Builder&, Tensor x) const {
+    return approximation_ == Approximation::kTanh ? ops::gelu(x) : ops::gelu_erf(x);
+  }
+  std::string cache_key() const { return approximation_ == Approximation::kTanh ? "tanh" : ""; }
+
+ private:
+  Approximation approximation_;
+};
 struct Relu : Module {
   Tensor build(Builder&, Tensor x) const { return ops::relu(x); }
 };
-struct Gelu : Module {
-  Tensor build(Builder&, Tensor x) const { return ops::gelu(x); }
+struct Silu : Module {
+  Tensor build(Builder&, Tensor x) const { return ops::swish(x); }
 };
 struct Tanh : Module {
   Tensor build(Builder&, Tensor x) const { return ops::tanh(x); }
 };
 struct Sigmoid : Module {
   Tensor build(Builder&, Tensor x) const { return ops::sigmoid(x); }
+};
+struct Softplus : Module {
+  Tensor build(Builder&, Tensor x) const { return ops::softplus(x); }
+};
+struct HardSigmoid : Module {
+  Tensor build(Builder&, Tensor x) const { return ops::hard_sigmoid(x); }
+};
+struct HardSwish : Module {
+  Tensor build(Builder&, Tensor x) const { return ops::hard_swish(x); }
+};
+struct Mish : Module {
+  Tensor build(Builder&, Tensor x) const { return ops::mish(x); }
+};
+class LeakyRelu : public Module {
+ public:
+  explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
+  Tensor build(Builder&, Tensor x) const { return ops::leaky_relu(x, slope_); }
+  std::string cache_key() const;
+
+ private:
+  double slope_;
+};
+class Elu : public Module {
+ public:
+  explicit Elu(double alpha = 1) : alpha_(alpha) {}
+  Tensor build(Builder&, Tensor x) const { return ops::elu(x, alpha_); }
+  std::string cache_key() const;
+
+ private:
+  double alpha_;
+};
+class Softmax : public Module {
+ public:
+  explicit Softmax(int64_t axis = -1) : axis_(axis) {}
+  Tensor build(Builder&, Tensor x) const { return ops::softmax(x, axis_); }
+  std::string cache_key() const { return std::to_string(axis_); }
+
+ private:
+  int64_t axis_;
+};
+class LogSoftmax : public Module {
+ public:
+  explicit LogSoftmax(int64_t axis = -1) : axis_(axis) {}
+  Tensor build(Builder&, Tensor x) const { return ops::log_softmax(x, axis_); }
+  std::string cache_key() const { return std::to_string(axis_); }
+
+ private:
+  int64_t axis_;
 };
 
 struct CrossEntropyOptions {

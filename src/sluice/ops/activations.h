@@ -16,10 +16,11 @@ const OpDef& tanh_def();
 /// max(0, x).
 Tensor relu(TensorArg x);
 Tensor relu_(TensorArg x);
-/// x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))): Hendrycks and Gimpel's approximation of x·Φ(x).
+/// The *tanh* approximation of GELU (Hendrycks and Gimpel, 2016), not PyTorch's default, which is
+/// gelu_erf(): x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
 Tensor gelu(TensorArg x);
 Tensor gelu_(TensorArg x);
-/// x·Φ(x) = x/2·(1 + erf(x/√2)).
+/// GELU without approximation, as PyTorch's default: x·Φ(x) = x/2·(1 + erf(x/√2)).
 Tensor gelu_erf(TensorArg x);
 Tensor geluerf_(TensorArg x);
 /// x·σ(x), also called SiLU.

@@ -40,6 +40,10 @@ std::string Linear::cache_key() const {
   return fmt::format("{} {} {}", out_features_, static_cast<int>(bias_), static_cast<int>(init_));
 }
 
+std::string LeakyRelu::cache_key() const { return fmt::format("{}", slope_); }
+
+std::string Elu::cache_key() const { return fmt::format("{}", alpha_); }
+
 Tensor fold_seed(const Tensor& seed, std::string_view path) {
   const Graph::ProvenanceScope role(seed.graph(), {.role = OpRole::kSeed});
   Tensor result = seed;

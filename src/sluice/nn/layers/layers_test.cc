@@ -276,6 +276,28 @@ TEST(Norms, HaveVariablesOfTheNormalizedAxes) {
   });
 }
 
+TEST(Activations, AreThoseThatAreAskedFor) {
+  Ir ir;
+  const auto ops_of = [&](const auto& module) {
+    std::string types;
+    for (const auto& op : create_graph(ir, module, f32_spec({2, 3})).second.graph().ops())
+      types += op.def->type + " ";
+    return types;
+  };
+  EXPECT_EQ(ops_of(Gelu()), "GeluErf ");
+  EXPECT_EQ(ops_of(Gelu(Approximation::kTanh)), "Gelu ");
+  EXPECT_EQ(ops_of(Silu()), "Swish ");
+  EXPECT_EQ(ops_of(Softmax(0)), "Softmax ");
+  EXPECT_NE(Gelu().cache_key(), Gelu(Approximation::kTanh).cache_key());
+  EXPECT_NE(LeakyRelu(1e-7).cache_key(), LeakyRelu(2e-7).cache_key());
+  EXPECT_NE(Elu(1).cache_key(), Elu(2).cache_key());
+  EXPECT_NE(Softmax(0).cache_key(), Softmax(1).cache_key());
+  EXPECT_NE(LogSoftmax(0).cache_key(), LogSoftmax(1).cache_key());
+  const std::string message = usage_error([&] { create_graph(ir, Softmax(2), f32_spec({2, 3})); });
+  EXPECT_NE(message.find("axis must be in [-2, 2) for shape (2, 3), got 2"), std::string::npos)
+      << message;
+}
+
 TEST(GraphCache, SharesGraphsOfOneStructure) {
   Ir ir;
   GraphCache cache;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,6 +11,7 @@
 #include "sluice/ops/activations.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/pooling.h"
+#include "sluice/ops/resample.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/softmax.h"
 #include "sluice/ops/unary.h"
@@ -47,6 +49,51 @@ class Linear : public Module {
 
  private:
   int64_t out_features_;
+  Bias bias_;
+  WeightInit init_;
+};
+
+struct EmbeddingOptions {
+  /// Row of the padding; may count from the end. Its first value is 0, and it gets no gradient from
+  /// the layer.
+  std::optional<int64_t> padding_index = {};
+  DType dtype = f32;  ///< Type of the table.
+};
+
+/// Looks up rows of a table, as PyTorch's class: the variable `weight` (rows, width), with standard
+/// normal first values. To use the table as the weight of an output too (tied weights), read it
+/// after the layer was built, in the parent's build():
+/// `ops::matmul(x, ops::transpose(b.variable("tokens.weight")))`. This use has a gradient by all
+/// rows.
+class Embedding : public Module {
+ public:
+  /// Error{kUsage} unless rows and width are at least 1 and padding_index is a row.
+  Embedding(int64_t rows, int64_t width, EmbeddingOptions options = {});
+  /// Maps int32 or uint32 indices of any shape to a tensor with one more axis, of `width` elements.
+  /// An index outside of the table yields NaN, as in ops::gather(), and adds no gradient. It is not
+  /// an error. Error{kUsage} for other dtypes.
+  Tensor build(Builder& b, Tensor indices) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t rows_;
+  int64_t width_;
+  EmbeddingOptions options_;
+};
+
+/// Computes down_proj(silu(gate_proj(x)) · up_proj(x)) over the last axis (Shazeer, 2020), as the
+/// perceptron of Llama. The three are Linear layers; gate_proj and up_proj have `hidden` elements,
+/// the result as many as x.
+class SwiGLU : public Module {
+ public:
+  /// Error{kUsage} unless hidden >= 1.
+  explicit SwiGLU(int64_t hidden, Bias bias = Bias::kNone,
+                  WeightInit init = WeightInit::kTruncatedNormal);
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t hidden_;
   Bias bias_;
   WeightInit init_;
 };
@@ -172,6 +219,30 @@ class AvgPool2d : public Module {
   AvgPoolOptions options_;
 };
 
+/// Options of Upsample: a size or a scale. The lists are as in ConvOptions.
+struct UpsampleOptions {
+  std::vector<int64_t> size = {};  ///< Sizes of the result along the spatial axes.
+  std::vector<double> scale = {};  ///< Factors of the sizes; the results are rounded down.
+  /// kLinear is PyTorch's "linear", "bilinear" or "trilinear", according to the axes.
+  ops::Interpolation mode = ops::Interpolation::kNearest;
+  bool align_corners = false;  ///< As in ops::InterpolateOptions.
+};
+
+/// Resizes x (batch, channels, spatial…): ops::interpolate(), as PyTorch's class. Positions follow
+/// from the scale, if one is given, not from the quotient of the sizes.
+class Upsample : public Module {
+ public:
+  /// Error{kUsage} unless there is either a size or a scale, sizes are at least 1 and scales are
+  /// positive and finite; also for align_corners with kNearest or kNearestExact.
+  explicit Upsample(UpsampleOptions options);
+  /// Error{kUsage} unless x has 1 to 3 spatial axes and the lists have one number or one for each.
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  UpsampleOptions options_;
+};
+
 /// Normalizes groups of successive channels of each sample of x (batch, channels, spatial…):
 /// ops::group_norm(). The variables `weight` (ones) and `bias` (zeros) have one element for each
 /// channel.
@@ -192,6 +263,21 @@ class LayerNorm : public Module {
  public:
   /// Error{kUsage} unless axes >= 1.
   explicit LayerNorm(int64_t axes = 1, double epsilon = 1e-5);
+  /// Error{kUsage} if x has fewer axes.
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t axes_;
+  double epsilon_;
+};
+
+/// Divides x by the root of the mean of the squares of its last `axes` axes together:
+/// ops::rms_norm(). The variable `weight` (ones) has the shape of these axes.
+class RMSNorm : public Module {
+ public:
+  /// Error{kUsage} unless axes >= 1.
+  explicit RMSNorm(int64_t axes = 1, double epsilon = 0x1p-23);
   /// Error{kUsage} if x has fewer axes.
   Tensor build(Builder& b, Tensor x) const;
   std::string cache_key() const;

@@ -94,6 +94,15 @@ Tensor Builder::add_variable_input(const std::string& name, VariableFactory fact
   return input;
 }
 
+const Tensor& Builder::variable(const std::string& name) const {
+  const std::string key = dotted(name);
+  require(
+      state_.args.has_leaf(key),
+      "module: graph {} must have a variable '{}', got none; build the layer that adds it first",
+      graph().name(), key);
+  return state_.args[key];
+}
+
 Tensor Builder::add_running_input(const std::string& name, Initializer initializer, Shape shape,
                                   DType dtype) {
   require(is_float(dtype), "add_running_input: '{}' must be floating point, got {}", dotted(name),

@@ -112,6 +112,10 @@ class Builder {
   Tensor add_variable_input(const std::string& name, Initializer initializer, Shape shape,
                             DType dtype = f32, Pass pass = Pass::kByValue);
   Tensor add_variable_input(const std::string& name, VariableFactory factory);
+  /// Returns the input of a variable that this module, or a submodule of it, added before:
+  /// variable("tokens.weight"). A layer that reads it shares the weight (tied weights).
+  /// Error{kUsage} if there is none.
+  const Tensor& variable(const std::string& name) const;
   /// Adds a variable that is sharded over the replicas of `group` (default: all). `shape` and
   /// `initializer` describe the whole tensor. Returns a graph input that is a shard (nn/rts.h).
   Tensor add_replica_sharded_variable_input(const std::string& name, Initializer initializer,

@@ -40,6 +40,24 @@ std::string Linear::cache_key() const {
   return fmt::format("{} {} {}", out_features_, static_cast<int>(bias_), static_cast<int>(init_));
 }
 
+SwiGLU::SwiGLU(int64_t hidden, Bias bias, WeightInit init)
+    : hidden_(hidden), bias_(bias), init_(init) {
+  require(hidden >= 1, "SwiGLU: hidden must be at least 1, got {}", hidden);
+}
+
+Tensor SwiGLU::build(Builder& b, Tensor x) const {
+  require(x.rank() >= 1, "SwiGLU: x must have at least one axis, got '{}' {}", x.name(),
+          to_string(x.spec()));
+  const Linear wide(hidden_, bias_, init_);
+  const Tensor gate = ops::swish(b.inlined("gate_proj", wide, x));
+  return b.inlined("down_proj", Linear(x.dim(-1), bias_, init_),
+                   gate * b.inlined("up_proj", wide, x));
+}
+
+std::string SwiGLU::cache_key() const {
+  return fmt::format("{} {} {}", hidden_, static_cast<int>(bias_), static_cast<int>(init_));
+}
+
 std::string LeakyRelu::cache_key() const { return fmt::format("{}", slope_); }
 
 std::string Elu::cache_key() const { return fmt::format("{}", alpha_); }

@@ -276,6 +276,53 @@ TEST(Norms, HaveVariablesOfTheNormalizedAxes) {
   });
 }
 
+TEST(Norms, OfRootMeanSquaresHaveAWeightOnly) {
+  Ir ir;
+  const auto [one, o] = create_graph(ir, RMSNorm(), f32_spec({3, 4, 6}));
+  EXPECT_EQ(one.keys_flat(), (std::vector<std::string>{"weight"}));
+  EXPECT_EQ(one["weight"].spec().shape, (Shape{6}));
+  EXPECT_EQ(one["weight"].initializer().text(), "constant(1)");
+  const auto [two, t] = create_graph(ir, RMSNorm(2), TensorSpec{{3, 4, 6}, bf16, {}});
+  EXPECT_EQ(to_string(two["weight"].spec()), "(4, 6) bfloat16");
+  EXPECT_EQ(t.graph().outputs()[0].shape(), (Shape{3, 4, 6}));
+  EXPECT_NE(RMSNorm(1, 1e-5).cache_key(), RMSNorm().cache_key());
+  expect_refused({
+      {"no axes", [] { RMSNorm(0); }, "RMSNorm: axes must be at least 1, got 0"},
+      {"many axes",
+       [&] {
+         create_graph(ir, RMSNorm(3), f32_spec({2, 2}));
+       },
+       "RMSNorm: x must have at least 3 axes, got 'x' (2, 2) float32"},
+      {"epsilon",
+       [&] {
+         create_graph(ir, RMSNorm(1, -1), f32_spec({2, 2}));
+       },
+       "rms_norm (C4): epsilon must be finite and >= 0, got -1"},
+  });
+}
+
+TEST(SwiGLU, HasTheWeightsOfLlama) {
+  Ir ir;
+  const auto [factories, graph] = create_graph(ir, SwiGLU(6), f32_spec({2, 3, 4}));
+  EXPECT_EQ(graph.graph().outputs()[0].shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(factories.keys_flat(),
+            (std::vector<std::string>{"gate_proj.weight", "up_proj.weight", "down_proj.weight"}));
+  EXPECT_EQ(factories["up_proj.weight"].spec().shape, (Shape{4, 6}));
+  EXPECT_EQ(factories["down_proj.weight"].spec().shape, (Shape{6, 4}));
+  EXPECT_EQ(factories["down_proj.weight"].initializer().text(), "truncated_normal(0, 0.02)");
+  const auto [biased, b] =
+      create_graph(ir, SwiGLU(6, Bias::kAdd, WeightInit::kNormal), f32_spec({3, 4}));
+  EXPECT_EQ(biased["gate_proj.bias"].spec().shape, (Shape{6}));
+  EXPECT_EQ(biased["down_proj.bias"].spec().shape, (Shape{4}));
+  EXPECT_EQ(biased["up_proj.weight"].initializer().text(), "normal(0, 0.02)");
+  EXPECT_NE(SwiGLU(6).cache_key(), SwiGLU(6, Bias::kAdd).cache_key());
+  expect_refused({
+      {"hidden", [] { SwiGLU(0); }, "SwiGLU: hidden must be at least 1, got 0"},
+      {"scalar", [&] { create_graph(ir, SwiGLU(2), f32_spec({})); },
+       "SwiGLU: x must have at least one axis, got 'x' () float32"},
+  });
+}
+
 TEST(Activations, AreThoseThatAreAskedFor) {
   Ir ir;
   const auto ops_of = [&](const auto& module) {

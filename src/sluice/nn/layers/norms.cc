@@ -13,6 +13,13 @@ struct Affine {
   Tensor bias;
 };
 
+// Returns the shape of the last axes of x, which a norm normalizes together.
+Shape last_axes(std::string_view layer, const Tensor& x, int64_t axes) {
+  require(x.rank() >= axes, "{}: x must have at least {} axes, got '{}' {}", layer, axes, x.name(),
+          to_string(x.spec()));
+  return Shape(std::vector<int64_t>(x.shape().end() - axes, x.shape().end()));
+}
+
 }  // namespace
 
 Tensor GroupNorm::build(Builder& b, Tensor x) const {
@@ -29,19 +36,28 @@ LayerNorm::LayerNorm(int64_t axes, double epsilon) : axes_(axes), epsilon_(epsil
 }
 
 Tensor LayerNorm::build(Builder& b, Tensor x) const {
-  require(x.rank() >= axes_, "LayerNorm: x must have at least {} axes, got '{}' {}", axes_,
-          x.name(), to_string(x.spec()));
-  const Shape& all = x.shape();
-  const Shape last(std::vector<int64_t>(all.end() - axes_, all.end()));
-  const Affine a(b, last, x.dtype());
+  const Affine a(b, last_axes("LayerNorm", x, axes_), x.dtype());
   if (axes_ == 1) return ops::layer_norm(x, a.weight, a.bias, {.epsilon = epsilon_});
-  std::vector<int64_t> rows(all.begin(), all.end() - axes_);
-  rows.push_back(last.elements());
-  const Tensor y = ops::layer_norm(ops::reshape(x, Shape(rows)), ops::flatten(a.weight),
+  const Tensor y = ops::layer_norm(ops::flatten(x, -axes_), ops::flatten(a.weight),
                                    ops::flatten(a.bias), {.epsilon = epsilon_});
-  return ops::reshape(y, all);
+  return ops::reshape(y, x.shape());
 }
 
 std::string LayerNorm::cache_key() const { return fmt::format("{} {}", axes_, epsilon_); }
+
+RMSNorm::RMSNorm(int64_t axes, double epsilon) : axes_(axes), epsilon_(epsilon) {
+  require(axes >= 1, "RMSNorm: axes must be at least 1, got {}", axes);
+}
+
+Tensor RMSNorm::build(Builder& b, Tensor x) const {
+  const Tensor weight =
+      b.add_variable_input("weight", ones(), last_axes("RMSNorm", x, axes_), x.dtype());
+  if (axes_ == 1) return ops::rms_norm(x, weight, {.epsilon = epsilon_});
+  const Tensor y =
+      ops::rms_norm(ops::flatten(x, -axes_), ops::flatten(weight), {.epsilon = epsilon_});
+  return ops::reshape(y, x.shape());
+}
+
+std::string RMSNorm::cache_key() const { return fmt::format("{} {}", axes_, epsilon_); }
 
 }  // namespace sluice::nn

@@ -1,13 +1,13 @@
 // Layers, losses and files must be those of PyTorch. torch_layers.py computes the stored file: the
 // state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
 
+#include "torch_layers.h"
+
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
 #include <sstream>
 
-#include "sluice/base/safetensors.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/interp/interpreter.h"
@@ -17,27 +17,6 @@
 
 namespace sluice::test {
 namespace {
-
-constexpr const char* kFile = "tests/models/torch_layers.safetensors";
-constexpr double kTolerance = 2e-6;
-
-struct Stored {
-  Stored() {
-    for (NamedArray& a : read_safetensors_file(kFile, &metadata))
-      arrays.emplace(a.name, std::move(a.array));
-  }
-  const HostTensor& operator[](const std::string& name) const { return arrays.at(name); }
-
-  SafetensorsMetadata metadata;
-  std::map<std::string, HostTensor> arrays;
-};
-
-void expect_close(const HostTensor& got, const HostTensor& want, const std::string& what) {
-  ASSERT_EQ(to_string(got.spec()), to_string(want.spec())) << what;
-  const std::vector<double> a = got.to_doubles(), b = want.to_doubles();
-  for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_NEAR(a[i], b[i], kTolerance * std::max(1.0, std::abs(b[i]))) << what << " " << i;
-}
 
 // Net of torch_layers.py, with a loss so that it can train.
 class Net : public nn::Module {
@@ -90,9 +69,7 @@ TEST(TorchWeights, GiveTheOutputOfPyTorchsModule) {
     expect_close(logits(model, stored["input"]), stored["output"], "output");
     // Only names that belong to no variable are left out.
     for (const std::string& name : unknown) {
-      EXPECT_TRUE(name == "bn.num_batches_tracked" || name == "input" || name == "output" ||
-                  name.starts_with("loss."))
-          << name;
+      EXPECT_TRUE(name == "bn.num_batches_tracked" || !is_of_net(name)) << name;
     }
   }
 }
@@ -105,8 +82,7 @@ TEST(TorchWeights, AreWrittenAsPyTorchWouldWriteThem) {
   train::save_torch_weights(model.session(), model.programs(), file);
   size_t expected = 0;
   for (const auto& [name, array] : stored.arrays) {
-    const bool state = !name.starts_with("loss.") && name != "input" && name != "output";
-    expected += state && name != "bn.num_batches_tracked";
+    expected += is_of_net(name) && name != "bn.num_batches_tracked";
   }
   const std::vector<NamedArray> saved = read_safetensors_file(file);
   EXPECT_EQ(saved.size(), expected);

@@ -143,8 +143,9 @@ TEST(TorchLayers, HaveTheValuesAndGradientsOfPyTorch) {
   const std::map<std::string, Create> all = layers();
   for (const auto& [name, create] : all) expect_layer(stored, name, create);
   for (const auto& [name, array] : stored.arrays) {
-    if (name.starts_with("layer."))
+    if (name.starts_with("layer.")) {
       EXPECT_TRUE(all.contains(name.substr(6, name.find(':') - 6))) << name;
+    }
   }
 }
 
@@ -181,8 +182,8 @@ TEST(TiedEmbedding, TrainsAsInPyTorch) {
     train::TrainingModel model = train::training_model(
         train::classifier(Tied(), i32_spec({3, 4})),
         {.strategy = strategy,
-         .learning_rate = 0.25,
          .locations = phased ? train::TensorLocations::phased() : train::TensorLocations(),
+         .learning_rate = 0.25,
          .session = {.device = cpu_device({.threads = 1})}},
         nn::Optimizer::sgd());
     EXPECT_EQ(train::load_torch_weights(model.session(), model.programs(), file),

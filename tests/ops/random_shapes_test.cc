@@ -155,6 +155,19 @@ TEST_F(RandomShapes, UpdatesOfSlices) {
   }
 }
 
+TEST_F(RandomShapes, UpdatesOfRows) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const Shape t = shape(1, 4);
+    const Shape y(std::vector<int64_t>(t.begin() + 1, t.end()));
+    const DType dtype = any_dtype();
+    // An index may be outside.
+    const auto index = static_cast<int32_t>(below(t[0] + 2)) - 1;
+    run(ops::update_row_def(), {}, {{t, dtype, {}}, {y, dtype, {}}, i32_spec({})},
+        "cpu.slice_update",
+        {.values = {std::nullopt, std::nullopt, HostTensor::of<int32_t>({}, i32, {index})}});
+  }
+}
+
 TEST_F(RandomShapes, ConcatsAndSplits) {
   for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
     const Shape x = shape(1, 4);

@@ -31,6 +31,7 @@ const OpDef& slice_def();
 const OpDef& slice_in_place_def();
 const OpDef& slice_grad_def();
 const OpDef& update_slice_def();
+const OpDef& update_row_def();
 
 /// Bounds of a slice, one per axis. An absent start is the first element in the direction of the
 /// step; an absent stop is after the last element.
@@ -60,5 +61,9 @@ Tensor flip(TensorArg t, const std::vector<int64_t>& axes = {});
 Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options);
 /// Overwrites all of t with y, which must have t's shape.
 Tensor update_slice_(TensorArg t, TensorArg y);
+/// Overwrites t[index] with y: a row of the first axis. `index` is an int32 or uint32 scalar. y has
+/// the shape of t without its first axis. An index outside the axis writes nothing. gather(t,
+/// index) reads the row. Returns the new handle to t.
+Tensor update_row_(TensorArg t, TensorArg y, TensorArg index);
 
 }  // namespace sluice::ops

@@ -4,6 +4,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/move/indices.h"
 #include "sluice/cpu/move/strided_copy.h"
 #include "sluice/ops/slice.h"
 
@@ -106,16 +107,61 @@ KernelChoice choose_slice_update(const OpView& op) {
   return choice;
 }
 
+// Writes y over the row of a tensor that an operand names. A task writes some bytes of each row.
+struct RowUpdate {
+  explicit RowUpdate(const OpView& op)
+      : index(op.input(2), op.output(0).shape.dims()[0]),
+        rows(op.output(0).shape.dims()[0]),
+        row_bytes(op.input(1).bytes()) {
+    const int64_t width = size_of(op.output(0).dtype);
+    per_task = ceil_div(std::max(kTaskBytes, ceil_div(row_bytes, kMaxTasks)), width) * width;
+    tasks = std::max<int64_t>(1, ceil_div(row_bytes, per_task));
+  }
+
+  Indices index;
+  int64_t rows;
+  int64_t row_bytes;
+  int64_t per_task = 1;
+  int64_t tasks = 1;
+};
+
+void run_row_update(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& s = *static_cast<const RowUpdate*>(state);
+  const std::byte* const old = block.operands[0];
+  std::byte* const t = block.operands[3];
+  const int64_t begin = task * s.per_task;
+  const auto part = static_cast<size_t>(std::min(s.per_task, s.row_bytes - begin));
+  if (part == 0) return;
+  const int64_t row = s.index.position(block.operands[2], 0);
+  for (int64_t r = 0; old != t && r < s.rows; ++r) {
+    if (r != row) std::memcpy(t + r * s.row_bytes + begin, old + r * s.row_bytes + begin, part);
+  }
+  if (row >= 0) std::memcpy(t + row * s.row_bytes + begin, block.operands[1] + begin, part);
+}
+
+KernelChoice choose_update(const OpView& op) {
+  if (&op.def() != &ops::update_row_def()) return choose_slice_update(op);
+  const RowUpdate s(op);
+  KernelChoice choice{.tasks = s.tasks};
+  if (s.tasks == 1) return choice;
+  choice.task_stride = {s.per_task, s.per_task, 0, s.per_task};
+  choice.task_pitch = {s.row_bytes, 0, 0, s.row_bytes};
+  return choice;
+}
+
 }  // namespace
 
 CpuKernel slice_update_kernel() {
   return {
       "cpu.slice_update",
       [](const OpView& op) {
-        return &op.def() == &ops::slice_grad_def() || &op.def() == &ops::update_slice_def();
+        return &op.def() == &ops::slice_grad_def() || &op.def() == &ops::update_slice_def() ||
+               &op.def() == &ops::update_row_def();
       },
-      choose_slice_update,
+      choose_update,
       [](std::shared_ptr<const OpRecord> op) {
+        if (&op->view().def() == &ops::update_row_def())
+          return runtime::BoundKernel{run_row_update, std::make_shared<RowUpdate>(op->view())};
         return runtime::BoundKernel{run_slice_update, std::make_shared<SliceUpdate>(op->view())};
       }};
 }

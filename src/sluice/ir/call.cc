@@ -112,13 +112,25 @@ struct Results {
   std::vector<std::string> names;
 };
 
-Results results_of(const Graph& graph) {
+Results results_of(const Tensors& outputs) {
   Results r;
-  for (const TensorId t : graph.output_ids()) {
-    r.specs.push_back(graph.spec(t));
-    r.names.push_back(graph.info(t).name);
+  for (const Tensor& t : outputs) {
+    r.specs.push_back(t.spec());
+    r.names.push_back(t.name());
   }
   return r;
+}
+
+// Calls the graph of a loop. Returns its outputs, without those that transforms appended.
+Tensors call_original(Graph& wrapper, Graph& graph, const TensorMap& named,
+                      const std::source_location& where) {
+  const Tensors results = call(wrapper, graph, {}, named, where);
+  const Tensors original = graph.original_outputs();
+  Tensors carried;
+  for (size_t k = 0; k < results.size() && carried.size() < original.size(); ++k) {
+    if (graph.output_ids()[k] == original[carried.size()].id()) carried.push_back(results[k]);
+  }
+  return carried;
 }
 
 }  // namespace
@@ -126,7 +138,7 @@ Results results_of(const Graph& graph) {
 CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
                             const TensorMap& named, std::source_location where) {
   Arguments a = match_inputs(parent, graph, inputs, named, "call", where);
-  Results r = results_of(graph);
+  Results r = results_of(graph.outputs());
   const OpIndex index = parent.ops().end_id();
   parent.emit(builtin::call(), a.tensors, {},
               {.callees = {graph.id()},
@@ -173,12 +185,13 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
   require(trips >= 0 && trips <= kMaxTrips, "repeat: trips must be in [0, {}], got {}", kMaxTrips,
           trips);
   const auto& ids = graph.input_ids();
-  const size_t carried = graph.output_ids().size();
+  const Tensors original = graph.original_outputs();
+  const size_t carried = original.size();
   require(ids.size() >= carried, "repeat: graph {} has {} outputs but only {} inputs to carry them",
           graph.name(), carried, ids.size());
   for (size_t k = 0; k < carried; ++k) {
     const TensorSpec& in = graph.spec(ids[k]);
-    const TensorSpec& out = graph.spec(graph.output_ids()[k]);
+    const TensorSpec out = original[k].spec();
     require(in.shape == out.shape && in.dtype == out.dtype,
             "repeat: output {} of graph {} must be {} like the input that it feeds, got {}", k,
             graph.name(), to_string(in), to_string(out));
@@ -210,7 +223,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
                              : wrapper.input(info.spec, info.name, info.pass);
     body_named.emplace_back(graph.handle(ids[i]), inner);
   }
-  wrapper.set_outputs(call(wrapper, graph, {}, body_named, where));
+  wrapper.set_outputs(call_original(wrapper, graph, body_named, where));
 
   // The loop's operands are the wrapper's inputs after the first two.
   TensorMap all = named;
@@ -226,7 +239,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     a.tensors.erase(a.tensors.begin() + at);
     a.modes.erase(a.modes.begin() + at);
   }
-  Results r = results_of(graph);
+  Results r = results_of(original);
   const OpIndex index = parent.ops().end_id();
   parent.emit(
       builtin::loop(), a.tensors,
@@ -258,8 +271,8 @@ Tensors conditional(Graph& parent, const Tensor& condition, Graph& then_graph, G
                         [](Mode m) { return m == Mode::kRead; }),
             "conditional: a branch with by-reference inputs is not supported");
   }
-  Results r = results_of(then_graph);
-  const Results other = results_of(else_graph);
+  Results r = results_of(then_graph.outputs());
+  const Results other = results_of(else_graph.outputs());
   require(r.specs.size() == other.specs.size(),
           "conditional: the then branch has {} outputs, the else branch {}", r.specs.size(),
           other.specs.size());

@@ -104,6 +104,7 @@ void GraphEditor::roll_back(const Ir& ir, const Mark& mark) {
     for (const OpIndex k : g.ops_.ids()) {
       Op& op = g.ops_[k];
       std::erase_if(op.outputs, [&](TensorId t) { return t >= added; });
+      std::erase_if(op.inputs, [&](const Operand& o) { return o.tensor >= added; });
     }
     for (const TensorId t : IdRange(added, g.tensors_.end_id()))
       g.by_name_.erase(g.tensors_[t].name);
@@ -162,6 +163,41 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
       }
     }
   }
+}
+
+Tensor GraphEditor::append_buffer(const TensorSpec& spec, const std::string& name) {
+  const IrState& state = *graph_.ir_;
+  const auto found = state.callers.find(graph_.id_);
+  const std::set<GraphId> callers =
+      found == state.callers.end() ? std::set<GraphId>{} : found->second;
+  for (const GraphId id : callers) {
+    Graph& caller = *state.graphs[id];
+    std::vector<Placement> placements;
+    std::vector<TensorId> operands;
+    for (const Op& op : caller.ops_) {
+      if (std::find(op.callees.begin(), op.callees.end(), graph_.id_) == op.callees.end()) continue;
+      require(op.def != &builtin::branch(),
+              "graph {} is a branch of {} in graph {}: it cannot get further inputs", graph_.name_,
+              op.label(), caller.name_);
+      placements.push_back({OpId(), op.id, Placement::Side::kBefore});
+    }
+    for (Placement& p : placements) {
+      const Guise guise(caller, caller.op(p.anchor));
+      const builtin::InitOptions options{
+          .shape = spec.shape, .dtype = spec.dtype, .undefined = true};
+      operands.push_back(
+          caller.emit(builtin::init(), {}, to_attrs(options), {.name = name})[0].id());
+      p.op = caller.ops_.back().id;
+    }
+    for (size_t k = 0; k < placements.size(); ++k) {
+      Operand operand;
+      operand.tensor = operands[k];
+      operand.mode = Mode::kUpdate;
+      caller.ops_[caller.op_index(placements[k].anchor)].inputs.push_back(operand);
+    }
+    GraphEditor(caller).place(placements);
+  }
+  return graph_.input(spec, name, Pass::kByReference);
 }
 
 void GraphEditor::set_inputs(const Tensors& inputs) {

@@ -42,6 +42,10 @@ class GraphEditor {
   /// "autodiff_output__t<k>". In a conditional, the other branch returns zeros for them.
   /// Error{kUsage} if the graph is the body of a repeat, because outputs of a body are carried.
   void append_outputs(const Tensors& outputs);
+  /// Adds an input by reference to the graph. Every repeat and call of the graph gets an operand
+  /// for it: a tensor of undefined values that is made just before the op. Error{kUsage} if a
+  /// conditional runs the graph.
+  Tensor append_buffer(const TensorSpec& spec, const std::string& name);
   /// Makes `inputs` the inputs of the graph: the present inputs in another order, or fewer. No op
   /// may call the graph yet.
   void set_inputs(const Tensors& inputs);

@@ -79,7 +79,8 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
   AutodiffOptions core{.grads_provided = options.grads_provided,
                        .grads_required = options.grads_required,
                        .called_graphs = options.called_graphs,
-                       .unreachable = options.unreachable};
+                       .unreachable = options.unreachable,
+                       .iterations = options.iterations};
   core.grads_required->insert(core.grads_required->end(), tensors.begin(), tensors.end());
   const size_t kept = options.grads_required.size();
   const GradGraphInfo info = autodiff_sharing(graph, core, kept);

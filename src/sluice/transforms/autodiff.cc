@@ -6,6 +6,8 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/graph_editor.h"
 #include "sluice/transforms/differentiate.h"
+#include "sluice/transforms/loops/row_loop.h"
+#include "sluice/transforms/recompute.h"
 
 namespace sluice::transforms {
 namespace {
@@ -72,12 +74,14 @@ GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_
 struct Wanted {
   std::set<size_t> provided;
   std::set<size_t> required;
+  std::set<size_t> stacks;  ///< Inputs of the body of a loop of which each iteration writes a row.
 };
 
 /// Differentiates each graph that `top` calls, directly or indirectly, once.
 class Descent {
  public:
-  Descent(Graph& top, const GradGraphs& given) : ir_(top.ir()), infos_(given) {
+  Descent(Graph& top, const GradGraphs& given, Iterations iterations)
+      : ir_(top.ir()), infos_(given), iterations_(iterations) {
     for (const auto& [id, info] : given) given_.insert(id);
     visit(top);
     order_.pop_back();
@@ -90,7 +94,10 @@ class Descent {
   void visit(const Graph& graph) {
     if (!seen_.insert(graph.id()).second) return;
     for (const Op& op : graph.ops()) {
-      if (op.def == &builtin::loop()) continue;
+      if (op.def == &builtin::loop()) {
+        if (!has_static_trips(op)) continue;
+        bodies_.insert(op.callees[0]);
+      }
       for (const GraphId callee : op.callees) {
         if (!infos_.contains(callee)) visit(ir_.graph(callee));
       }
@@ -98,10 +105,16 @@ class Descent {
     order_.push_back(graph.id());
   }
   void ask(const Graph& graph, const GradRequest& request, Dependence& dependence);
+  void ask_body(const Graph& graph, const Op& loop, const ValueTable<char>& active,
+                const ValueTable<char>& useful, Dependence& dependence);
+  GradGraphs recomputing(const Graph& body);
   GradRequest request_of(const Graph& graph) const;
 
   Ir ir_;
   GradGraphs infos_;
+  Iterations iterations_;
+  GradGraphs recomputed_;     // By forward graph.
+  std::set<GraphId> bodies_;  // Wrapper graphs of loops.
   std::set<GraphId> given_;
   std::set<GraphId> seen_;
   std::vector<GraphId> order_;
@@ -117,6 +130,8 @@ void Descent::ask(const Graph& graph, const GradRequest& request, Dependence& de
   const ValueTable<char> active = dependence.downstream(graph, required);
   const ValueTable<char> useful = dependence.upstream(graph, provided);
   for (const Op& op : graph.ops()) {
+    if (op.def == &builtin::loop() && has_static_trips(op))
+      ask_body(graph, op, active, useful, dependence);
     if (op.def != &builtin::call() && op.def != &builtin::branch()) continue;
     size_t first = op.def == &builtin::branch() ? 1 : 0;
     for (const GraphId id : op.callees) {
@@ -138,8 +153,70 @@ void Descent::ask(const Graph& graph, const GradRequest& request, Dependence& de
   }
 }
 
+void Descent::ask_body(const Graph& graph, const Op& loop, const ValueTable<char>& active,
+                       const ValueTable<char>& useful, Dependence& dependence) {
+  IndexSet needed;
+  IndexSet provided;
+  for (size_t i = 0; i < loop.inputs.size(); ++i) {
+    const TensorId t = loop.inputs[i].tensor;
+    if (is_float(graph.spec(t).dtype) && active.at(value_read(graph, loop.inputs[i])) &&
+        !is_detached(graph, t))
+      needed.insert(i);
+  }
+  for (size_t j = 0; j < loop.outputs.size(); ++j) {
+    if (useful.at(value_made(graph, loop, j))) provided.insert(j);
+  }
+  const Graph& body = ir_.graph(loop.callees[0]);
+  std::set<size_t> stacks;
+  for (size_t k = 0; k < loop.inputs.size(); ++k) {
+    const Operand& o = loop.inputs[k];
+    const bool written = o.new_version.valid() && row_written(body, k + 2);
+    if (written && useful.at({graph.info(o.tensor).storage, o.new_version})) {
+      stacks.insert(k);
+      provided.insert(k);
+    }
+  }
+  const LoopPaths paths = dependence.loop_paths(graph, loop, needed, provided);
+  const GraphDependence& on = dependence.of(body);
+  Wanted& wanted = wanted_[body.id()];
+  const auto require_inputs = [&](const IndexSet& set) {
+    bool any = false;
+    for (size_t i = 0; i < loop.inputs.size(); ++i) {
+      // The first two inputs of the wrapper are not operands.
+      if (!set.contains(i + 2) || !paths.active.contains(i) || row_written(body, i + 2)) continue;
+      wanted.required.insert(i + 2);
+      any = true;
+    }
+    return any;
+  };
+  for (size_t j = 0; j < on.outputs.size(); ++j) {
+    if (paths.useful.contains(j) && require_inputs(on.outputs[j])) wanted.provided.insert(j);
+  }
+  for (const size_t k : stacks) {
+    if (k + 2 < on.final_inputs.size() && require_inputs(on.final_inputs[k + 2]))
+      wanted.stacks.insert(k + 2);
+  }
+}
+
+// Returns the gradient graphs of the graphs that the body of a loop calls, made to run these graphs
+// again.
+GradGraphs Descent::recomputing(const Graph& body) {
+  GradGraphs result = infos_;
+  for (const Op& op : body.ops()) {
+    if (op.def != &builtin::call()) continue;
+    const auto found = infos_.find(op.callees[0]);
+    if (found == infos_.end()) continue;
+    auto made = recomputed_.find(op.callees[0]);
+    if (made == recomputed_.end())
+      made = recomputed_.emplace(op.callees[0], recompute_graph(found->second).info).first;
+    result.insert_or_assign(op.callees[0], made->second);
+  }
+  return result;
+}
+
 GradRequest Descent::request_of(const Graph& graph) const {
   GradRequest request;
+  request.keeps_inside = bodies_.contains(graph.id());
   request.missing = GradRequest::Missing::kOmit;
   const auto found = wanted_.find(graph.id());
   if (found == wanted_.end()) return request;
@@ -148,8 +225,15 @@ GradRequest Descent::request_of(const Graph& graph) const {
     const TensorId t = graph.output_ids()[j];
     if (once.insert(t).second) request.provided.push_back({t, value_of_output(graph, t)});
   }
+  for (const size_t k : found->second.stacks) {
+    const RowUse use = *row_written(graph, k);
+    const TensorId t = use.row.id();
+    if (once.insert(t).second)
+      request.provided.push_back({t, {graph.info(t).storage, use.version}});
+  }
   for (const size_t i : found->second.required) {
-    const TensorId t = graph.input_ids()[i];
+    const auto use = request.keeps_inside ? row_read(graph, i) : std::nullopt;
+    const TensorId t = use ? use->row.id() : graph.input_ids()[i];
     request.required.push_back({t, value_of_handle(graph, t)});
   }
   return request;
@@ -167,7 +251,9 @@ GradGraphInfo Descent::run(Graph& top, const GradRequest& request) {
     const GradRequest wanted = request_of(graph);
     if (wanted.required.empty()) continue;
     const GraphEditor::Mark mark = GraphEditor(graph).mark();
-    GradGraphInfo info = differentiate(graph, wanted, infos_, given_, dependence);
+    const bool again = wanted.keeps_inside && iterations_ == Iterations::kRecompute;
+    GradGraphInfo info =
+        differentiate(graph, wanted, again ? recomputing(graph) : infos_, given_, dependence);
     if (info.expected_outputs().empty()) {
       GraphEditor::roll_back(ir_, mark);
     } else {
@@ -193,7 +279,8 @@ GradGraphInfo autodiff_sharing(Graph& graph, const AutodiffOptions& options, siz
   check_given(graph, options.called_graphs);
   const GraphEditor::Mark mark = GraphEditor(graph).mark();
   try {
-    GradGraphInfo info = Descent(graph, options.called_graphs).run(graph, request);
+    GradGraphInfo info =
+        Descent(graph, options.called_graphs, options.iterations).run(graph, request);
     verify_transformed(graph);
     return info;
   } catch (...) {

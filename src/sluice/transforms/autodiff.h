@@ -71,6 +71,12 @@ std::string to_string(const GradGraphInfo& info);
 /// zeros.
 enum class Unreachable { kError, kZeros };
 
+/// The values of the iterations of a repeat that its gradient reads.
+enum class Iterations {
+  kKeep,       ///< Each iteration stores all of them, in tensors of the trip count and their shape.
+  kRecompute,  ///< Each iteration stores its carried inputs, and the gradient runs it again.
+};
+
 struct AutodiffOptions {
   /// Tensors of the graph whose gradients are inputs of the gradient graph. Absent: its
   /// floating-point outputs, without those that transforms appended.
@@ -82,6 +88,7 @@ struct AutodiffOptions {
   /// making new ones.
   std::map<GraphId, GradGraphInfo> called_graphs = {};
   Unreachable unreachable = Unreachable::kError;
+  Iterations iterations = Iterations::kKeep;  ///< For all repeats of the graph and its callees.
 };
 
 /// Differentiates a graph in reverse mode into a new graph "<name>_bwd" (then "_bwd_1", …).
@@ -91,12 +98,17 @@ struct AutodiffOptions {
 /// ("Gradient___<tensor>"). The forward values that it reads follow, sorted by name. Its outputs
 /// are the gradients of `grads_required`. Forward values that are neither inputs nor outputs are
 /// appended to the outputs of `graph` and of its calls. Called graphs and branches of conditionals
-/// are differentiated too, each once. After an error all graphs are unchanged.
+/// are differentiated too, each once. A repeat becomes a repeat of the gradients of its iterations,
+/// in reverse order. The gradient of an invariant input is a sum over the iterations in that order,
+/// which the gradient of the same tensor as a carried input follows. The forward repeat stores
+/// values of its iterations in tensors that are made before it (Iterations). After an error all
+/// graphs are unchanged.
 ///
-/// Error{kUsage} if no provided gradient reaches a required one, or if a gradient passes through a
-/// repeat. Error{kUsage} if a value is overwritten and its gradient needs the old value; the
-/// message names tensor, reader and writer. Error{kUsage} for tensors of another graph and for
-/// tensors that are not floating point.
+/// Error{kUsage} if no provided gradient reaches a required one. Error{kUsage} if a gradient passes
+/// through a while_loop, or through a tensor that the iterations of a repeat write by reference.
+/// Error{kUsage} if a value is overwritten and its gradient needs the old value; the message names
+/// tensor, reader and writer. Error{kUsage} for tensors of another graph and for tensors that are
+/// not floating point.
 GradGraphInfo autodiff(Graph& graph, const AutodiffOptions& options = {});
 
 /// The value of a function and its gradients.
@@ -139,6 +151,7 @@ struct AccumulationOptions {
   Tensors grads_required = {};
   std::map<GraphId, GradGraphInfo> called_graphs = {};
   Unreachable unreachable = Unreachable::kError;
+  Iterations iterations = Iterations::kKeep;  ///< As in AutodiffOptions.
   Accumulation accumulation = Accumulation::kRunningMean;
   int64_t steps = 1;                    ///< Gradients of a mean, with kMean only.
   Counter counter = Counter::kAdvance;  ///< With kRunningMean only.

@@ -68,23 +68,6 @@ TEST(AutodiffErrors, UnreachableGradientOrZeros) {
   EXPECT_EQ(results[1].to_doubles(), (std::vector<double>{0, 0, 0}));
 }
 
-TEST(AutodiffErrors, RepeatOnlyWhereAGradientPasses) {
-  Ir ir;
-  Graph& body = ir.create_graph(
-      "body", [](Graph&, Tensor x) { return x * x; }, f32_spec({3}));
-  Graph& through = ir.create_graph(
-      "through", [&](Graph& g, Tensor x) { return ops::tanh(ops::repeat(g, body, 2, {x})[0]); },
-      f32_spec({3}));
-  expect_error([&] { autodiff(through); },
-               "autodiff of graph through_subgraph(1): repeat has no gradient, and the gradient of "
-               "'x' would pass Loop.");
-  Graph& second = ir.create_graph(
-      "beside", [&](Graph& g, Tensor x, Tensor y) { return x * ops::repeat(g, body, 2, {y})[0]; },
-      f32_spec({3}), f32_spec({3}));
-  check_gradients(autodiff(second, {.grads_required = Tensors{second.inputs()[0]}}),
-                  random_inputs(second));
-}
-
 TEST(AutodiffErrors, AGraphThatIsRepeatedGetsNoFurtherOutputs) {
   Ir ir;
   Graph& body = ir.create_graph(

@@ -39,9 +39,27 @@ std::vector<Edge> Dependence::edges(const Graph& graph, const Op& op) {
     add_callee(of(ir.graph(op.callees[0])), 1, then_inputs);
     add_callee(of(ir.graph(op.callees[1])), 1 + then_inputs, op.inputs.size() - 1 - then_inputs);
   } else if (op.def == &builtin::loop()) {
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      for (size_t j = 0; j < op.outputs.size(); ++j) add(i, value_made(graph, op, j));
-      for (size_t k = 0; k < op.inputs.size(); ++k) {
+    const auto trips = from_attrs<builtin::LoopOptions>(op.attrs).trips;
+    const std::vector<IndexSet> step = iteration(graph, op);
+    std::vector<IndexSet> on(step);
+    if (trips == 0) {
+      for (size_t i = 0; i < on.size(); ++i) (on[i] = {}).insert(i);
+    }
+    bool grows = trips > 1;
+    for (int64_t t = 1; t < trips && grows; ++t) {
+      grows = false;
+      for (IndexSet& set : on) {
+        const IndexSet before = set;
+        for (size_t i = 0; i < step.size(); ++i) {
+          if (before.contains(i)) set.insert(step[i]);
+        }
+        grows |= set != before;
+      }
+    }
+    for (size_t k = 0; k < on.size(); ++k) {
+      for (size_t i = 0; i < on.size(); ++i) {
+        if (!on[k].contains(i)) continue;
+        if (k < op.outputs.size()) add(i, value_made(graph, op, k));
         if (op.inputs[k].new_version.valid()) add(i, written(k));
       }
     }
@@ -56,6 +74,39 @@ std::vector<Edge> Dependence::edges(const Graph& graph, const Op& op) {
     }
   }
   return result;
+}
+
+std::vector<IndexSet> Dependence::iteration(const Graph& graph, const Op& loop) {
+  const GraphDependence& on = of(graph.ir().graph(loop.callees[0]));
+  std::vector<IndexSet> result(loop.inputs.size());
+  for (size_t k = 0; k < result.size(); ++k) {
+    // The first two inputs of the wrapper are not operands. It may have got further inputs.
+    const bool known = k + 2 < on.final_inputs.size();
+    const IndexSet* const set = k < on.outputs.size() ? &on.outputs[k]
+                                : known               ? &on.final_inputs[k + 2]
+                                                      : nullptr;
+    for (size_t i = 0; set != nullptr && i < result.size(); ++i) {
+      if (set->contains(i + 2)) result[k].insert(i);
+    }
+  }
+  return result;
+}
+
+LoopPaths Dependence::loop_paths(const Graph& graph, const Op& loop, IndexSet needed,
+                                 IndexSet provided) {
+  const auto trips = from_attrs<builtin::LoopOptions>(loop.attrs).trips;
+  const std::vector<IndexSet> step = iteration(graph, loop);
+  LoopPaths paths{std::move(needed), std::move(provided)};
+  bool grows = true;
+  for (int64_t t = 1; t < trips && grows; ++t) {
+    const LoopPaths before = paths;
+    for (size_t k = 0; k < step.size(); ++k) {
+      if (step[k].meets(before.active)) paths.active.insert(k);
+      if (before.useful.contains(k)) paths.useful.insert(step[k]);
+    }
+    grows = paths.active != before.active || paths.useful != before.useful;
+  }
+  return paths;
 }
 
 const GraphDependence& Dependence::of(const Graph& graph) {

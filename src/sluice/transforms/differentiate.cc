@@ -138,8 +138,9 @@ void Sweep::visit(const Op& op) {
   if (!any || !needed) return;
   GraphEditor::Guise guise(gradient_, op);
   check_partial_writes(op);
-  if (op.def == &builtin::loop()) return check_repeat(op);
+  if (op.def == &builtin::loop() && !has_static_trips(op)) return check_while_loop(op);
   pass_references(op);
+  if (op.def == &builtin::loop()) return differentiate_repeat(op);
   if (op.def == &builtin::call()) return differentiate_call(op);
   if (op.def == &builtin::branch()) return differentiate_branch(op);
   differentiate_op(op);
@@ -267,7 +268,8 @@ GradGraphInfo Sweep::run() {
 
   GraphEditor editor(gradient_);
   editor.remove_dead_ops();
-  for (const KeptValues::Kept& k : kept_.finish()) {
+  for (const KeptValues::Kept& k : kept_.finish(
+           request_.keeps_inside ? KeptValues::Keep::kInside : KeptValues::Keep::kOutputs)) {
     inputs.push_back(k.input);
     expected_inputs.push_back({Connection::kFwd, k.forward});
   }

@@ -23,7 +23,13 @@ struct GradRequest {
   enum class Missing { kError, kZeros, kOmit } missing = Missing::kError;
   /// Outputs from this index on may be inputs of the gradient graph and may be repeated.
   size_t shared_from = SIZE_MAX;
+  /// Whether forward values may remain tensors inside the forward graph; otherwise they are
+  /// appended to its outputs. The body of a loop keeps them inside, and its loop stores them.
+  bool keeps_inside = false;
 };
+
+/// Whether a loop runs all its iterations, so that gradients pass. A while_loop may exit.
+bool has_static_trips(const Op& loop);
 
 /// Differentiates one graph. `called` has the gradient graphs of its callees. The user made those
 /// in `given`; they are checked.

@@ -6,37 +6,30 @@
 #include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/transforms/loops/row_loop.h"
 #include "sluice/transforms/sweep.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
 
-void Sweep::check_repeat(const Op& op) const {
-  const bool exits = from_attrs<builtin::LoopOptions>(op.attrs).condition >= 0;
-  for (const Operand& o : op.inputs) {
-    require(!needs(o),
-            "autodiff of graph {}: {} has no gradient, and the gradient of '{}' would pass {} ({})",
-            forward_.name(), exits ? "while_loop" : "repeat", forward_.info(o.tensor).name,
-            op.label(), op.provenance->line);
-  }
-}
-
 // A by-reference operand that the callee does not write keeps its value, and so its gradient.
 void Sweep::pass_references(const Op& op) {
-  if (op.def != &builtin::call()) return;
-  const Graph& callee = forward_.ir().graph(op.callees[0]);
+  const bool loop = op.def == &builtin::loop();
+  if (op.def != &builtin::call() && !loop) return;
+  const std::vector<Edge> edges = dependence_.edges(forward_, op);
   for (size_t k = 0; k < op.inputs.size(); ++k) {
     const Operand& o = op.inputs[k];
     if (!o.new_version.valid()) continue;
-    const StorageId storage = forward_.info(o.tensor).storage;
-    const Tensor after = gradients_.at({storage, o.new_version});
+    const Value written{forward_.info(o.tensor).storage, o.new_version};
+    const Tensor after = gradients_.at(written);
     if (!after.valid()) continue;
-    if (!writes_input(callee, k)) {
-      add_to({storage, o.version}, after);
+    if (!changes(forward_, op, k)) {
+      add_to({written.storage, o.version}, after);
       continue;
     }
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      require(!(dependence_.of(callee).final_inputs[k].contains(i) && needs(op.inputs[i])),
+    if (loop && row_written(forward_.ir().graph(op.callees[0]), k + 2)) continue;
+    for (const Edge& e : edges) {
+      require(!(e.made == written && needs(op.inputs[e.input])),
               "autodiff of graph {}: the gradient of '{}' passes {} ({}), which writes to it by "
               "reference; return the "
               "new value as an output instead",
@@ -65,8 +58,11 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
         result.push_back(
             kept_.get(o.tensor, o.new_version.valid() ? o.new_version : o.version, op));
       } else {
-        const TensorId out = op.outputs[position(outs, t)];
-        result.push_back(kept_.get(out, Version(0), op));
+        const size_t j = position(outs, t);
+        require(j < outs.size(),
+                "autodiff of graph {}: graph {} must not be both called and the body of a repeat",
+                forward_.name(), callee.name());
+        result.push_back(kept_.get(op.outputs[j], Version(0), op));
       }
       continue;
     }

@@ -256,7 +256,7 @@ std::string KeptValues::overwritten(const Link& link) const {
       writer.provenance->line);
 }
 
-std::vector<KeptValues::Kept> KeptValues::finish() {
+std::vector<KeptValues::Kept> KeptValues::finish(Keep keep) {
   std::unordered_set<TensorId> read;
   for (const Op& op : gradient_.ops()) {
     for (const Operand& o : op.inputs) read.insert(o.tensor);
@@ -294,6 +294,7 @@ std::vector<KeptValues::Kept> KeptValues::finish() {
   for (const Link& link : links_) kept.push_back({forward_.handle(link.handle), link.input});
   std::sort(kept.begin(), kept.end(),
             [](const Kept& a, const Kept& b) { return a.forward.name() < b.forward.name(); });
+  if (keep == Keep::kInside) return kept;
   Tensors outputs;
   const std::unordered_set<TensorId> there(forward_.output_ids().begin(),
                                            forward_.output_ids().end());

@@ -32,13 +32,17 @@ class KeptValues {
   Tensor compute(const Op& op, const Function& f);
 
   struct Kept {
-    Tensor forward;  ///< An input or output of the forward graph.
+    Tensor forward;  ///< An input or output of the forward graph; see Keep.
     Tensor input;    ///< The input of the gradient graph that receives it.
   };
+  enum class Keep {
+    kOutputs,  ///< Append the values to the outputs of the forward graph.
+    kInside,   ///< Leave them inside; they are tensors of the forward graph.
+  };
   /// Removes values that the gradient graph does not use; call it after dead ops are removed from
-  /// that graph. Appends the other values to the outputs of the forward graph and returns these
-  /// values sorted by name. Error{kUsage} if a value was overwritten.
-  std::vector<Kept> finish();
+  /// that graph. Keeps the other values and returns them sorted by name. Error{kUsage} if a value
+  /// was overwritten.
+  std::vector<Kept> finish(Keep keep);
 
  private:
   struct Link {

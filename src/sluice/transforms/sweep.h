@@ -23,6 +23,7 @@ class Sweep {
 
  private:
   friend class OpGradients;
+  friend class RepeatGradient;
 
   bool needs(const Operand& operand) const {
     return active_.at(value_read(forward_, operand)) &&
@@ -35,7 +36,7 @@ class Sweep {
   /// exist.
   Tensor gradient_of(const Op& op, size_t output);
   void visit(const Op& op);
-  void check_repeat(const Op& op) const;
+  void check_while_loop(const Op& op) const;
   void check_partial_writes(const Op& op);
   void pass_references(const Op& op);
   /// Whether the rule of an op must return a gradient of operand `i`.
@@ -47,6 +48,7 @@ class Sweep {
   void differentiate_formula(const Op& op, const Tensors& grads);
   void differentiate_call(const Op& op);
   void differentiate_branch(const Op& op);
+  void differentiate_repeat(const Op& op);
   /// Returns the arguments of a call of `info`'s gradient graph. The forward graph's operands begin
   /// at operand `first` of `op`.
   Tensors arguments(const Op& op, const GradGraphInfo& info, size_t first);

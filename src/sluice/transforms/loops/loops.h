@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "sluice/ir/ir.h"
+#include "sluice/ir/call.h"
 
 /// Loops from functions. The function adds the ops of an iteration:
 ///
@@ -133,6 +133,29 @@ namespace ops {
 Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inputs = {},
                const std::optional<Infeed>& infeed = {},
                std::source_location where = std::source_location::current());
+
+/// The order in which the iterations of a loop use the rows of a tensor.
+enum class RowOrder {
+  kAscending,
+  kDescending,  ///< Iteration 0 uses the last row.
+};
+
+struct ScanResults {
+  Tensors carried;  ///< The carried values after the last iteration.
+  Tensors rows;     ///< The other outputs of all iterations, of shape (rows, …).
+};
+
+/// Runs `graph` for each row of `sequences`, tensors of shape (rows, …) with equally many rows, at
+/// least one. The inputs of `graph` are the carried values, first `carried`; then a row of each
+/// sequence; then invariant tensors, from `named`. Its outputs are the new carried values, then
+/// rows of results. Rows of results are stored in the order of the rows that are read. The gradient
+/// of a sequence is stored row by row, too.
+///
+/// Error{kUsage} without a sequence or without rows, for an input without a tensor, and for tensors
+/// of another graph, shape or dtype.
+ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tensors& sequences,
+                 const TensorMap& named = {}, RowOrder order = RowOrder::kAscending,
+                 std::source_location where = std::source_location::current());
 
 /// Runs `body` on the device while `condition` holds, at most `max_iterations` times. Returns the
 /// carried values after the last iteration.

@@ -103,6 +103,20 @@ TEST(BpeModels, MergeTheLowestRankFirst) {
   EXPECT_EQ(model.separable_size("c?"), 2u);
 }
 
+TEST(BpeModels, MayIgnoreMergesOfAWholeToken) {
+  const TokenIds ids{{"a", 0}, {"b", 1}, {"ab", 2}, {"aba", 3}};
+  for (const bool ignores : {false, true}) {
+    const BpeModel model(ids, {{"a", "b"}}, {.ignores_merges = ignores}, "f");
+    Ids found;
+    model.encode("aba", found);
+    EXPECT_EQ(found, ignores ? Ids{3} : (Ids{2, 0}));
+    model.encode("abab", found);
+    EXPECT_EQ(found.size(), ignores ? 3u : 4u);
+    // A beginning of the word may be a token that merges do not make.
+    EXPECT_EQ(model.separable_size("abaab"), ignores ? 5u : 2u);
+  }
+}
+
 TEST(BpeModels, CoverUnknownCharacters) {
   const TokenIds ids{{"?", 0}, {"a", 1}};
   const auto encoded = [&](std::string_view word, const BpeOptions& options) {

@@ -11,6 +11,7 @@
 #include "sluice/nn/named_tensors.h"
 #include "sluice/nn/remote.h"
 #include "sluice/nn/rts.h"
+#include "sluice/nn/sequences.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/nn/variable_factory.h"
 #include "sluice/train/fit.h"

@@ -123,6 +123,62 @@ class PairsRotary(nn.Module):
         return torch.cat([torch.view_as_real(pairs).flatten(-2), x[..., rotated:]], dim=-1)
 
 
+def hidden(rows, keys):
+    """The mask of causal attention: True where a query must not see a key."""
+    return torch.triu(torch.ones(rows, keys, dtype=torch.bool), diagonal=1)
+
+
+class SelfAttention(nn.MultiheadAttention):
+    def __init__(self, *options, causal=False, **others):
+        super().__init__(*options, batch_first=True, **others)
+        self.causal = causal
+
+    def forward(self, x):
+        mask = hidden(x.shape[1], x.shape[1]) if self.causal else None
+        return super().forward(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
+class CrossAttention(nn.MultiheadAttention):
+    """The last two rows of the input, doubled, are keys and values."""
+
+    def forward(self, x):
+        memory = 2 * x[:, -2:]
+        return super().forward(x, memory, memory, need_weights=False)[0]
+
+
+class GroupedAttention(nn.Module):
+    """The attention of Llama: rotary embeddings, grouped heads, no biases."""
+
+    def __init__(self, width, heads, kv_heads, base):
+        super().__init__()
+        self.heads, self.kv_heads, self.size, self.base = heads, kv_heads, width // heads, base
+        self.q_proj = nn.Linear(width, width, bias=False)
+        self.k_proj = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.v_proj = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.out_proj = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        def split(t, heads):
+            return t.unflatten(2, (heads, self.size)).transpose(1, 2)
+
+        rotate = HalvesRotary(0, x.shape[1], self.size, self.base)
+        q = rotate(split(self.q_proj(x), self.heads))
+        k = rotate(split(self.k_proj(x), self.kv_heads))
+        v = split(self.v_proj(x), self.kv_heads)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+class CausalEncoder(nn.TransformerEncoderLayer):
+    def forward(self, x):
+        return super().forward(x, src_mask=hidden(x.shape[1], x.shape[1]))
+
+
+class Decoder(nn.TransformerDecoderLayer):
+    def forward(self, x):
+        return super().forward(x, 2 * x[:, -2:])
+
+
 # Name -> module and shape of its input, or its indices.
 LAYERS = {
     "rms_norm": lambda: (nn.RMSNorm(6), (2, 3, 6)),
@@ -150,6 +206,14 @@ LAYERS = {
                                              align_corners=True), (1, 2, 3, 4)),
     "upsample.linear": lambda: (nn.Upsample(size=7, mode="linear"), (1, 2, 4)),
     "upsample.cubic": lambda: (nn.Upsample(scale_factor=2, mode="bicubic"), (1, 1, 3, 4)),
+    "attention": lambda: (SelfAttention(6, 3), (2, 4, 6)),
+    "attention.causal": lambda: (SelfAttention(4, 2, bias=False, causal=True), (1, 5, 4)),
+    "attention.cross": lambda: (CrossAttention(4, 2, batch_first=True), (2, 3, 4)),
+    "attention.grouped": lambda: (GroupedAttention(16, 4, 2, 100.0), (2, 5, 16)),
+    "encoder": lambda: (nn.TransformerEncoderLayer(4, 2, 6, 0.0, batch_first=True), (2, 3, 4)),
+    "encoder.first": lambda: (CausalEncoder(4, 2, 6, 0.0, "gelu", norm_first=True,
+                                            batch_first=True), (2, 3, 4)),
+    "decoder": lambda: (Decoder(4, 2, 6, 0.0, batch_first=True), (2, 3, 4)),
     "rotary": lambda: (HalvesRotary(0, 3, 6, 10000.0), (1, 2, 3, 6)),
     "rotary.offset": lambda: (HalvesRotary(5, 3, 4, 500.0), (2, 3, 4)),
     "rotary.pairs": lambda: (PairsRotary(0, 3, 6, 10000.0), (1, 2, 3, 6)),

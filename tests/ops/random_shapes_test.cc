@@ -10,6 +10,7 @@
 
 #include "kernel_trial.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/attention.h"
 #include "sluice/ops/bitwise.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
@@ -23,12 +24,11 @@
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
-#include "sluice/ops/rotary.h"
 #include "sluice/ops/slice.h"
 #include "sluice/ops/softmax.h"
 #include "sluice/ops/sort.h"
 #include "sluice/ops/sparse_accumulate.h"
-#include "sluice/ops/strided_matmul.h"
+#include "sluice/ops/strided_matrices.h"
 #include "sluice/ops/take_along_axis.h"
 #include "sluice/ops/transpose.h"
 

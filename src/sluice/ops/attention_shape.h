@@ -80,6 +80,14 @@ struct AttentionShape {
   /// First index of the sum over the keys of a range. Sums have the order of all keys, in which
   /// hidden keys are zeros (base/reduce.h).
   static int64_t sum_begin(KeyRange range);
+
+ private:
+  // Set the sizes and rows of the operands from their shapes, or from the options. `first`: the
+  // index of q.
+  void set_whole(const OpView& op, int first);
+  void set_strided(const OpView& op, const AttentionOpOptions& o, int first);
+  // Sets the operands that are optional, from operand `next` on.
+  void set_optional(const OpView& op, const AttentionOpOptions& o, int next);
 };
 
 }  // namespace sluice::ops

@@ -1,4 +1,4 @@
-#include "sluice/ops/reduce_chunks.h"
+#include "sluice/ops/reduction_chunks.h"
 
 #include <cmath>
 #include <limits>

@@ -11,7 +11,7 @@
 #include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
 #include "sluice/ops/indexing.h"
-#include "sluice/ops/reduce_chunks.h"
+#include "sluice/ops/reduction_chunks.h"
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"

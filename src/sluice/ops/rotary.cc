@@ -1,4 +1,4 @@
-#include "sluice/ops/rotary.h"
+#include "sluice/ops/attention.h"
 
 #include <cmath>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "sluice/ops/strided_matmul.h"
+#include "sluice/ops/strided_matrices.h"
 
 #include <fmt/ranges.h>
 

@@ -14,7 +14,7 @@ namespace {
 using ops::HeadRows;
 using ops::KeyRange;
 
-constexpr int64_t kScoreFloats = 49152;  // Of a block: they stay in the second cache.
+constexpr int64_t kScoreFloats = 49152;  // The scores of a block stay in the second cache.
 constexpr int64_t kMaxBlockRows = 64;
 constexpr int64_t kDepth = 256;  // Rows of a panel that stay in the first cache.
 

@@ -17,11 +17,11 @@ struct AttentionJob {
   int64_t max_rows = 0;    ///< Queries of a block.
   int64_t score_cols = 0;  ///< Keys of a row of scores; a multiple of a panel's columns.
   /// Floats of the parts of the workspace.
-  int64_t key_panels = 0;    ///< Of kᵀ.
-  int64_t value_panels = 0;  ///< Of v, or of vᵀ backward.
-  int64_t extra_panels = 0;  ///< Of k backward.
-  int64_t scores = 0;        ///< Of a block of queries.
-  int64_t query_panels = 0;  ///< Of a block's q, and then of its gradient, backward.
+  int64_t key_panels = 0;    ///< kᵀ.
+  int64_t value_panels = 0;  ///< v, or vᵀ backward.
+  int64_t extra_panels = 0;  ///< k, backward.
+  int64_t scores = 0;        ///< A block of queries.
+  int64_t query_panels = 0;  ///< q of a block, and then its gradient, backward.
   bool backward = false;
 
   int64_t workspace_bytes() const;

@@ -29,8 +29,8 @@ struct RowSums {
 /// Replaces products by the softmax of the scores; zeros if all scores are -inf.
 RowSums softmax_row(const ScoreRow& row, Isa isa = current_isa());
 
-/// Does the same with the sums that softmax_row() returned, and replaces the gradient of the softmax
-/// by that of the products.
+/// Does the same with the sums that softmax_row() returned, and replaces the gradient of the
+/// softmax by that of the products.
 void softmax_grad_row(const ScoreRow& row, const RowSums& sums, float* grad,
                       Isa isa = current_isa());
 

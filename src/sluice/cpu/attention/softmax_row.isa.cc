@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "sluice/base/numbers/simd_math.h"
+#include "sluice/cpu/reduce/row_vectors.h"
 #include "sluice/cpu/simd/divide.h"
-#include "sluice/cpu/simd/row_vectors.h"
 
 namespace sluice::cpu::internal {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <optional>
 
-#include "sluice/cpu/simd/reduce.h"
+#include "sluice/cpu/reduce/reduce.h"
 #include "sluice/ir/op_def.h"
 
 namespace sluice::cpu {

@@ -1,7 +1,7 @@
 #include "sluice/ops/softmax.h"
 
 #include "sluice/cpu/fused/row_op.h"
-#include "sluice/cpu/simd/reduce.h"
+#include "sluice/cpu/reduce/reduce.h"
 
 namespace sluice::cpu {
 namespace {

@@ -5,8 +5,8 @@
 #include "sluice/base/reduce.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
-#include "sluice/cpu/simd/reduce.h"
-#include "sluice/ops/reduce_chunks.h"
+#include "sluice/cpu/reduce/reduce.h"
+#include "sluice/ops/reduction_chunks.h"
 
 namespace sluice::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "sluice/cpu/gemm/gemm_op.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/ops/op.h"
-#include "sluice/ops/strided_matmul.h"
+#include "sluice/ops/strided_matrices.h"
 
 namespace sluice::cpu {
 namespace {

@@ -12,7 +12,7 @@
 #include "sluice/ops/concat.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/slice.h"
-#include "sluice/ops/strided_matmul.h"
+#include "sluice/ops/strided_matrices.h"
 #include "sluice/ops/transpose.h"
 
 namespace sluice::compiler {

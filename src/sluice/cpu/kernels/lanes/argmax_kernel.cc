@@ -2,7 +2,7 @@
 
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/lanes/lane_cut.h"
-#include "sluice/cpu/simd/reduce.h"
+#include "sluice/cpu/reduce/reduce.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/reductions.h"
 

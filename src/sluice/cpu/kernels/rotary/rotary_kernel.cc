@@ -4,7 +4,7 @@
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/rotary/rotary.h"
 #include "sluice/cpu/kernels/tasks.h"
-#include "sluice/ops/rotary.h"
+#include "sluice/ops/attention.h"
 
 namespace sluice::cpu {
 namespace {

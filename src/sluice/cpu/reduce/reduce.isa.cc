@@ -1,9 +1,9 @@
-#include "sluice/cpu/simd/reduce.h"
+#include "sluice/cpu/reduce/reduce.h"
 
 #include "sluice/base/numbers/extended_range.h"
 #include "sluice/base/numbers/simd_math.h"
+#include "sluice/cpu/reduce/row_vectors.h"
 #include "sluice/cpu/simd/divide.h"
-#include "sluice/cpu/simd/row_vectors.h"
 
 namespace sluice::cpu::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "sluice/cpu/simd/reduce.h"
+#include "sluice/cpu/reduce/reduce.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+
+#include "sluice/train/network.h"
+
+namespace sluice::models {
+
+/// The form of a language model.
+enum class Arch {
+  /// GPT-2: learned positions, layer norms, a perceptron with GELU (tanh), biases, and the table of
+  /// tokens as the weight of the logits.
+  kGpt2,
+  /// Llama: rotary positions, RMS norms, SwiGLU, no biases, grouped heads, a weight of its own for
+  /// the logits.
+  kLlama,
+};
+
+struct GptSizes {
+  Arch arch = Arch::kGpt2;
+  int64_t blocks = 4;
+  int64_t heads = 4;     ///< Heads of an attention; divides `width`.
+  int64_t kv_heads = 0;  ///< Heads of keys and values; divides `heads`. 0: `heads`.
+  int64_t width = 128;   ///< Elements of an embedding.
+  int64_t hidden = 0;  ///< Elements of a hidden layer; 0: 4·width, or ⌈8/3·width⌉ for Llama.
+  int64_t context = 64;        ///< Tokens of a sample.
+  int64_t vocabulary = 0;      ///< Different tokens.
+  double dropout = 0;          ///< Probability, in training.
+  double rotary_base = 10000;  ///< For Llama.
+  int64_t micro_batch = 8;     ///< Samples of a micro-batch.
+  int64_t eval_batch = 8;      ///< Samples of an evaluation step.
+};
+
+/// A language model: predicts the token after each of `tokens` (samples, context), int32. In
+/// training, the field `labels` has these tokens and the loss is the mean cross entropy; evaluation
+/// returns `logits` (samples, context, vocabulary). The names of the weights are those of Hugging
+/// Face's GPT-2 and Llama without their first part. Error{kUsage} unless all sizes are at least 1,
+/// the heads divide the width and kv_heads divides the heads.
+train::Network gpt(const GptSizes& sizes);
+
+}  // namespace sluice::models

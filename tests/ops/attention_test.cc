@@ -233,6 +233,50 @@ TEST_F(Attention, RowsWithoutKeysAreZeroAndPassNoGradient) {
   }
 }
 
+// Numbers that are not finite, at masked keys and in the gradient of a query that sees none, reach
+// no result.
+TEST_F(Attention, QueriesWithoutKeysIgnoreNumbersThatAreNotFinite) {
+  const TensorSpec x = f32_spec({1, 1, 9, 4}), sums = f32_spec({1, 1, 9});
+  ops::AttentionOpOptions o{.causal = true, .scale = 0.5, .mask = true};
+  HostTensor seen(TensorSpec{{9, 9}, boolean, {}});
+  std::fill(seen.as<bool>().begin(), seen.as<bool>().end(), true);
+  std::fill_n(seen.as<bool>().begin(), 9, false);          // Query 0.
+  std::fill_n(seen.as<bool>().begin() + 4 * 9, 9, false);  // Query 4.
+  HostTensor ones(x), first(x);
+  std::fill(ones.as<float>().begin(), ones.as<float>().end(), 0.25F);
+  std::copy(ones.as<float>().begin(), ones.as<float>().end(), first.as<float>().begin());
+  std::fill_n(first.as<float>().begin() + 4 * 4, 4, INFINITY);
+  const std::vector<TensorSpec> inputs{x, x, x, seen.spec()};
+  Sample forward;
+  forward.values = {first, ones, ones, seen};
+  run(ops::attention_def(), to_attrs(o), inputs, forward, false);
+  const std::vector<HostTensor> values{first, ones, ones, seen};
+  const auto results = run_op(ops::attention_def(), to_attrs(o), inputs, values, Precision::kFloat);
+  Sample backward;
+  backward.values = {first, first, ones, ones, results[1], results[2], seen};
+  const std::vector<TensorSpec> operands{x, x, x, x, sums, sums, seen.spec()};
+  run(ops::attention_grad_def(), to_attrs(o), operands, backward, false);
+  const auto gradients =
+      run_op(ops::attention_grad_def(), to_attrs(o), operands,
+             {first, first, ones, ones, results[1], results[2], seen}, Precision::kFloat);
+  for (const HostTensor& t : {results[0], gradients[0], gradients[1], gradients[2]}) {
+    for (const double v : t.to_doubles()) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+// A position beyond all bounds sees all keys, in the kernel and in the formula.
+TEST_F(Attention, FarPositionsSeeAllKeys) {
+  Ir ir;
+  Graph& f = ir.create_empty_graph("f");
+  const TensorSpec x = f32_spec({1, 1, 3, 4});
+  const Tensors in{f.input(x), f.input(x), f.input(x), f.input(f32_spec({1, 3}))};
+  const Tensor far = f.constant(HostTensor::of<uint32_t>({}, u32, {0xfffffff0}));
+  f.add_output(
+      ops::attention(in[0], in[1], in[2], {.causal = true, .mask = in[3], .position = far}));
+  transforms::check_gradients(transforms::autodiff(f, {.grads_required = in}),
+                              transforms::random_inputs(f));
+}
+
 TEST_F(Attention, AMaskThatIsLearnedGetsAGradient) {
   Ir ir;
   Graph& f = ir.create_empty_graph("f");

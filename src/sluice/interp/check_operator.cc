@@ -390,6 +390,7 @@ bool check_gradients(const OpDef& def, const Sample& sample, const Attrs& attrs,
     inputs.push_back(to_working(t, Precision::kDouble));
   std::map<int, HostTensor> seeds;
   const auto outputs = run_op(def, attrs, sample.inputs, inputs, Precision::kDouble);
+  if (results == 1 && outputs.size() == 1) return false;  // Checked with all results.
   for (size_t o = 0; o < std::min(results, outputs.size()); ++o) {
     if (is_float(outputs[o].dtype()))
       seeds.emplace(static_cast<int>(o), random_like(outputs[o].shape(), 100 + o));
@@ -430,7 +431,7 @@ void differentiates(const OpDef& def) {
   each_sample(def, [&](const Sample& sample, const Attrs& attrs) {
     if (!sample.gradient) return;
     // A rule may be one for the first result only.
-    for (const size_t results : {def.outputs.size(), size_t{1}})
+    for (const size_t results : {SIZE_MAX, size_t{1}})
       checked = check_gradients(def, sample, attrs, results) || checked;
   });
   require(checked || def.has(Trait::kZeroGradient), "a sample must check the gradient");

@@ -194,6 +194,13 @@ train::Network gpt(const GptSizes& sizes) {
   require(s.width % s.heads == 0, "gpt: heads must divide the width, {}, got {}", s.width, s.heads);
   require(s.heads % s.kv_heads == 0, "gpt: kv_heads must divide the heads, {}, got {}", s.heads,
           s.kv_heads);
+  require(s.dropout >= 0 && s.dropout < 1, "gpt: dropout must be in [0, 1), got {}", s.dropout);
+  if (s.arch == Arch::kLlama) {
+    require(s.width / s.heads % 2 == 0,
+            "gpt: a head of Llama must have an even number of elements, got {} of width {}",
+            s.width / s.heads, s.width);
+    require(s.rotary_base > 0, "gpt: rotary_base must be positive, got {}", s.rotary_base);
+  }
   const TensorSpec tokens{{s.micro_batch, s.context}, i32, {}};
   const TensorSpec eval{{s.eval_batch, s.context}, i32, {}};
   return train::Network(Gpt(s), {{"tokens", tokens, eval}, {"labels", tokens, eval}});

@@ -35,12 +35,13 @@ class MultiHeadAttention : public Module {
  public:
   /// Error{kUsage} unless there are heads, kv_heads divides them and dropout is in [0, 1).
   explicit MultiHeadAttention(MultiHeadAttentionOptions options);
-  /// Self-attention of x (batch, rows, width). `mask` is that of ops::attention(): where a bool is
-  /// true, a query sees a key. (PyTorch's class means the opposite.)
-  Tensor build(Builder& b, Tensor x, Tensor mask = {}) const;
-  /// Attention of queries (batch, rows, width) to `memory` (batch, keys, any width). Error{kUsage}
-  /// unless the heads divide the width and a fused projection has equal widths.
-  Tensor build(Builder& b, Tensor x, Tensor memory, Tensor mask) const;
+  /// Attention of x (batch, rows, width) to `memory` (batch, keys, any width); `memory` is x for
+  /// self-attention with a mask. `mask` is that of ops::attention(): where a bool is true, a query
+  /// sees a key. (PyTorch's class means the opposite.) Error{kUsage} unless the heads divide the
+  /// width and a fused projection has equal widths.
+  Tensor build(Builder& b, Tensor x, Tensor memory, Tensor mask = {}) const;
+  /// Self-attention without a mask.
+  Tensor build(Builder& b, Tensor x) const { return build(b, x, x); }
   std::string cache_key() const;
 
  private:

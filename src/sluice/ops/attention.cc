@@ -102,18 +102,15 @@ class Scores {
         range.end - range.begin, -std::numeric_limits<T>::infinity(),
         [&](int64_t i) { return probs[static_cast<size_t>(range.begin + i)]; }, math::max<T>);
   }
-  // Replaces the scores by exponentials; returns their sum.
+  // Replaces the scores by exponentials; returns their sum. A query whose scores are all -inf sees
+  // no key.
   T exponentiate(T top) {
-    if (top == -std::numeric_limits<T>::infinity()) {
-      for (int64_t j = range.begin; j < range.end; ++j) at(j) = 0;
-      return 0;
-    }
+    if (top == -std::numeric_limits<T>::infinity()) range.end = range.begin;
     for (int64_t j = range.begin; j < range.end; ++j) at(j) = math::exp(at(j) - top);
     return sum([&](int64_t j) { return at(j); });
   }
-  // Divides the exponentials by their sum, unless all scores are -inf.
-  void divide(T top, T total) {
-    if (top == -std::numeric_limits<T>::infinity()) return;
+  // Divides the exponentials by their sum.
+  void divide(T total) {
     for (int64_t j = range.begin; j < range.end; ++j) at(j) = at(j) / total;
   }
   // Sums f(key) over the range in the order of all keys.
@@ -169,7 +166,7 @@ void reference_attention(const KernelArgs& k) {
         scores.compute(b, h, i);
         const T top = scores.top();
         const T total = scores.exponentiate(top);
-        scores.divide(top, total);
+        scores.divide(total);
         const auto row = static_cast<size_t>((b * s.heads + h) * s.queries + i);
         k.out<T>(1)[row] = top;
         k.out<T>(2)[row] = total;
@@ -203,7 +200,7 @@ void reference_attention_grad(const KernelArgs& k) {
         scores.compute(b, h, i);
         const auto row = static_cast<size_t>((b * s.heads + h) * s.queries + i);
         scores.exponentiate(k.in<T>(4)[row]);
-        scores.divide(k.in<T>(4)[row], k.in<T>(5)[row]);
+        scores.divide(k.in<T>(5)[row]);
         const KeyRange range = scores.range;
         const T* const grad = grads + s.grad.at(b, h) + i * s.grad.row;
         const auto d = [&](int64_t j) -> T& { return ds[static_cast<size_t>(j)]; };
@@ -235,10 +232,20 @@ void reference_attention_grad(const KernelArgs& k) {
   }
 }
 
+// Only the compiler, after differentiation, makes attention with other addresses.
+void require_plain(const OpView& op) {
+  const auto o = op.options<AttentionOpOptions>();
+  require(o.sizes.empty() && !o.heads_last,
+          "{} (C8): sizes, rows and heads_last must not be set where it is differentiated",
+          op.def().name);
+}
+
 // The formula of attention, as a graph of other ops.
 struct AttentionFormula {
   AttentionFormula(const OpView& op, const Tensors& in, int q_input)
-      : s(op), o(op.options<AttentionOpOptions>()), inputs(in), first(q_input) {}
+      : s(op), o(op.options<AttentionOpOptions>()), inputs(in), first(q_input) {
+    require_plain(op);
+  }
 
   const Tensor& input(int i) const { return inputs[static_cast<size_t>(i)]; }
   // The queries of all heads that share a head of k are the rows of one matrix.
@@ -263,7 +270,13 @@ struct AttentionFormula {
     for (int64_t j = 0; j < s.keys; ++j) keys.push_back(static_cast<int32_t>(j));
     Tensor position = graph.constant(HostTensor::of<int32_t>({s.queries, 1}, i32, queries));
     const Tensor key = graph.constant(HostTensor::of<int32_t>({1, s.keys}, i32, keys));
-    if (s.position_input >= 0) position = position + cast(input(s.position_input), i32);
+    if (s.position_input >= 0) {
+      // Positions beyond these bounds see all keys or none, as these do.
+      const Tensor& p = input(s.position_input);
+      constexpr double kFar = 1 << 30;
+      const Tensor near = cast(where(greater(p, kFar), kFar, p), i32);
+      position = position + where(less(near, -kFar), -kFar, near);
+    }
     const Tensor window = graph.scalar(static_cast<double>(o.window), i32);
     Tensor seen;
     if (o.window > 0)
@@ -326,6 +339,7 @@ Tensors attention_grad_formula(const OpView& op, const Tensors& in) {
 
 Tensors attention_gradient(GradContext& g) {
   const auto o = g.options<AttentionOpOptions>();
+  require_plain(g.op());
   // A learned mask, and the sums that no function returns, are differentiated by the formula.
   if (g.has_grad(1) || g.has_grad(2) || (o.mask && g.needs(3))) return {};
   std::vector<TensorArg> operands{g.grad(0),  g.input(0),  g.input(1),

@@ -148,13 +148,14 @@ AttentionShape::AttentionShape(const OpView& op) {
   require(o.dropout >= 0 && o.dropout < 1 && o.seed == (o.dropout > 0),
           "{} (C7): dropout must be in [0, 1), with a seed unless it is 0, got {} with{} seed",
           name, o.dropout, o.seed ? " a" : "out");
-  require(o.window >= 0, "{} (C7): window must not be negative, got {}", name, o.window);
+  constexpr int64_t kFar = int64_t{1} << 28;  // Sums of positions are 32-bit integers.
+  require(o.window >= 0 && o.window <= kFar, "{} (C7): window must be in [0, 2^28], got {}", name,
+          o.window);
   require(o.causal || o.window > 0 || (o.offset == 0 && !o.position),
           "{} (C7): offset and position need causal or window, without which they have no effect",
           name);
-  constexpr int64_t kFar = int64_t{1} << 40;
-  require(o.offset > -kFar && o.offset < kFar, "{} (C7): offset must be within ±2^40, got {}", name,
-          o.offset);
+  require(o.offset >= -kFar && o.offset <= kFar, "{} (C7): offset must be within ±2^28, got {}",
+          name, o.offset);
 }
 
 }  // namespace sluice::ops

@@ -144,6 +144,13 @@ TEST(Gpt, RefusesSizesThatDoNotFit) {
                    "gpt: heads must divide the width, 16, got 3"},
                   {"kv_heads", with([](models::GptSizes& s) { s.kv_heads = 3; }),
                    "gpt: kv_heads must divide the heads, 4, got 3"},
+                  {"dropout", with([](models::GptSizes& s) { s.dropout = 1; }),
+                   "gpt: dropout must be in [0, 1), got 1"},
+                  {"odd head", with([](models::GptSizes& s) {
+                     s.arch = models::Arch::kLlama;
+                     s.width = 12;
+                   }),
+                   "gpt: a head of Llama must have an even number of elements, got 3 of width 12"},
                   {"vocabulary", with([](models::GptSizes& s) { s.vocabulary = 0; }),
                    "gpt: vocabulary must be at least 1, got 0"}});
 }

@@ -1,6 +1,7 @@
 #include "sluice/cpu/attention/attention.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/attention/softmax_row.h"
@@ -16,6 +17,8 @@ using ops::KeyRange;
 
 constexpr int64_t kScoreFloats = 49152;  // The scores of a block stay in the second cache.
 constexpr int64_t kMaxBlockRows = 64;
+// The largest score of a query whose keys are all masked or hidden.
+constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 constexpr int64_t kDepth = 256;  // Rows of a panel that stay in the first cache.
 
 int64_t panels_of(int64_t cols) { return ceil_div(cols, kPanelCols); }
@@ -59,6 +62,7 @@ class Head {
       multiply_transposed(a_.q + s_.q.at(b_, h), s_.q.row, s_.size, key_panels_, scores_);
       for (int64_t r = 0; r < rows_; ++r) {
         const RowSums sums = softmax_row(score_row(r), isa_);
+        if (sums.top == kNoScore) see_nothing(r);
         const int64_t row = (b_ * s_.heads + h) * s_.queries + first + r;
         a_.top[row] = sums.top;
         a_.total[row] = sums.total;
@@ -90,6 +94,7 @@ class Head {
         drop(r, grads_);
         softmax_grad_row(score_row(r), {a_.top[row], a_.total[row]}, grads_ + r * job_.score_cols,
                          isa_);
+        if (a_.top[row] == kNoScore) see_nothing(r);
         drop(r, scores_);
       }
       float* const dq = a_.dq + s_.dq.at(b_, h) + first * s_.dq.row;
@@ -135,10 +140,12 @@ class Head {
     base_ = begin / kPanelCols * kPanelCols;
     cols_ = round_up(std::max<int64_t>(end - base_, 0), kPanelCols);
     for (int64_t r = 0; r < rows; ++r) {
-      // A query without keys sees none from the first key of the block on.
-      if (ranges_[r].begin == ranges_[r].end) ranges_[r] = {base_, base_};
+      if (ranges_[r].begin == ranges_[r].end) see_nothing(r);
     }
   }
+
+  // Row r of the block sees no key. Its range is one of the block's keys.
+  void see_nothing(int64_t r) { ranges_[r] = {base_, base_}; }
 
   // The rows of the block that see a key of [begin, end).
   std::pair<int64_t, int64_t> rows_that_see(int64_t begin, int64_t end) const {
@@ -147,6 +154,18 @@ class Head {
     while (last > first && (ranges_[last - 1].end <= begin || ranges_[last - 1].begin >= end))
       --last;
     return {first, last};
+  }
+
+  // The keys that rows [first, last) see, from the first to the last one; [base, base) if none.
+  KeyRange keys_of(int64_t first, int64_t last) const {
+    KeyRange all{base_, base_};
+    for (int64_t r = first; r < last; ++r) {
+      const KeyRange& own = ranges_[r];
+      if (own.begin == own.end) continue;
+      const bool is_first = all.begin == all.end;
+      all = {is_first ? own.begin : std::min(all.begin, own.begin), std::max(all.end, own.end)};
+    }
+    return all;
   }
 
   ScoreRow score_row(int64_t r) const {
@@ -221,11 +240,8 @@ class Head {
       for (int64_t c = 0; c < size; c += kPanelCols) {
         for (int64_t r = 0; r < rows_; r += group_rows_) {
           const int64_t rows = std::min(group_rows_, rows_ - r);
-          int64_t begin = ranges_[r].begin, end = ranges_[r].end;
-          for (int64_t i = r; i < r + rows; ++i) {
-            begin = std::min(begin, ranges_[i].begin);
-            end = std::max(end, ranges_[i].end);
-          }
+          const KeyRange all = keys_of(r, r + rows);
+          int64_t begin = all.begin, end = all.end;
           begin = std::max(begin - base_, d);
           end = std::min(end - base_, std::min(depth, d + kDepth));
           if (d > 0 && end <= begin) continue;
@@ -255,14 +271,9 @@ class Head {
     for (int64_t key = 0; key < cols_; key += group_keys_) {
       int64_t end = std::min(cols_, key + group_keys_);
       const auto [first, last] = rows_that_see(base_ + key, base_ + end);
-      int64_t begin = end;
-      int64_t stop = key;
-      for (int64_t r = first; r < last; ++r) {
-        begin = std::min(begin, ranges_[r].begin - base_);
-        stop = std::max(stop, ranges_[r].end - base_);
-      }
-      begin = std::max(begin, key);
-      end = std::min(end, stop);
+      const KeyRange all = keys_of(first, last);
+      const int64_t begin = std::max(key, all.begin - base_);
+      end = std::min(end, all.end - base_);
       if (begin >= end) continue;
       for (int64_t c = 0; c < size; c += kPanelCols)
         multiply(tiles_,

@@ -55,10 +55,6 @@ MultiHeadAttention::MultiHeadAttention(MultiHeadAttentionOptions options) : opti
           "MultiHeadAttention: dropout must be in [0, 1), got {}", options_.dropout);
 }
 
-Tensor MultiHeadAttention::build(Builder& b, Tensor x, Tensor mask) const {
-  return build(b, x, x, mask);
-}
-
 Tensor MultiHeadAttention::build(Builder& b, Tensor x, Tensor memory, Tensor mask) const {
   const MultiHeadAttentionOptions& o = options_;
   require_rows("MultiHeadAttention", x);

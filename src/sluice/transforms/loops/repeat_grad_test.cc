@@ -443,7 +443,22 @@ TEST(ScanGradients, Refusals) {
       {"missing", scan({h}, {xs}, {}), "must get a tensor, got none"},
       {"another graph", scan({c.u}, {xs}, named), "must get a tensor of graph"},
       {"too many", scan({h, h, h}, {xs, xs}, named), "must have at least 5 inputs and 3 outputs"},
+      {"named twice", scan({h}, {xs}, {{c.w, h}, named[1], {c.graph->inputs()[0], h}}),
+       "a named tensor must be for an input of graph"},
+      {"its own graph", [&] { ops::scan(g, g, {h}, {xs}, named); },
+       "must be another graph of the Ir of graph"},
+      {"another Ir",
+       [&] {
+         Ir other;
+         ops::scan(other.main_graph(), *c.graph, {h}, {xs}, named);
+       },
+       "must be another graph of the Ir of graph"},
   });
+  Graph& writes = ir.create_empty_graph("writes");
+  const Tensor row = writes.input(f32_spec({2, 2}), "row", Pass::kByReference);
+  writes.set_outputs({row});
+  expect_refused({{"by reference", [&] { ops::scan(g, writes, {}, {xs}, {}); },
+                   "so it must be by value, got by reference"}});
 }
 
 std::string text(const Ir& ir) {

@@ -10,6 +10,9 @@ ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tens
   const Tensors inputs = graph.inputs();
   const Tensors outputs = graph.original_outputs();
   const size_t given = carried.size() + sequences.size();
+  require(graph.ir().id() == parent.ir().id() && graph.id() != parent.id(),
+          "scan: graph {} must be another graph of the Ir of graph {}", graph.name(),
+          parent.name());
   require(!sequences.empty(), "scan: requires at least one sequence, got none; use repeat()");
   require(inputs.size() >= given && outputs.size() >= carried.size(),
           "scan: graph {} must have at least {} inputs and {} outputs, got {} and {}", graph.name(),
@@ -41,6 +44,10 @@ ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tens
     std::vector<int64_t> dims = input.shape().dims();
     dims.insert(dims.begin(), rows);
     check(sequences[k], {Shape(std::move(dims)), input.dtype(), {}}, input);
+    require(graph.info(input).pass == Pass::kByValue,
+            "scan: input '{}' of graph {} gets a row of a sequence, so it must be by value, got by "
+            "reference",
+            input.name(), graph.name());
     loop.row(sequences[k], order, input);
   }
   for (size_t k = given; k < inputs.size(); ++k) {
@@ -50,6 +57,13 @@ ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tens
             inputs[k].name(), graph.name());
     check(found->second, inputs[k].spec(), inputs[k]);
     loop.invariant(found->second, inputs[k]);
+  }
+  for (const auto& [input, t] : named) {
+    require(std::find(inputs.begin() + static_cast<int64_t>(given), inputs.end(), input) !=
+                inputs.end(),
+            "scan: a named tensor must be for an input of graph {} that is neither carried nor a "
+            "row, got '{}'",
+            graph.name(), input.valid() ? input.name() : "an empty handle");
   }
   const std::vector<RowOrder> orders(outputs.size() - carried.size(), order);
   transforms::RowLoop::Results results = loop.run(orders, where);

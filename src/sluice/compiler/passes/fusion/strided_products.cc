@@ -343,7 +343,7 @@ class ProductStrider {
     for (size_t i = 0; i < count; ++i) {
       if (node.in_specs[i].elements() == 0) return false;
     }
-    if (!o.sizes.empty()) return false;
+    if (!o.sizes.empty() || o.heads_last) return false;
     const ops::AttentionShape s(
         OpView(*node.def, node.as<Node::Kernel>()->attrs, node.in_specs, node.out_specs));
     std::vector<StridedView> views;

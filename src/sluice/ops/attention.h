@@ -29,13 +29,13 @@ bool is_attention_grad(const OpDef& def);
 ///
 /// q is (batch, heads, queries, size), k is (batch, kv_heads, keys, size) and v is (batch,
 /// kv_heads, keys, value size). kv_heads divides heads; heads/kv_heads successive heads of q share
-/// a head of k and v. Operands may lack the heads, or the batch and the heads. The result is (batch,
-/// heads, queries, value size), without the axes that q lacks.
+/// a head of k and v. Operands may lack the heads, or the batch and the heads. The result is
+/// (batch, heads, queries, value size), without the axes that q lacks.
 ///
 /// Keys that `causal` or `window` hides take no part. A row of scores that are all masked or hidden
 /// gives zeros and passes no gradient. Dropout depends on the seed and on the index of the element
 /// in the (batch, heads, queries, keys) scores. The scores of all queries never exist at once,
-/// except in the gradient of a mask, which these operators compute: matmul(), softmax(), matmul().
+/// except in the gradient of a mask, which is that of matmul(), softmax() and matmul().
 ///
 /// In f32 the result has the bits of matmul(), a product with the scale, softmax() and matmul(). In
 /// the gradients of k and v, the queries of all heads that share them form one chain, in ascending

@@ -33,7 +33,7 @@ struct GptSizes {
 /// A language model: predicts the token after each of `tokens` (samples, context), int32. In
 /// training, the field `labels` has these tokens and the loss is the mean cross entropy; evaluation
 /// returns `logits` (samples, context, vocabulary). The names of the weights are those of Hugging
-/// Face's GPT-2 and Llama without "transformer." and "model.". Error{kUsage} unless all sizes are at
+/// Face's GPT-2 and Llama without "transformer." and "model.". Error{kUsage} unless sizes are at
 /// least 1, the heads divide the width, kv_heads divides the heads, dropout is in [0, 1) and, for
 /// Llama, the elements of a head are even and rotary_base is positive.
 train::Network gpt(const GptSizes& sizes);

@@ -63,7 +63,10 @@ BpeModel::BpeModel(TokenIds vocabulary,
     return *id;
   };
   for (const auto& [left, right] : merges) {
-    merges_[pair_key(id_of(left), id_of(right))] = {rank, id_of(left + right)};
+    // One after the other, so that errors do not depend on the compiler.
+    const int32_t first = id_of(left);
+    const int32_t second = id_of(right);
+    merges_[pair_key(first, second)] = {rank, id_of(left + right)};
     joints_.emplace(std::string(last_character(left)).append(first_character(right)));
     ++rank;
   }

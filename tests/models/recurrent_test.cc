@@ -1,4 +1,4 @@
-// LSTM and GRU must be those of PyTorch, with their gradients. recurrent.py computes the stored
+// LSTM and GRU must equal PyTorch's, with their gradients. recurrent.py computes the stored
 // file.
 #include "sluice/nn/sequences.h"
 

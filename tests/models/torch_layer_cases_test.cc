@@ -1,4 +1,4 @@
-// Single layers, rotary embeddings and a training with a tied weight must be those of PyTorch, in
+// Single layers, rotary embeddings and a training with a tied weight must equal PyTorch's, in
 // values and gradients (torch_layers.py).
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Attention has the bits of product, softmax and product; its kernel has those of the reference on
-// random shapes and options. SLUICE_SHAPES sets the number of random cases (default: 600).
+// Attention has the bits of product, softmax and product. Its kernel has the bits of the reference
+// on random shapes and options. SLUICE_SHAPES sets the number of random cases (default: 600).
 
 #include "sluice/ops/attention.h"
 
@@ -96,7 +96,7 @@ TEST_F(Attention, KernelHasTheBitsOfTheReference) {
     if (!o.rows.empty()) forward.rows.erase(forward.rows.begin(), forward.rows.begin() + 4);
     run(ops::attention_def(), to_attrs(forward), inputs, sample, random_bits);
     if (HasFatalFailure()) return;
-    // The sums must be those of the operands: others would make gradients that are too large.
+    // The sums must belong to the operands: others would make gradients that are too large.
     const Case c{&ops::attention_def(), to_attrs(forward), inputs, {}, &sample, false};
     std::vector<HostTensor> values;
     for (size_t k = 0; k < inputs.size(); ++k) values.push_back(draw(c, k, random_));

@@ -360,7 +360,7 @@ enum class Approximation {
   kTanh,  ///< A hyperbolic tangent approximates Φ: PyTorch's approximate="tanh".
 };
 
-/// Activations as modules, for Sequential. They are those of PyTorch with the same name.
+/// Activations as modules, for Sequential. Each equals PyTorch's class of the same name.
 class Gelu : public Module {
  public:
   explicit Gelu(Approximation approximation = Approximation::kNone)

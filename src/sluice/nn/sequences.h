@@ -28,8 +28,8 @@ struct MultiHeadAttentionOptions {
 };
 
 /// Attention of several heads: projects queries, keys and values, computes ops::attention() and
-/// projects the heads together by the layer `out_proj`. In training, dropout takes the seed of the
-/// builder. First values are those of PyTorch's class: Xavier uniform for fused projections (their
+/// projects the heads together by the layer `out_proj`. In training, dropout reads the seed of the
+/// builder. First values equal PyTorch's: Xavier uniform for fused projections (their
 /// biases are 0), uniform in ±1/√width otherwise; the bias of `out_proj` is 0.
 class MultiHeadAttention : public Module {
  public:

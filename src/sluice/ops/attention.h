@@ -33,7 +33,7 @@ bool is_attention_grad(const OpDef& def);
 /// (batch, heads, queries, value size), without the axes that q lacks.
 ///
 /// Keys that `causal` or `window` hides take no part. A row of scores that are all masked or hidden
-/// gives zeros and passes no gradient. Dropout depends on the seed and on the index of the element
+/// returns zeros and passes no gradient. Dropout depends on the seed and the index of the element
 /// in the (batch, heads, queries, keys) scores. The scores of all queries never exist at once,
 /// except in the gradient of a mask, which is that of matmul(), softmax() and matmul().
 ///

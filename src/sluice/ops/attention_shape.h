@@ -17,7 +17,7 @@ struct AttentionOpOptions {
   bool mask = false;  ///< An operand is a mask. The operands mask, seed, position follow v,
   bool seed = false;  ///< or in attention_grad the sums, in this order.
   bool position = false;
-  /// batch, heads, kv_heads, queries, keys, size, value size; empty: those of the shapes. With
+  /// batch, heads, kv_heads, queries, keys, size, value size; empty: the sizes of the shapes. With
   /// sizes, `rows` has an offset and the strides of batch, head and row of each operand that is cut
   /// into heads: q, k and v, in attention_grad after the gradient. In elements. The compiler sets
   /// both, so that transposed and sliced operands are read in place.

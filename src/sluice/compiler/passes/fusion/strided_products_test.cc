@@ -7,6 +7,14 @@
 namespace sluice::compiler {
 namespace {
 
+// The options of attention, with the addresses that the pass sets.
+std::string attention(const std::string& sizes = "[]", const std::string& rows = "[]",
+                      const std::string& heads_last = "false") {
+  return "attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false "
+         "position=false sizes=" +
+         sizes + " rows=" + rows + " heads_last=" + heads_last;
+}
+
 class StridedProducts : public testing::Test {
  protected:
   int64_t run(const std::string& nodes) {
@@ -39,7 +47,8 @@ TEST_F(StridedProducts, AttentionReadsAndWritesHeadsInPlace) {
     kernel Transpose in %6 out %8 f32(2,3,5,4)
       attrs permutation=[0,2,1,3]
     kernel Attention in %7 %8 %1 out %9 f32(2,3,5,4) %10 f32(2,3,5) %11 f32(2,3,5)
-      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[] rows=[] heads_last=false
+      )" + attention() +
+                R"(
     kernel Transpose in %9 out %12 f32(2,5,3,4)
       attrs permutation=[0,2,1,3]
     view in %12 out %13 f32(10,12)
@@ -49,7 +58,8 @@ TEST_F(StridedProducts, AttentionReadsAndWritesHeadsInPlace) {
     param %0 f32(10,36)
     param %1 f32(2,3,5,4)
     kernel Attention in %0 %0 %1 out %12 f32(2,5,3,4) %10 f32(2,3,5) %11 f32(2,3,5)
-      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[2,3,3,5,5,4,4] rows=[0,180,4,36,24,180,4,36,0,60,20,4] heads_last=true
+      )" + attention("[2,3,3,5,5,4,4]", "[0,180,4,36,24,180,4,36,0,60,20,4]", "true") +
+                   R"(
     view in %12 out %13 f32(10,12)
     results %13
     end)");
@@ -64,7 +74,8 @@ TEST_F(StridedProducts, AttentionKeepsOtherOperandsAndResults) {
     kernel Transpose in %1 out %3 f32(2,3,5,4)
       attrs permutation=[0,1,3,2]
     kernel AttentionGrad in %0 %3 %0 %0 %2 %2 out %4 f32(2,3,5,4) %5 f32(2,3,5,4) %6 f32(2,3,5,4)
-      attrs causal=true scale=0.5 window=0 offset=0 dropout=0.0 mask=false seed=false position=false sizes=[] rows=[] heads_last=false
+      )" + attention() +
+               R"(
     kernel Transpose in %4 out %7 f32(2,5,3,4)
       attrs permutation=[0,2,1,3]
     results %7 %5 %6)");

@@ -58,8 +58,8 @@ class RtsRow {
         session_(ir_, {.device = cpu_device(), .remote_bandwidth = bandwidth}),
         arrays_(training_),
         binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {
-    const data::Samples samples = model_.data->generate(kSamples, 1);
-    arrays_.fill(*data::BatchLoader(data::from_samples(samples), {.batch = kSamples}).next());
+    const models::SampleSet samples = model_.data->generate(kSamples, 1, {});
+    arrays_.fill(*data::BatchLoader(samples.dataset, {.batch = kSamples}).next());
     const exe::Executable& plan = session_.executable();
     for (const report::Traffic& t : report::TrafficCounter(plan).of(plan.program("train"))) {
       if (t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore)

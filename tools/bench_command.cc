@@ -68,8 +68,9 @@ int run_bench(const ToolOptions& o) {
   const int64_t samples = samples_of_step(o);
   const int64_t of_run = checked_mul(samples, repeat);
   const models::Data& source = *models::find_model(o.model.name).data;
-  const data::Samples generated = source.generate(std::max<int64_t>(of_run, 64), 1);
-  data::BatchLoader loader(data::from_samples(generated), {.batch = of_run});
+  const models::SampleSet generated =
+      source.generate(std::max<int64_t>(of_run, 64), 1, o.model.sizes);
+  data::BatchLoader loader(generated.dataset, {.batch = of_run});
   train::StepArrays arrays(programs.training);
   arrays.fill(*loader.next());
   Binding binding =

@@ -1,6 +1,7 @@
 #include "tools/check_needs.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,13 @@ void allow_only(const CLI::App& command, const std::string& form,
 
 bool is_given(const CLI::App& command, const std::string& flag) {
   return command.get_option_no_throw(flag) != nullptr && command.count(flag) > 0;
+}
+
+// The flags of the sizes of all models.
+std::set<std::string> all_sizes() {
+  std::set<std::string> sizes;
+  for (const models::Model& m : models::all_models()) sizes.insert(m.sizes.begin(), m.sizes.end());
+  return sizes;
 }
 
 void check_loss(bool given, const ModelOptions& o) {
@@ -55,7 +63,7 @@ void check_machine(const CLI::App& command, const ToolOptions& o) {
 
 void check_needs(const CLI::App& command, const ToolOptions& o) {
   const models::Model& model = models::find_model(o.model.name);
-  for (const char* size : {"--layers", "--width", "--dropout"}) {
+  for (const std::string& size : all_sizes()) {
     const auto& has = model.sizes;
     require(!is_given(command, size) || std::find(has.begin(), has.end(), size) != has.end(),
             "{}: {} does not have this size; leave it out", size, model.name);

@@ -35,6 +35,7 @@ struct ModelOptions {
   std::string dataset;     ///< Samples of the user, "csv:FILE"; empty: those of the model.
   std::string input;       ///< Fields or columns of the inputs; empty: the usual ones.
   std::string target;      ///< Field or column of the labels; empty: the usual one.
+  std::string tokenizer;   ///< characters, bytes, or a tokenizer's file; empty: the usual one.
   std::optional<double> validation;  ///< Share of the samples of `dataset` for tests; absent:
                                      ///< its test files, or 0.1.
   bool test_all = false;             ///< Whether every sample of `dataset` is for tests.
@@ -51,7 +52,10 @@ struct TrainOptions {
   std::optional<int64_t> steps;  ///< In all, at least 0; absent: as many as the epochs have.
   int64_t test_iterations = 1;   ///< Micro-batches of a call that tests.
   std::string optimizer = "sgd";
+  std::optional<double> beta1, beta2;       ///< Coefficients of Adam; absent: its own.
+  std::optional<double> weight_decay;       ///< Absent: the optimizer's own.
   std::optional<double> lr;                 ///< Learning rate; absent: the optimizer's own.
+  std::optional<double> min_lr;             ///< The rate after the decay; absent: 0.
   std::optional<train::Decay> lr_schedule;  ///< Absent: the rate is a constant of the program.
   int64_t warmup_steps = 0;                 ///< Steps in which the rate grows to `lr`.
   std::optional<int64_t> check_replicas;    ///< Steps between comparisons; absent: none.

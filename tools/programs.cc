@@ -12,32 +12,10 @@
 #include "sluice/base/sys.h"
 #include "sluice/train/devices.h"
 #include "tools/machine/rates.h"
+#include "tools/optimizers.h"
 
 namespace sluice::tool {
 namespace {
-
-struct NamedOptimizer {
-  std::string_view name;
-  nn::Optimizer (*make)();
-};
-
-constexpr NamedOptimizer kOptimizers[] = {
-    {"sgd", [] { return nn::Optimizer::sgd(); }},
-    {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }},
-    {"nesterov",
-     [] { return nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}); }},
-    {"adam", [] { return nn::Optimizer::adam(); }},
-    {"adam-f16", [] { return nn::Optimizer::adam_f16(); }},
-    {"adamw", [] { return nn::Optimizer::adamw(); }},
-    {"adamax", [] { return nn::Optimizer::adamax(); }},
-    {"lamb", [] { return nn::Optimizer::lamb(); }},
-    {"rmsprop", [] { return nn::Optimizer::rmsprop(); }},
-};
-
-const NamedOptimizer& optimizer_of(const ToolOptions& o) {
-  return *std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
-                       [&](const NamedOptimizer& row) { return row.name == o.train.optimizer; });
-}
 
 using train::Location;
 using train::OffloadKind;
@@ -155,29 +133,12 @@ std::string phased_command(const ToolOptions& o, const TensorLocations& location
 
 }  // namespace
 
-TextForm<std::string> optimizers() {
-  forms::Words<std::string> names;
-  for (const NamedOptimizer& row : kOptimizers)
-    names.emplace_back(std::string(row.name), std::string(row.name));
-  return forms::words(names);
-}
-
 train::TrainingModel open_model(Programs& programs, const ToolOptions& o) {
   return train::open_training(network_of(o), take_plan(programs));
 }
 
 train::InferenceModel open_inference(Programs& programs, const ToolOptions& o) {
   return train::open_inference(network_of(o), take_plan(programs));
-}
-
-bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).make().has_state(); }
-
-std::string default_rates() {
-  std::string text;
-  for (const NamedOptimizer& row : kOptimizers)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name,
-                        row.make().default_learning_rate());
-  return text;
 }
 
 RefusedPrograms::RefusedPrograms(const DoesNotFit& refusal, std::shared_ptr<Programs> programs)
@@ -190,9 +151,10 @@ Programs build_programs(const ToolOptions& o) {
   require(options.locations == on_device(o) || o.offload.remote != "none",
           "--offload {} requires --remote host or file:DIR (it is none)", o.offload.tensors);
   const train::ForecastRates rates = [&o] { return measure_rates(o).rates; };
-  Programs programs{o.trains ? train::plan_training(network_of(o), optimizer_of(o).make(), options,
+  const train::Network network = network_of(o);
+  Programs programs{o.trains ? train::plan_training(network, make_optimizer(o, network), options,
                                                     evaluation_of(o), rates)
-                             : train::plan_inference(network_of(o), options, rates),
+                             : train::plan_inference(network, options, rates),
                     ""};
   programs.offload_reason = offload_reason(o, programs.offload);
   if (!programs.training.note.empty() && o.output.speaks())
@@ -258,8 +220,9 @@ int64_t devices_of_replica(const ToolOptions& o) {
   one.step.strategy = train::ShardedExecution{stages == nullptr ? train::Stages() : *stages};
   const train::Options options = options_of(one);
   const Ir ir;
-  if (!o.trains) return train::build_inference_for(ir, network_of(o), options).devices;
-  return train::build_training_for(options.session, ir, network_of(o), optimizer_of(o).make(),
+  const train::Network network = network_of(o);
+  if (!o.trains) return train::build_inference_for(ir, network, options).devices;
+  return train::build_training_for(options.session, ir, network, make_optimizer(o, network),
                                    options, evaluation_of(o))
       .devices;
 }
@@ -272,9 +235,10 @@ SessionOptions session_options(const ToolOptions& o) {
 
 train::LearningRateSchedule schedule_of(const ToolOptions& o, int64_t steps) {
   return {.decay = o.train.lr_schedule.value_or(train::Decay::kConstant),
-          .peak = o.train.lr.value_or(optimizer_of(o).make().default_learning_rate()),
+          .peak = o.train.lr.value_or(default_rate(o)),
           .warmup_steps = o.train.warmup_steps,
-          .steps = steps};
+          .steps = steps,
+          .minimum = o.train.min_lr.value_or(0)};
 }
 
 std::string throttle_line(const ToolOptions& o) {

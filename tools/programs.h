@@ -2,7 +2,6 @@
 #include <memory>
 #include <string>
 
-#include "sluice/base/options/option.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/sluice.h"
@@ -34,18 +33,10 @@ class RefusedPrograms : public DoesNotFit {
 /// model. RefusedPrograms, which names options that would fit, if the programs do not fit.
 Programs build_programs(const ToolOptions& options);
 
-/// Names of the optimizers.
-TextForm<std::string> optimizers();
-/// Returns the default learning rate of each optimizer: "sgd 0.05, momentum 0.005, …".
-std::string default_rates();
-
 /// Opens a session on programs, and moves their plan into it.
 train::TrainingModel open_model(Programs& programs, const ToolOptions& options);
 /// Opens a session on programs that only infer, and moves their plan into it.
 train::InferenceModel open_inference(Programs& programs, const ToolOptions& options);
-
-/// Whether the optimizer of the options keeps state.
-bool has_optimizer_state(const ToolOptions& options);
 
 /// "offload: none; the program fits --memory" and a line break.
 std::string offload_line(const Programs& programs);

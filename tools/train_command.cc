@@ -17,6 +17,7 @@
 #include "sluice/train/run/training_log.h"
 #include "tools/call_results.h"
 #include "tools/data/predictions.h"
+#include "tools/data/saved_sizes.h"
 #include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
@@ -31,30 +32,31 @@ namespace {
 constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
 
-data::Samples find_samples(const ToolOptions& o, data::Split split) {
-  if (o.model.user_data)
-    return split == data::Split::kTrain ? o.model.user_data->train : o.model.user_data->test;
+models::SampleSet find_samples(const ToolOptions& o, data::Split split) {
+  const models::Sizes& sizes = o.model.sizes;
+  if (o.model.user_data) return sample_set(*o.model.user_data, split, sizes, o.step.seed);
   const models::Data& samples = *models::find_model(o.model.name).data;
   const auto folder = o.model.synthetic ? std::nullopt : samples.find(o.model.data);
-  if (folder) return samples.load(*folder, split);
+  if (folder) return samples.load(*folder, split, sizes, o.step.seed);
   const bool train = split == data::Split::kTrain;
   if (train && o.output.speaks()) {
     sys::print_stderr("{}: using generated {}\n",
                       o.model.synthetic ? "--synthetic" : samples.missing, samples.name);
   }
-  return samples.generate(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
+  return samples.generate(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2, sizes);
 }
 
 // Loads the samples. Error{kUsage} unless all processes have the same ones.
-data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split split) {
-  data::Samples samples = find_samples(o, split);
+models::SampleSet load_samples(const ToolOptions& o, Session& session, data::Split split) {
+  models::SampleSet samples = find_samples(o, split);
   if (session.agreement().size() > 1) {
     Digest digest;
-    digest.add(samples.images.bytes());
-    digest.add(samples.labels.bytes());
+    for (const data::Element& sample : samples.dataset.take(samples.size)) {
+      for (const HostTensor& array : sample.arrays) digest.add(array.bytes());
+    }
     session.agreement().require_same(models::find_model(o.model.name).data->name, digest.hex());
   }
-  return dataset_of(o.model.sizes.loss, std::move(samples));
+  return samples;
 }
 
 // "micro-batch 8 x accumulate 4 = 32 samples a step, 937 steps an epoch", or "… samples a call, …
@@ -94,17 +96,21 @@ train::Show shown(const ToolOptions& o) {
 
 // Trains. Adds the calls after the first one to the report.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
-                       const data::Dataset& samples, bool has_report) {
-  train::DataLoader loader(programs.options, samples,
+                       const models::SampleSet& samples, bool has_report) {
+  const bool ends = samples.dataset.size() != data::kForever;
+  train::DataLoader loader(programs.options, samples.dataset,
                            {.batch_size = o.model.sizes.micro_batch,
-                            .shuffle = data::Shuffle::kYes,
+                            .shuffle = ends ? data::Shuffle::kYes : data::Shuffle::kNo,
                             .seed = o.step.seed});
-  const int64_t updates = o.step.device_iterations, calls = loader.items().value_or(0);
+  const int64_t updates = o.step.device_iterations;
+  const int64_t calls =
+      ends ? loader.items().value_or(0) : samples.size / loader.call_size().samples();
   train::FitOptions options{.epochs = o.train.epochs,
                             .check_replicas = o.train.check_replicas,
                             .log_dir = o.train.log_dir,
                             .log_histograms = o.train.log_histograms};
   if (o.train.steps) options.calls = *o.train.steps / updates;
+  if (!o.train.steps && !ends) options.calls = checked_mul(o.train.epochs, calls);
   const int64_t steps =
       o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, checked_mul(calls, updates));
   const train::LearningRateSchedule schedule = schedule_of(o, steps);
@@ -144,8 +150,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
       record.add("result_bytes", result_bytes(programs));
     }
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
-    if (test) record.add(test->key(), test->value);
-    if (test && test->mean_loss) record.add("test_loss", *test->mean_loss);
+    if (test) test->add_to(record);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
@@ -169,7 +174,8 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
   }
   if (test) fmt::print("{}\n", test->text());
-  if (test && test->mean_loss && steps == 0) fmt::print("loss {:.4f}\n", *test->mean_loss);
+  if (test && steps == 0 && !test->shows_loss() && test->loss)
+    fmt::print("loss {:.4f}\n", *test->loss);
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
   for (int d = 1; d < devices_of(session); ++d) {
@@ -230,8 +236,8 @@ void check_saves(const ToolOptions& o) {
 }
 
 void save(train::TrainingModel& model, const ToolOptions& o) {
-  std::map<std::string, std::string> metadata;
-  if (o.model.user_data) metadata = o.model.user_data->metadata;
+  std::map<std::string, std::string> metadata = sizes_metadata(o.model);
+  if (o.model.user_data) metadata.merge(std::map(o.model.user_data->metadata));
   if (!o.train.save.empty()) model.save(o.train.save, metadata);
   if (!o.train.torch_save.empty())
     train::save_torch_weights(model.session(), model.programs(), o.train.torch_save, metadata);
@@ -257,8 +263,8 @@ int run_train(const ToolOptions& o) {
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
   check_saves(o);
-  const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
-  const data::Dataset tests = load_samples(o, session, data::Split::kTest);
+  const models::SampleSet samples = load_samples(o, session, data::Split::kTrain);
+  const models::SampleSet tests = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
   const train::FitResult outcome = train(model, programs, o, samples, has_report);
   save(model, o);
@@ -272,7 +278,7 @@ int run_train(const ToolOptions& o) {
     }
     return o.train.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
-  report(o, programs, session, outcome, test(model, o.model.sizes.loss, tests, shown(o)));
+  report(o, programs, session, outcome, test(model, o.model, tests.dataset, shown(o)));
   return 0;
 }
 
@@ -283,10 +289,10 @@ int run_eval(const ToolOptions& o) {
   train::TrainingModel model = open(programs, o);
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
-  const data::Dataset tests = load_samples(o, session, data::Split::kTest);
+  const models::SampleSet tests = load_samples(o, session, data::Split::kTest);
   Measuring measuring(session, "eval", has_report);
   const TestResult result =
-      test(model, o.model.sizes.loss, tests, shown(o), [&] { measuring.after_run(); });
+      test(model, o.model, tests.dataset, shown(o), [&] { measuring.after_run(); });
   if (has_report) write_measured(o, programs, session, measuring.take());
   report(o, programs, session, {}, result);
   return 0;

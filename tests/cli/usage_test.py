@@ -158,7 +158,7 @@ class Usage(CliTest):
                     continue
                 default = re.search(r"\(default: (\w+)\)", words)
                 values = [w for w in value.split("|") if default is None or w != default[1]]
-                given = {"": [], "N": ["3"], "BYTES": ["4K"], "SHARE": ["0.5"],
+                given = {"": [], "N": ["3"], "RATE": ["0.1"], "BYTES": ["4K"], "SHARE": ["0.5"],
                          "CHAR": [";"]}.get(value, values[-1:])
                 strategy = ["--offload", "none"] if "offloaded" in required[1] else []
                 with self.subTest(command=command, flag=flag):

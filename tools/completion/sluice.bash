@@ -10,6 +10,10 @@ _sluice() {
       options="f32 f16 bf16"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --arch)
+      options="gpt2 llama"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --decimal)
       options=". ,"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -72,43 +76,51 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --dataset --loss --input --target --header
-      --separator --decimal --missing --validation --standardize --data --weights
-      --torch-weights --fresh-optimizer --synthetic --micro-batch --accumulate --replicas
-      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
-      --epochs --steps --save --warmup-steps --check-replicas --torch-save --log-dir
-      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
+    train) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
+      --dropout --dataset --loss --input --target --header --separator --decimal --missing
+      --tokenizer --validation --standardize --data --weights --torch-weights --fresh-optimizer
+      --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
+      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --min-lr
+      --device-iterations --output-mode --epochs --steps --save --warmup-steps --check-replicas
+      --torch-save --log-dir --log-histograms --seed --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
+      --io-queues --shard-threshold --recompute --recompute-blocks --machine --disable --verify
+      --json --quiet --log-level --digest --profile --profile-dir --single-process --help
+      --help-all" ;;
+    eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
+      --dropout --dataset --loss --input --target --header --separator --decimal --missing
+      --tokenizer --validation --all --data --weights --torch-weights --fresh-optimizer
+      --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
+      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --accumulator-dtype --test-batch --test-iterations --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
+      --io-queues --shard-threshold --recompute --recompute-blocks --disable --verify --json
+      --quiet --log-level --digest --profile --profile-dir --single-process --help --help-all"
+      ;;
+    predict) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
+      --dataset --loss --input --target --header --separator --decimal --missing --weights
+      --torch-weights --to --replicas --test-batch --test-iterations --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
+      --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir
+      --single-process --help --help-all" ;;
+    plan) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
+      --dropout --dataset --loss --input --target --header --separator --decimal --missing
+      --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
+      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --device-iterations
+      --output-mode --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
       --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
-      --digest --profile --profile-dir --single-process --help --help-all" ;;
-    eval) options="--layers --width --dropout --dataset --loss --input --target --header
-      --separator --decimal --missing --validation --all --data --weights --torch-weights
-      --fresh-optimizer --synthetic --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --test-iterations --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
-      --profile --profile-dir --single-process --help --help-all" ;;
-    predict) options="--layers --width --dataset --loss --input --target --header --separator
-      --decimal --missing --weights --torch-weights --to --replicas --test-batch
-      --test-iterations --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --group --devices --device-ids --map --io-mode --io-queues --disable --verify
-      --json --quiet --log-level --profile --profile-dir --single-process --help --help-all" ;;
-    plan) options="--layers --width --dropout --dataset --loss --input --target --header
-      --separator --decimal --missing --validation --micro-batch --accumulate --replicas
-      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --lr --lr-schedule --device-iterations --output-mode
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --stages --schedule --group --devices
-      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
-      --machine --disable --verify --print-after --profile --profile-dir --json --full --passes
-      --fusions --memory-map --transfers --schedule-table --dot --sweep --sort --problem
-      --capacity --check --nodes --single-process --help --help-all" ;;
-    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --recompute --recompute-blocks --machine --disable --verify --print-after --profile
+      --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
+      --dot --sweep --sort --problem --capacity --check --nodes --single-process --help
+      --help-all" ;;
+    bench) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
+      --dropout --micro-batch --accumulate --replicas --optimizer --beta1 --beta2 --weight-decay
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
@@ -124,7 +136,7 @@ _sluice() {
     inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
     *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-      options="mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18"
+      options="mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18 gpt"
       COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
   esac
 }

@@ -1,8 +1,10 @@
 #include "tools/data/predictions.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "sluice/base/error.h"
@@ -10,6 +12,9 @@
 #include "sluice/base/numbers/slices.h"
 
 namespace sluice::tool {
+
+using models::Metric;
+
 data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
   data::Element whole;
   whole.names = {"input", loss == models::Loss::kCrossEntropy ? "labels" : "target"};
@@ -26,23 +31,41 @@ HostTensor classes_of(const HostTensor& scores) {
   return classes;
 }
 
-std::string TestResult::key() const {
-  return loss == models::Loss::kCrossEntropy ? "accuracy" : "mean_squared_error";
+bool TestResult::shows_loss() const {
+  return std::find(metrics.begin(), metrics.end(), Metric::kLoss) != metrics.end();
 }
 
 std::string TestResult::text() const {
-  return loss == models::Loss::kCrossEntropy ? fmt::format("accuracy {:.2f} %", value)
-                                             : fmt::format("mean squared error {:.6g}", value);
+  if (squared_error) return fmt::format("mean squared error {:.6g}", *squared_error);
+  std::vector<std::string> texts;
+  for (const Metric metric : metrics) {
+    if (metric == Metric::kAccuracy) texts.push_back(fmt::format("accuracy {:.2f} %", *accuracy));
+    if (metric == Metric::kLoss) texts.push_back(fmt::format("test loss {:.4f}", *loss));
+    if (metric == Metric::kPerplexity)
+      texts.push_back(fmt::format("perplexity {:.4f}", std::exp(*loss)));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
-                train::Show show, const std::function<void()>& after_call) {
+void TestResult::add_to(JsonRecord& record) const {
+  if (squared_error) record.add("mean_squared_error", *squared_error);
+  if (accuracy) record.add("accuracy", *accuracy);
+  if (loss) record.add("test_loss", *loss);
+  if (loss && std::find(metrics.begin(), metrics.end(), Metric::kPerplexity) != metrics.end())
+    record.add("perplexity", std::exp(*loss));
+}
+
+TestResult test(const train::TrainingModel& model, const ModelOptions& options,
+                const data::Dataset& samples, train::Show show,
+                const std::function<void()>& after_call) {
   train::InferenceModel inference = train::inference_model(model);
-  if (loss == models::Loss::kCrossEntropy) {
+  if (options.sizes.loss == models::Loss::kCrossEntropy) {
     const train::Evaluation evaluation = train::evaluate(inference, samples, show, after_call);
     require(evaluation.accuracy.has_value(),
             "test: the model must mark a prediction with its labels (train::Prediction)");
-    return {*evaluation.accuracy, loss, evaluation.loss};
+    return {.metrics = models::find_model(options.name).metrics,
+            .accuracy = evaluation.accuracy,
+            .loss = evaluation.loss};
   }
   const data::Element predictions = train::predict(inference, samples, show, after_call);
   const auto found = predictions.arrays[0].as<float>();
@@ -55,7 +78,7 @@ TestResult test(const train::TrainingModel& model, models::Loss loss, const data
     }
   }
   SLUICE_CHECK(i == found.size());
-  return {sum / static_cast<double>(found.size()), loss, std::nullopt};
+  return {.squared_error = sum / static_cast<double>(found.size())};
 }
 
 }  // namespace sluice::tool

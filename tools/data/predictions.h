@@ -2,9 +2,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sluice/data/samples.h"
 #include "sluice/train/fit.h"
+#include "tools/json_record.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -17,19 +19,21 @@ HostTensor classes_of(const HostTensor& scores);
 
 /// The quality of a model on test samples.
 struct TestResult {
-  double value = 0;
-  models::Loss loss = models::Loss::kCrossEntropy;  ///< The loss of the model.
-  std::optional<double> mean_loss;                  ///< Its mean, unless that is `value`.
+  std::vector<models::Metric> metrics = {};  ///< The measures of its model.
+  std::optional<double> accuracy = {};       ///< Percentage of the labels.
+  std::optional<double> loss = {};           ///< Mean of the loss.
+  std::optional<double> squared_error = {};  ///< Mean squared error of a regression.
 
-  /// "accuracy", a percentage of the samples, or "mean_squared_error".
-  std::string key() const;
+  bool shows_loss() const;
   /// The line of a report: "accuracy 97.20 %".
   std::string text() const;
+  void add_to(JsonRecord& record) const;
 };
 
 /// Tests a model on every sample: counts the right classes, or computes the mean of the squared
 /// differences of all elements of all targets. Calls `after_call` after each call of the model.
-TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
-                train::Show show, const std::function<void()>& after_call = nullptr);
+TestResult test(const train::TrainingModel& model, const ModelOptions& options,
+                const data::Dataset& samples, train::Show show,
+                const std::function<void()>& after_call = nullptr);
 
 }  // namespace sluice::tool

@@ -12,14 +12,18 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/idx.h"
+#include "sluice/models/texts.h"
 #include "tools/data/divide.h"
+#include "tools/data/predictions.h"
 #include "tools/data/table_data.h"
+#include "tools/data/token_data.h"
 
 namespace sluice::tool {
 namespace {
 
 constexpr std::string_view kDatasetForms = "csv:FILE, npz:FILE, safetensors:FILE or idx:DIR";
 constexpr std::string_view kReadable = "csv:FILE, npz:FILE, safetensors:FILE, text:FILE or idx:DIR";
+constexpr std::string_view kTokenForms = "text:FILE or tokens:FILE";
 
 struct DataSource {
   std::string kind;
@@ -29,8 +33,8 @@ struct DataSource {
 DataSource parse_source(const std::string& text, std::string_view kinds) {
   const size_t colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  const bool known =
-      kind == "csv" || kind == "npz" || kind == "safetensors" || kind == "text" || kind == "idx";
+  constexpr std::string_view kKinds[] = {"csv", "npz", "safetensors", "idx", "text", "tokens"};
+  const bool known = std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
   require(known && colon != text.npos && colon + 1 < text.size(), "--dataset: must be {}, got '{}'",
           kinds, text);
   return {kind, text.substr(colon + 1)};
@@ -39,10 +43,18 @@ DataSource parse_source(const std::string& text, std::string_view kinds) {
 // A source with separate inputs and targets.
 DataSource labelled_source(const std::string& text) {
   DataSource source = parse_source(text, kDatasetForms);
-  require(source.kind != "text",
-          "--dataset: must be {}, got '{}'; none of the models reads text (sluice bench --dataset "
-          "measures its windows)",
-          kDatasetForms, text);
+  require(source.kind != "text" && source.kind != "tokens",
+          "--dataset: must be {}, got '{}'; gpt reads text", kDatasetForms, text);
+  return source;
+}
+
+// A source of tokens.
+DataSource token_source(const DataChoice& choice) {
+  const DataSource source = parse_source(choice.source, kTokenForms);
+  require(source.kind == "text" || source.kind == "tokens",
+          "--dataset: must be {} for a language model, got '{}'", kTokenForms, choice.source);
+  require(choice.input.empty() && choice.target.empty(),
+          "--input and --target: {} has no fields; leave them out", choice.source);
   return source;
 }
 
@@ -187,11 +199,16 @@ data::Dataset open_dataset(const std::string& text) {
   if (source.kind == "npz") return data::from_npz(source.path);
   if (source.kind == "safetensors") return data::from_safetensors(source.path);
   if (source.kind == "text") return data::from_text(source.path);
+  require(source.kind == "idx", "--dataset: must be {}, got '{}'", kReadable, text);
   const IdxFiles files = training_files(source.path);
   return data::from_idx(files.images, files.labels);
 }
 
 std::shared_ptr<const UserData> load_user_data(const DataChoice& given) {
+  if (given.kind == models::SampleKind::kTokens) {
+    const DataSource tokens = token_source(given);
+    return load_tokens(tokens.path, tokens.kind == "text", given);
+  }
   const DataSource source = labelled_source(given.source);
   DataChoice choice = given;
   choice.schema = schema_of_weights(choice.weights);
@@ -248,8 +265,23 @@ int64_t elements_of_sample(const models::Model& model, const models::Sizes& size
   return model.build(sizes).fields().at(0).spec.shape.elements() / sizes.micro_batch;
 }
 
+models::SampleSet sample_set(const UserData& data, data::Split split, const models::Sizes& sizes,
+                             uint64_t seed) {
+  const bool train = split == data::Split::kTrain;
+  if (data.tokens) {
+    return models::windows(train ? data.tokens->train : data.tokens->test, split, sizes.context,
+                           seed);
+  }
+  const data::Samples& samples = train ? data.train : data.test;
+  return {dataset_of(sizes.loss, samples), samples.size()};
+}
+
 void fit_sizes(const models::Model& model, const UserData& data, bool has_classes,
                models::Sizes& sizes) {
+  if (data.tokens) {
+    sizes.vocabulary = data.tokens->test.vocabulary();
+    return;
+  }
   Shape sample = shape_of_sample(data.test.images);
   if (model.fits_any_samples && !has_classes) {
     sizes.sample = sample.empty() ? Shape{1} : std::move(sample);

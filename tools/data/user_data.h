@@ -10,15 +10,24 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
 #include "sluice/data/table/table.h"
+#include "sluice/data/text/tokens.h"
 #include "sluice/models/model.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
 
+/// Tokens of a text of the user.
+struct UserTokens {
+  data::Tokens train;
+  data::Tokens test;
+  std::shared_ptr<const data::Tokenizer> tokenizer;  ///< Null for a file of ids without one.
+};
+
 /// The samples of --dataset.
 struct UserData {
   data::Samples train;
   data::Samples test;
+  std::optional<UserTokens> tokens = {};  ///< The samples are windows of these instead.
   int64_t classes = 0;  ///< One more than the largest label; of a regression, elements of a target.
   std::optional<data::TableSchema> schema = {};  ///< Schema of the table, or of the weights' table.
   std::map<std::string, std::string> metadata = {};  ///< Metadata to save with the weights.
@@ -39,7 +48,10 @@ struct DataChoice {
   bool test_all = false;  ///< Whether all samples are for tests.
   bool trains = false;    ///< Whether the command trains or plans a training.
   TableFlags table = {};
-  std::string weights = {};                      ///< File with the weights; empty: random ones.
+  std::string weights = {};  ///< File with the weights; empty: random ones.
+  models::SampleKind kind = models::SampleKind::kLabelled;
+  std::string tokenizer = {};                    ///< As ModelOptions::tokenizer.
+  int64_t vocabulary = 0;                        ///< Tokens of the model; 0: by the tokenizer.
   std::optional<data::TableSchema> schema = {};  ///< Schema of the weights' table; set by loading.
 };
 
@@ -66,6 +78,11 @@ std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
 /// the last column if the file has one more than a sample has elements. An idx source is a file of
 /// images, or a folder, whose training images are read.
 std::shared_ptr<const UserData> load_inputs(const DataChoice& choice, int64_t elements);
+
+/// Returns the samples of one part, with the fields of the model's network. `seed` sets the order
+/// of windows of tokens.
+models::SampleSet sample_set(const UserData& data, data::Split split, const models::Sizes& sizes,
+                             uint64_t seed);
 
 /// Sets the sizes of a model for the samples, and the number of classes unless weights have set it
 /// (`has_classes`). Error{kUsage} if the model has another shape or fewer classes.

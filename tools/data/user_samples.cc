@@ -7,6 +7,7 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
+#include "tools/data/saved_sizes.h"
 #include "tools/data/user_data.h"
 #include "tools/flags/help.h"
 
@@ -15,6 +16,12 @@ namespace {
 
 bool given(const CLI::App& command, const char* name) {
   return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
+}
+
+// The vocabulary that --vocab or the weights set; else 0.
+int64_t vocabulary_of(const CLI::App& command, const ModelOptions& m) {
+  const bool is_set = given(command, "--vocab") || has_saved_sizes(m);
+  return is_set ? m.sizes.vocabulary : 0;
 }
 
 DataChoice choice_of(const CLI::App& command, const ToolOptions& o) {
@@ -27,7 +34,10 @@ DataChoice choice_of(const CLI::App& command, const ToolOptions& o) {
           .test_all = m.test_all,
           .trains = command.get_name() == "train" || command.get_name() == "plan",
           .table = m.table,
-          .weights = m.weights + m.torch_weights};
+          .weights = m.weights + m.torch_weights,
+          .kind = models::find_model(m.name).data->kind,
+          .tokenizer = m.tokenizer,
+          .vocabulary = vocabulary_of(command, m)};
 }
 
 // The specs of the tensors of --weights, or of --torch-weights, whose matrices are transposed.
@@ -70,12 +80,22 @@ void print_notes(const ModelOptions& m) {
 
 void use_dataset(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
+  read_saved_sizes(command, o);
+  require(
+      m.tokenizer.empty() || models::find_model(m.name).data->kind == models::SampleKind::kTokens,
+      "--tokenizer: {} does not read text; leave it out", m.name);
   if (m.dataset.empty()) return;
   m.user_data = load_user_data(choice_of(command, o));
   const bool has_classes = read_sizes(command, o);
   fit_sizes(models::find_model(m.name), *m.user_data, has_classes, m.sizes);
   if (!o.output.speaks()) return;
   print_notes(m);
+  if (m.user_data->tokens) {
+    const UserTokens& tokens = *m.user_data->tokens;
+    sys::print_stderr("{}: {} tokens to train on, {} to test on, vocabulary {}\n", m.dataset,
+                      tokens.train.size(), tokens.test.size(), m.sizes.vocabulary);
+    return;
+  }
   const bool classes = m.sizes.loss == models::Loss::kCrossEntropy;
   const int64_t trained = m.user_data->train.size();
   sys::print_stderr("{}: {}{} to test on, {}\n", m.dataset,
@@ -88,6 +108,8 @@ void use_dataset(const CLI::App& command, ToolOptions& o) {
 
 void use_inputs(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
+  require(models::find_model(m.name).data->kind == models::SampleKind::kLabelled,
+          "sluice predict: {} reads tokens and not a table of inputs", m.name);
   require(!m.weights.empty() || !m.torch_weights.empty(),
           "sluice predict requires --weights FILE or --torch-weights FILE (both are absent)");
   require(!m.dataset.empty(),

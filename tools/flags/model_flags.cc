@@ -103,7 +103,23 @@ void add_model_flags(FlagTable& table) {
   s.add("layers", of_sizes(&Sizes::layers), forms::integers<int64_t>(1, 100000),
         "Set the number of linear layers");
   s.add("width", of_sizes(&Sizes::width), forms::integers<int64_t>(1),
-        "Set the features of hidden layers; channels in resnet18");
+        "Set the features or channels of a layer");
+  Section rare(table, kWithModel, "Model", Common::kNo);
+  rare.add(
+      "arch", of_sizes(&Sizes::arch),
+      forms::words<models::Arch>({{"gpt2", models::Arch::kGpt2}, {"llama", models::Arch::kLlama}}),
+      "Build the language model like GPT-2 (learned positions, layer norms, GELU, tied head) or "
+      "Llama (rotary positions, RMS norms, SwiGLU)");
+  rare.add("blocks", of_sizes(&Sizes::blocks), forms::integers<int64_t>(1, 100000),
+           "Set the number of transformer blocks");
+  rare.add("heads", of_sizes(&Sizes::heads), forms::integers<int64_t>(1),
+           "Set the heads of an attention; they divide --width");
+  rare.add("kv_heads", of_sizes(&Sizes::kv_heads), forms::integers<int64_t>(0),
+           "Set the heads of keys and values; they divide --heads; 0: as many as --heads");
+  rare.add("context", of_sizes(&Sizes::context), forms::integers<int64_t>(1),
+           "Set the tokens of a sample");
+  rare.add("vocab", of_sizes(&Sizes::vocabulary), forms::integers<int64_t>(1, 1 << 30),
+           "Set the number of different tokens; --dataset text:FILE sets it by default");
   Section(table, kWithModel & ~kPredict, "Model", Common::kNo)
       .add("dropout", of_sizes(&Sizes::dropout),
            forms::floats({.max = 1, .excludes_max = true}, "P"),
@@ -113,7 +129,8 @@ void add_model_flags(FlagTable& table) {
 void add_data_flags(FlagTable& table) {
   add_dataset(
       table, kOfDatasets, Common::kNo,
-      {.dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR",
+      {.dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR; gpt reads "
+                  "text:FILE, or tokens:FILE with 16-bit ids",
        .usual_dataset = "the model's",
        .loss = "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean "
                "squared error); only for mlp; mse requires --dataset",
@@ -124,6 +141,12 @@ void add_data_flags(FlagTable& table) {
        .usual_target = "target, label, or the last column"});
   const Requirement<ToolOptions> dataset{
       "{dataset}", [](const ToolOptions& o) { return !o.model.dataset.empty(); }};
+  Section(table, kOfDatasets, "Model", Common::kNo)
+      .add("tokenizer", of_model(&ModelOptions::tokenizer), forms::texts("NAME"),
+           "Cut a text into characters, bytes, or the tokens of a tokenizer.json or a vocab.json "
+           "with its merges.txt")
+      .require(dataset)
+      .defaults_to("that of --weights, or characters");
   Section(table, kOfDatasets, "Model", Common::kNo)
       .add("validation", of_model(&ModelOptions::validation),
            forms::floats({.max = 1, .excludes_min = true, .excludes_max = true}, "SHARE"),

@@ -1,7 +1,7 @@
 #include "sluice/train/options/option_table.h"
 
 #include "tools/flags/flag_table.h"
-#include "tools/programs.h"
+#include "tools/optimizers.h"
 
 namespace sluice::tool {
 namespace {
@@ -21,15 +21,26 @@ void add_evaluation(Section s) {
         "Evaluate N such batches in a call of the program");
 }
 
+void add_coefficients(Section s) {
+  const TextForm<double> fraction = forms::floats({.max = 1, .excludes_max = true}, "BETA");
+  s.add("beta1", of_train(&TrainOptions::beta1), fraction, "Set the decay of Adam's first moment")
+      .defaults_to("the optimizer's");
+  s.add("beta2", of_train(&TrainOptions::beta2), fraction, "Set the decay of Adam's second moment")
+      .defaults_to("the optimizer's");
+  s.add("weight_decay", of_train(&TrainOptions::weight_decay), forms::floats({}, "RATE"),
+        "Decay the variables with two axes or more by this coefficient, and not the others")
+      .defaults_to("that of the optimizer, for all variables");
+}
+
 void add_step(FlagTable& table) {
   Section s(table, kOfSteps, "Training", Common::kYes);
   s.add("micro_batch", of_size(&models::Sizes::micro_batch), forms::integers<int64_t>(1),
         "Compute N samples at a time");
   s.add_library("accumulate");
   s.add_library("replicas");
-  s.add("optimizer", of_train(&TrainOptions::optimizer), optimizers(),
-        "Update variables by this optimizer");
+  s.add("optimizer", of_train(&TrainOptions::optimizer), optimizers(), "Use this optimizer");
   Section rare(table, kOfSteps, "Training", Common::kNo);
+  add_coefficients(rare);
   Option<ToolOptions>& norm = rare.add_library("max_grad_norm");
   norm.read = [read = norm.read](ToolOptions& o, const OptionTexts& texts) {
     read(o, texts);
@@ -86,8 +97,17 @@ void add_training_flags(FlagTable& table) {
            forms::words<train::Decay>({{"constant", train::Decay::kConstant},
                                        {"linear", train::Decay::kLinear},
                                        {"cosine", train::Decay::kCosine}}),
-           "Stream the learning rate step by step, with this decay to 0")
+           "Stream the learning rate step by step, with this decay to 0 or --min-lr")
       .defaults_to("a constant of the program");
+  Section(table, kTrain, "Training", Common::kNo)
+      .add("min_lr", of_train(&TrainOptions::min_lr), forms::floats({}, "RATE"),
+           "End the decay of the learning rate at RATE, at most that of the peak")
+      .require({"{lr_schedule} linear or cosine",
+                [](const ToolOptions& o) {
+                  return o.train.lr_schedule.value_or(train::Decay::kConstant) !=
+                         train::Decay::kConstant;
+                }})
+      .defaults_to("0");
   Section(table, kOfUpdates, "Training", Common::kNo).add_library("device_iterations");
   Section(table, kTrain | kPlan, "Training", Common::kNo).add_library("output");
   add_train(table);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "sluice/exe/memory_needs.h"
+#include "tools/optimizers.h"
 
 namespace sluice::tool {
 namespace {

@@ -1,12 +1,12 @@
 #include "sluice/data/synthetic_digits.h"
-#include "sluice/models/model.h"
+#include "sluice/models/labelled.h"
 
 namespace sluice::models {
 
 const Data kDigits{.name = "digits",
                    .missing = "no MNIST files found (--data, $SLUICE_DATA, data/mnist)",
                    .find = data::find_mnist,
-                   .load = data::load_mnist,
-                   .generate = data::synthetic_digits};
+                   .load = load_labelled<data::load_mnist>,
+                   .generate = generate_labelled<data::synthetic_digits>};
 
 }  // namespace sluice::models

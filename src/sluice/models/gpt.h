@@ -5,7 +5,7 @@
 
 namespace sluice::models {
 
-/// The form of a language model.
+/// The architecture of a language model.
 enum class Arch {
   /// GPT-2: learned positions, layer norms, a perceptron with GELU (tanh), biases, and the table of
   /// tokens as the weight of the logits.
@@ -29,6 +29,10 @@ struct GptSizes {
   int64_t micro_batch = 8;     ///< Samples of a micro-batch.
   int64_t eval_batch = 8;      ///< Samples of an evaluation step.
 };
+
+struct Sizes;
+/// Returns the sizes of a language model.
+GptSizes gpt_sizes(const Sizes& sizes);
 
 /// A language model: predicts the token after each of `tokens` (samples, context), int32. In
 /// training, the field `labels` has these tokens and the loss is the mean cross entropy; evaluation

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "sluice/base/safetensors.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/mnist.h"
-#include "sluice/data/samples.h"
+#include "sluice/models/gpt.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::models {
@@ -23,28 +24,58 @@ struct Sizes {
   int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 80;  ///< Samples of an evaluation step.
   int64_t layers = 4;       ///< Layers with weights.
-  int64_t width = 512;      ///< Features of a hidden layer.
+  int64_t width = 512;      ///< Features of a hidden layer, or elements of an embedding.
   double dropout = 0;       ///< Probability after each hidden layer.
   Shape sample = {28, 28};  ///< Shape of a sample, for a perceptron.
   int64_t classes = 10;     ///< Classes of the samples, for a perceptron; elements of a target,
                             ///< for kMeanSquaredError.
   Loss loss = Loss::kCrossEntropy;
+  Arch arch = Arch::kGpt2;   ///< Architecture of a language model.
+  int64_t blocks = 4;        ///< Blocks of a transformer.
+  int64_t heads = 4;         ///< Heads of an attention; divides `width`.
+  int64_t kv_heads = 0;      ///< Heads of keys and values; 0: `heads`.
+  int64_t context = 64;      ///< Tokens of a sample.
+  int64_t vocabulary = 256;  ///< Different tokens.
+};
+
+/// Samples whose elements have the fields of a model's network.
+struct SampleSet {
+  data::Dataset dataset;
+  int64_t size = 0;  ///< Samples of an epoch; a dataset without an end yields more.
+};
+
+/// The samples that a model reads.
+enum class SampleKind : uint8_t {
+  kLabelled,  ///< Arrays of real numbers, with a class or a target each.
+  kTokens,    ///< Windows of tokens.
 };
 
 /// The source of a model's samples.
 struct Data {
-  std::string_view name;     ///< For example "digits".
+  std::string_view name;  ///< For example "digits".
+  SampleKind kind = SampleKind::kLabelled;
   std::string_view missing;  ///< Message if find() returns no folder and samples are generated.
   /// Returns the folder of the real samples, if there is one.
   std::optional<std::string> (*find)(const std::string& explicit_folder) = nullptr;
-  data::Samples (*load)(const std::string& folder, data::Split split) = nullptr;
-  data::Samples (*generate)(int64_t samples, uint64_t seed) = nullptr;
+  /// Loads the samples of a folder. `seed` sets their order if they are drawn.
+  SampleSet (*load)(const std::string& folder, data::Split split, const Sizes& sizes,
+                    uint64_t seed) = nullptr;
+  SampleSet (*generate)(int64_t samples, uint64_t seed, const Sizes& sizes) = nullptr;
 };
 
 /// MNIST, or generated digits that look like it.
 extern const Data kDigits;
 /// CIFAR-10, or generated images of coloured objects.
 extern const Data kObjects;
+/// The bytes of a text, or generated sentences, as windows of tokens.
+extern const Data kTexts;
+
+/// A measure of a model on test samples.
+enum class Metric : uint8_t {
+  kLoss,        ///< Mean of the loss.
+  kAccuracy,    ///< Percentage of labels whose class has the largest score.
+  kPerplexity,  ///< e to the mean cross entropy.
+};
 
 /// The value of a command-line flag, e.g. "--replicas", that is used unless the flag is given.
 struct Default {
@@ -60,7 +91,9 @@ struct Model {
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
   /// Flags of the sizes of the network, in addition to its batches.
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
+  std::vector<Metric> metrics = {Metric::kAccuracy};  ///< In the order of a report.
   Sizes test_sizes;               ///< A small network that has every part of the real one.
+  bool saves_sizes = false;       ///< Whether files of weights have the flags `sizes`.
   bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.
   bool has_loss_option = false;   ///< Whether Sizes::loss sets its loss.
   /// Sets the sizes to those of weights with these names and shapes. Throws Error{kUsage} if they

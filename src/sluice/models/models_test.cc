@@ -36,8 +36,8 @@ class EveryModel : public testing::TestWithParam<size_t> {
     Session session(ir, {.device = cpu_device({.threads = 1})});
     train::StepArrays arrays(t);
     const int64_t samples = kAccumulate * model_.test_sizes.micro_batch;
-    const data::Samples generated = model_.data->generate(samples, 1);
-    arrays.fill(*data::BatchLoader(data::from_samples(generated), {.batch = samples}).next());
+    const SampleSet generated = model_.data->generate(samples, 1, model_.test_sizes);
+    arrays.fill(*data::BatchLoader(generated.dataset, {.batch = samples}).next());
     std::vector<float> all;
     for (int64_t update = 0; update < 2; ++update) {
       arrays.seed(7, update);

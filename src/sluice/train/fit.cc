@@ -61,6 +61,14 @@ data::LoaderOptions loader_options(const CallSize& size, const DataLoaderOptions
           .factors = to_string(size)};
 }
 
+void check_schedule(const LearningRateSchedule& schedule) {
+  require(schedule.minimum >= 0 && schedule.minimum <= schedule.peak,
+          "fit: the minimum of the learning rate must be from 0 to its peak, {}, got {}",
+          schedule.peak, schedule.minimum);
+  require(schedule.minimum == 0 || schedule.decay != Decay::kConstant,
+          "fit: a minimum of the learning rate, {}, requires a decay", schedule.minimum);
+}
+
 void check_items(const char* call, const CallSize& model, const CallSize& loader) {
   require(model == loader, "{}: an item of the loader must have the samples of a call, {}, got {}",
           call, to_string(model), to_string(loader));
@@ -181,6 +189,7 @@ class Fit {
             "fit: data without an end require `calls`, got epochs");
     require(options_.check_replicas.value_or(1) >= 1,
             "fit: check_replicas must be at least 1, got {}", options_.check_replicas.value_or(1));
+    if (options_.schedule) check_schedule(*options_.schedule);
     require(options_.save_every >= 0, "fit: save_every must be at least 0, got {}",
             options_.save_every);
     require(options_.save_every == 0 || !options_.save.empty(),

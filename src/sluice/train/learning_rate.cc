@@ -23,9 +23,9 @@ double LearningRateSchedule::at(int64_t step) const {
     case Decay::kConstant:
       return peak;
     case Decay::kLinear:
-      return peak * (1 - progress);
+      return minimum + (peak - minimum) * (1 - progress);
     case Decay::kCosine:
-      return peak * (1 + std::cos(std::numbers::pi * progress)) / 2;
+      return minimum + (peak - minimum) * (1 + std::cos(std::numbers::pi * progress)) / 2;
   }
   return peak;
 }

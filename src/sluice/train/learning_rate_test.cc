@@ -21,6 +21,17 @@ TEST(LearningRateSchedule, HasTheRatesOfPyTorch) {
   }
 }
 
+TEST(LearningRateSchedule, DecaysToItsMinimum) {
+  // nanoGPT's get_lr() with learning_rate 1e-3, min_lr 1e-4, warmup_iters 0, lr_decay_iters 4.
+  const double cosine[] = {1e-3, 8.681980515e-4, 5.5e-4, 2.318019485e-4, 1e-4, 1e-4};
+  LearningRateSchedule schedule{Decay::kCosine, 1e-3, 0, 4, 1e-4};
+  for (int64_t step = 0; step < 6; ++step)
+    EXPECT_NEAR(schedule.at(step), cosine[step], 1e-12) << step;
+  schedule.decay = Decay::kLinear;
+  EXPECT_NEAR(schedule.at(1), 7.75e-4, 1e-12);
+  EXPECT_NEAR(schedule.at(9), 1e-4, 1e-12);
+}
+
 TEST(LearningRateSchedule, ConstantRatesRiseInTheWarmUpAlone) {
   const LearningRateSchedule schedule{Decay::kConstant, 0.5, 2, 10};
   EXPECT_EQ(schedule.at(0), 0.25);

@@ -145,11 +145,12 @@ struct StreamedRate {
 /// Absent: the constant nn::Optimizer::default_learning_rate().
 using LearningRate = std::variant<std::monostate, double, StreamedRate>;
 
-/// How a learning rate falls after the warm-up, with p = (step − warmup) / (steps − warmup).
+/// How a learning rate falls after the warm-up: the rate is minimum + (peak − minimum)·f, with
+/// p = (step − warmup) / (steps − warmup).
 enum class Decay {
-  kConstant,  ///< Stays at the peak.
-  kLinear,    ///< peak · (1 − p)
-  kCosine,    ///< peak · (1 + cos(π·p)) / 2 (Loshchilov and Hutter, 2017, without restarts).
+  kConstant,  ///< f = 1.
+  kLinear,    ///< f = 1 − p.
+  kCosine,    ///< f = (1 + cos(π·p)) / 2 (Loshchilov and Hutter, 2017, without restarts).
 };
 
 /// Learning rates of a run, step by step, for a program whose rate is a stream
@@ -159,9 +160,10 @@ struct LearningRateSchedule {
   double peak = 0.05;        ///< The rate after the warm-up.
   int64_t warmup_steps = 0;  ///< Step s of these has the rate peak · (s + 1) / warmup_steps.
   int64_t steps = 1;         ///< Steps of the run; the decay ends after the last one.
+  double minimum = 0;        ///< The rate after the decay, at most `peak`.
 
   /// The rate of step `step`, counted from 0. After the last step it keeps its last value: the peak
-  /// or 0.
+  /// or the minimum.
   double at(int64_t step) const;
 };
 

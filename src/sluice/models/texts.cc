@@ -1,0 +1,74 @@
+#include "sluice/models/texts.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/error.h"
+#include "sluice/base/sys.h"
+#include "sluice/data/files/contents.h"
+#include "sluice/data/text/synthetic_text.h"
+
+namespace sluice::models {
+namespace {
+
+constexpr const char* kTextFile = "input.txt";
+
+std::optional<std::string> text_folder(const std::string& folder) {
+  for (const char* sub : {"", "/tinyshakespeare"}) {
+    if (data::find_data_file(folder + sub, kTextFile)) return folder + sub;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> find_text(const std::string& explicit_folder) {
+  if (!explicit_folder.empty()) {
+    sys::check_folder(explicit_folder);
+    if (auto found = text_folder(explicit_folder)) return found;
+    fail(ErrorKind::kIo, "{0} or {0}/tinyshakespeare must contain {1} (plain or .gz)",
+         explicit_folder, kTextFile);
+  }
+  if (const char* variable = std::getenv("SLUICE_DATA"); variable != nullptr && *variable != '\0') {
+    if (auto found = text_folder(variable)) return found;
+  }
+  return text_folder("data/tinyshakespeare");
+}
+
+SampleSet load_text(const std::string& folder, data::Split split, const Sizes& sizes,
+                    uint64_t seed) {
+  const auto file = data::find_data_file(folder, kTextFile);
+  require(file.has_value(), "{}: must contain {}", folder, kTextFile);
+  const data::TokenSplit both =
+      data::split_tokens(data::text_tokens(*file, data::TextUnit::kByte).tokens);
+  return windows(split == data::Split::kTrain ? both.training : both.test, split, sizes.context,
+                 seed);
+}
+
+SampleSet generate_text(int64_t samples, uint64_t seed, const Sizes& sizes) {
+  const std::string text =
+      data::synthetic_text(checked_add(checked_mul(samples, sizes.context), 1), seed);
+  const data::Tokens tokens(data::ByteTokenizer().encode(text), 256);
+  return windows(tokens, data::Split::kTest, sizes.context, seed);
+}
+
+}  // namespace
+
+SampleSet windows(const data::Tokens& tokens, data::Split split, int64_t context, uint64_t seed) {
+  const data::Dataset drawn = split == data::Split::kTrain
+                                  ? data::random_windows(tokens, {.context = context, .seed = seed})
+                                  : data::consecutive_windows(tokens, context);
+  return {
+      drawn.map([](data::Element e) {
+        return data::Element{{"tokens", std::move(e["input"])}, {"labels", std::move(e["target"])}};
+      }),
+      (tokens.size() - 1) / context};
+}
+
+const Data kTexts{.name = "sentences",
+                  .kind = SampleKind::kTokens,
+                  .missing = "no text found (--data, $SLUICE_DATA, data/tinyshakespeare)",
+                  .find = find_text,
+                  .load = load_text,
+                  .generate = generate_text};
+
+}  // namespace sluice::models

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Tests language models on the command line."""
+
+import struct
+import unittest
+
+from cli_case import FolderTest
+
+# Any text that repeats itself.
+TEXT = "".join(f"the {size} {animal} sees the {animal}.\n" for size in ("old", "small", "grey")
+               for animal in ("cat", "dog", "owl", "hörse")) * 12
+RUN = ["gpt", "--blocks", 2, "--width", 32, "--context", 16]
+
+
+class Gpt(FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.text = self.folder / "text.txt"
+        self.text.write_text(TEXT)
+        self.data = ["--dataset", f"text:{self.text}"]
+
+    def test_a_text_is_learned_by_one_command(self):
+        run = [*RUN, *self.data, "--steps", 150, "--lr", 0.01]
+        result = self.expect_code(0, "train", *run)
+        size, characters = len(TEXT), len(set(TEXT))
+        tests = -(-size // 10)
+        self.assertIn(f"{size - tests} tokens to train on, {tests} to test on, "
+                      f"vocabulary {characters}", result.stderr)
+        record = self.record("train", *run)
+        self.assertLess(record["test_loss"], 0.8)
+        self.assertGreater(record["accuracy"], 75)
+        self.assertAlmostEqual(record["perplexity"], 2.718281828459045 ** record["test_loss"], 9)
+        self.assertIn(f"test loss {record['test_loss']:.4f}, perplexity "
+                      f"{record['perplexity']:.4f}, accuracy {record['accuracy']:.2f} %",
+                      result.stdout)
+
+    def test_strategies_have_one_digest(self):
+        run = [*RUN, *self.data, "--steps", 3, "--accumulate", 2, "--dropout", 0.1]
+        for arch in ("gpt2", "llama"):
+            flags = [*run, "--arch", arch, "--kv-heads", 2]
+            digest = self.record("train", *flags)["digest"]
+            for strategy in (["phased"], ["pipelined", "--stages", 2], ["sharded", "--stages", 2]):
+                other = self.record("train", *flags, "--strategy", *strategy, "--threads", 1)
+                self.assertEqual(other["digest"], digest, (arch, strategy))
+
+    def test_an_epoch_has_the_windows_that_do_not_overlap(self):
+        tokens = len(TEXT) - -(-len(TEXT) // 10)
+        record = self.record("train", *RUN, *self.data, "--epochs", 2, "--micro-batch", 5)
+        self.assertEqual(record["steps"], 2 * ((tokens - 1) // 16 // 5))
+        # The seed draws other windows.
+        losses = {self.record("train", *RUN, *self.data, "--steps", 2, "--lr", 1e-30,
+                              "--seed", seed)["digest"] for seed in (1, 2)}
+        self.assertEqual(len(losses), 2)
+
+    def test_weights_have_their_sizes_and_their_characters(self):
+        self.record("train", *RUN, *self.data, "--arch", "llama", "--steps", 20, "--save",
+                    self.weights)
+        whole = self.record("eval", "gpt", "--weights", self.weights, *self.data, "--all")
+        # A text with fewer characters has the tokens of the first.
+        part = self.folder / "part.txt"
+        part.write_text(TEXT[:200])
+        record = self.record("eval", "gpt", "--weights", self.weights, "--dataset", f"text:{part}",
+                             "--all")
+        self.assertLess(record["test_loss"], whole["test_loss"] + 1)
+        self.expect_error(2, "usage",
+                          f"--blocks: must be 2, that of {self.weights}, got 3; leave it out",
+                          "eval", "gpt", "--weights", self.weights, "--blocks", 3, *self.data)
+        part.write_text("a cat, z\n" * 20)
+        self.expect_error(3, "bad file", "','", "eval", "gpt", "--weights", self.weights,
+                          "--dataset", f"text:{part}")
+
+    def test_ids_of_16_bits_are_the_tokens_of_bytes(self):
+        ids = self.folder / "ids.bin"
+        ids.write_bytes(b"".join(struct.pack("<H", byte) for byte in TEXT.encode()))
+        run = [*RUN, "--steps", 3]
+        text = self.record("train", *run, *self.data, "--tokenizer", "bytes")
+        tokens = self.record("train", *run, "--dataset", f"tokens:{ids}", "--vocab", 256)
+        self.assertEqual(text["digest"], tokens["digest"])
+        more = self.record("train", *run, *self.data, "--tokenizer", "bytes", "--vocab", 300)
+        self.assertGreater(more["planned_bytes"], text["planned_bytes"])
+
+    def test_coefficients_of_the_optimizer_change_the_run(self):
+        run = ["train", *RUN, *self.data, "--steps", 6, "--lr", 0.01]
+        digests = [self.record(*run, *flags)["digest"] for flags in (
+            [], ["--beta1", 0.8], ["--beta2", 0.9], ["--weight-decay", 0.5],
+            ["--weight-decay", 0], ["--lr-schedule", "cosine"],
+            ["--lr-schedule", "cosine", "--min-lr", 0.005], ["--clip-norm", 0.1])]
+        self.assertEqual(len(set(digests)), len(digests))
+        default = self.record(*run, "--beta1", 0.9, "--beta2", 0.999)
+        self.assertEqual(default["digest"], digests[0])
+
+    def test_wrong_uses_are_one_error(self):
+        ids = self.folder / "ids.bin"
+        ids.write_bytes(struct.pack("<400H", *[7] * 370, 300, *[7] * 29))
+        latin = self.folder / "latin.txt"
+        latin.write_bytes(b"a" * 50 + b"\xff" + b"b" * 50)
+        short = self.folder / "short.txt"
+        short.write_text("short")
+        for code, kind, part, flags in (
+            (2, "usage", "gpt: heads must divide the width, 32, got 3", ["--heads", 3]),
+            (2, "usage", "gpt: kv_heads must divide the heads, 4, got 3", ["--kv-heads", 3]),
+            (2, "usage", "--layers: gpt does not have this size", ["--layers", 2]),
+            (2, "usage", "must be text:FILE or tokens:FILE for a language model, got 'csv:x'",
+             ["--dataset", "csv:x"]),
+            (2, "usage", "requires --vocab N or --tokenizer FILE", ["--dataset", f"tokens:{ids}"]),
+            (3, "bad file", "token 370: must be in [0, 256), got 300",
+             ["--dataset", f"tokens:{ids}", "--vocab", 256, "--epochs", 1]),
+            (3, "bad file", "byte 50", ["--dataset", f"text:{latin}"]),
+            (3, "bad file", "context", ["--dataset", f"text:{short}"]),
+            (2, "usage", "--vocab: must be at least", [*self.data, "--vocab", 5]),
+            (2, "usage", "has no fields", [*self.data, "--input", "x"]),
+            (2, "usage", "--tokenizer requires --dataset", ["--tokenizer", "bytes"]),
+            (5, "input/output", "missing.json", [*self.data, "--tokenizer", "missing.json"]),
+            (2, "usage", "--beta1 and --beta2 require --optimizer of adam, adamw",
+             ["--optimizer", "sgd", "--beta1", 0.5]),
+            (2, "usage", "--weight-decay requires --optimizer of",
+             ["--optimizer", "adam-f16", "--weight-decay", 0.5]),
+            (2, "usage", "--min-lr requires --lr-schedule linear or cosine",
+             ["--lr-schedule", "constant", "--min-lr", 0.5]),
+            (2, "usage", "the minimum of the learning rate must be from 0 to its peak",
+             ["--lr-schedule", "linear", "--min-lr", 0.5, *self.data, "--epochs", 1]),
+        ):
+            with self.subTest(flags=flags):
+                self.expect_error(code, kind, part, "train", *RUN, *flags)
+        self.expect_error(2, "usage", "--tokenizer: mlp does not read text", "train", "mlp",
+                          "--tokenizer", "bytes", "--dataset", "csv:x")
+        self.expect_error(2, "usage", "gpt reads tokens and not a table", "predict", "gpt",
+                          "--weights", "w", "--dataset", "csv:x", "--to", "x.csv")
+
+    def test_a_model_trains_without_data(self):
+        record = self.record("train", *RUN, "--synthetic", "--steps", 100)
+        self.assertLess(record["test_loss"], 3)
+        other = self.folder / "data"
+        other.mkdir()
+        (other / "input.txt").write_text(TEXT)
+        found = self.expect_code(0, "train", *RUN, "--data", other, "--steps", 2)
+        self.assertNotIn("generated", found.stderr)
+        self.expect_error(5, "input/output", "must contain input.txt", "train", *RUN, "--data",
+                          self.folder)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,80 @@
+#include "tools/data/saved_sizes.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "sluice/base/error.h"
+#include "sluice/base/safetensors.h"
+#include "tools/flags/flag_table.h"
+#include "tools/flags/help.h"
+
+namespace sluice::tool {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+constexpr std::string_view kDropout = "--dropout";  // It may change from run to run.
+
+std::string key_of(std::string_view flag) { return "sluice." + std::string(flag.substr(2)); }
+
+const Option<ToolOptions>& option_of(std::string_view flag) {
+  const auto& options = flag_table().options;
+  const auto found = std::find_if(options.begin(), options.end(),
+                                  [&](const auto& option) { return flag_of(option) == flag; });
+  SLUICE_CHECK(found != options.end());
+  return *found;
+}
+
+// Calls `f(flag, option)` for each size that the model saves.
+template <typename F>
+void for_saved_sizes(const ModelOptions& m, F f) {
+  const models::Model& model = models::find_model(m.name);
+  if (!model.saves_sizes) return;
+  for (const std::string_view flag : model.sizes) {
+    if (flag != kDropout) f(std::string(flag), option_of(flag));
+  }
+}
+
+Metadata metadata_of_weights(const ModelOptions& m) {
+  if (m.weights.empty() || !models::find_model(m.name).saves_sizes) return {};
+  return SafetensorsReader(m.weights).index().metadata;
+}
+
+}  // namespace
+
+Metadata sizes_metadata(const ModelOptions& m) {
+  ToolOptions o;
+  o.model.sizes = m.sizes;
+  Metadata metadata;
+  for_saved_sizes(m, [&](const std::string& flag, const Option<ToolOptions>& option) {
+    metadata[key_of(flag)] = option.print(o);
+  });
+  return metadata;
+}
+
+bool has_saved_sizes(const ModelOptions& m) {
+  const Metadata metadata = metadata_of_weights(m);
+  bool all = !metadata.empty();
+  for_saved_sizes(m, [&](const std::string& flag, const Option<ToolOptions>&) {
+    all = all && metadata.contains(key_of(flag));
+  });
+  return all;
+}
+
+void read_saved_sizes(const CLI::App& command, ToolOptions& o) {
+  if (!has_saved_sizes(o.model)) return;
+  const Metadata metadata = metadata_of_weights(o.model);
+  for_saved_sizes(o.model, [&](const std::string& flag, const Option<ToolOptions>& option) {
+    const std::string& saved = metadata.at(key_of(flag));
+    const std::string set = option.print(o);
+    require(command.count(flag) == 0 || set == saved,
+            "{}: must be {}, that of {}, got {}; leave it out", flag, saved, o.model.weights, set);
+    try {
+      option.read(o, {saved});
+    } catch (const Error& e) {
+      fail(ErrorKind::kBadFile, "{}: {}", o.model.weights, e.what());
+    }
+  });
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,23 @@
+#pragma once
+#include <map>
+#include <string>
+
+#include "tools/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace sluice::tool {
+
+/// Returns the sizes of a model that saves them (models::Model::saves_sizes) as metadata of its
+/// weights: "sluice.blocks": "4".
+std::map<std::string, std::string> sizes_metadata(const ModelOptions& options);
+
+/// Whether the model saves its sizes, and the file of --weights has them.
+bool has_saved_sizes(const ModelOptions& options);
+
+/// Sets the sizes of such a model to those of the file. Error{kUsage} if a flag sets another value.
+void read_saved_sizes(const CLI::App& command, ToolOptions& options);
+
+}  // namespace sluice::tool

@@ -1,0 +1,24 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tools/data/user_data.h"
+
+namespace sluice::tool {
+
+/// Metadata of weights with the tokenizer of their text.
+inline constexpr const char* kTokenizerKey = "sluice.tokenizer";
+
+/// Returns the tokenizer of a text: "bytes", "characters", a tokenizer.json, or a vocab.json with a
+/// merges.txt in its folder. An empty name is the tokenizer of `weights`, if that file has one, or
+/// "characters". Characters are those of `text`. Error{kIo} and Error{kBadFile} as for the readers.
+std::shared_ptr<const data::Tokenizer> find_tokenizer(const std::string& name,
+                                                      const std::string& weights,
+                                                      const std::string& text_file);
+
+/// Loads a text, or a file of 16-bit ids, for load_user_data().
+std::shared_ptr<const UserData> load_tokens(const std::string& path, bool is_text,
+                                            const DataChoice& choice);
+
+}  // namespace sluice::tool

@@ -3,6 +3,7 @@
 #include "sluice/core.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
+#include "sluice/data/text/tokens.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"

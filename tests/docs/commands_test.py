@@ -382,6 +382,29 @@ class Commands(unittest.TestCase):
         right = sum(line.endswith(f",{label}") for line, label in zip(lines, labels))
         self.assertGreaterEqual(right / len(labels), 0.95)
 
+    @runs("sluice train gpt --dataset text:poems.txt --steps 2000 --lr 1e-3 --lr-schedule cosine "
+          "--min-lr 1e-4 --warmup-steps 100 --beta2 0.99 --weight-decay 0.1 --clip-norm 1 "
+          "--save poems.safetensors",
+          "sluice eval gpt --weights poems.safetensors --dataset text:poems.txt --all",
+          "sluice train gpt --dataset text:FILE")
+    def test_a_transformer_learns_a_text(self, train, evaluate, usual):
+        (self.folder / "poems.txt").write_text("the owl and the cat sat in the old tree.\n" * 60)
+        trained = self.sluice(train.replace("2000", "150"))
+        self.assertRegex(trained.stdout, r"test loss 0\.\d+, perplexity 1\.\d+, accuracy 9\d")
+        self.assertRegex(self.sluice(evaluate).stdout, r"perplexity 1\.\d+, accuracy 9\d")
+        usual = usual.replace("FILE", "poems.txt")
+        self.assertIn("vocabulary", self.sluice(usual, "--steps", 2).stderr)
+
+    @runs("sluice plan gpt --blocks 12 --width 768 --heads 12 --context 1024 --vocab 50257 "
+          "--memory 4G",
+          "sluice plan gpt --blocks 12 --width 768 --heads 12 --context 1024 --vocab 50257 "
+          "--memory 4G --test-batch 1 --micro-batch 1 --strategy phased")
+    def test_a_large_transformer_fits_in_phases(self, resident, phased):
+        self.sluice(resident, code=4)
+        self.assertIn("fits: yes", self.sluice(phased).stdout)
+        subprocess.run([sys.executable, ROOT / "scripts/write_memory_picture.py", PROGRAM,
+                        "--check"], check=True)
+
     @runs("sluice train mlp --dataset csv:flowers.csv --separator ';' --decimal , --missing mean "
           "--standardize --target species --optimizer adam --epochs 30 --save w.safetensors",
           "sluice eval mlp --weights w.safetensors --dataset csv:flowers.csv --all",

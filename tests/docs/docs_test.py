@@ -194,6 +194,13 @@ class Text(unittest.TestCase):
         printed = (ROOT / "examples" / "expected" / "13.txt").read_text()
         self.assertIn("```text\n" + printed + "```", functions)
 
+    def test_the_page_on_transformers_shows_a_lesson_of_at_most_45_lines(self):
+        page = (ROOT / "docs" / "howto" / "train_a_transformer.md").read_text()
+        lesson = (ROOT / "examples" / "20_transformer.cc").read_text()
+        self.assertIn("```cpp\n" + lesson + "```", page)
+        code = [line for line in lesson.splitlines() if line and not line.startswith("///")]
+        self.assertLessEqual(len(code), 45)
+
     def test_the_page_on_options_shows_errors_that_the_library_has(self):
         page = (ROOT / "docs" / "options.md").read_text()
         section = page.split("## Combinations that are refused\n")[1].split("\n## ")[0]

@@ -16,7 +16,6 @@
 #include "sluice/ops/compare.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/cumsum.h"
-#include "sluice/ops/division.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/op.h"

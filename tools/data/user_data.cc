@@ -25,6 +25,8 @@ constexpr std::string_view kDatasetForms = "csv:FILE, npz:FILE, safetensors:FILE
 constexpr std::string_view kReadable = "csv:FILE, npz:FILE, safetensors:FILE, text:FILE or idx:DIR";
 constexpr std::string_view kTokenForms = "text:FILE or tokens:FILE";
 
+constexpr int64_t kContext = 64;  // Tokens of a window whose reading is measured.
+
 struct DataSource {
   std::string kind;
   std::string path;
@@ -198,7 +200,9 @@ data::Dataset open_dataset(const std::string& text) {
   if (source.kind == "csv") return data::from_csv(source.path);
   if (source.kind == "npz") return data::from_npz(source.path);
   if (source.kind == "safetensors") return data::from_safetensors(source.path);
-  if (source.kind == "text") return data::from_text(source.path);
+  if (source.kind == "text")
+    return data::consecutive_windows(
+        data::text_tokens(source.path, data::TextUnit::kCharacter).tokens, kContext);
   require(source.kind == "idx", "--dataset: must be {}, got '{}'", kReadable, text);
   const IdxFiles files = training_files(source.path);
   return data::from_idx(files.images, files.labels);

@@ -335,32 +335,4 @@ Dataset from_csv(const std::string& path, const CsvOptions& options = {});
 /// Returns the names of the columns of a CSV file by its header, or "0", "1", … without one.
 std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options = {});
 
-/// A text as numbers: character k is vocabulary[ids[k]].
-struct Text {
-  std::vector<std::string> vocabulary = {};  ///< The characters in UTF-8, by their code points.
-  HostTensor ids = {};                       ///< (characters) i32.
-
-  /// Returns the ids of the characters of `text`, (characters) i32. Error{kUsage} if a character is
-  /// not in the vocabulary, or if the text is not UTF-8.
-  HostTensor encode(const std::string& text) const;
-  /// Returns the characters of i32 ids of any shape. Error{kUsage} if an id is out of range.
-  std::string decode(const HostTensor& ids) const;
-};
-
-/// Reads a text in UTF-8 and makes the vocabulary of its characters. Error{kBadFile} naming the
-/// byte if the file is not UTF-8.
-Text read_text(const std::string& path);
-
-struct TextOptions {
-  int64_t length = 64;  ///< Characters of a window, >= 1.
-  int64_t stride = 0;   ///< Characters between the beginnings of two windows; 0 takes `length`.
-};
-
-/// Cuts a text into windows: the fields "input" and "target" are i32 (length), and the target is
-/// the window that begins one character later. Error{kUsage} if an option is out of range or the
-/// text is shorter than length + 1.
-Dataset from_text(const Text& text, const TextOptions& options = {});
-/// Reads a text as read_text() and cuts it into windows. Error{kBadFile} if the text is too short.
-Dataset from_text(const std::string& path, const TextOptions& options = {});
-
 }  // namespace sluice::data

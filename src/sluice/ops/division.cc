@@ -1,4 +1,4 @@
-#include "sluice/ops/division.h"
+#include "sluice/ops/arithmetic.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "sluice/ops/trigonometry.h"
+#include "sluice/ops/unary.h"
 
 #include <cmath>
 

@@ -445,7 +445,8 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
   compile(model, model.is_compiled(), options.show);
   DataLoader loader(model.options(), dataset,
                     {.batch_size = model.call_size().micro_batch,
-                     .shuffle = data::Shuffle::kYes,
+                     .shuffle = dataset.size() == data::kForever ? data::Shuffle::kNo
+                                                                 : data::Shuffle::kYes,
                      .seed = model.options().seed});
   return fit(model, loader, options);
 }

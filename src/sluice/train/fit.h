@@ -142,7 +142,8 @@ struct FitResult {
 /// range, or if a loss that is returned is not f32. Error{kIo} if `log_dir` cannot be written at
 /// first; if that fails later, one warning is printed and the training continues.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
-/// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed.
+/// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed. A
+/// dataset without an end keeps its order and requires FitOptions::calls.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
 
 /// Compares the predictions for all items of an epoch with their labels. A smaller last item

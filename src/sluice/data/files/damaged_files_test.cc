@@ -108,7 +108,7 @@ std::vector<Format> formats() {
       {"csv gzip", deflated("a,b\n1,2\n3,4\n", 31), [](auto& p) { return from_csv(p); }},
       {"csv table", "a,b,c\n1,x,no\r\n\"3\",\"y\n\"\"\",yes\n5,x,yes\n", from_table},
       {"text", "abc \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.",
-       [](auto& p) { return from_text(p, {.length = 2}); }},
+       [](auto& p) { return consecutive_windows(text_tokens(p, TextUnit::kCharacter).tokens, 2); }},
       {"tokens", "a1b2c3d4e5", [](auto& p) { return consecutive_windows(tokens_file(p), 4); }},
       {"tokenizer", tokenizer_json(),
        [](auto& p) { return from_ids(p, BpeTokenizer::read_json(p)); }},

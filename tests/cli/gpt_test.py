@@ -135,6 +135,10 @@ class Gpt(FolderTest):
         (other / "input.txt").write_text(TEXT)
         found = self.expect_code(0, "train", *RUN, "--data", other, "--steps", 2)
         self.assertNotIn("generated", found.stderr)
+        self.expect_error(2, "usage", "must be in [0, 100), got", "train", *RUN, "--data", other,
+                          "--vocab", 100, "--steps", 2)
+        small = self.record("train", *RUN, "--synthetic", "--steps", 30, "--vocab", 30)
+        self.assertLess(small["test_loss"], 3.5)
         self.expect_error(5, "input/output", "must contain input.txt", "train", *RUN, "--data",
                           self.folder)
 

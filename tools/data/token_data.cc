@@ -9,6 +9,7 @@
 #include "sluice/base/error.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
+#include "sluice/models/texts.h"
 
 namespace sluice::tool {
 namespace {
@@ -52,13 +53,6 @@ std::map<std::string, std::string> metadata_of(const Tokenizer& tokenizer) {
   return {{kTokenizerKey, std::string(kSavedCharacters) + characters->vocabulary()}};
 }
 
-// The tokens with the vocabulary of the model, which may have more tokens than a text.
-data::Tokens with_vocabulary(const data::Tokens& tokens, int64_t vocabulary) {
-  std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
-  tokens.read(0, ids);
-  return {std::move(ids), vocabulary};
-}
-
 data::Tokens open_tokens(const std::string& path, bool is_text, const DataChoice& choice,
                          const Tokenizer* tokenizer) {
   const int64_t known = tokenizer == nullptr ? 0 : tokenizer->vocabulary_size();
@@ -69,7 +63,7 @@ data::Tokens open_tokens(const std::string& path, bool is_text, const DataChoice
           vocabulary);
   if (!is_text) return data::tokens_file(path, vocabulary);
   const data::Tokens tokens = data::text_tokens(path, *tokenizer);
-  return vocabulary == known ? tokens : with_vocabulary(tokens, vocabulary);
+  return models::with_vocabulary(tokens, vocabulary);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
@@ -38,20 +39,30 @@ SampleSet load_text(const std::string& folder, data::Split split, const Sizes& s
                     uint64_t seed) {
   const auto file = data::find_data_file(folder, kTextFile);
   require(file.has_value(), "{}: must contain {}", folder, kTextFile);
-  const data::TokenSplit both =
-      data::split_tokens(data::text_tokens(*file, data::TextUnit::kByte).tokens);
+  const data::TokenSplit both = data::split_tokens(
+      with_vocabulary(data::text_tokens(*file, data::TextUnit::kByte).tokens, sizes.vocabulary));
   return windows(split == data::Split::kTrain ? both.training : both.test, split, sizes.context,
                  seed);
 }
 
+// A small vocabulary has several bytes for a token.
 SampleSet generate_text(int64_t samples, uint64_t seed, const Sizes& sizes) {
   const std::string text =
       data::synthetic_text(checked_add(checked_mul(samples, sizes.context), 1), seed);
-  const data::Tokens tokens(data::ByteTokenizer().encode(text), 256);
+  std::vector<int32_t> ids = data::ByteTokenizer().encode(text);
+  for (int32_t& id : ids) id = static_cast<int32_t>(id % sizes.vocabulary);
+  const data::Tokens tokens(std::move(ids), sizes.vocabulary);
   return windows(tokens, data::Split::kTest, sizes.context, seed);
 }
 
 }  // namespace
+
+data::Tokens with_vocabulary(const data::Tokens& tokens, int64_t vocabulary) {
+  if (vocabulary == tokens.vocabulary()) return tokens;
+  std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
+  tokens.read(0, ids);
+  return {std::move(ids), vocabulary};
+}
 
 SampleSet windows(const data::Tokens& tokens, data::Split split, int64_t context, uint64_t seed) {
   const data::Dataset drawn = split == data::Split::kTrain

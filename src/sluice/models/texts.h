@@ -4,6 +4,10 @@
 
 namespace sluice::models {
 
+/// Returns the same ids in a vocabulary of another size, read into memory. Error{kUsage} naming the
+/// index for an id that is not in it.
+data::Tokens with_vocabulary(const data::Tokens& tokens, int64_t vocabulary);
+
 /// Returns windows of `context` tokens as samples of gpt(), with the fields "tokens" and "labels".
 /// Training draws windows without end from `seed`, and an epoch has as many as do not overlap; a
 /// test has those. Errors are those of data::random_windows().

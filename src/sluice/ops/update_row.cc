@@ -41,7 +41,9 @@ Tensors grad_update_row(GradContext& g) {
 
 template <typename T>
 void reference_update_row(const KernelArgs& k) {
-  const int64_t index = indices_of(k, 2)[0];
+  int64_t index = 0;  // Read in place: a step must not allocate memory.
+  visit_element<float>(k.in_dtype(2),
+                       [&]<typename E>(E) { index = static_cast<int64_t>(k.in<E>(2)[0]); });
   const AxisSplit s(k.out_shape(0), 0);
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto old = k.in<E>(0);

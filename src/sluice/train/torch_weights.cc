@@ -7,7 +7,7 @@
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/training_step.h"
+#include "sluice/train/torch_names.h"
 
 namespace sluice::train {
 namespace {
@@ -50,6 +50,20 @@ HostTensor read_weight(const SafetensorsReader& file, const std::string& path,
 }
 
 }  // namespace
+
+std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factories) {
+  std::vector<TorchWeight> weights;
+  factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    TorchWeight w{.path = key, .name = key};
+    if (const auto& torch = factory.torch()) {
+      const size_t module = key.rfind('.') + 1;  // npos + 1 is 0: the outermost module.
+      w.name = key.substr(0, module) + std::string(torch->name);
+      w.transposed = torch->transposed;
+    }
+    weights.push_back(std::move(w));
+  });
+  return weights;
+}
 
 std::vector<std::string> load_torch_weights(Session& session, const Training& training,
                                             const std::string& path) {

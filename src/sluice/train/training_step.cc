@@ -7,6 +7,7 @@
 #include "sluice/train/options/option_table.h"
 #include "sluice/train/pipeline/stages.h"
 #include "sluice/train/strategies/kept_results.h"
+#include "sluice/train/torch_names.h"
 
 namespace sluice::train {
 namespace {
@@ -104,20 +105,6 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
   Options arrays = inference;
   arrays.outfeed = nullptr;
   add_results(ir, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
-}
-
-std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factories) {
-  std::vector<TorchWeight> weights;
-  factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
-    TorchWeight w{.path = key, .name = key};
-    if (const auto& torch = factory.torch()) {
-      const size_t module = key.rfind('.') + 1;  // npos + 1 is 0: the outermost module.
-      w.name = key.substr(0, module) + std::string(torch->name);
-      w.transposed = torch->transposed;
-    }
-    weights.push_back(std::move(w));
-  });
-  return weights;
 }
 
 Strategy default_strategy(const NetworkGraph& network) {

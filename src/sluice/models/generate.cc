@@ -13,7 +13,7 @@
 #include "sluice/models/sampling.h"
 #include "sluice/nn/module.h"
 #include "sluice/ops/ops.h"
-#include "sluice/train/torch_names.h"
+#include "sluice/train/torch_weights.h"
 #include "sluice/transforms/loops/loops.h"
 
 namespace sluice::models {

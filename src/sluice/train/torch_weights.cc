@@ -1,13 +1,13 @@
+#include "sluice/train/torch_weights.h"
+
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "sluice/base/hash.h"
 #include "sluice/base/numbers/slices.h"
-#include "sluice/base/safetensors.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/torch_names.h"
 
 namespace sluice::train {
 namespace {
@@ -34,18 +34,16 @@ HostTensor transposed(const HostTensor& t) {
   return result;
 }
 
-// Returns the value of a weight's handle for its tensor of the file.
-HostTensor read_weight(const SafetensorsReader& file, const std::string& path,
-                       const SafetensorsTensor& tensor, const TorchWeight& weight,
+// Returns the value of a weight's handle for its tensor of the files.
+HostTensor read_weight(const WeightFiles& files, const TorchWeight& weight,
                        const TensorSpec& spec) {
   const Shape shape = weight.transposed ? swapped(spec.shape) : spec.shape;
-  if (tensor.spec.shape != shape || !is_float(tensor.spec.dtype)) {
-    fail(ErrorKind::kBadFile, "{}: '{}' must be {} of floating point, got {}", path, weight.name,
-         to_string(shape), to_string(tensor.spec));
+  const TensorSpec& found = files.spec(weight.name);
+  if (found.shape != shape || !is_float(found.dtype)) {
+    fail(ErrorKind::kBadFile, "{}: '{}' must be {} of floating point, got {}", files.name(),
+         weight.name, to_string(shape), to_string(found));
   }
-  HostTensor value(tensor.spec);
-  file.read(tensor, 0, value.bytes());
-  value = value.cast(spec.dtype);
+  const HostTensor value = files.read(weight.name).cast(spec.dtype);
   return weight.transposed ? transposed(value) : value;
 }
 
@@ -65,43 +63,90 @@ std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factori
   return weights;
 }
 
-std::vector<std::string> load_torch_weights(Session& session, const Training& training,
-                                            const std::string& path) {
-  const SafetensorsReader file(path);
-  std::map<std::string, const SafetensorsTensor*> tensors;
-  for (const SafetensorsTensor& t : file.index().tensors) tensors.emplace(t.name, &t);
+WeightFiles::WeightFiles(std::string name, const std::vector<std::string>& paths)
+    : name_(std::move(name)) {
+  const auto refuse_second = [&](const std::string& tensor, const std::string& path) {
+    if (!tensors_.contains(tensor) && !foreign_.contains(tensor)) return;
+    fail(ErrorKind::kBadFile, "{}: tensor '{}' must be in one file, got it again in {}", name_,
+         tensor, path);
+  };
+  for (const std::string& path : paths) {
+    const SafetensorsReader& file = files_.emplace_back(path);
+    for (const SafetensorsTensor& t : file.index().tensors) {
+      refuse_second(t.name, path);
+      tensors_.emplace(t.name, Position{&file, &t});
+    }
+    for (const ForeignTensor& t : file.index().foreign) {
+      refuse_second(t.name, path);
+      foreign_.emplace(t.name, &file);
+    }
+  }
+}
+
+std::vector<std::string> WeightFiles::tensors() const {
+  std::vector<std::string> names;
+  for (const auto& [name, position] : tensors_) names.push_back(name);
+  for (const auto& [name, file] : foreign_) names.push_back(name);
+  std::ranges::sort(names);
+  return names;
+}
+
+const WeightFiles::Position& WeightFiles::find(const std::string& tensor) const {
+  const auto found = tensors_.find(tensor);
+  if (found != tensors_.end()) return found->second;
+  const auto foreign = foreign_.find(tensor);
+  if (foreign != foreign_.end()) foreign->second->index().refuse_foreign(tensor, name_);
+  fail(ErrorKind::kBadFile, "{}: weight '{}' is missing", name_, tensor);
+}
+
+HostTensor WeightFiles::read(const std::string& tensor) const {
+  const Position& position = find(tensor);
+  HostTensor value(position.tensor->spec);
+  position.file->read(*position.tensor, 0, value.bytes());
+  return value;
+}
+
+std::vector<std::string> load_named_weights(Session& session, const Training& training,
+                                            const std::vector<TorchWeight>& weights,
+                                            const WeightFiles& files) {
+  std::vector<std::string> unknown = files.tensors();
+  std::set<std::string> read;
   std::vector<std::pair<Tensor, HostTensor>> values;
   Digest digest;
-  for (const TorchWeight& weight : training.torch_weights) {
-    const auto found = tensors.find(weight.name);
-    if (found == tensors.end()) {
-      file.index().refuse_foreign(weight.name, path);
-      fail(ErrorKind::kBadFile, "{}: weight '{}' is missing", path, weight.name);
-    }
+  for (const TorchWeight& weight : weights) {
     const Tensor& variable = training.variables[weight.path];
     const TensorSpec spec = host_spec(variable.spec(), *variable.graph().info(variable).variable);
-    values.emplace_back(variable, read_weight(file, path, *found->second, weight, spec));
+    values.emplace_back(variable, read_weight(files, weight, spec));
     digest.add(values.back().second.bytes());
-    tensors.erase(found);
+    read.insert(weight.name);
   }
-  session.agreement().require_same("values in " + path, digest.hex());
+  session.agreement().require_same("values in " + files.name(), digest.hex());
   session.write(values);
-  std::vector<std::string> unknown;
-  for (const auto& [name, tensor] : tensors) unknown.push_back(name);
-  for (const ForeignTensor& t : file.index().foreign) unknown.push_back(t.name);
+  std::erase_if(unknown, [&](const std::string& name) { return read.contains(name); });
   return unknown;
 }
 
-void save_torch_weights(Session& session, const Training& training, const std::string& path,
+void save_named_weights(Session& session, const Training& training,
+                        const std::vector<TorchWeight>& weights, const std::string& path,
                         const std::map<std::string, std::string>& metadata) {
   check_finite(session, training);
   std::vector<NamedArray> arrays;
-  for (const TorchWeight& weight : training.torch_weights) {
+  for (const TorchWeight& weight : weights) {
     HostTensor value = session.read(training.variables[weight.path]);
     arrays.push_back({weight.name, weight.transposed ? transposed(value) : std::move(value)});
   }
   if (session.agreement().rank() == 0) write_safetensors_file(path, arrays, metadata);
   session.agreement().any(false);  // A barrier: the others return after the file is written.
+}
+
+std::vector<std::string> load_torch_weights(Session& session, const Training& training,
+                                            const std::string& path) {
+  return load_named_weights(session, training, training.torch_weights, WeightFiles(path));
+}
+
+void save_torch_weights(Session& session, const Training& training, const std::string& path,
+                        const std::map<std::string, std::string>& metadata) {
+  save_named_weights(session, training, training.torch_weights, path, metadata);
 }
 
 }  // namespace sluice::train

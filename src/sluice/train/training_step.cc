@@ -7,7 +7,7 @@
 #include "sluice/train/options/option_table.h"
 #include "sluice/train/pipeline/stages.h"
 #include "sluice/train/strategies/kept_results.h"
-#include "sluice/train/torch_names.h"
+#include "sluice/train/torch_weights.h"
 
 namespace sluice::train {
 namespace {

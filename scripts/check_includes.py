@@ -62,6 +62,7 @@ VENDORS = [
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "src/sluice/data/table/schema_json.cc",
                        "src/sluice/data/text/tokenizer_files.cc",
                        "src/sluice/base/options/option_file.cc",
+                       "src/sluice/models/hugging_face/*",
                        "src/sluice/report/compare.cc", "src/sluice/report/report_json.cc",
                        "src/sluice/report/forecast/rates.cc", "src/sluice/session/profile.cc",
                        "tools/json_record.cc", "bench/table.cc"]),

@@ -26,8 +26,11 @@ struct GptSizes {
   int64_t vocabulary = 0;      ///< Different tokens.
   double dropout = 0;          ///< Probability, in training.
   double rotary_base = 10000;  ///< For Llama.
-  int64_t micro_batch = 8;     ///< Samples of a micro-batch.
-  int64_t eval_batch = 8;      ///< Samples of an evaluation step.
+  double epsilon = 1e-5;       ///< Added to variances and mean squares in norms.
+  /// For Llama: the table of tokens is the weight of the logits too, as it always is in GPT-2.
+  bool tied = false;
+  int64_t micro_batch = 8;  ///< Samples of a micro-batch.
+  int64_t eval_batch = 8;   ///< Samples of an evaluation step.
 };
 
 struct Sizes;
@@ -38,8 +41,15 @@ GptSizes gpt_sizes(const Sizes& sizes);
 /// training, the field `labels` has these tokens and the loss is the mean cross entropy; evaluation
 /// returns `logits` (samples, context, vocabulary). The names of the weights are those of Hugging
 /// Face's GPT-2 and Llama without "transformer." and "model.". Error{kUsage} unless sizes are at
-/// least 1, the heads divide the width, kv_heads divides the heads, dropout is in [0, 1) and, for
-/// Llama, the elements of a head are even and rotary_base is positive.
+/// least 1, the heads divide the width, kv_heads divides the heads, dropout is in [0, 1), epsilon
+/// is positive and, for Llama, the elements of a head are even and rotary_base is positive.
 train::Network gpt(const GptSizes& sizes);
+
+namespace internal {
+
+/// Returns the sizes with defaults in place of zeros. Errors are those of gpt().
+GptSizes complete_sizes(const GptSizes& sizes);
+
+}  // namespace internal
 
 }  // namespace sluice::models

@@ -39,8 +39,8 @@ double residual_deviation(const GptSizes& s) {
 }
 
 Tensor normalized(nn::Builder& b, const std::string& name, const GptSizes& s, const Tensor& x) {
-  if (s.arch == Arch::kGpt2) return b.inlined(name, nn::LayerNorm(), x);
-  return b.inlined(name, nn::RMSNorm(1, 1e-5), x);
+  if (s.arch == Arch::kGpt2) return b.inlined(name, nn::LayerNorm(1, s.epsilon), x);
+  return b.inlined(name, nn::RMSNorm(1, s.epsilon), x);
 }
 
 class Mlp : public nn::Module {
@@ -106,6 +106,7 @@ GptSizes complete_sizes(const GptSizes& sizes) {
   require(s.heads % s.kv_heads == 0, "gpt: kv_heads must divide the heads, {}, got {}", s.heads,
           s.kv_heads);
   require(s.dropout >= 0 && s.dropout < 1, "gpt: dropout must be in [0, 1), got {}", s.dropout);
+  require(s.epsilon > 0, "gpt: epsilon must be positive, got {}", s.epsilon);
   if (s.arch == Arch::kLlama) {
     require(s.width / s.heads % 2 == 0,
             "gpt: a head of Llama must have an even number of elements, got {} of width {}",
@@ -206,8 +207,9 @@ Tensor Gpt::logits(nn::Builder& b, Tensor x) const {
   const nn::Block block(b, "head");
   const bool gpt2 = s_.arch == Arch::kGpt2;
   x = normalized(b, gpt2 ? "ln_f" : "norm", s_, x);
-  return gpt2 ? ops::matmul(x, b.variable("wte.weight"), {.rhs_transposed = true})
-              : b.inlined("lm_head", Dense(s_.vocabulary, s_), x);
+  const char* const table = gpt2 ? "wte.weight" : "embed_tokens.weight";
+  return gpt2 || s_.tied ? ops::matmul(x, b.variable(table), {.rhs_transposed = true})
+                         : b.inlined("lm_head", Dense(s_.vocabulary, s_), x);
 }
 
 train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {

@@ -8,9 +8,6 @@
 /// The module of gpt(), which generation builds with a cache.
 namespace sluice::models::internal {
 
-/// Returns the sizes with defaults in place of zeros. Errors are those of gpt().
-GptSizes complete_sizes(const GptSizes& sizes);
-
 /// The keys and values of a block: tensors (cache rows, kv_heads · elements of a head).
 struct KvCache {
   Tensor keys;

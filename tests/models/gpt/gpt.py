@@ -140,27 +140,39 @@ class Llama(nn.Module):
         return self.lm_head(self.norm(x))
 
 
+def train(name, model, fields, loss_of, rate=RATE):
+    """Trains a model and returns its arrays by their names in the file.
+
+    `fields` has the samples of each step, and loss_of(model) returns the losses by name.
+    """
+    tensors = {f"{name}.first.{weight}": value.clone()
+               for weight, value in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    steps = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        losses = loss_of(model)
+        sum(losses.values()).backward()
+        optimizer.step()
+        steps.append({key: loss.detach() for key, loss in losses.items()})
+    tensors |= {f"{name}.{key}": torch.stack([step[key] for step in steps]) for key in steps[0]}
+    return tensors | {f"{name}.{key}": value for key, value in fields.items()}
+
+
 def main():
     torch.set_num_threads(1)
     tensors = {}
     for name, make in (("gpt2", Gpt2), ("llama", Llama)):
         torch.manual_seed(1)
         model = make()
-        for weight, value in model.state_dict().items():
-            tensors[f"{name}.first.{weight}"] = value.clone()
         tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT + 1))
-        optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-        losses = []
-        for _ in range(STEPS):
-            optimizer.zero_grad()
+
+        def loss_of(model):
             logits = model(tokens[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        tensors |= {f"{name}.losses": torch.stack(losses),
-                    f"{name}.tokens": tokens[:, :-1].to(torch.int32),
-                    f"{name}.labels": tokens[:, 1:].to(torch.int32)}
+            return {"losses": F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())}
+
+        tensors |= train(name, model, {"tokens": tokens[:, :-1].to(torch.int32),
+                                       "labels": tokens[:, 1:].to(torch.int32)}, loss_of)
     write(sys.argv[1], tensors, {})
 
 

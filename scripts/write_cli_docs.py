@@ -94,7 +94,8 @@ def bash_completion(commands, models):
         f'    {"|".join(folders)})', '      COMPREPLY=($(compgen -d -- "$word"))',
         '      return ;;', "  esac",
         "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
-        f'    options="{" ".join(c.name for c in commands)} --list --version --help --help-all"',
+        wrapped(f'    options="{" ".join(c.name for c in commands)} --list --version --help '
+                '--help-all"', 6),
         '    COMPREPLY=($(compgen -W "$options" -- "$word"))', "    return", "  fi",
         "  case ${COMP_WORDS[1]} in", *cases, '    *) return ;;', "  esac",
         "  case ${COMP_WORDS[1]}:$word in",

@@ -47,6 +47,9 @@ struct CommandLine {
   CLI::App* predict = command(
       kPredict, "predict",
       "Apply a model to your samples: sluice predict mlp --weights F --dataset csv:F --to F.npz");
+  CLI::App* generate =
+      command(kGenerate, "generate",
+              "Continue a text: sluice generate gpt --weights F --prompt 'Once upon' --tokens 50");
   CLI::App* plan =
       command(kPlan, "plan", "Compile a model, prove its plan and show it: sluice plan mnist");
   CLI::App* bench =
@@ -116,6 +119,15 @@ void silence_other_processes(ToolOptions& o) {
   require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");
 }
 
+// Reads the options of `sluice generate`.
+void read_generate_options(const CLI::App& command, ToolOptions& o) {
+  o.trains = false;
+  o.model.name = "gpt";
+  set_options(command, kGenerate, false, o);
+  silence_other_processes(o);
+  use_generator(command, o);
+}
+
 // Reads the options of a command. Those of a command with a model are checked and completed.
 void read_options(const CLI::App& command, Command bit, bool has_model, ToolOptions& o) {
   o.trains = bit != kPredict;
@@ -145,6 +157,10 @@ int run_command(const CommandLine& line, ToolOptions& o) {
   if (*line.train) return run_model(*line.train, kTrain, run_train);
   if (*line.eval) return run_model(*line.eval, kEval, run_eval);
   if (*line.predict) return run_model(*line.predict, kPredict, run_predict);
+  if (*line.generate) {
+    read_generate_options(*line.generate, o);
+    return run_generate(o);
+  }
   if (*line.plan && plan_needs_model(*line.plan)) return run_model(*line.plan, kPlan, run_plan);
   if (*line.bench && !bench_needs_suite(*line.bench))
     return run_model(*line.bench, kBench, run_bench);

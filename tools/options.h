@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sluice/data/table/table.h"
+#include "sluice/models/gpt/generate.h"
 #include "sluice/models/model.h"
 #include "sluice/report/report.h"
 #include "sluice/runtime/process_group.h"
@@ -63,6 +64,12 @@ struct TrainOptions {
   std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
   std::string log_dir;                      ///< Folder for train::FitOptions::log_dir.
   int64_t log_histograms = 0;               ///< Steps between histograms; 0: none.
+};
+
+/// Options of `sluice generate`.
+struct GenerateFlags {
+  std::string prompt = "\n";              ///< The text to continue.
+  models::GenerateOptions sampling = {};  ///< Its seed is train::Options::seed.
 };
 
 /// Tensors that leave the device, in the command line's words. Budgets are in SessionOptions.
@@ -142,6 +149,7 @@ struct ToolOptions {
   ProfileOptions profile;
   PlanOptions plan;
   BenchOptions bench;
+  GenerateFlags generate;
   std::string file;   ///< The argument of `sluice inspect`.
   std::string other;  ///< A second report to compare it with; empty: none.
   std::string to;     ///< The file that `sluice predict` writes.
@@ -158,6 +166,8 @@ int run_train(const ToolOptions& options);
 int run_eval(const ToolOptions& options);
 /// Writes the predictions for every sample of --dataset to --to.
 int run_predict(const ToolOptions& options);
+/// Writes text that continues --prompt.
+int run_generate(const ToolOptions& options);
 int run_plan(const ToolOptions& options);
 /// Times training steps of a model.
 int run_bench(const ToolOptions& options);

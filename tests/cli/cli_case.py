@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = os.environ["SLUICE_CLI"]
-COMMANDS = ["train", "eval", "predict", "plan", "bench", "inspect", "doctor"]
+COMMANDS = ["train", "eval", "predict", "generate", "plan", "bench", "inspect", "doctor"]
 MOST = 2 ** 63 - 1  # Upper limit of most integer options.
 # Seconds after which a test ends a command that hangs. It is no assertion about speed.
 HANG = 240

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Tests language models on the command line."""
 
+import json
 import struct
 import unittest
+from pathlib import Path
 
 from cli_case import FolderTest
 
@@ -126,6 +128,57 @@ class Gpt(FolderTest):
                           "--tokenizer", "bytes", "--dataset", "csv:x")
         self.expect_error(2, "usage", "gpt reads tokens and not a table", "predict", "gpt",
                           "--weights", "w", "--dataset", "csv:x", "--to", "x.csv")
+
+    def test_a_trained_model_continues_a_text(self):
+        self.record("train", *RUN, *self.data, "--steps", 400, "--lr", 0.01, "--lr-schedule",
+                    "linear", "--save", self.weights)
+        run = ["generate", "gpt", "--weights", self.weights, "--prompt", "the old"]
+        likely = self.record(*run, "--temperature", 0)
+        self.assertEqual((likely["prompt_tokens"], likely["tokens"]), (7, 9))
+        self.assertEqual(likely["planned_bytes"], likely["measured_bytes"])
+        self.assertIn("the old" + likely["text"], TEXT)
+        printed = self.expect_code(0, *run, "--temperature", 0).stdout
+        self.assertEqual(printed, "the old" + likely["text"] + "\n")
+        drawn = {flags: self.record(*run, *flags)["text"] for flags in (
+            ("--temperature", 3), ("--temperature", 3, "--seed", 1),
+            ("--temperature", 3, "--top-k", 2), ("--temperature", 3, "--top-p", 0.3),
+            ("--tokens", 4))}
+        self.assertEqual(len(set(drawn.values())), len(drawn), drawn)
+        one = self.record(*run, "--temperature", 3, "--threads", 1)
+        self.assertEqual(one["text"], drawn["--temperature", 3])
+        self.assertEqual(self.record(*run, "--temperature", 3, "--top-k", 1)["text"],
+                         likely["text"])
+        for code, kind, part, flags in (
+            (2, "usage", "context", ["--tokens", 10]),
+            (2, "usage", "'Q'", ["--prompt", "Q"]),
+            (2, "usage", "prompt", ["--prompt", "the old cat sees the"]),
+            (2, "usage", "--top-p: must be", ["--top-p", 1.5]),
+            (4, "does not fit", "its budget is 1024", ["--memory", "1K"]),
+            (2, "usage", "vocabulary of the model", ["--tokenizer", "bytes"]),
+        ):
+            with self.subTest(flags=flags):
+                rest = run[:-2] if "--prompt" in flags else run
+                self.expect_error(code, kind, part, *rest, *flags)
+        other = self.folder / "other.safetensors"
+        self.record("train", "mnist", "--synthetic", "--steps", 1, "--width", 8, "--save", other)
+        self.expect_error(3, "bad file", "must have the sizes of a model", "generate", "gpt",
+                          "--weights", other)
+
+    def test_a_checkpoint_of_hugging_face_continues_a_text(self):
+        folder = Path(__file__).resolve().parent.parent / "models/gpt/checkpoints/llama"
+        self.expect_error(2, "usage", "has no tokenizer", "generate", "gpt", "--weights", folder)
+        # Tokens of one letter each.
+        size = json.loads((folder / "config.json").read_text())["vocab_size"]
+        vocabulary = {chr(ord("a") + i): i for i in range(size)}
+        tokenizer = self.folder / "tokenizer.json"
+        tokenizer.write_text(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+            "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+            "decoder": {"type": "Fuse"},
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+        record = self.record("generate", "gpt", "--weights", folder, "--tokenizer", tokenizer,
+                             "--prompt", "abc", "--tokens", 3)
+        self.assertEqual((record["prompt_tokens"], len(record["text"])), (3, 3))
 
     def test_a_model_trains_without_data(self):
         record = self.record("train", *RUN, "--synthetic", "--steps", 100)

@@ -386,12 +386,15 @@ class Commands(unittest.TestCase):
           "--min-lr 1e-4 --warmup-steps 100 --beta2 0.99 --weight-decay 0.1 --clip-norm 1 "
           "--save poems.safetensors",
           "sluice eval gpt --weights poems.safetensors --dataset text:poems.txt --all",
+          "sluice generate gpt --weights poems.safetensors --prompt 'the owl' --tokens 40 "
+          "--temperature 0.8 --top-k 10",
           "sluice train gpt --dataset text:FILE")
-    def test_a_transformer_learns_a_text(self, train, evaluate, usual):
+    def test_a_transformer_learns_a_text(self, train, evaluate, generate, usual):
         (self.folder / "poems.txt").write_text("the owl and the cat sat in the old tree.\n" * 60)
         trained = self.sluice(train.replace("2000", "150"))
         self.assertRegex(trained.stdout, r"test loss 0\.\d+, perplexity 1\.\d+, accuracy 9\d")
         self.assertRegex(self.sluice(evaluate).stdout, r"perplexity 1\.\d+, accuracy 9\d")
+        self.assertRegex(self.sluice(generate).stdout, r"^the owl [a-z .\n]{38,}$")
         usual = usual.replace("FILE", "poems.txt")
         self.assertIn("vocabulary", self.sluice(usual, "--steps", 2).stderr)
 

@@ -71,7 +71,8 @@ _sluice() {
       return ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
-    options="train eval predict plan bench inspect doctor --list --version --help --help-all"
+    options="train eval predict generate plan bench inspect doctor --list --version --help
+      --help-all"
     COMPREPLY=($(compgen -W "$options" -- "$word"))
     return
   fi
@@ -107,6 +108,8 @@ _sluice() {
       --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
       --io-queues --disable --verify --json --quiet --log-level --profile --profile-dir
       --single-process --help --help-all" ;;
+    generate) options="--weights --tokenizer --prompt --tokens --temperature --top-k --top-p
+      --seed --memory --threads --json --help --help-all" ;;
     plan) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2

@@ -5,6 +5,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/safetensors.h"
+#include "sluice/base/sys.h"
 #include "tools/flags/flag_table.h"
 #include "tools/flags/help.h"
 
@@ -52,6 +53,8 @@ Metadata sizes_metadata(const ModelOptions& m) {
   return metadata;
 }
 
+bool is_checkpoint(const ModelOptions& m) { return sys::exists(m.weights + "/."); }
+
 bool has_saved_sizes(const ModelOptions& m) {
   const Metadata metadata = metadata_of_weights(m);
   bool all = !metadata.empty();
@@ -67,7 +70,8 @@ void read_saved_sizes(const CLI::App& command, ToolOptions& o) {
   for_saved_sizes(o.model, [&](const std::string& flag, const Option<ToolOptions>& option) {
     const std::string& saved = metadata.at(key_of(flag));
     const std::string set = option.print(o);
-    require(command.count(flag) == 0 || set == saved,
+    const CLI::Option* const given = command.get_option_no_throw(flag);
+    require(given == nullptr || given->count() == 0 || set == saved,
             "{}: must be {}, that of {}, got {}; leave it out", flag, saved, o.model.weights, set);
     try {
       option.read(o, {saved});

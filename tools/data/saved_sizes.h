@@ -14,6 +14,9 @@ namespace sluice::tool {
 /// weights: "sluice.blocks": "4".
 std::map<std::string, std::string> sizes_metadata(const ModelOptions& options);
 
+/// Whether --weights is a folder, with a checkpoint of Hugging Face.
+bool is_checkpoint(const ModelOptions& options);
+
 /// Whether the model saves its sizes, and the file of --weights has them.
 bool has_saved_sizes(const ModelOptions& options);
 

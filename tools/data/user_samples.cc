@@ -106,6 +106,19 @@ void use_dataset(const CLI::App& command, ToolOptions& o) {
                             : fmt::format("targets of {} numbers", m.user_data->classes));
 }
 
+void use_generator(const CLI::App& command, ToolOptions& o) {
+  o.generate.sampling.seed = o.step.seed;
+  if (!is_checkpoint(o.model)) {
+    if (!has_saved_sizes(o.model))
+      fail(ErrorKind::kBadFile,
+           "{}: must have the sizes of a model, as sluice train gpt --save writes them; a "
+           "checkpoint of Hugging Face is a folder",
+           o.model.weights);
+    read_saved_sizes(command, o);
+  }
+  if (command.count("--tokens") == 0) o.generate.sampling.tokens = 0;
+}
+
 void use_inputs(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
   require(models::find_model(m.name).data->kind == models::SampleKind::kLabelled,

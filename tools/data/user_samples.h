@@ -12,6 +12,10 @@ namespace sluice::tool {
 /// that are flags.
 void use_dataset(const CLI::App& command, ToolOptions& options);
 
+/// Sets the sizes of the model for `sluice generate` to those of --weights, and --tokens to 0, the
+/// rest of the context, unless it is given. Error{kBadFile} if the file has no sizes.
+void use_generator(const CLI::App& command, ToolOptions& options);
+
 /// Loads the inputs of --dataset for `sluice predict` as UserData::test, and sets the sizes of
 /// the model to those of the weights. Error{kUsage} if --dataset, --to or the weights are missing,
 /// or if --to has another ending than .npz and .csv.

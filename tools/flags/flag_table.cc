@@ -10,6 +10,7 @@ const FlagTable& flag_table() {
     add_model_flags(t);
     add_data_flags(t);
     add_predict_flags(t);
+    add_generate_flags(t);
     add_training_flags(t);
     add_memory_flags(t);
     add_strategy_flags(t);

@@ -18,7 +18,8 @@ enum Command : unsigned {
   kPlan = 8,
   kBench = 16,
   kInspect = 32,
-  kDoctor = 64
+  kDoctor = 64,
+  kGenerate = 128
 };
 inline constexpr unsigned kWithModel = kTrain | kEval | kPredict | kPlan | kBench;
 
@@ -102,6 +103,7 @@ class Section {
 void add_model_flags(FlagTable& table);
 void add_data_flags(FlagTable& table);
 void add_predict_flags(FlagTable& table);
+void add_generate_flags(FlagTable& table);
 void add_training_flags(FlagTable& table);
 void add_memory_flags(FlagTable& table);
 void add_strategy_flags(FlagTable& table);

@@ -30,8 +30,9 @@ const Requirement<ToolOptions>& offloaded_tensors() {
 }  // namespace
 
 void add_memory_flags(FlagTable& table) {
+  Section device(table, kWithModel | kGenerate, "Memory", Common::kYes);
   Section s(table, kWithModel, "Memory", Common::kYes);
-  Option<ToolOptions>& memory = s.add_library("session.device.memory");
+  Option<ToolOptions>& memory = device.add_library("session.device.memory");
   memory.help += ": 512K, 64M, 2G, or a list";
   memory.type = OptionType::kList;
   memory.defaults_to("none");
@@ -65,7 +66,8 @@ void add_memory_flags(FlagTable& table) {
 void add_strategy_flags(FlagTable& table) {
   Section s(table, kWithModel, "Strategy", Common::kYes);
   s.add_library("strategy");
-  s.add_library("session.device.threads");
+  Section(table, kWithModel | kGenerate, "Strategy", Common::kYes)
+      .add_library("session.device.threads");
   if (make_opaque_device != nullptr) {
     Section opaque(table, kWithModel, "", Common::kYes);
     opaque.add("opaque", &ToolOptions::opaque, forms::texts("IDS"),

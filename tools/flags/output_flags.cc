@@ -19,7 +19,7 @@ void add_json(FlagTable& table, unsigned commands) {
 
 void add_run(FlagTable& table) {
   constexpr unsigned kRuns = kTrain | kEval | kPredict;
-  add_json(table, kRuns);
+  add_json(table, kRuns | kGenerate);
   Section(table, kRuns, "Output", Common::kYes)
       .add_setter("quiet", of_output(&OutputOptions::log_level), LogLevel::kError,
                   "Report errors and results alone");

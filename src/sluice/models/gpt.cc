@@ -1,6 +1,6 @@
 #include "sluice/models/gpt.h"
 
-#include "sluice/models/gpt_module.h"
+#include "sluice/models/gpt/gpt_module.h"
 #include "sluice/models/model.h"
 
 namespace sluice::models {

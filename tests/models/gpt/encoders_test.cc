@@ -5,9 +5,9 @@
 
 #include "learning.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/models/bert.h"
+#include "sluice/models/encoders/bert.h"
+#include "sluice/models/encoders/vit.h"
 #include "sluice/models/hugging_face/hugging_face.h"
-#include "sluice/models/vit.h"
 
 namespace sluice::test {
 namespace {

@@ -44,9 +44,13 @@ class Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  /// Sets the weights from a file as train::load_torch_weights() does. Returns the names in the
-  /// file that match no weight. Error{kBadFile} if a weight is missing or has another shape.
+  /// Sets the weights from a file that a training saved. Returns the names in the file that match
+  /// no weight, such as state of an optimizer. Error{kBadFile} if a weight is missing or has
+  /// another shape.
   std::vector<std::string> load(const std::string& path);
+  /// Sets the weights from a checkpoint of Hugging Face, with the errors of
+  /// models::load_hugging_face().
+  void load_hugging_face(const std::string& path);
   /// Sets the weights from the variables of equal paths of another session, such as that of a
   /// training. Error{kUsage} if one is missing or has another shape.
   void copy_weights(const Session& from);

@@ -1,4 +1,4 @@
-#include "sluice/models/sampling.h"
+#include "sluice/models/gpt/sampling.h"
 
 #include <limits>
 

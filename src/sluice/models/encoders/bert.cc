@@ -1,8 +1,8 @@
-#include "sluice/models/bert.h"
+#include "sluice/models/encoders/bert.h"
 
 #include <fmt/format.h>
 
-#include "sluice/models/encoder_parts.h"
+#include "sluice/models/encoders/encoder_parts.h"
 #include "sluice/ops/ops.h"
 
 namespace sluice::models {

@@ -1,4 +1,4 @@
-#include "sluice/models/generate.h"
+#include "sluice/models/gpt/generate.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,12 @@
 #include <map>
 
 #include "sluice/base/checked.h"
-#include "sluice/models/gpt_module.h"
-#include "sluice/models/sampling.h"
+#include "sluice/models/gpt/gpt_module.h"
+#include "sluice/models/gpt/sampling.h"
+#include "sluice/models/hugging_face/hugging_face.h"
 #include "sluice/nn/module.h"
 #include "sluice/ops/ops.h"
+#include "sluice/train/run/load_weights.h"
 #include "sluice/train/torch_weights.h"
 #include "sluice/transforms/loops/loops.h"
 
@@ -343,7 +345,12 @@ Generator::Generator(Generator&&) noexcept = default;
 Generator& Generator::operator=(Generator&&) noexcept = default;
 
 std::vector<std::string> Generator::load(const std::string& path) {
-  return train::load_torch_weights(*state_->session, state_->programs, path);
+  return train::load_weights(*state_->session, state_->programs, path);
+}
+
+void Generator::load_hugging_face(const std::string& path) {
+  models::load_hugging_face(*state_->session, state_->programs, weight_layout(state_->sizes.arch),
+                            path);
 }
 
 void Generator::copy_weights(const Session& from) {

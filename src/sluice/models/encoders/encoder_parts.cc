@@ -1,4 +1,4 @@
-#include "sluice/models/encoder_parts.h"
+#include "sluice/models/encoders/encoder_parts.h"
 
 #include "sluice/ops/attention.h"
 #include "sluice/ops/transpose.h"

@@ -1,4 +1,4 @@
-#include "sluice/models/gpt_module.h"
+#include "sluice/models/gpt/gpt_module.h"
 
 #include <fmt/format.h>
 

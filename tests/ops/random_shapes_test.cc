@@ -18,6 +18,7 @@
 #include "sluice/ops/cumsum.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/matmul.h"
 #include "sluice/ops/op.h"
 #include "sluice/ops/random.h"
 #include "sluice/ops/reduction_grads.h"
@@ -447,6 +448,20 @@ TEST_F(RandomShapes, StridedProducts) {
     run(ops::strided_matmul_def(), to_attrs(o), {{lhs, dtype, {}}, {rhs, dtype, {}}}, "");
   }
   expect_fast(cases() / 5);
+}
+
+// Products that continue the chains of a matrix.
+TEST_F(RandomShapes, AccumulatedProducts) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    const int64_t m = 1 + below(below(8) == 0 ? 200 : 20), n = 1 + below(below(4) == 0 ? 90 : 12);
+    const int64_t k = below(below(8) == 0 ? 600 : 40);
+    const ops::MatmulOptions o{.lhs_transposed = below(2) == 0, .rhs_transposed = below(2) == 0};
+    const Shape lhs = o.lhs_transposed ? Shape{k, m} : Shape{m, k};
+    const Shape rhs = o.rhs_transposed ? Shape{n, k} : Shape{k, n};
+    const DType dtype = float_dtype();
+    run(ops::matmul_accumulate_def(), to_attrs(o),
+        {f32_spec({m, n}), {lhs, dtype, {}}, {rhs, dtype, {}}}, "cpu.gemm");
+  }
 }
 
 TEST_F(RandomShapes, ManyOperands) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/ops/cast.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 
@@ -46,8 +47,20 @@ std::vector<TensorSpec> infer_matmul(const OpView& op) {
   return {{s.out, op.input(0).dtype, {}}};
 }
 
-// With A (m x k) and B (k x n): dA = G Bᵀ, dB = Aᵀ G. The gradient of a transposed operand is the
-// transpose of this matrix.
+// With A (m x k), B (k x n) and the gradient G of A·B: dA = G Bᵀ, dB = Aᵀ G. The gradient of a
+// transposed operand is the transpose of this matrix.
+Tensor lhs_gradient(const Tensor& out, const Tensor& b, const MatmulOptions& o) {
+  return o.lhs_transposed
+             ? matmul(b, out, {.lhs_transposed = o.rhs_transposed, .rhs_transposed = true})
+             : matmul(out, b, {.rhs_transposed = !o.rhs_transposed});
+}
+
+Tensor rhs_gradient(const Tensor& a, const Tensor& out, const MatmulOptions& o) {
+  return o.rhs_transposed
+             ? matmul(out, a, {.lhs_transposed = true, .rhs_transposed = o.lhs_transposed})
+             : matmul(a, out, {.lhs_transposed = !o.lhs_transposed});
+}
+
 Tensors grad_matmul(GradContext& g) {
   const auto o = g.options<MatmulOptions>();
   const Shape& lhs = g.op().input(0).shape;
@@ -61,11 +74,7 @@ Tensors grad_matmul(GradContext& g) {
   const Tensor out = as(g.grad(0), with_matrix(s.batch, s.m, s.n));
   Tensors result(2);
   if (g.needs(0)) {
-    const Tensor b = as(g.input(1), rhs_matrix);
-    const Tensor d =
-        o.lhs_transposed
-            ? matmul(b, out, {.lhs_transposed = o.rhs_transposed, .rhs_transposed = true})
-            : matmul(out, b, {.rhs_transposed = !o.rhs_transposed});
+    const Tensor d = lhs_gradient(out, as(g.input(1), rhs_matrix), o);
     result[0] = as(reduce_to(d, lhs_matrix), lhs);
   }
   if (g.needs(1)) {
@@ -77,13 +86,28 @@ Tensors grad_matmul(GradContext& g) {
       a = reshape(a, {rows, s.k});
       out_rows = reshape(out, {rows, s.n});
     }
-    const Tensor d =
-        o.rhs_transposed
-            ? matmul(out_rows, a, {.lhs_transposed = true, .rhs_transposed = o.lhs_transposed})
-            : matmul(a, out_rows, {.lhs_transposed = !o.lhs_transposed});
-    result[1] = as(reduce_to(d, rhs_matrix), rhs);
+    result[1] = as(reduce_to(rhs_gradient(a, out_rows, o), rhs_matrix), rhs);
   }
   return result;
+}
+
+// Continues the chains of a matrix of results: out += x·y. The loop over k is outside: each element
+// still sums in ascending k, and the rows of y are read in order.
+template <typename T>
+void continue_chains(const MatmulShape& s, const T* x, const T* y, T* out) {
+  for (int64_t i = 0; i < s.m; ++i, out += s.n) {
+    for (int64_t k = 0; k < s.k; ++k) {
+      const T p = x[i * s.lhs.row_stride + k * s.lhs.col_stride];
+      for (int64_t j = 0; j < s.n; ++j) {
+        const T q = y[k * s.rhs.row_stride + j * s.rhs.col_stride];
+        if constexpr (std::is_same_v<T, float>) {
+          out[j] = std::fma(p, q, out[j]);
+        } else {
+          out[j] += p * q;
+        }
+      }
+    }
+  }
 }
 
 template <typename T>
@@ -95,25 +119,9 @@ void reference_matmul(const KernelArgs& args) {
   const T* lhs = args.in<T>(0).data();
   const T* rhs = args.in<T>(1).data();
   T* out = args.out<T>(0).data();
-  for (int64_t b = 0; b < s.batch.elements(); ++b) {
-    const T* x = lhs + lhs_batch(b) * s.m * s.k;
-    const T* y = rhs + rhs_batch(b) * s.k * s.n;
-    for (int64_t i = 0; i < s.m; ++i, out += s.n) {
-      std::fill_n(out, s.n, T{0});
-      // The loop over k is outside: each element still sums in ascending k, and the rows of rhs are
-      // read in order.
-      for (int64_t k = 0; k < s.k; ++k) {
-        const T p = x[i * s.lhs.row_stride + k * s.lhs.col_stride];
-        for (int64_t j = 0; j < s.n; ++j) {
-          const T q = y[k * s.rhs.row_stride + j * s.rhs.col_stride];
-          if constexpr (std::is_same_v<T, float>) {
-            out[j] = std::fma(p, q, out[j]);
-          } else {
-            out[j] += p * q;
-          }
-        }
-      }
-    }
+  for (int64_t b = 0; b < s.batch.elements(); ++b, out += s.m * s.n) {
+    std::fill_n(out, s.m * s.n, T{0});
+    continue_chains(s, lhs + lhs_batch(b) * s.m * s.k, rhs + rhs_batch(b) * s.k * s.n, out);
   }
 }
 
@@ -122,6 +130,54 @@ double matmul_flops(const OpView& op) {
       matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
   return 2.0 * static_cast<double>(s.batch.elements()) * static_cast<double>(s.m) *
          static_cast<double>(s.n) * static_cast<double>(s.k);
+}
+
+std::vector<TensorSpec> infer_matmul_accumulate(const OpView& op) {
+  const TensorSpec &acc = op.input(0), &lhs = op.input(1), &rhs = op.input(2);
+  const auto o = op.options<MatmulOptions>();
+  require(acc.dtype == f32, "matmul_accumulate_ (C1): acc must be float32, got {}", to_string(acc));
+  require_float(lhs, "matmul_accumulate_ (C2): lhs");
+  require(lhs.dtype == rhs.dtype,
+          "matmul_accumulate_ (C2): rhs must have the dtype of lhs, {}, got {}; cast one",
+          name_of(lhs.dtype), to_string(rhs));
+  require(lhs.shape.rank() == 2 && rhs.shape.rank() == 2,
+          "matmul_accumulate_ (C3): lhs and rhs must be matrices, got {} and {}", to_string(lhs),
+          to_string(rhs));
+  const int64_t k = lhs.shape[o.lhs_transposed ? 0 : 1];
+  require(rhs.shape[o.rhs_transposed ? 1 : 0] == k,
+          "matmul_accumulate_ (C4): rhs must have the inner size of lhs, {}, got {}{}", k,
+          to_string(rhs), o.rhs_transposed ? " transposed" : "");
+  const Shape product = matmul_shape(lhs.shape, rhs.shape, o).out;
+  require(acc.shape == product, "matmul_accumulate_ (C5): acc must have shape {}, got {}",
+          to_string(product), to_string(acc));
+  return {acc};
+}
+
+// acc has the gradient itself; the operands of the product have those of a product.
+Tensors grad_matmul_accumulate(GradContext& g) {
+  const auto o = g.options<MatmulOptions>();
+  Tensors result(3);
+  result[0] = g.grad(0);
+  if (!g.needs(1) && !g.needs(2)) return result;
+  const Tensor out = cast(g.grad(0), g.op().input(1).dtype);
+  if (g.needs(1)) result[1] = lhs_gradient(out, g.input(2), o);
+  if (g.needs(2)) result[2] = rhs_gradient(g.input(1), out, o);
+  return result;
+}
+
+template <typename T>
+void reference_matmul_accumulate(const KernelArgs& args) {
+  const auto before = args.in<T>(0);
+  T* const acc = args.out<T>(0).data();
+  if (before.data() != acc) std::copy(before.begin(), before.end(), acc);
+  continue_chains(matmul_shape(args.in_shape(1), args.in_shape(2), args.options<MatmulOptions>()),
+                  args.in<T>(1).data(), args.in<T>(2).data(), acc);
+}
+
+double matmul_accumulate_flops(const OpView& op) {
+  const bool transposed = op.options<MatmulOptions>().lhs_transposed;
+  return 2.0 * static_cast<double>(op.input(0).elements()) *
+         static_cast<double>(op.input(1).shape[transposed ? 0 : 1]);
 }
 
 }  // namespace
@@ -216,10 +272,64 @@ const OpDef& matmul_def() {
   return def;
 }
 
+const OpDef& matmul_accumulate_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "MatMulAccumulate";
+    d.name = "matmul_accumulate_";
+    d.doc =
+        "acc = acc + lhs·rhs of matrices that are optionally transposed, in acc's storage. In "
+        "float32 each element continues as a chain of fused multiply-adds in ascending k, so "
+        "products of consecutive parts of k have the bits of one product. (C1) acc is float32. "
+        "(C2) lhs and rhs have one floating dtype. (C3) They have two axes. (C4) The inner sizes "
+        "are equal. (C5) acc has the shape of the product.";
+    d.inputs = {{"acc", Mode::kUpdate}, {"lhs"}, {"rhs"}};
+    d.outputs = {"y"};
+    d.aliases = {{0, 0}};
+    d.options = to_attrs(MatmulOptions{});
+    d.infer = infer_matmul_accumulate;
+    d.grad = grad_matmul_accumulate;
+    d.reference_float = reference_matmul_accumulate<float>;
+    d.reference_double = reference_matmul_accumulate<double>;
+    d.flops = matmul_accumulate_flops;
+    const auto sample = [](const Shape& acc, const Shape& lhs, const Shape& rhs,
+                           const MatmulOptions& o = {}, DType dtype = f32) {
+      return Sample{.inputs = {f32_spec(acc), {lhs, dtype, {}}, {rhs, dtype, {}}},
+                    .options = to_attrs(o),
+                    .gradient = dtype == f32 && lhs.elements() > 0};
+    };
+    const MatmulOptions first{.lhs_transposed = true}, second{.rhs_transposed = true};
+    const MatmulOptions both{.lhs_transposed = true, .rhs_transposed = true};
+    d.samples = {sample({2, 4}, {2, 3}, {3, 4}),
+                 sample({2, 4}, {3, 2}, {3, 4}, first),
+                 sample({2, 4}, {2, 3}, {4, 3}, second),
+                 sample({2, 4}, {3, 2}, {4, 3}, both),
+                 sample({17, 19}, {33, 17}, {33, 19}, first),
+                 sample({2, 3}, {2, 0}, {0, 3}),
+                 sample({4, 5}, {4, 3}, {3, 5}, {}, f16)};
+    const TensorSpec acc = f32_spec({2, 4}), lhs = f32_spec({2, 3}), rhs = f32_spec({3, 4});
+    d.must_fail = {{"(C1)", {{{2, 4}, f16, {}}, lhs, rhs}},
+                   {"(C2)", {acc, i32_spec({2, 3}), i32_spec({3, 4})}},
+                   {"(C2)", {acc, lhs, {{3, 4}, f16, {}}}},
+                   {"(C3)", {acc, lhs, f32_spec({1, 3, 4})}},
+                   {"(C4)", {acc, lhs, f32_spec({4, 4})}},
+                   {"(C4)", {acc, lhs, rhs}, to_attrs(second)},
+                   {"(C5)", {f32_spec({4, 2}), lhs, rhs}},
+                   {"(C5)", {f32_spec({4}), lhs, rhs}}};
+    return d;
+  }();
+  return def;
+}
+
 Tensor matmul(TensorArg lhs, TensorArg rhs, const MatmulOptions& options) {
   return emit_one(matmul_def(), {lhs, rhs}, options);
 }
 
-std::vector<const OpDef*> matmul_ops() { return {&matmul_def()}; }
+Tensor matmul_accumulate_(TensorArg acc, TensorArg lhs, TensorArg rhs,
+                          const MatmulOptions& options) {
+  return emit_one(matmul_accumulate_def(), {acc, lhs, rhs}, options);
+}
+
+std::vector<const OpDef*> matmul_ops() { return {&matmul_def(), &matmul_accumulate_def()}; }
 
 }  // namespace sluice::ops

@@ -13,6 +13,7 @@ struct MatmulOptions {
 };
 
 const OpDef& matmul_def();
+const OpDef& matmul_accumulate_def();
 
 /// An operand seen as a batch of matrices; a vector is one row (lhs) or one column (rhs).
 struct MatrixView {
@@ -47,5 +48,12 @@ MatmulShape fold_batch(MatmulShape shape);
 /// A vector lhs is a row, a vector rhs is a column; the axis of a vector is dropped from the
 /// result. Each element is one chain of fused multiply-adds in ascending k.
 Tensor matmul(TensorArg lhs, TensorArg rhs, const MatmulOptions& options = {});
+
+/// Computes acc += lhs·rhs of matrices (m x k) and (k x n) in the storage of `acc` (m x n),
+/// float32. Each element continues as a chain of fused multiply-adds in ascending k. Products of
+/// consecutive parts of k, the first one into zeros, thus have the bits of one product. Returns a
+/// new handle to the storage.
+Tensor matmul_accumulate_(TensorArg acc, TensorArg lhs, TensorArg rhs,
+                          const MatmulOptions& options = {});
 
 }  // namespace sluice::ops

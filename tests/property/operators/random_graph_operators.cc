@@ -417,6 +417,18 @@ void multiplied(Draw& d) {
   d.keep(ops::matmul(a, b, {.rhs_transposed = transposed}));
 }
 
+void accumulated_product(Draw& d) {
+  const int64_t m = 1 + d.dice(5), n = 1 + d.dice(5), k = 1 + d.dice(8);
+  const ops::MatmulOptions o{.lhs_transposed = d.dice.one_in(2),
+                             .rhs_transposed = d.dice.one_in(2)};
+  const DType dtype = d.float_dtype();
+  const auto matrix = [&](int64_t rows, int64_t cols, bool transposed) {
+    return d.operand({transposed ? Shape{cols, rows} : Shape{rows, cols}, dtype, {}});
+  };
+  const Tensor lhs = matrix(m, k, o.lhs_transposed), rhs = matrix(k, n, o.rhs_transposed);
+  d.s.keep(ops::matmul_accumulate_(d.target({{m, n}, f32, {}}), lhs, rhs, o));
+}
+
 void lost(Draw& d) {
   const Tensor x = d.vector(256);
   const Tensor labels =
@@ -552,6 +564,7 @@ constexpr Entry kTable[] = {
     {pooled},
     {convolved},
     {multiplied},
+    {accumulated_product, true},
     {lost},
     {attended},
     {randomised},

@@ -64,8 +64,9 @@ GemmPlan internal::plan_of(const GemmArgs& args) {
   if (may_pack) plan.packed_floats = round_up(plan.depth_block, kPanel) * kPanel;
   if (plan.chains_aside)
     plan.chain_floats = std::min(args.m, args.scratch_c ? kRowBlock : kMaxRows) * kPanel;
-  // Transposing a tile costs as much as a few of its steps, so few steps are not worth it.
-  plan.flips = args.trans_a && !args.trans_b && args.n <= 12 && args.k >= 24;
+  // Transposing a tile costs as much as a few of its steps, so few steps are not worth it. Tiles of
+  // the transpose begin at zero.
+  plan.flips = !args.continues && args.trans_a && !args.trans_b && args.n <= 12 && args.k >= 24;
   if (plan.flips) plan.flipped_floats = 2 * kFlippedCols * kPanel;
   return plan;
 }

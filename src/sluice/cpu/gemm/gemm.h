@@ -42,9 +42,11 @@ struct GemmArgs {
   float* c = nullptr;
   int64_t ldc = 0;
   int64_t c_panel = 0;      ///< C is in panels of this width, 16 or 32; 0: row-major.
-  bool accumulate = false;  ///< C += instead of C =.
+  bool accumulate = false;  ///< C += instead of C =: the finished chains are added.
+  /// C += instead of C =: the chains begin with the elements of C. Not with `accumulate`.
+  bool continues = false;
   /// Each block of the result is stored in the workspace, and only the epilogue sees it. C is read
-  /// if `accumulate` is set, and never written. Otherwise `c` may be null.
+  /// if `accumulate` or `continues` is set, and never written. Otherwise `c` may be null.
   bool scratch_c = false;
   GemmEpilogue epilogue = {};
 };
@@ -54,9 +56,10 @@ struct GemmArgs {
 /// column range must begin and end at a panel boundary (or at n). Without stored panels, a
 /// panel has 32 columns.
 ///
-/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0.
-/// It does not depend on the ranges, the strides, the layouts or the instruction set. For C += the
-/// finished chain is added once to C. The epilogue runs last.
+/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0,
+/// or with `continues` from s = cᵢⱼ. It does not depend on the ranges, the strides, the layouts or
+/// the instruction set. With `accumulate` the finished chain is added once to C. The epilogue runs
+/// last.
 void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
           int64_t col_end, float* workspace, Isa isa = current_isa());
 

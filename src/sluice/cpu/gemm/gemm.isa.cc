@@ -155,8 +155,11 @@ class Product {
     t.ask_jump = depth.ask_jump;
     const bool aside = block.chains != nullptr;
     float* const to = aside && !depth.last ? block.chains : block.result;
-    const float* const from = aside ? block.chains : block.result;
-    t.from_stride = aside ? kPanel : block.result_stride;
+    const bool begins = depth.first == 0;
+    const float* const from = begins  ? (args_.continues ? block.c : nullptr)
+                              : aside ? block.chains
+                                      : block.result;
+    t.from_stride = begins ? block.c_stride : aside ? kPanel : block.result_stride;
     t.to_stride = aside && !depth.last ? kPanel : block.result_stride;
     t.add_stride = block.c_stride;
     t.pads = args_.c_panel > 0 || to == block.chains;
@@ -177,7 +180,7 @@ class Product {
         t.a = args_.trans_a ? args_.a + depth.first * args_.lda + block.row + i
                             : args_.a + (block.row + i) * args_.lda + depth.first;
         t.ask = depth.ask + (args_.trans_a ? block.row + i : j);
-        t.from = depth.first == 0 ? nullptr : from + i * t.from_stride + j;
+        t.from = from == nullptr ? nullptr : from + i * t.from_stride + j;
         t.to = to + i * t.to_stride + j;
         t.add = args_.accumulate && depth.last ? block.c + i * block.c_stride + j : nullptr;
         // Loads already limit the speed of narrow tiles here.
@@ -258,8 +261,9 @@ class Product {
   void fill_without_depth(const Block& block) const {
     for (int64_t i = 0; i < block.rows; ++i) {
       float* const result = block.result + i * block.result_stride;
+      const float* const c = block.c + i * block.c_stride;
       for (int64_t j = 0; j < cols_; ++j)
-        result[j] = args_.accumulate ? block.c[i * block.c_stride + j] + 0.0f : 0.0f;
+        result[j] = args_.continues ? c[j] : args_.accumulate ? c[j] + 0.0f : 0.0f;
     }
   }
 

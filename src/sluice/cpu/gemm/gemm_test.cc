@@ -25,7 +25,8 @@ struct Problem {
             .k = k,
             .trans_a = (flags & 1) != 0,
             .trans_b = (flags & 2) != 0,
-            .accumulate = (flags & 4) != 0};
+            .accumulate = (flags & 4) != 0,
+            .continues = (flags & 16) != 0};
     args.lda = (args.trans_a ? m : k) + pad;
     args.ldb = (args.trans_b ? k : n) + pad;
     args.ldc = n + pad;
@@ -43,13 +44,13 @@ struct Problem {
     std::vector<float> result = c;
     for (int64_t i = 0; i < args.m; ++i) {
       for (int64_t j = 0; j < args.n; ++j) {
-        float chain = 0;
+        float& out = result[i * args.ldc + j];
+        float chain = args.continues ? out : 0;
         for (int64_t k = 0; k < args.k; ++k) {
           const float x = args.trans_a ? args.a[k * args.lda + i] : args.a[i * args.lda + k];
           const float y = args.trans_b ? args.b[j * args.ldb + k] : args.b[k * args.ldb + j];
           chain = std::fma(x, y, chain);
         }
-        float& out = result[i * args.ldc + j];
         out = args.accumulate ? out + chain : chain;
       }
     }
@@ -92,8 +93,9 @@ void expect_defined_bits(const Problem& p, int64_t rows, int64_t cols) {
           first_difference(got.data(), want.data(), static_cast<int64_t>(want.size()));
       ASSERT_EQ(at, -1) << to_string(isa) << " m " << p.args.m << " n " << p.args.n << " k "
                         << p.args.k << " trans " << p.args.trans_a << p.args.trans_b
-                        << " accumulate " << p.args.accumulate << " blocks " << rows << " x "
-                        << cols << ": " << got[at] << " for " << want[at];
+                        << " accumulate " << p.args.accumulate << " continues " << p.args.continues
+                        << " blocks " << rows << " x " << cols << ": " << got[at] << " for "
+                        << want[at];
     }
   });
 }
@@ -120,6 +122,22 @@ TEST(Gemm, ManyBlocksHaveTheDefinedBits) {
   }
   expect_defined_bits(Problem(8, 512, 784, 0, 0, random), 8, 128);
   expect_defined_bits(Problem(64, 10, 512, 0, 0, random), 28, 10);
+}
+
+TEST(Gemm, ContinuedChainsHaveTheDefinedBits) {
+  std::mt19937 random(14);
+  for (const int flags : {16, 17, 18, 19}) {
+    expect_defined_bits(Problem(113, 33, 257, flags, 0, random), 113, 33);
+    expect_defined_bits(Problem(5, 47, 700, flags, 1, random), 3, 40);
+    expect_defined_bits(Problem(64, 10, 512, flags, 0, random), 28, 10);
+    expect_defined_bits(Problem(3, 5, 0, flags, 1, random), 3, 5);
+    for (int round = 0; round < 50; ++round) {
+      const int64_t m = 1 + random() % 40;
+      const int64_t n = 1 + random() % 80;
+      const Problem p(m, n, 1 + random() % 70, flags, random() % 3, random);
+      expect_defined_bits(p, 1 + random() % m, 1 + random() % n);
+    }
+  }
 }
 
 TEST(Gemm, EveryTileHeightAndWidthHasTheDefinedBits) {

@@ -14,7 +14,9 @@ namespace {
 // axis.
 struct Gemm {
   GemmArgs args;
-  GemmGrid grid;  // How one product is cut; one block if a task computes several products.
+  size_t lhs = 0;  // Number of the operand A; B and C follow. With `args.continues`, operand 0 is C
+                   // before the product.
+  GemmGrid grid;   // How one product is cut; one block if a task computes several products.
   // Offsets in elements of the matrices of each product, in the order of tasks.
   std::vector<int64_t> a_offset, b_offset, c_offset;
   int64_t per_task = 1;      // Products of a task; all of them if rows_of_task is not 0.
@@ -24,9 +26,12 @@ struct Gemm {
           pitch = 0;  // KernelChoice::task_stride and task_pitch of the result, in bytes.
 };
 
+bool accumulates(const OpView& op) { return &op.def() == &ops::matmul_accumulate_def(); }
+
 ops::MatmulShape shape_of(const OpView& op) {
-  return ops::fold_batch(
-      ops::matmul_shape(op.input(0).shape, op.input(1).shape, op.options<ops::MatmulOptions>()));
+  const int lhs = accumulates(op) ? 1 : 0;
+  return ops::fold_batch(ops::matmul_shape(op.input(lhs).shape, op.input(lhs + 1).shape,
+                                           op.options<ops::MatmulOptions>()));
 }
 
 std::vector<int64_t> batch_offsets(const ops::MatrixView& view, const Shape& batch) {
@@ -41,6 +46,8 @@ Gemm gemm_of_matmul(const OpView& op) {
   const ops::MatmulShape s = shape_of(op);
   Gemm g;
   g.args = gemm_args(s);
+  g.args.continues = accumulates(op);
+  g.lhs = g.args.continues ? 1 : 0;
   const int64_t products = s.batch.elements();
   // With several products, each is a single task.
   g.grid = products == 1 ? one_axis_grid(g.args) : GemmGrid{g.args.m, g.args.n, 1, 1};
@@ -132,11 +139,19 @@ std::optional<Gemm> gemm_of(const OpView& op) {
 void run_block(const Gemm& g, const runtime::KernelBlock& block, size_t product, int64_t row,
                int64_t rows, int64_t col) {
   GemmArgs args = g.args;
-  args.a = reinterpret_cast<const float*>(block.operands[0]) + g.a_offset.data()[product];
-  args.b = reinterpret_cast<const float*>(block.operands[1]) + g.b_offset.data()[product];
-  args.c = reinterpret_cast<float*>(block.operands[2]) + g.c_offset.data()[product];
-  gemm(args, row, std::min(args.m, row + rows), col, std::min(args.n, col + g.grid.cols),
-       reinterpret_cast<float*>(block.workspace));
+  std::byte* const* const operands = block.operands + g.lhs;
+  args.a = reinterpret_cast<const float*>(operands[0]) + g.a_offset.data()[product];
+  args.b = reinterpret_cast<const float*>(operands[1]) + g.b_offset.data()[product];
+  args.c = reinterpret_cast<float*>(operands[2]) + g.c_offset.data()[product];
+  const int64_t row_end = std::min(args.m, row + rows);
+  const int64_t col_end = std::min(args.n, col + g.grid.cols);
+  if (args.continues && block.operands[0] != operands[2]) {
+    const auto* const before = reinterpret_cast<const float*>(block.operands[0]);
+    for (int64_t r = row; r < row_end; ++r)
+      std::copy(before + r * args.ldc + col, before + r * args.ldc + col_end,
+                args.c + r * args.ldc + col);
+  }
+  gemm(args, row, row_end, col, col_end, reinterpret_cast<float*>(block.workspace));
 }
 
 void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task) {
@@ -159,9 +174,12 @@ void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task
 
 bool supports_gemm(const OpView& op) {
   const bool strided = ops::is_strided_matmul(op.def());
-  if (!strided && &op.def() != &ops::matmul_def()) return false;
-  return op.input(0).dtype == f32 && op.input(1).dtype == f32 && op.output(0).dtype == f32 &&
-         op.output(0).elements() > 0 && (!strided || gemm_of_strided(op));
+  if (!strided && &op.def() != &ops::matmul_def() && !accumulates(op)) return false;
+  for (int i = 0; i < op.inputs(); ++i) {
+    if (op.input(i).dtype != f32) return false;
+  }
+  return op.output(0).dtype == f32 && op.output(0).elements() > 0 &&
+         (!strided || gemm_of_strided(op));
 }
 
 KernelChoice choose_gemm(const OpView& op) {
@@ -171,6 +189,10 @@ KernelChoice choose_gemm(const OpView& op) {
   choice.workspace_bytes = gemm_workspace_bytes(g.args);
   choice.task_stride = {0, 0, g.stride};
   choice.task_pitch = {0, 0, g.pitch};
+  if (g.args.continues) {
+    choice.task_stride.insert(choice.task_stride.begin(), g.stride);
+    choice.task_pitch.insert(choice.task_pitch.begin(), g.pitch);
+  }
   return choice;
 }
 

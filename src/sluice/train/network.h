@@ -89,7 +89,8 @@ struct Loss {
   Tensor value = {};          ///< Floating point, shape ().
   double weight = 1;          ///< Factor in the sum of losses that is differentiated.
   /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
-  /// must be results of ops, so a weight is not allowed here. Empty: `value` is differentiated.
+  /// must be results of ops: for a weight, name ops::identity(weight), which plans do not compute.
+  /// Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
   Writing writing = {};
   /// Sum of the weights of the samples in `value`: float32, shape (), at least 0. `value` is then
@@ -112,6 +113,30 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name 
 Loss cross_entropy(const Tensor& logits, const Tensor& labels,
                    const nn::CrossEntropyOptions& options, std::string name = "loss",
                    double weight = 1);
+
+struct VocabularyLossOptions {
+  /// The weight is (vocabulary, width), as a table of tokens; otherwise (width, vocabulary).
+  bool transposed = false;
+  /// Rows of a chunk, a multiple of 32. With at least as many as there are rows, the loss is
+  /// cross_entropy() of all logits. 0: all rows if their logits have at most 2²² elements or if
+  /// there are at most 2·m rows, where m is the width rounded up to a multiple of 32, at least 512.
+  /// Otherwise the largest multiple of 32 in (m/2, m] that divides the rows, or m.
+  int64_t chunk_rows = 0;
+  /// Label of rows that do not count. The loss is then a sum with a total weight, as that of
+  /// cross_entropy() with nn::CrossEntropyOptions.
+  std::optional<int64_t> ignore_index = {};
+  std::string name = "loss";  ///< Loss::name.
+  double weight = 1;          ///< Loss::weight.
+};
+
+/// Mean softmax cross entropy of the logits x·weight and `labels`, computed in chunks of rows: the
+/// logits of one chunk exist at a time, and gradients do not read them. `x` is (..., width),
+/// float32; `labels` has the shape of x without the width, int32 or uint32. The loss and the
+/// gradients of x and weight have the bits of cross_entropy() of all logits. The gradient of the
+/// weight is a tensor of its own. Error{kUsage} for other shapes and dtypes, and for chunk_rows
+/// that is negative or not a multiple of 32.
+Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
+                              const VocabularyLossOptions& options = {});
 
 /// Returns the divisor of a sum with this total weight: the weight, or 1 if it is 0.
 Tensor divisor_of(const Tensor& total_weight);

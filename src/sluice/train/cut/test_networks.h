@@ -91,7 +91,8 @@ inline Run run(const Network& n, const Options& options, int replicas = 1, int t
     batch.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, replicas), s.spec.dtype, {}});
   for (size_t i = 0; i < batch.size(); ++i) {
     float next = 0;
-    for (float& x : batch[i].as<float>()) x = std::cos(next += 1);
+    if (batch[i].dtype() == f32)
+      for (float& x : batch[i].as<float>()) x = std::cos(next += 1);
     inputs.push_back({t.eval_fields[i], batch[i]});
   }
   digest.add(session.run(inputs, "eval")[t.eval_predictions[0]].bytes());

@@ -31,6 +31,8 @@ struct GptSizes {
   bool tied = false;
   int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 8;   ///< Samples of an evaluation step.
+  /// Rows of a chunk of the training loss (train::VocabularyLossOptions::chunk_rows).
+  int64_t loss_rows = 0;
 };
 
 struct Sizes;
@@ -38,11 +40,13 @@ struct Sizes;
 GptSizes gpt_sizes(const Sizes& sizes);
 
 /// A language model: predicts the token after each of `tokens` (samples, context), int32. In
-/// training, the field `labels` has these tokens and the loss is the mean cross entropy; evaluation
-/// returns `logits` (samples, context, vocabulary). The names of the weights are those of Hugging
-/// Face's GPT-2 and Llama without "transformer." and "model.". Error{kUsage} unless sizes are at
-/// least 1, the heads divide the width, kv_heads divides the heads, dropout is in [0, 1), epsilon
-/// is positive and, for Llama, the elements of a head are even and rotary_base is positive.
+/// training, the field `labels` has these tokens and the loss is the mean cross entropy, in chunks
+/// of rows if there are many logits (train::vocabulary_cross_entropy). Evaluation returns `logits`
+/// (samples, context, vocabulary). The names of the weights are those of Hugging Face's GPT-2 and
+/// Llama without "transformer." and "model.". Error{kUsage} unless sizes are at least 1, the heads
+/// divide the width, kv_heads divides the heads, dropout is in [0, 1), epsilon is positive and, for
+/// Llama, the elements of a head are even and rotary_base is positive. Error{kUsage} from training
+/// if loss_rows is not a multiple of 32.
 train::Network gpt(const GptSizes& sizes);
 
 namespace internal {

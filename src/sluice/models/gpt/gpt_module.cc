@@ -17,11 +17,14 @@ class Dense : public nn::Module {
  public:
   Dense(int64_t out, const GptSizes& s, double deviation = kDeviation)
       : out_(out), arch_(s.arch), deviation_(deviation) {}
-  Tensor build(nn::Builder& b, Tensor x) const {
+  Tensor weight(nn::Builder& b, const Tensor& x) const {
     nn::VariableFactory weight({{x.dim(-1), out_}, x.dtype(), {}}, nn::normal(0, deviation_));
     if (arch_ == Arch::kLlama)
       weight.set_torch({.variable = "weight", .name = "weight", .transposed = true});
-    const Tensor y = ops::matmul(x, b.add_variable_input("weight", weight));
+    return b.add_variable_input("weight", weight);
+  }
+  Tensor build(nn::Builder& b, Tensor x) const {
+    const Tensor y = ops::matmul(x, weight(b, x));
     if (arch_ == Arch::kLlama) return y;
     return y + b.add_variable_input("bias", nn::zeros(), {out_}, x.dtype());
   }
@@ -85,6 +88,15 @@ Tensor write_rows(const Tensor& cache, const Tensor& t, const Tensor& step) {
   const Tensor groups = n == 1 ? cache : ops::reshape_(cache, {cache.dim(0) / n, n * columns});
   return ops::update_row_(groups, ops::reshape(t, {n * columns}), step);
 }
+
+// The training loss of logits whose weight is a variable of its own.
+struct HeadLoss {
+  const GptSizes& s;
+  train::Loss build(nn::Builder& b, const Tensor& x, const Tensor& labels) const {
+    return train::vocabulary_cross_entropy(x, Dense(s.vocabulary, s).weight(b, x), labels,
+                                           {.chunk_rows = s.loss_rows});
+  }
+};
 
 }  // namespace
 
@@ -203,22 +215,39 @@ Tensor Gpt::embedded(nn::Builder& b, const Tensor& tokens, const Tensor& positio
   return b.inlined("dropout", nn::Dropout(s_.dropout), x);
 }
 
+Tensor Gpt::table(nn::Builder& b) const {
+  if (s_.arch == Arch::kGpt2) return b.variable("wte.weight");
+  return s_.tied ? b.variable("embed_tokens.weight") : Tensor();
+}
+
+Tensor Gpt::last_norm(nn::Builder& b, const Tensor& x) const {
+  return normalized(b, s_.arch == Arch::kGpt2 ? "ln_f" : "norm", s_, x);
+}
+
 Tensor Gpt::logits(nn::Builder& b, Tensor x) const {
   const nn::Block block(b, "head");
-  const bool gpt2 = s_.arch == Arch::kGpt2;
-  x = normalized(b, gpt2 ? "ln_f" : "norm", s_, x);
-  const char* const table = gpt2 ? "wte.weight" : "embed_tokens.weight";
-  return gpt2 || s_.tied ? ops::matmul(x, b.variable(table), {.rhs_transposed = true})
-                         : b.inlined("lm_head", Dense(s_.vocabulary, s_), x);
+  x = last_norm(b, x);
+  const Tensor tied = table(b);
+  return tied.valid() ? ops::matmul(x, tied, {.rhs_transposed = true})
+                      : b.inlined("lm_head", Dense(s_.vocabulary, s_), x);
+}
+
+train::Loss Gpt::loss(nn::Builder& b, Tensor x, const Tensor& labels) const {
+  const nn::Block block(b, "head");
+  x = last_norm(b, x);
+  const Tensor tied = table(b);
+  if (!tied.valid()) return b.inlined("lm_head", HeadLoss{s_}, x, labels);
+  return train::vocabulary_cross_entropy(x, tied, labels,
+                                         {.transposed = true, .chunk_rows = s_.loss_rows});
 }
 
 train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {
   Tensor x = embedded(b, in["tokens"], {});
   for (const auto& block : blocks_) x = block(b, x);
+  if (in.mode() == nn::RunMode::kTrain) return {.losses = {loss(b, x, in["labels"])}};
   const Tensor scores = logits(b, x);
-  train::Results results;
-  if (in.mode() == nn::RunMode::kEvaluate)
-    results.predictions = {{.name = "logits", .value = scores, .labels = "labels"}};
+  train::Results results{
+      .predictions = {{.name = "logits", .value = scores, .labels = "labels"}}};
   if (in.wants_losses()) {
     const nn::Block block(b, "head");
     const int64_t rows = x.dim(0) * x.dim(1);

@@ -63,6 +63,11 @@ class Gpt : public nn::Module {
   Tensor logits(nn::Builder& b, Tensor x) const;
 
  private:
+  /// The table of tokens if it is the weight of the logits; else empty.
+  Tensor table(nn::Builder& b) const;
+  Tensor last_norm(nn::Builder& b, const Tensor& x) const;
+  /// The training loss of the results of the last block.
+  train::Loss loss(nn::Builder& b, Tensor x, const Tensor& labels) const;
   Tensor embedded(nn::Builder& b, const Tensor& tokens, const Tensor& positions) const;
 
   GptSizes s_;

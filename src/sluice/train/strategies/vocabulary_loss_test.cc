@@ -210,7 +210,7 @@ TEST(VocabularyLoss, ChoosesChunks) {
     return std::ranges::count_if(p.ir.main_graph().ops(),
                                  [](const Op& op) { return op.def->type == "Loop"; });
   };
-  EXPECT_EQ(loops({2048, 8, 2048}), 0);  // Few logits.
+  EXPECT_EQ(loops({2048, 8, 2048}), 0);   // Few logits.
   EXPECT_EQ(loops({1024, 8, 20000}), 0);  // Few rows.
   EXPECT_EQ(loops({2048, 8, 2100}), 1);
 }

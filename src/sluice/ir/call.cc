@@ -81,12 +81,15 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
           graph.name(), ids.size());
   Tensors found(ids.size());
   for (size_t i = 0; i < inputs.size(); ++i) found[i] = inputs[i];
+  auto next = ids.begin();  // Names often come in the order of the inputs.
   for (const auto& [input, argument] : named) {
     require(graph.owns(input), "{}: '{}' is not a tensor of graph {}", what, input.name(),
             graph.name());
-    const auto found_input = std::find(ids.begin(), ids.end(), input.id());
+    auto found_input = std::find(next, ids.end(), input.id());
+    if (found_input == ids.end()) found_input = std::find(ids.begin(), ids.end(), input.id());
     require(found_input != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(),
             graph.name());
+    next = found_input + 1;
     Tensor& slot = at(found, found_input - ids.begin());
     require(!slot.valid(), "{}: input '{}' of graph {} is given twice", what, input.name(),
             graph.name());
@@ -98,9 +101,10 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
     require(parent.owns(found[i]), "{}: tensor '{}' belongs to graph {}, not to {}", what,
             found[i].name(), found[i].graph().name(), parent.name());
     const TensorInfo& input = graph.info(ids[i]);
-    require(found[i].shape() == input.spec.shape && found[i].dtype() == input.spec.dtype,
-            "{}: input '{}' of graph {} must be {}, got tensor '{}' with {}", what, input.name,
-            graph.name(), to_string(input.spec), found[i].name(), to_string(found[i].spec()));
+    if (found[i].shape() != input.spec.shape || found[i].dtype() != input.spec.dtype)
+      fail(ErrorKind::kUsage, "{}: input '{}' of graph {} must be {}, got tensor '{}' with {}",
+           what, input.name, graph.name(), to_string(input.spec), found[i].name(),
+           to_string(found[i].spec()));
     arguments.tensors.emplace_back(found[i], where);
     arguments.modes.push_back(input.pass == Pass::kByReference ? Mode::kUpdate : Mode::kRead);
   }

@@ -249,6 +249,7 @@ class Emitter {
       if (task.runs_backward() && accumulated_.insert(key_of(task)).second)
         made.emplace(key_of(task), blocks_of(task, stages_));
     }
+    if (made.empty()) return;
     std::map<std::string, DeviceId> devices;  // Indexed by use.
     for (const auto& [key, blocks] : made) {
       const DeviceScope on(main_, stages_[key.first].device);

@@ -121,15 +121,17 @@ class Functionaliser {
   }
 
   void add_roots() {
+    const auto& inputs = graph_.input_ids();
+    std::unordered_map<TensorId, int32_t> index;
+    for (size_t i = 0; i < inputs.size(); ++i) index.emplace(inputs[i], static_cast<int32_t>(i));
     for (const TensorId t : graph_.tensors().ids()) {
       const TensorInfo& info = graph_.info(t);
       BodyValue value{qualified(info.name), 0, info.spec, BodyValue::Source::kNode, -1};
       if (info.kind == TensorKind::kInput) {
-        const auto& inputs = graph_.input_ids();
-        const auto found = std::find(inputs.begin(), inputs.end(), t);
-        if (found == inputs.end()) continue;  // A transform has removed it from the inputs.
+        const auto found = index.find(t);
+        if (found == index.end()) continue;  // A transform has removed it from the inputs.
         value.source = BodyValue::Source::kParam;
-        value.index = static_cast<int32_t>(found - inputs.begin());
+        value.index = found->second;
       } else if (info.kind == TensorKind::kVariable) {
         value.source = BodyValue::Source::kVariable;
         value.index = program_.variable(info);
@@ -141,7 +143,7 @@ class Functionaliser {
       }
       current(t) = body_.add(std::move(value));
     }
-    for (const TensorId t : graph_.input_ids())
+    for (const TensorId t : inputs)
       body_.params.push_back({graph_.info(t).name, current(t), kNone});
   }
 

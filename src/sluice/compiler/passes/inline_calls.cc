@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "sluice/base/ids/ids.h"
 #include "sluice/compiler/rewriter.h"
@@ -25,6 +26,10 @@ class Inliner {
       ++count;
       return false;
     });
+    if (views_.empty()) return count;
+    for (const Node& node : body_.nodes) {
+      for (const Tie& t : node.ties) overwritten_.insert(t.into);
+    }
     for (ValueIndex& v : body_.results) v = viewed(v);
     return count;
   }
@@ -50,19 +55,18 @@ class Inliner {
       }
       rewriter_.insert(std::move(own));
     }
-    Ids<ValueIndex, bool> taken(body_.values.size());
+    std::set<ValueIndex> taken;
     for_each_updated(node, [&](size_t input, size_t output) {
       const ValueIndex v = mapped(callee.params[input].out);
       rewriter_.replace_use(node.outputs[output], v);
-      taken[v] = true;
+      taken.insert(v);
     });
     for (int32_t r = 0; r < call.results; ++r) {
       const ValueIndex own = at(callee.results, r);
       const ValueIndex v = mapped(own);
       const bool made_inside = callee.value(own).source == BodyValue::Source::kNode;
-      if (made_inside && !taken[v]) {
+      if (made_inside && taken.insert(v).second) {
         rewriter_.replace_use(at(node.outputs, r), v);
-        taken[v] = true;
         continue;
       }
       // This result is not computed here or is returned twice. A view makes it a separate value, so
@@ -82,17 +86,13 @@ class Inliner {
     const auto view = views_.find(v);
     if (view == views_.end()) return v;
     const ValueIndex source = viewed(rewriter_.current(view->second));
-    for (const Node& node : body_.nodes) {
-      for (const Tie& t : node.ties) {
-        if (t.into == v || t.into == source) return v;
-      }
-    }
-    return source;
+    return overwritten_.contains(v) || overwritten_.contains(source) ? v : source;
   }
 
   Body& body_;
   Rewriter rewriter_;
   std::map<ValueIndex, ValueIndex> views_;  ///< Sources of the views that splice() adds.
+  std::set<ValueIndex> overwritten_;        ///< Values that nodes overwrite, after the last splice.
 };
 
 // A body with at most this many kernels costs no more than its call, in program bytes and in lost

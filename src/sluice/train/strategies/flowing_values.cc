@@ -35,13 +35,14 @@ FlowingValues::FlowingValues(const Cut& cut, const BlockGradients& gradients,
       stages_(stages),
       options_(options),
       flows_(std::move(flows)) {
-  for (const Flow& flow : flows_) add(flow);
+  std::map<const OrderLoop*, std::set<Slot>> known;
+  for (const Flow& flow : flows_) add(flow, known);
   require(buffers_.empty() || options.locations.activations == Location::kRemote,
           "training: locations.activations must be remote where values pass from one loop over "
           "micro-batches to another, got device");
 }
 
-void FlowingValues::add(const Flow& flow) {
+void FlowingValues::add(const Flow& flow, std::map<const OrderLoop*, std::set<Slot>>& known) {
   const Task& maker = flow.made_by.task;
   made_by_[{maker.kind, key_of(maker)}].push_back(&flow);
   for (const MicroBatchTask& reader : flow.read_by) {
@@ -55,10 +56,11 @@ void FlowingValues::add(const Flow& flow) {
     }
     if (flow.made_by.loops.empty()) continue;
     const int64_t factor = flow.made_by.factor(flow.made_by.loops.size() - 1);
-    std::vector<Slot>& slots = slots_[flow.made_by.loops.back()];
+    const OrderLoop* const loop = flow.made_by.loops.back();
+    std::vector<Slot>& slots = slots_[loop];
     for (int64_t age = 1; age <= *d.iterations; ++age) {
       const Slot slot{{flow.value, flow.device}, maker.micro_batch.constant - age * factor, factor};
-      if (std::find(slots.begin(), slots.end(), slot) == slots.end()) slots.push_back(slot);
+      if (known[loop].insert(slot).second) slots.push_back(slot);
     }
   }
 }

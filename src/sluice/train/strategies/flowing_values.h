@@ -67,7 +67,7 @@ class FlowingValues {
     Reader reader;
     int64_t micro_batch = 0;  // In iteration 0.
     int64_t factor = 1;       // Micro-batches from one iteration to the next.
-    bool operator==(const Slot&) const = default;
+    auto operator<=>(const Slot&) const = default;
   };
   using TaskKey = std::pair<TaskKind, TaskBlocks>;
   // A value that waits in remote memory, and the device that makes it. A gradient that a task adds
@@ -78,7 +78,8 @@ class FlowingValues {
     std::optional<RemoteBuffer> buffer = {};
   };
 
-  void add(const Flow& flow);
+  /// `known` has the slots of each loop.
+  void add(const Flow& flow, std::map<const OrderLoop*, std::set<Slot>>& known);
   RemoteEntry entry(const TaskContext& context, const Task& task, int64_t capacity) const;
 
   const Cut& cut_;

@@ -56,9 +56,48 @@ class Machine(FolderTest):
         away = [*mnist, "--offload", "weights"]
         self.assertGreater(self.forecast(*away, remote=1e6), 1)
         self.assertLess(self.forecast(*away, "--remote-bandwidth", int(1e12), remote=1e6), 1e-3)
+        cluster = {"order": "replicas", "links": []}
+        self.assertGreater(self.forecast(*mnist, "--replicas", 2, cluster=cluster, messages=1e6), 1)
+        link = {"devices": 2, "messages": 1e6, "latency": 0}
+        four = [*mnist, "--replicas", 4]
+        far = self.forecast(*four, cluster={"order": "replicas", "links": [link]})
+        self.assertGreater(far, 1)
+        link["devices"] = 4  # All replicas are in one host.
+        self.assertLess(self.forecast(*four, cluster={"order": "replicas", "links": [link]}), 1e-3)
+        link |= {"messages": 1e15, "devices": 2, "latency": 1}
+        self.assertGreater(self.forecast(*four, cluster={"order": "replicas", "links": [link]}), 1)
+        # Two replicas of two devices: the order decides whether a host has a replica.
+        staged = [*mnist, "--replicas", 2, "--strategy", "pipelined", "--stages", 2]
+        link |= {"latency": 0, "messages": 1e3}
+        first, second = (self.forecast(*staged, cluster={"order": order, "links": [link]})
+                         for order in ("replicas", "devices"))
+        self.assertGreater(first / second, 10)  # Gradients are larger than activations.
         two = ["mnist", "--threads", 2]
         self.assertAlmostEqual(self.forecast(*two, flops=1e6, together=0.5) /
                                self.forecast(*two, flops=1e6), 2, delta=0.2)
+
+    def test_a_cluster_has_links_and_a_bubble(self):
+        link = {"devices": 2, "messages": 1e6, "latency": 0.01}
+        machine = self.write(cluster={"order": "replicas", "links": [link]})
+        flags = ["plan", "mnist", "--strategy", "pipelined", "--stages", 3, "--accumulate", 4,
+                 "--replicas", 2, "--machine", machine]
+        record = self.record(*flags)
+        train = next(p for p in record["forecasts"] if p["program"] == "train")
+        self.assertEqual([d["device"] for d in train["devices"]], [0, 1, 2])
+        self.assertEqual(max(d["seconds"] for d in train["devices"]), train["seconds"])
+        busy = [d["seconds"] - d["message_wait_seconds"] for d in train["devices"]]
+        self.assertAlmostEqual(train["bubble"], 1 - sum(busy) / 3 / train["seconds"])
+        self.assertGreater(min(d["collective_seconds"] for d in train["devices"]), 0)
+        # Replica 1 has devices 3 to 5: its stages 0 and 1 are in different hosts, too.
+        self.assertGreaterEqual(min(s["message_seconds"] for s in record["stages"][:2]), 0.01)
+        sent = next(s for s in record["sent_list"] if s["program"] == "train")
+        self.assertEqual(sent["message_bytes"],
+                         4 * sum(m["forward_bytes"] + m["backward_bytes"]
+                                 for m in record["messages"]))
+        text = self.expect_code(0, *flags).stdout
+        self.assertRegex(text, r"(?m)^a run of 'train' sends, each replica: [\d,]+ in messages, "
+                               r"[\d,]+ in collectives$")
+        self.assertRegex(text, r"(?m)^  bubble \d+\.\d %; busy: device \d ")
 
     def test_stages_are_balanced_by_the_machine(self):
         flags = ["mnist", "--strategy", "pipelined", "--stages", 2]
@@ -83,6 +122,11 @@ class Machine(FolderTest):
             with self.subTest(change=change):
                 self.expect_error(3, "bad file", part, "plan", "mnist", "--machine",
                                   self.write(**change))
+        for cluster, part in ((1, "'cluster' must have objects"),
+                              ({"order": "replicas"}, "cluster has no field 'links'"),
+                              ({"order": "both", "links": []}, "'order' must be")):
+            self.expect_error(3, "bad file", part, "plan", "mnist", "--machine",
+                              self.write(cluster=cluster))
         self.expect_error(5, "input/output", "missing.json", "plan", "mnist", "--machine",
                           os.path.join(self.folder, "missing.json"))
         self.expect_error(2, "usage", "--machine requires --profile, or --strategy", "train",

@@ -7,6 +7,7 @@
 
 #include "replicas_util.h"
 #include "sluice/data/test_wait.h"
+#include "sluice/report/traffic.h"
 #include "sluice/session/measured.h"
 
 namespace sluice::test {
@@ -128,6 +129,52 @@ TEST(Processes, RoomForOthersIsWhatAShareReads) {
     // Shares begin at multiples of 64 elements, so the first share has 64 of 100 elements.
     EXPECT_EQ(session.exchange_bytes(), group->rank() == 0 ? 256 : 192);
   });
+}
+
+// Adds each collective of groups of the replicas.
+void add_collectives(const Tensor& x, const ReplicaGrouping& group) {
+  Graph& main = x.graph();
+  const auto store = [&](const Tensor& y) { main.host_store(y, "y"); };
+  store(ops::replicated_all_reduce(x, ops::CollectiveOp::kAdd, group));
+  store(ops::replicated_all_reduce_identical_grad_inputs(x, ops::CollectiveOp::kAdd, group));
+  store(ops::replicated_reduce_scatter(x, ops::CollectiveOp::kMean, group));
+  store(ops::replicated_reduce_scatter(x, ops::CollectiveOp::kLocal, group));
+  const Tensor shard = ops::replica_sharded_slice(x, group);
+  store(shard);
+  store(ops::replicated_all_gather(shard, 0, group));
+  store(ops::replicated_all_gather(x, 1, group));
+  if (x.dim(0) % group.size() == 0) store(ops::replicated_slice(x, 0, group));
+  const Tensor own = ops::identity(x);
+  ops::replicated_all_reduce_(own, ops::CollectiveOp::kMax, group);
+  store(own);
+}
+
+// With a process for each replica, collectives send exactly the bytes of exchanged_bytes().
+TEST(Processes, CollectivesSendThePlannedBytes) {
+  if (cpu_device().target->is_queued()) return;
+  for (const int replicas : {2, 4, 6}) {
+    for (const Shape& shape : {Shape{6, 4}, Shape{12, 77}}) {
+      Ir ir(replicas);
+      const H2dStream in = ir.h2d_stream({shape, f32, {}}, "x");
+      const Tensor x = ir.main_graph().host_load(in);
+      for (const ReplicaGrouping& group : groupings(replicas)) add_collectives(x, group);
+      std::atomic<int64_t> planned{0};
+      const int64_t before = bytes_sent_by_programs();
+      for_each_process(replicas, [&](const Group& group) {
+        Session session(ir, {.device = cpu_device({.threads = 1}), .group = group});
+        std::vector<int64_t> dims{replicas};
+        dims.insert(dims.end(), shape.begin(), shape.end());
+        session.run({{in, drawn(Shape(dims), f32, 1)}});
+        if (group->rank() > 0) return;
+        const exe::Executable& e = session.executable();
+        const report::TrafficCounter traffic(e);
+        for (const report::CollectiveBytes& c : traffic.collectives_of(e.programs.front()))
+          planned += replicas / c.members * c.group_bytes;
+      });
+      EXPECT_EQ(bytes_sent_by_programs() - before, planned) << replicas << " replicas";
+      EXPECT_GT(planned, 0);
+    }
+  }
 }
 
 TEST(Processes, AnErrorOfOneStopsAll) {

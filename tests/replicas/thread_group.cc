@@ -1,6 +1,7 @@
 #include "thread_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -21,11 +22,15 @@ struct Post {
   std::optional<std::pair<int, Error>> failure;
 };
 
+std::atomic<int64_t> bytes_of_programs{0};
+constexpr int kTagOfAgreement = 0;
+
 class ThreadMessages final : public runtime::Messages {
  public:
   ThreadMessages(Post& post, int rank, int tag) : post_(post), rank_(rank), tag_(tag) {}
 
   void send(int to, std::span<const std::byte> bytes) override {
+    if (tag_ != kTagOfAgreement) bytes_of_programs += static_cast<int64_t>(bytes.size());
     const std::lock_guard lock(post_.lock);
     post_.letters[{rank_, to, tag_}].emplace_back(bytes.begin(), bytes.end());
   }
@@ -84,6 +89,8 @@ class ThreadGroup final : public runtime::ProcessGroup {
 };
 
 }  // namespace
+
+int64_t bytes_sent_by_programs() { return bytes_of_programs; }
 
 void for_each_process(int processes,
                       const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process) {

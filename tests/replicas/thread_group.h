@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -11,5 +12,9 @@ namespace sluice::test {
 /// first.
 void for_each_process(int processes,
                       const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process);
+
+/// Returns the bytes that the processes of all groups have sent since the start: those of
+/// collectives and channels, not those of runtime::Agreement.
+int64_t bytes_sent_by_programs();
 
 }  // namespace sluice::test

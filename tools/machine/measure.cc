@@ -7,6 +7,7 @@
 
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
+#include "sluice/report/forecast/links.h"
 #include "sluice/report/forecast/step_times.h"
 #include "sluice/runtime/events.h"
 #include "tools/programs.h"
@@ -185,10 +186,17 @@ MachineRates rates_of_machine(const ToolOptions& o) {
 }
 
 train::DeviceRates device_rates(const report::Rates& rates) {
-  return {.flops = rates.flops,
-          .copies = rates.copies,
-          .messages = rates.messages,
-          .latency = rates.latency};
+  train::DeviceRates result{.flops = rates.flops,
+                            .copies = rates.copies,
+                            .messages = rates.messages,
+                            .latency = rates.latency};
+  if (rates.cluster) {
+    result.message_seconds = [rates](const train::StepMessage& m) {
+      const report::Links links(rates, m.replicas, m.devices);
+      return links.latency(m.from, m.to) + links.transfer_seconds(m.from, m.to, m.bytes);
+    };
+  }
+  return result;
 }
 
 }  // namespace sluice::tool

@@ -289,7 +289,7 @@ SweepFigures figures_of(const ToolOptions& o) {
       if (!stream) f.remote_bytes += e.replicas * t.bytes;
     }
     for (const report::CollectiveBytes& c : traffic.collectives_of(p))
-      f.collective_bytes += e.replicas * c.bytes;
+      f.collective_bytes += e.replicas * c.sent_bytes();
     for (const report::Messages& m : traffic.messages_of(p))
       f.message_bytes += e.replicas * m.bytes;
   }

@@ -59,6 +59,23 @@ JsonRecord json_of(const report::TransferReport& t) {
   return record;
 }
 
+JsonRecord json_of(const report::SentReport& s) {
+  JsonRecord record;
+  record.add("program", s.program);
+  record.add("message_bytes", s.message_bytes);
+  record.add("collective_bytes", s.collective_bytes);
+  return record;
+}
+
+JsonRecord json_of(const report::DeviceForecast& d) {
+  JsonRecord record;
+  record.add("device", static_cast<int64_t>(d.device));
+  record.add("seconds", d.seconds);
+  record.add("message_wait_seconds", d.message_wait);
+  record.add("collective_seconds", d.collective_seconds);
+  return record;
+}
+
 JsonRecord json_of(const report::ProgramForecast& p) {
   JsonRecord record;
   record.add("program", p.program);
@@ -72,6 +89,10 @@ JsonRecord json_of(const report::ProgramForecast& p) {
     row.add("exposed_seconds", t.exposed_seconds);
   }
   record.add("transfers", std::move(transfers));
+  std::vector<JsonRecord> devices;
+  for (const report::DeviceForecast& d : p.devices) devices.push_back(json_of(d));
+  record.add("devices", std::move(devices));
+  if (p.in_cluster) record.add("bubble", p.bubble());
   return record;
 }
 
@@ -117,6 +138,7 @@ void add_plan(const report::PlanReport& report, const report::Outlook& outlook,
   record.add("phase_list",
              list_of(report.phased ? report.blocks : std::vector<report::ProgramBlocks>()));
   record.add("transfer_list", list_of(report.transfers));
+  record.add("sent_list", list_of(report.sent));
   record.add("forecasts", list_of(outlook.forecasts));
   record.add("suggestions", list_of(outlook.suggestions));
 }

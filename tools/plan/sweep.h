@@ -17,7 +17,7 @@ struct SweepFigures {
   int64_t device_bytes = 0;      ///< Maximum bytes that a device needs.
   int64_t tier_bytes = 0;        ///< Bytes in all tiers.
   int64_t remote_bytes = 0;      ///< Bytes to and from remote memory.
-  int64_t collective_bytes = 0;  ///< Bytes of the results of collectives.
+  int64_t collective_bytes = 0;  ///< Bytes that replicas send each other.
   int64_t message_bytes = 0;     ///< Bytes between devices.
   int64_t state_bytes = 0;  ///< Bytes of weights and their state that an update moves, by replica.
   double seconds = 0;       ///< Forecast of a step.

@@ -45,7 +45,14 @@ class Reporter {
   void run(PlanReport& out) const {
     functions(out);
     const TrafficCounter traffic(e_);
-    for (const exe::Program& p : e_.programs) transfers(p, traffic.of(p), out);
+    for (const exe::Program& p : e_.programs) {
+      transfers(p, traffic.of(p), out);
+      SentReport& sent = out.sent.emplace_back(SentReport{p.name});
+      for (const Messages& m : traffic.messages_of(p))
+        sent.message_bytes = bounded_sum(sent.message_bytes, m.bytes);
+      for (const CollectiveBytes& c : traffic.collectives_of(p))
+        sent.collective_bytes = bounded_sum(sent.collective_bytes, c.sent_bytes());
+    }
     for (const exe::Feed& f : e_.feeds) out.feeds.push_back(slots_of(f));
   }
 

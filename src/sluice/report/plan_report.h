@@ -61,6 +61,13 @@ struct MemoryShares {
   std::vector<PeakObjectGroup> peak_objects;
 };
 
+/// Bytes that one replica sends to other devices in one run of a program.
+struct SentReport {
+  std::string program;
+  int64_t message_bytes = 0;     ///< To devices of the same replica.
+  int64_t collective_bytes = 0;  ///< To other replicas: CollectiveBytes::sent_bytes().
+};
+
 /// The steps of an operator that run on reference kernels (exe::is_reference_kernel).
 struct ReferenceSteps {
   std::string op;  ///< Type of the operator.
@@ -78,6 +85,7 @@ struct PlanReport {
   std::vector<std::string> feeds;
   /// Indexed by program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
+  std::vector<SentReport> sent;  ///< Indexed by program.
   /// Operators with steps on reference kernels, by the number of these steps.
   std::vector<ReferenceSteps> reference_steps;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.

@@ -241,7 +241,30 @@ class Text {
                           grouped(t.stored_bytes));
     }
     flush();
+    sent();
     forecasts();
+  }
+
+  void sent() {
+    size_t runs = 0;
+    for (const SentReport& s : report_.sent) {
+      if (!is_shown(s.program) || s.message_bytes + s.collective_bytes == 0 || ++runs > 2) continue;
+      add(fmt::format("a run of '{}' sends, each replica: {} in messages, {} in collectives",
+                      s.program, grouped(s.message_bytes), grouped(s.collective_bytes)));
+    }
+  }
+
+  // Adds the bubble of a cluster, and the devices that compute the shortest and the longest time.
+  void devices(const ProgramForecast& program) {
+    const auto& all = program.devices;
+    if (all.empty() || !program.in_cluster) return;
+    const auto busy = [](const DeviceForecast& d) { return d.seconds - d.message_wait; };
+    const auto [idle, slow] = std::minmax_element(
+        all.begin(), all.end(), [&](const auto& a, const auto& b) { return busy(a) < busy(b); });
+    add(fmt::format(
+        "  bubble {:.1f} %; busy: device {} {}, device {} {}, of which {} in collectives",
+        100 * program.bubble(), idle->device, time_of(busy(*idle)), slow->device,
+        time_of(busy(*slow)), time_of(slow->collective_seconds)));
   }
 
   void forecasts() {
@@ -255,6 +278,7 @@ class Text {
       }
       add(fmt::format("a run of '{}' is forecast to take {}; transfers {}, of which {} exposed",
                       p.program, time_of(p.seconds), time_of(seconds), time_of(exposed)));
+      devices(p);
     }
     if (runs > 0 && !outlook_.machine.empty()) add("  at " + outlook_.machine);
   }

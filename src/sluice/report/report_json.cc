@@ -143,11 +143,9 @@ Json json_of(const Report& r, const ProgramReport& p) {
     return Json{{"from", m.from}, {"to", m.to}, {"messages", m.messages}, {"bytes", m.bytes}};
   });
   json["collectives"] = list(p.collectives, [](const CollectiveBytes& c) {
-    return Json{{"op", c.op},
-                {"group", c.group},
-                {"device", c.device},
-                {"collectives", c.collectives},
-                {"bytes", c.bytes}};
+    return Json{{"op", c.op},         {"group", c.group},
+                {"device", c.device}, {"collectives", c.collectives},
+                {"bytes", c.bytes},   {"sent_bytes", c.sent_bytes()}};
   });
   json["forecasts"] = list(p.forecasts, [](const TransferForecast& t) {
     return Json{{"memory", t.memory},

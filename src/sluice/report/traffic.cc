@@ -1,5 +1,7 @@
 #include "sluice/report/traffic.h"
 
+#include <algorithm>
+
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 
@@ -9,6 +11,21 @@ int64_t operand_bytes(const std::vector<exe::Operand>& operands) {
   int64_t bytes = 0;
   for (const exe::Operand& o : operands) bytes = bounded_sum(bytes, o.bytes);
   return bytes;
+}
+
+bool is_all_reduce(const exe::Collective& collective) {
+  return collective.op.starts_with("ReplicatedAllReduce");
+}
+
+int64_t exchanged_bytes(const exe::Collective& collective, int64_t members) {
+  const auto& items = collective.attrs.items;
+  const bool local = std::any_of(items.begin(), items.end(), [](const auto& item) {
+    return item.first == "op" && item.second == AttrValue(std::string("local"));
+  });
+  if (local || collective.op == "ReplicatedSlice") return 0;
+  const int64_t once = bounded_product(members - 1, collective.operands.front().bytes);
+  if (is_all_reduce(collective)) return bounded_product(2, once);
+  return collective.op == "ReplicatedAllGather" ? bounded_product(members, once) : once;
 }
 
 TrafficCounter::TrafficCounter(const exe::Executable& executable)
@@ -56,6 +73,8 @@ void TrafficCounter::Counts::add(const CollectiveBytes& c, int64_t iterations) {
           .first->second;
   sum.collectives = bounded_sum(sum.collectives, bounded_product(iterations, c.collectives));
   sum.bytes = bounded_sum(sum.bytes, bounded_product(iterations, c.bytes));
+  sum.group_bytes = bounded_sum(sum.group_bytes, bounded_product(iterations, c.group_bytes));
+  sum.members = c.members;
 }
 
 void TrafficCounter::Counts::add(const Work& w, int64_t iterations) {
@@ -86,7 +105,10 @@ TrafficCounter::Counts TrafficCounter::count(const exe::Executable& executable,
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
       sum.add(Work{kernel->tasks, kernel->flops, operand_bytes(kernel->operands)}, 1);
     } else if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
-      sum.add(CollectiveBytes{c->op, c->group, f.device, 1, operand_bytes(c->operands)}, 1);
+      const int64_t members = executable.groups[c->group].size;
+      sum.add(CollectiveBytes{c->op, c->group, f.device, 1, operand_bytes(c->operands),
+                              exchanged_bytes(*c, members), members},
+              1);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       sum.add(Traffic{issue->kind, issue->object, f.device, issue->queue, 1, issue->memory.bytes},
               1);

@@ -44,13 +44,29 @@ struct Messages {
   int64_t bytes = 0;
 };
 
+/// Returns the bytes that the members of a group send to each other in a collective, if each member
+/// is a process of its own. With R members and an operand of n bytes, an all-reduce sends
+/// 2 (R - 1) n: all inputs of a member's chunk to that member, then its sum to all. A
+/// reduce-scatter sends (R - 1) n, and an all-gather of R operands of n bytes R (R - 1) n. Slices
+/// and local scatters send nothing. A member sends 1 / R of these bytes in the mean. At most
+/// INT64_MAX.
+int64_t exchanged_bytes(const exe::Collective& collective, int64_t members);
+
+/// Whether a collective gives each member the combination of whole operands.
+bool is_all_reduce(const exe::Collective& collective);
+
 /// Collectives of one replica on a device in one run of a program, of one op and replica group.
 struct CollectiveBytes {
   std::string op;
   exe::GroupId group{0};
   exe::DeviceId device{0};
   int64_t collectives = 0;
-  int64_t bytes = 0;  ///< Bytes of their operands; an operand that is updated counts once.
+  int64_t bytes = 0;        ///< Bytes of their operands; an operand that is updated counts once.
+  int64_t group_bytes = 0;  ///< exchanged_bytes() of all of them.
+  int64_t members = 1;      ///< Replicas of a group.
+
+  /// Returns the bytes that a replica sends in the mean, rounded up.
+  int64_t sent_bytes() const { return group_bytes / members + (group_bytes % members > 0); }
 };
 
 /// Kernels of one replica in one run of a program.

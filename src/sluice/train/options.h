@@ -122,6 +122,15 @@ PipelinedExecution pipelined(const Names&... stages) {
   return {std::vector<Stage>{Stage(stages)...}};
 }
 
+/// A message between two devices of each replica of a step.
+struct StepMessage {
+  int from = 0;
+  int to = 0;
+  int devices = 1;  ///< Devices of a replica.
+  int replicas = 1;
+  int64_t bytes = 0;
+};
+
 /// Rates of a device, by which stages are balanced and kAuto chooses depths. They are fixed, not
 /// measured, so that every process makes the same choice.
 struct DeviceRates {
@@ -129,7 +138,8 @@ struct DeviceRates {
   double copies = 1e10;   ///< Bytes that a copy moves per second: it reads and writes each.
   double messages = 5e9;  ///< Bytes of messages to another device per second.
   double latency = 2e-6;  ///< Seconds that a message takes beyond the time of its bytes.
-  bool operator==(const DeviceRates&) const = default;
+  /// Returns the seconds of a message. Null: those by `messages` and `latency` for each message.
+  std::function<double(const StepMessage& message)> message_seconds = nullptr;
 };
 
 /// A learning rate that the training program reads from a stream, so that one compiled program

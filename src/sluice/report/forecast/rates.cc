@@ -21,9 +21,11 @@ class RateReader {
   explicit RateReader(const std::string& path) : path_(path) {}
 
   Rates run(const Json& json) const {
-    require_fields(json, "the file",
-                   {"schema", "version", "threads", "flops", "copies", "remote", "messages",
-                    "latency", "kernel_begin", "together", "kernels", "caches"});
+    std::set<std::string> names = {"schema",   "version",      "threads",  "flops",
+                                   "copies",   "remote",       "messages", "latency",
+                                   "together", "kernel_begin", "kernels",  "caches"};
+    if (json.contains("cluster")) names.insert("cluster");
+    require_fields(json, "the file", names);
     Rates r;
     const double threads = number(json, "threads", 1, 1024);
     r.threads = static_cast<int>(threads);
@@ -49,6 +51,7 @@ class RateReader {
       r.caches.push_back({static_cast<int64_t>(bytes), rate(row, "copies")});
     }
     require_ascending(r.caches, &CacheRate::bytes, "caches", "bytes");
+    if (json.contains("cluster")) r.cluster = cluster(json["cluster"], r);
     return r;
   }
 
@@ -75,6 +78,36 @@ class RateReader {
     if (!(value >= min && value <= max))
       bad(fmt::format("'{}' must be from {:g} to {:g}, got {:g}", name, min, max, value));
     return value;
+  }
+
+  Cluster cluster(const Json& json, const Rates& inside) const {
+    require_fields(json, "cluster", {"order", "links"});
+    Cluster c;
+    if (json["order"] == "devices") {
+      c.order = Cluster::Order::kDevices;
+    } else if (json["order"] != "replicas") {
+      bad(fmt::format("'order' must be \"replicas\" or \"devices\", got {}", json["order"].dump()));
+    }
+    LinkLevel last{.devices = 1, .messages = inside.messages, .latency = inside.latency};
+    for (const Json& row : list(json["links"], "links")) {
+      require_fields(row, "links", {"devices", "messages", "latency"});
+      const double devices = number(row, "devices", 2, 1e9);
+      const LinkLevel level{.devices = static_cast<int64_t>(devices),
+                            .messages = rate(row, "messages"),
+                            .latency = number(row, "latency", 0, kLargest)};
+      if (static_cast<double>(level.devices) != devices || level.devices % last.devices != 0 ||
+          level.devices == last.devices)
+        bad(fmt::format("'devices' of a level must be a larger multiple of {}, got {:g}",
+                        last.devices, devices));
+      if (level.messages > last.messages || level.latency < last.latency)
+        bad(
+            fmt::format("a level of links must not be faster than the level inside it: {:g} B/s "
+                        "and {:g} s, got {:g} B/s and {:g} s",
+                        last.messages, last.latency, level.messages, level.latency));
+      c.links.push_back(level);
+      last = level;
+    }
+    return c;
   }
 
   double rate(const Json& json, const char* name) const {
@@ -144,11 +177,18 @@ std::string to_json(const Rates& r) {
   }
   for (const CacheRate& row : r.caches)
     caches.push_back({{"bytes", row.bytes}, {"copies", row.copies}});
-  const Json json = {
-      {"schema", kSchema},      {"version", kVersion},  {"threads", r.threads},
-      {"flops", r.flops},       {"copies", r.copies},   {"remote", r.remote},
-      {"messages", r.messages}, {"latency", r.latency}, {"kernel_begin", r.kernel_begin},
-      {"together", r.together}, {"kernels", kernels},   {"caches", caches}};
+  Json json = {{"schema", kSchema},      {"version", kVersion},  {"threads", r.threads},
+               {"flops", r.flops},       {"copies", r.copies},   {"remote", r.remote},
+               {"messages", r.messages}, {"latency", r.latency}, {"kernel_begin", r.kernel_begin},
+               {"together", r.together}, {"kernels", kernels},   {"caches", caches}};
+  if (r.cluster) {
+    Json links = Json::array();
+    for (const LinkLevel& level : r.cluster->links)
+      links.push_back(
+          {{"devices", level.devices}, {"messages", level.messages}, {"latency", level.latency}});
+    const bool replicas = r.cluster->order == Cluster::Order::kReplicas;
+    json["cluster"] = {{"order", replicas ? "replicas" : "devices"}, {"links", links}};
+  }
   return json.dump(1) + "\n";
 }
 

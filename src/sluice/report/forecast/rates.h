@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,28 @@ struct CacheRate {
   bool operator==(const CacheRate&) const = default;
 };
 
+/// A level of links: those between devices in different groups of this level, such as hosts.
+struct LinkLevel {
+  int64_t devices = 0;  ///< Consecutive devices in a group; a multiple of the previous level's.
+  double messages = 0;  ///< Bytes per second, at most those of the previous level.
+  double latency = 0;   ///< Seconds, at least those of the previous level.
+  bool operator==(const LinkLevel&) const = default;
+};
+
+/// A machine in which each device of each replica has workers and remote memory of its own.
+struct Cluster {
+  /// The order of the devices of all replicas, in which groups of links are consecutive.
+  enum class Order : uint8_t {
+    kReplicas,  ///< All devices of replica 0, then those of replica 1, and so on.
+    kDevices,   ///< Device 0 of all replicas, then device 1, and so on.
+  };
+  Order order = Order::kReplicas;
+  /// From the innermost level on. Inside the first level's groups, links have Rates::messages and
+  /// Rates::latency.
+  std::vector<LinkLevel> links = {};
+  bool operator==(const Cluster&) const = default;
+};
+
 /// Rates of a machine, per second.
 struct Rates {
   int threads = 1;        ///< Workers of the pool that runs all replicas.
@@ -40,6 +63,8 @@ struct Rates {
   std::map<std::string, std::vector<KernelRate>> kernels = {};
   /// Rates of copies, ascending by bytes. Larger copies have the rate `copies`.
   std::vector<CacheRate> caches = {};
+  /// Absent: one pool of workers and one remote memory serve all devices and replicas.
+  std::optional<Cluster> cluster = {};
   bool operator==(const Rates&) const = default;
 
   /// Returns the operations per second of kernels of a class; 0 if they were not measured. Between
@@ -60,7 +85,8 @@ std::string kernel_class(const exe::Kernel& kernel);
 std::string to_json(const Rates& rates);
 
 /// Reads the description of a machine. Error{kBadFile} for other text, for another version, for
-/// fields that are missing or unknown, and for rates that are not positive.
+/// fields that are missing or unknown, for rates that are not positive, and for levels of links
+/// that are not nested or are faster than the level inside them.
 Rates read_rates(std::string_view json, const std::string& path);
 
 }  // namespace sluice::report

@@ -22,6 +22,7 @@ Rates measured() {
           .together = 0.75};
   r.kernels["MatMul"] = {{1, 4e9}, {100, 16e9}};
   r.caches = {{1 << 15, 48e9}, {1 << 20, 24e9}};
+  r.cluster = Cluster{Cluster::Order::kDevices, {{8, 2e9, 2e-6}, {64, 1e9, 3e-6}}};
   return r;
 }
 
@@ -59,7 +60,14 @@ TEST(Rates, CopiesHaveTheRateOfTheSmallestCacheThatHoldsThem) {
   EXPECT_EQ(r.copies_of(HUGE_VAL), 6e9);
 }
 
-TEST(Rates, AFileHasAllRates) { EXPECT_EQ(read_rates(to_json(measured()), "m"), measured()); }
+TEST(Rates, AFileHasAllRates) {
+  Rates rates = measured();
+  EXPECT_EQ(read_rates(to_json(rates), "m"), rates);
+  rates.cluster = Cluster{};
+  EXPECT_EQ(read_rates(to_json(rates), "m"), rates);
+  rates.cluster.reset();
+  EXPECT_EQ(read_rates(to_json(rates), "m"), rates);
+}
 
 // Replaces a part of the file and returns the error.
 std::string error_with(const std::string& part, const std::string& other) {
@@ -91,6 +99,16 @@ TEST(Rates, DamagedFilesAreRefused) {
   expect("\"threads\": 2", "\"threads\": \"2\"", "'threads' must be a number");
   expect("\"intensity\": 1.0", "\"intensity\": 100.0", "'MatMul' must ascend by 'intensity'");
   expect("\"bytes\": 32768", "\"bytes\": 1048576", "'caches' must ascend by 'bytes'");
+  expect("\"order\": \"devices\"", "\"order\": 1",
+         "'order' must be \"replicas\" or \"devices\", got 1");
+  expect("\"order\"", "\"orders\"", "cluster has no field 'order'");
+  expect("\"devices\": 64", "\"devices\": 60", "of a level must be a larger multiple of 8, got 60");
+  expect("\"devices\": 64", "\"devices\": 8", "of a level must be a larger multiple of 8, got 8");
+  expect("\"devices\": 8,", "\"devices\": 1,", "'devices' must be from 2 to 1e+09, got 1");
+  expect("\"messages\": 1000000000.0", "\"messages\": 2000000001.0",
+         "must not be faster than the level inside it: 2e+09 B/s and 2e-06 s, got 2e+09 B/s");
+  expect("\"latency\": 3e-06", "\"latency\": 1e-06", "must not be faster than the level inside");
+  expect("\"links\": [", "\"links\": [1,", "'links' must have objects");
 }
 
 // A kernel of the plan reads 64 bytes and writes 64 bytes; each has been touched 128 bytes before.

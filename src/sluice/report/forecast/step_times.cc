@@ -66,12 +66,13 @@ std::vector<double> moving_seconds(const exe::Function& function, const Rates& r
 
 StepTimes::StepTimes(const exe::Executable& executable, const Rates& rates)
     : e_(executable), rates_(rates), seconds_(executable.functions.size()) {
+  if (rates.cluster)
+    links_.emplace(rates, executable.replicas, static_cast<int>(executable.devices.size()));
   for (const exe::FunctionId f : e_.functions.ids()) {
     const exe::Function& function = e_.functions[f];
-    const exe::Device& device = e_.devices[function.device];
     const std::vector<double> moving = moving_seconds(function, rates);
     for (size_t i = 0; i < function.steps.size(); ++i)
-      seconds_[f].push_back(seconds_of(function.steps[i], moving[i], device));
+      seconds_[f].push_back(seconds_of(function.steps[i], moving[i], function.device));
   }
 }
 
@@ -91,12 +92,13 @@ std::string StepTimes::name_of_memory(int memory) const {
 
 // The number of replicas that one worker runs one after another.
 double StepTimes::rounds_of_replicas(const exe::Device& device) const {
+  if (rates_.cluster) return 1;
   const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
   return std::ceil(static_cast<double>(e_.replicas) / teams);
 }
 
-double StepTimes::seconds_of(const exe::Step& step, double moving,
-                             const exe::Device& device) const {
+double StepTimes::seconds_of(const exe::Step& step, double moving, exe::DeviceId id) const {
+  const exe::Device& device = e_.devices[id];
   const auto shared = [&](double seconds, int64_t parts) {
     const auto workers = static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
     return seconds * rounds_of_replicas(device) / (workers > 1 ? workers * rates_.together : 1);
@@ -110,7 +112,10 @@ double StepTimes::seconds_of(const exe::Step& step, double moving,
         rate > 0 ? flops / rate + moving : std::max(flops / rates_.flops, moving);
     return shared(seconds, k->tasks) + rates_.kernel_begin * rounds_of_replicas(device);
   }
-  if (std::holds_alternative<exe::Collective>(step.body)) return shared(moving, device.workers);
+  if (const auto* c = std::get_if<exe::Collective>(&step.body)) {
+    return shared(moving, device.workers) +
+           (links_ ? links_->collective_seconds(id, e_.groups[c->group], *c) : 0);
+  }
   if (const auto* s = std::get_if<exe::Send>(&step.body))
     return shared(copied(s->operand.bytes), 1);
   if (const auto* r = std::get_if<exe::Receive>(&step.body))
@@ -118,7 +123,8 @@ double StepTimes::seconds_of(const exe::Step& step, double moving,
   if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
     return memory_of(i->kind, i->object) == 0
                ? shared(copied(i->memory.bytes), 1)
-               : static_cast<double>(i->memory.bytes) * e_.replicas / rates_.remote;
+               : static_cast<double>(i->memory.bytes) * (rates_.cluster ? 1 : e_.replicas) /
+                     rates_.remote;
   }
   return 0;
 }

@@ -163,9 +163,10 @@ function show(document, report) {
           `device ${m.from}`, `device ${m.to}`, m.messages, m.bytes
         ])));
       if (p.collectives.length > 0)
-        view.appendChild(table(["collective", "group", "device", "count", "operand bytes"], p
-          .collectives.map((c) => [c.op, String(c.group), String(c.device), c.collectives, c
-            .bytes])));
+        view.appendChild(table(["collective", "group", "device", "count", "operand bytes",
+          "sent bytes"
+        ], p.collectives.map((c) => [c.op, String(c.group), String(c.device), c.collectives, c
+          .bytes, c.sent_bytes])));
       if (p.forecasts.length > 0)
         view.appendChild(table(["memory", "bytes of all replicas", "time", "hidden", "exposed"], p
           .forecasts.map((t) => [t.memory, t.bytes, timeText(t.seconds), timeText(Math.max(0, t

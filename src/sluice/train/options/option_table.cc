@@ -147,6 +147,10 @@ OptionTable<DeviceRates> rates_table() {
         "Balance stages for messages of X bytes a second");
   t.add("latency", &DeviceRates::latency, forms::reals({}),
         "Balance stages for messages with X seconds of latency");
+  t.add({"message_seconds", OptionType::kText, "", "Balance stages for messages of these seconds",
+         [](const DeviceRates& r) -> std::string {
+           return r.message_seconds ? "a function" : "none";
+         }});
   return t;
 }
 

@@ -62,11 +62,11 @@ TEST(Options, AreReadFromAFile) {
     const std::string line = text.substr(at, text.find('\n', at) - at);
     if (line.find("(changed)") == line.npos) {
       EXPECT_TRUE(line == "gradient_hook=none" || line == "infeed=none" || line == "outfeed=none" ||
-                  line == "group=none");
+                  line == "group=none" || line == "rates.message_seconds=none");
       ++unchanged;
     }
   }
-  EXPECT_EQ(unchanged, 4u);
+  EXPECT_EQ(unchanged, 5u);
   const auto& strategy = std::get<PipelinedExecution>(*options.strategy);
   EXPECT_EQ(strategy.schedule, Schedule::kInterleaved);
   EXPECT_EQ(std::get<std::vector<Stage>>(strategy.stages)[0].blocks(),
@@ -96,6 +96,7 @@ TEST(Options, AreRefusedWithoutTheirPrerequisites) {
   int tested = 0;
   for (const Option<Options>& option : options_table()) {
     for (const Requirement<Options>& r : option.requirements) {
+      if (option.read == nullptr) continue;  // Only C++ can set it.
       ++tested;
       Options options;
       expect_refused({{option.name,

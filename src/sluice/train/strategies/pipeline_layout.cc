@@ -31,8 +31,27 @@ struct StageCosts {
   Ids<StageId, int64_t> activation_bytes;  // For a micro-batch in flight.
 };
 
+// Returns the seconds of a message of `bytes` bytes from a stage to the slowest one of the next
+// step, and back.
+double message_seconds(const PlacedStages& stages, StageId from, int64_t bytes,
+                       const Options& options) {
+  const DeviceRates& rates = options.rates;
+  if (rates.message_seconds == nullptr)
+    return rates.latency + static_cast<double>(bytes) / rates.messages;
+  StepMessage message{.from = stages[from].device, .replicas = options.replicas, .bytes = bytes};
+  for (const AssignedStage& s : stages)
+    message.devices = std::max<int>(message.devices, s.device + 1);
+  double slowest = 0;
+  for (const AssignedStage& next : stages) {
+    if (next.step != stages[from].step + 1 || next.device == stages[from].device) continue;
+    message.to = next.device;
+    slowest = std::max(slowest, rates.message_seconds(message));
+  }
+  return slowest;
+}
+
 StageCosts costs_of(const PlacedStages& stages, const Ids<BlockId, StageTimes>& times,
-                    const std::vector<Flow>& flows, const DeviceRates& rates) {
+                    const std::vector<Flow>& flows, const Options& options) {
   StageCosts costs{.times = Ids<StageId, StageTimes>(stages.size()),
                    .activation_bytes = Ids<StageId, int64_t>(stages.size())};
   const size_t steps = step_of(stages.back()) + 1;
@@ -52,8 +71,7 @@ StageCosts costs_of(const PlacedStages& stages, const Ids<BlockId, StageTimes>& 
       costs.times[s].backward += times[b].backward;
     }
     const int64_t bytes = std::max(sent[step_of(stages[s])], sent_back[step_of(stages[s])]);
-    if (bytes > 0)
-      costs.times[s].message = rates.latency + static_cast<double>(bytes) / rates.messages;
+    if (bytes > 0) costs.times[s].message = message_seconds(stages, s, bytes, options);
   }
   return costs;
 }
@@ -192,7 +210,7 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
     const auto flows = [&] {
       return flows_of_loop(order, layout.stages, network, cut, gradients, remote);
     };
-    const StageCosts costs = costs_of(layout.stages, times, flows(), options.rates);
+    const StageCosts costs = costs_of(layout.stages, times, flows(), options);
     const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
     const bool chooses = schedule == Schedule::kAuto;
     require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,

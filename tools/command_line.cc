@@ -47,9 +47,8 @@ struct CommandLine {
   CLI::App* predict = command(
       kPredict, "predict",
       "Apply a model to your samples: sluice predict mlp --weights F --dataset csv:F --to F.npz");
-  CLI::App* generate =
-      command(kGenerate, "generate",
-              "Continue a text: sluice generate gpt --weights F --prompt 'Once upon' --tokens 50");
+  CLI::App* generate = command(kGenerate, "generate",
+                               "Continue a text: sluice generate gpt --weights F --prompt TEXT");
   CLI::App* plan =
       command(kPlan, "plan", "Compile a model, prove its plan and show it: sluice plan mnist");
   CLI::App* bench =

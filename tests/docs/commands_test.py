@@ -408,6 +408,33 @@ class Commands(unittest.TestCase):
         subprocess.run([sys.executable, ROOT / "scripts/write_memory_picture.py", PROGRAM,
                         "--check"], check=True)
 
+    @runs("sluice plan gpt --blocks 96 --width 12288 --heads 96 --context 2048 --vocab 50257 "
+          "--micro-batch 1 --test-batch 1 --accumulate 96 --optimizer adamw --threads 1 "
+          "--machine cluster.json")
+    def test_large_models_are_planned_on_paper(self, plan):
+        page = (ROOT / "docs/large_models.md").read_text()
+        machine = next(block for language, block in FENCE.findall(page) if language == "json")
+        (self.folder / "cluster.json").write_text(machine)
+        self.assertGreater(self.record(plan)["peak_bytes.device"], 2e12)
+        flags = {row[1]: row[2].replace("`", "") for row in
+                 re.finditer(r"^\| (\d) \| (.*--.*) \|$", page, re.M)}
+        table = {row[1]: row[2] for row in
+                 re.finditer(r"^\| (\d) \| ((?:768|1) \|.*)$", page, re.M)}
+        self.assertEqual((len(flags), len(table)), (5, 5))
+        pipelined = flags["1"] + flags["2"].removeprefix("those of plan 1,")
+        for number, options in (("2", pipelined), ("4", flags["4"])):
+            record = self.record(plan, *options.split())
+            self.assertLess(record["compile_seconds"], 20)
+            devices = [m["total_bytes"] for m in record["memories"]
+                       if m["name"].startswith("device")]
+            low, high = (f"{f(devices) / 1e9:.0f}" for f in (min, max))
+            size = low if len(devices) == 1 else f"{low} to {high}"
+            train = next(f for f in record["forecasts"] if f["program"] == "train")
+            cells = table[number].split(" | ")
+            seconds = float(cells[7].rstrip(" |").replace(",", ""))
+            self.assertEqual((cells[1], cells[6]), (size, f"{100 * train['bubble']:.0f} %"))
+            self.assertAlmostEqual(train["seconds"] / seconds, 1, 2)
+
     @runs("sluice train mlp --dataset csv:flowers.csv --separator ';' --decimal , --missing mean "
           "--standardize --target species --optimizer adam --epochs 30 --save w.safetensors",
           "sluice eval mlp --weights w.safetensors --dataset csv:flowers.csv --all",

@@ -63,7 +63,7 @@ inline void expect_losses_of_pytorch(const train::Network& network, const Stored
   for (int64_t step = 0; step < steps; ++step) {
     const data::Element result = model(samples);
     for (const auto& [key, stream] : losses) {
-      ASSERT_NEAR(result[stream].to_doubles()[0], at(stored[key].as<float>(), step), 1e-4)
+      ASSERT_NEAR(result[stream].to_doubles()[0], at(stored[key].as<float>(), step), 1e-5)
           << stream << ", step " << step;
     }
   }

@@ -122,16 +122,17 @@ class Functionaliser {
 
   void add_roots() {
     const auto& inputs = graph_.input_ids();
-    std::unordered_map<TensorId, int32_t> index;
-    for (size_t i = 0; i < inputs.size(); ++i) index.emplace(inputs[i], static_cast<int32_t>(i));
+    auto next = inputs.begin();  // Inputs are often in the order of their creation.
     for (const TensorId t : graph_.tensors().ids()) {
       const TensorInfo& info = graph_.info(t);
       BodyValue value{qualified(info.name), 0, info.spec, BodyValue::Source::kNode, -1};
       if (info.kind == TensorKind::kInput) {
-        const auto found = index.find(t);
-        if (found == index.end()) continue;  // A transform has removed it from the inputs.
+        auto found = std::find(next, inputs.end(), t);
+        if (found == inputs.end()) found = std::find(inputs.begin(), inputs.end(), t);
+        if (found == inputs.end()) continue;  // A transform has removed it from the inputs.
         value.source = BodyValue::Source::kParam;
-        value.index = found->second;
+        value.index = static_cast<int32_t>(found - inputs.begin());
+        next = found + 1;
       } else if (info.kind == TensorKind::kVariable) {
         value.source = BodyValue::Source::kVariable;
         value.index = program_.variable(info);

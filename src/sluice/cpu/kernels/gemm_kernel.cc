@@ -26,7 +26,9 @@ struct Gemm {
           pitch = 0;  // KernelChoice::task_stride and task_pitch of the result, in bytes.
 };
 
-bool accumulates(const OpView& op) { return &op.def() == &ops::matmul_accumulate_def(); }
+bool accumulates(const OpView& op) {
+  return op.inputs() == 3 && op.def().type == "MatMulAccumulate";
+}
 
 ops::MatmulShape shape_of(const OpView& op) {
   const int lhs = accumulates(op) ? 1 : 0;

@@ -246,8 +246,7 @@ train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {
   for (const auto& block : blocks_) x = block(b, x);
   if (in.mode() == nn::RunMode::kTrain) return {.losses = {loss(b, x, in["labels"])}};
   const Tensor scores = logits(b, x);
-  train::Results results{
-      .predictions = {{.name = "logits", .value = scores, .labels = "labels"}}};
+  train::Results results{.predictions = {{.name = "logits", .value = scores, .labels = "labels"}}};
   if (in.wants_losses()) {
     const nn::Block block(b, "head");
     const int64_t rows = x.dim(0) * x.dim(1);

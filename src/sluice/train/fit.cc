@@ -443,11 +443,11 @@ FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options)
 
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options) {
   compile(model, model.is_compiled(), options.show);
-  DataLoader loader(model.options(), dataset,
-                    {.batch_size = model.call_size().micro_batch,
-                     .shuffle = dataset.size() == data::kForever ? data::Shuffle::kNo
-                                                                 : data::Shuffle::kYes,
-                     .seed = model.options().seed});
+  DataLoader loader(
+      model.options(), dataset,
+      {.batch_size = model.call_size().micro_batch,
+       .shuffle = dataset.size() == data::kForever ? data::Shuffle::kNo : data::Shuffle::kYes,
+       .seed = model.options().seed});
   return fit(model, loader, options);
 }
 

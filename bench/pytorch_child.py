@@ -9,6 +9,7 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   operator OP B R C THREADS                      an operator on cubes of that shape
   conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
   transformer TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of Adam of a decoder
+  gpt TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of AdamW of a language model
   model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
 
 An answer is "seconds S" or "failed REASON". If PyTorch can do the same in several ways, S is the
@@ -456,11 +457,72 @@ def transformer(*sizes):
     return train
 
 
+def gpt(*sizes):
+    """Returns training steps of a model like GPT-2, eager and compiled, with fused attention."""
+    vocabulary, context, width, heads, blocks, batch, threads = [int(s) for s in sizes]
+    nn = torch.nn
+
+    class Block(nn.Module):
+
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            parts = self.qkv(self.norm1(x)).split(width, dim=2)
+            q, k, v = (p.view(batch, context, heads, width // heads).transpose(1, 2) for p in parts)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(mixed.transpose(1, 2).reshape(batch, context, width))
+            gelu = nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
+            return x + self.down(gelu)
+
+    class Gpt(nn.Module):
+
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(vocabulary, width)
+            self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
+            self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
+            self.norm = nn.LayerNorm(width)
+            for parameter in self.parameters():
+                if parameter.dim() == 2:
+                    nn.init.normal_(parameter, 0, 0.02)
+
+        def forward(self, tokens):
+            x = self.norm(self.blocks(self.tokens(tokens) + self.positions))
+            return (x @ self.tokens.weight.T).view(batch * context, vocabulary)
+
+    tokens = torch.randint(0, vocabulary, (batch, context))
+    labels = torch.randint(0, vocabulary, (batch * context,))
+
+    def way(compiled):
+        network = Gpt()
+        update = optimizer("adamw", network.parameters(), 1e-3)
+        apply = torch.compile if compiled else lambda f: f
+        loss = apply(lambda: nn.functional.cross_entropy(network(tokens), labels))
+
+        def train():
+            update.zero_grad()
+            loss().backward()
+            update.step()
+
+        return train
+
+    if hasattr(torch, "compile"):
+        from torch._inductor import config
+        torch._dynamo.reset()
+        config.cpp.threads = threads
+    return [way(c) for c in (False, True)[:1 + hasattr(torch, "compile")]]
+
+
 class Answers:
     """Keeps the last case, because rounds request it again."""
 
     # The argument that is the number of threads, of requests whose last argument is that of calls.
-    THREADS_AT = {"step": 2, "phases": 5, "model": 3, "transformer": 6}
+    THREADS_AT = {"step": 2, "phases": 5, "model": 3, "transformer": 6,
+                  "gpt": 6}
     CASES = {
         "step": step,
         "phases": phases,
@@ -469,7 +531,8 @@ class Answers:
         "operator": operator,
         "conv": conv,
         "model": model,
-        "transformer": transformer
+        "transformer": transformer,
+        "gpt": gpt
     }
 
     def __init__(self):
@@ -481,7 +544,7 @@ class Answers:
             calls, threads_at = int(words[-1]), self.THREADS_AT[kind]
             words = words[:-1]
         torch.set_num_threads(int(words[threads_at]))
-        if kind != "model":  # Compiled code has its number of threads.
+        if kind not in ("model", "gpt"):  # Compiled code has its number of threads.
             words = words[:threads_at] + words[threads_at + 1:]
         if self.key != (kind, words):
             self.key, self.ways = None, []

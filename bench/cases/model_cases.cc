@@ -23,7 +23,10 @@ struct Work {
   int64_t steps;          // Steps of a round.
   double of_pytorch = 0;  // Goals; 0 for none.
   double of_the_peak = 0;
+  // Sizes of a language model.
+  int64_t blocks = 0, heads = 0, width = 0, context = 0;
 };
+constexpr int64_t kCharacters = 65;  // The vocabulary of language models.
 constexpr Work kWork[] = {
     {"mnist-cnn", true, 40, 200, 4, 0.5},
     {"mnist-cnn", true, 8, 500, 5},
@@ -33,12 +36,35 @@ constexpr Work kWork[] = {
     {"resnet8", false, 1, 500},
     {"resnet18", true, 32, 3, 1},
     {"resnet18", false, 1, 40, 1},
+    {"gpt", true, 8, 3, 1.15, 0.65, 6, 6, 384, 256},
+    {"gpt", true, 16, 60, 2.5, 0, 2, 4, 64, 32},
 };
 
 models::Sizes sizes_of(const Work& w) {
   models::Sizes sizes;
   (w.trains ? sizes.micro_batch : sizes.eval_batch) = w.batch;
+  if (w.blocks > 0) {
+    sizes.blocks = w.blocks;
+    sizes.heads = w.heads;
+    sizes.width = w.width;
+    sizes.context = w.context;
+    sizes.vocabulary = kCharacters;
+  }
   return sizes;
+}
+
+// "gpt of 6 blocks of width 384".
+std::string name_of(const Work& w) {
+  return w.blocks == 0 ? w.model
+                       : fmt::format("{} of {} blocks of width {}", w.model, w.blocks, w.width);
+}
+
+std::string pytorch_request(const Work& w, int threads) {
+  if (w.blocks == 0)
+    return fmt::format("model {} {} {} {} {}", w.model, w.trains ? "train" : "infer", w.batch,
+                       threads, w.steps);
+  return fmt::format("gpt {} {} {} {} {} {} {} {}", kCharacters, w.context, w.width, w.heads,
+                     w.blocks, w.batch, threads, w.steps);
 }
 
 // A model's programs in a session, with arrays for one of them.
@@ -87,11 +113,10 @@ class RunningModel {
 
 Case model_case(Machine& machine, const Work& w, int threads) {
   Case c{.group = "model",
-         .name = fmt::format("{} {}, batch {}", w.model,
+         .name = fmt::format("{} {}, batch {}", name_of(w),
                              w.trains ? "training with AdamW" : "inference", w.batch),
          .threads = threads,
-         .pytorch = fmt::format("model {} {} {} {} {}", w.model, w.trains ? "train" : "infer",
-                                w.batch, threads, w.steps)};
+         .pytorch = pytorch_request(w, threads)};
   if (w.of_pytorch > 0) c.goals.push_back({Goal::Of::kPyTorch, w.of_pytorch});
   if (w.of_the_peak > 0) c.goals.push_back({Goal::Of::kPart, w.of_the_peak});
   c.start = [&machine, w, threads]() -> std::function<Round()> {

@@ -548,7 +548,8 @@ class Commands(unittest.TestCase):
     @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step",
           "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only operator",
           "sluice bench --only compile", "sluice bench --only phases", "sluice bench --only conv",
-          "sluice bench --only model", "sluice bench --only transformer")
+          "sluice bench --only model", "sluice bench --only transformer",
+          "sluice bench --only gpt")
     def test_measurements(self, *commands):
         case = {
             "limit": "limit hand-over between spinning threads",
@@ -560,7 +561,8 @@ class Commands(unittest.TestCase):
             "phases": "phases 24 x 512, micro-batch 8",
             "conv": "conv 5x5 1@28x28",
             "model": "model mnist-cnn inference, batch 1",
-            "transformer": "transformer 2 blocks"
+            "transformer": "transformer 2 blocks",
+            "gpt": "gpt of 2 blocks"
         }
         for command in commands:
             only = command.rpartition("--only ")[2] if "--only" in command else "limit"

@@ -62,10 +62,11 @@ data::LoaderOptions loader_options(const CallSize& size, const DataLoaderOptions
 }
 
 void check_schedule(const LearningRateSchedule& schedule) {
-  require(schedule.minimum >= 0 && schedule.minimum <= schedule.peak,
+  if (schedule.minimum == 0) return;
+  require(schedule.minimum > 0 && schedule.minimum <= schedule.peak,
           "fit: the minimum of the learning rate must be from 0 to its peak, {}, got {}",
           schedule.peak, schedule.minimum);
-  require(schedule.minimum == 0 || schedule.decay != Decay::kConstant,
+  require(schedule.decay != Decay::kConstant,
           "fit: a minimum of the learning rate, {}, requires a decay", schedule.minimum);
 }
 

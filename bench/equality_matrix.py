@@ -40,6 +40,13 @@ MODELS = {
     "convolutions": ["mnist-cnn"],
     "convolutions with dropout": ["mnist-cnn", "--dropout", "0.2"],
     "batch norm": ["resnet8"],
+    "gpt2 with dropout": [
+        "gpt", "--blocks", "3", "--width", "16", "--context", "12", "--dropout", "0.2"
+    ],
+    "llama with grouped heads": [
+        "gpt", "--arch", "llama", "--kv-heads", "2", "--blocks", "3", "--width", "16", "--context",
+        "12"
+    ],
 }
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "6", "--steps",
@@ -243,6 +250,11 @@ def write_objects(folder):
         Path(folder, f"{part}.bin").write_bytes(b"".join(records))
 
 
+def write_text(folder):
+    noise = random.Random(3)
+    Path(folder, "input.txt").write_text("".join(noise.choice("abcdefgh \n") for _ in range(3000)))
+
+
 def prepare(folder):
     """Writes the samples of all models. Returns the folders of samples and of file tiers."""
     data, disk = Path(folder, "data"), Path(folder, "disk")
@@ -250,6 +262,7 @@ def prepare(folder):
     disk.mkdir()
     write_digits(data)
     write_objects(data)
+    write_text(data)
     return str(data), str(disk)
 
 

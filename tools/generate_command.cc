@@ -10,8 +10,10 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/files/shown.h"
 #include "sluice/data/text/tokenizer.h"
 #include "sluice/models/gpt/generate.h"
+#include "sluice/models/hugging_face/checkpoint.h"
 #include "sluice/models/hugging_face/hugging_face.h"
 #include "tools/data/saved_sizes.h"
 #include "tools/data/token_data.h"
@@ -21,13 +23,27 @@
 namespace sluice::tool {
 namespace {
 
-using TokenizerPointer = std::shared_ptr<const data::Tokenizer>;
+using data::Tokenizer;
+using TokenizerPointer = std::shared_ptr<const Tokenizer>;
 
 models::GptSizes generator_sizes(const ToolOptions& o) {
+  const std::string& file = o.model.weights;
   models::GptSizes sizes = models::gpt_sizes(o.model.sizes);
-  if (is_checkpoint(o.model)) sizes = models::read_gpt_sizes(o.model.weights);
+  if (is_checkpoint(o.model)) {
+    if (!sys::exists(file + "/config.json"))
+      fail(ErrorKind::kBadFile, "{}: must contain config.json", file);
+    sizes = models::read_gpt_sizes(file);
+    const auto tensors = std::ssize(models::open_checkpoint(file).tensors());
+    if (sizes.blocks > tensors)
+      fail(ErrorKind::kBadFile, "{}: must have at most {} blocks, its number of tensors, got {}",
+           file, tensors, sizes.blocks);
+  }
   sizes.dropout = 0;
-  return sizes;
+  try {
+    return models::internal::complete_sizes(sizes);
+  } catch (const Error& e) {
+    fail(ErrorKind::kBadFile, "{}: {}", file, e.what());
+  }
 }
 
 // The tokenizer of --tokenizer, of the weights, or of the folder of a checkpoint.
@@ -45,6 +61,55 @@ TokenizerPointer tokenizer_of(const ToolOptions& o) {
   return found;
 }
 
+std::vector<int32_t> encoded(const Tokenizer& tokenizer, const std::string& prompt) {
+  try {
+    return tokenizer.encode(prompt);
+  } catch (const Error& e) {
+    fail(ErrorKind::kUsage, "--prompt: {}", data::printable(e.what()));
+  }
+}
+
+// The text of tokens, which grows by a token at a time. A token may be a part of a character, and
+// the text of a token may depend on those before it.
+class GrowingText {
+ public:
+  GrowingText(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt)
+      : tokenizer_(tokenizer), ids_(prompt), returned_(tokenizer.decode(ids_).size()) {}
+
+  /// Adds a token. Returns the whole characters that follow the text returned before.
+  std::string add(int32_t token) {
+    // A model may have more tokens than its tokenizer.
+    if (token < tokenizer_.vocabulary_size()) ids_.push_back(token);
+    const std::string text = tokenizer_.decode(ids_);
+    return take(text, text.size() - cut_bytes(text));
+  }
+  /// Returns the rest, which may end in a part of a character.
+  std::string rest() {
+    const std::string text = tokenizer_.decode(ids_);
+    return take(text, text.size());
+  }
+
+ private:
+  // The bytes at the end of `text` that are the beginning of a character.
+  static size_t cut_bytes(const std::string& text) {
+    for (size_t n = 1; n <= std::min<size_t>(3, text.size()); ++n) {
+      const auto lead = static_cast<unsigned char>(text[text.size() - n]);
+      if (lead < 0x80) return 0;
+      if (lead >= 0xc0) return n < (lead >= 0xf0 ? 4U : lead >= 0xe0 ? 3U : 2U) ? n : 0;
+    }
+    return 0;
+  }
+  std::string take(const std::string& text, size_t end) {
+    if (end <= returned_) return "";
+    const size_t begin = std::exchange(returned_, end);
+    return text.substr(begin, end - begin);
+  }
+
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> ids_;
+  size_t returned_;
+};
+
 void load(models::Generator& generator, const ToolOptions& o) {
   if (is_checkpoint(o.model))
     generator.load_hugging_face(o.model.weights);
@@ -60,21 +125,23 @@ int run_generate(const ToolOptions& o) {
   require(tokenizer->vocabulary_size() <= sizes.vocabulary,
           "--tokenizer: must have at most {} tokens, the vocabulary of the model, got {}",
           sizes.vocabulary, tokenizer->vocabulary_size());
-  const std::vector<int32_t> prompt = tokenizer->encode(o.generate.prompt);
+  const std::vector<int32_t> prompt = encoded(*tokenizer, o.generate.prompt);
+  const auto length = std::ssize(prompt);
+  require(length >= 1 && length < sizes.context,
+          "--prompt: must have from 1 to {} tokens, fewer than the context, got {}",
+          sizes.context - 1, length);
   models::GenerateOptions sampling = o.generate.sampling;
-  if (sampling.tokens == 0)
-    sampling.tokens = std::max<int64_t>(sizes.context - std::ssize(prompt), 1);
+  if (sampling.tokens == 0) sampling.tokens = sizes.context - length;
   models::Generator generator(sizes, o.step.session);
   load(generator, o);
 
+  GrowingText growing(*tokenizer, prompt);
   std::string text;
   const bool prints = !o.output.json && o.speaks();
   bool begins = true;
   const auto begin = std::chrono::steady_clock::now();
   const int64_t tokens = generator.generate(prompt, sampling, [&](int32_t token) {
-    // A model may have more tokens than its tokenizer.
-    const bool is_known = token < tokenizer->vocabulary_size();
-    const std::string piece = is_known ? tokenizer->decode({&token, 1}) : std::string();
+    const std::string piece = growing.add(token);
     if (prints) {
       if (std::exchange(begins, false)) fmt::print("{}", o.generate.prompt);
       fmt::print("{}", piece);
@@ -86,8 +153,9 @@ int run_generate(const ToolOptions& o) {
   });
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const Session& session = generator.session();
+  text += growing.rest();
   if (!o.output.json) {
-    if (prints) fmt::print("\n");
+    if (prints) fmt::print("{}\n", text);
     return 0;
   }
   JsonRecord record;

@@ -30,6 +30,9 @@ void JsonRecord::add(std::string key, Value value) {
   items_.emplace_back(std::move(key), std::move(value));
 }
 
-std::string JsonRecord::text() const { return json_of(*this).dump(); }
+std::string JsonRecord::text() const {
+  using Json = nlohmann::ordered_json;
+  return json_of(*this).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace sluice::tool

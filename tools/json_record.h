@@ -12,6 +12,7 @@ class JsonRecord {
  public:
   using Value = std::variant<std::string, int64_t, double, bool, std::vector<JsonRecord>>;
   void add(std::string key, Value value);
+  /// Bytes of texts that are not UTF-8 become U+FFFD.
   std::string text() const;
   const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
 

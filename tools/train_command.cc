@@ -105,6 +105,9 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   const int64_t updates = o.step.device_iterations;
   const int64_t calls =
       ends ? loader.items().value_or(0) : samples.size / loader.call_size().samples();
+  require(ends || calls > 0 || o.train.steps || o.train.epochs == 0,
+          "0 full batches: {}, the training text has {} windows of {} tokens",
+          to_string(loader.call_size()), samples.size, o.model.sizes.context);
   train::FitOptions options{.epochs = o.train.epochs,
                             .check_replicas = o.train.check_replicas,
                             .log_dir = o.train.log_dir,

@@ -109,6 +109,10 @@ class Gpt(FolderTest):
              ["--dataset", f"tokens:{ids}", "--vocab", 256, "--epochs", 1]),
             (3, "bad file", "byte 50", ["--dataset", f"text:{latin}"]),
             (3, "bad file", "context", ["--dataset", f"text:{short}"]),
+            (2, "usage", "0 full batches: micro-batch 1000 = 1000, the training text has",
+             [*self.data, "--micro-batch", 1000]),
+            (2, "usage", "--tokenizer characters requires --dataset text:FILE",
+             ["--dataset", f"tokens:{ids}", "--tokenizer", "characters"]),
             (2, "usage", "--vocab: must be at least", [*self.data, "--vocab", 5]),
             (2, "usage", "has no fields", [*self.data, "--input", "x"]),
             (2, "usage", "--tokenizer requires --dataset", ["--tokenizer", "bytes"]),
@@ -119,11 +123,12 @@ class Gpt(FolderTest):
              ["--optimizer", "adam-f16", "--weight-decay", 0.5]),
             (2, "usage", "--min-lr requires --lr-schedule linear or cosine",
              ["--lr-schedule", "constant", "--min-lr", 0.5]),
-            (2, "usage", "the minimum of the learning rate must be from 0 to its peak",
+            (2, "usage", "--min-lr: must be at most the learning rate, 0.001, got 0.5",
              ["--lr-schedule", "linear", "--min-lr", 0.5, *self.data, "--epochs", 1]),
         ):
             with self.subTest(flags=flags):
                 self.expect_error(code, kind, part, "train", *RUN, *flags)
+        self.expect_error(2, "usage", "width must be from 1 to", "train", "gpt", "--width", 2 ** 62)
         self.expect_error(2, "usage", "--tokenizer: mlp does not read text", "train", "mlp",
                           "--tokenizer", "bytes", "--dataset", "csv:x")
         self.expect_error(2, "usage", "gpt reads tokens and not a table", "predict", "gpt",
@@ -163,6 +168,51 @@ class Gpt(FolderTest):
         self.record("train", "mnist", "--synthetic", "--steps", 1, "--width", 8, "--save", other)
         self.expect_error(3, "bad file", "must have the sizes of a model", "generate", "gpt",
                           "--weights", other)
+
+    def test_text_is_whole_whatever_its_tokens_are(self):
+        # The tokens of bytes are parts of characters; those of this file lose a space at the front.
+        llama = Path(__file__).resolve().parent.parent / "tokenizers/llama2.json"
+        for tokenizer in ("bytes", llama):
+            run = [*RUN, "--context", 64, *self.data, "--tokenizer", tokenizer, "--steps", 250,
+                   "--lr", 0.01, "--save", self.weights]
+            self.record("train", *[flag for k, flag in enumerate(run) if k not in (5, 6)])
+            flags = [] if tokenizer == "bytes" else ["--tokenizer", tokenizer]
+            command = ["generate", "gpt", "--weights", self.weights, *flags, "--prompt",
+                       "the small hörse", "--temperature", 0, "--tokens", 12]
+            text = self.record(*command)["text"]
+            self.assertIn("sees", text)
+            self.assertIn(" ", text[1:], tokenizer)
+            if tokenizer != "bytes":  # Their text may end in a part of a character.
+                printed = self.expect_code(0, *command).stdout
+                self.assertEqual(printed, f"the small hörse{text}\n")
+            # Bytes that are no text.
+            self.record(*command[:-4], "--temperature", 1000)
+        self.expect_error(2, "usage", "--tokenizer is required", "eval", "gpt", "--weights",
+                          self.weights, *self.data)
+        self.expect_error(2, "usage", "has no tokenizer", "generate", "gpt", "--weights",
+                          self.weights)
+
+    def test_weights_of_characters_require_a_text(self):
+        self.record("train", *RUN, *self.data, "--steps", 1, "--save", self.weights,
+                    "--torch-save", self.folder / "torch.safetensors")
+        self.expect_error(2, "usage", "require --dataset text:FILE", "eval", "gpt", "--weights",
+                          self.weights, "--synthetic")
+        same = ["eval", "gpt", *self.data]
+        whole = self.record(*same, "--weights", self.weights)["test_loss"]
+        for flags in (["--torch-weights", self.folder / "torch.safetensors"],
+                      ["--weights", self.weights, "--tokenizer", "characters"]):
+            self.assertEqual(self.record(*same, *flags)["test_loss"], whole)
+        header = self.weights.read_bytes()
+        for old, new, part in (
+            (b'"sluice.blocks":"2"', b'"sluice.blocks":"0"', "sluice.blocks must be an integer"),
+            (b'"sluice.blocks":"2"', b'"sluice.blocks":"9"', "'h.2."),
+            (b'"sluice.heads":"4"', b'"sluice.heads":"5"', "heads must divide the width"),
+            (b'"sluice.tokenizer":"char', b'"sluice.tokenizer":"chat', "sluice.tokenizer must be"),
+        ):
+            self.assertIn(old, header)
+            self.weights.write_bytes(header.replace(old, new))
+            self.expect_error(3, "bad file", part, "generate", "gpt", "--weights", self.weights,
+                              "--prompt", "the")
 
     def test_a_checkpoint_of_hugging_face_continues_a_text(self):
         folder = Path(__file__).resolve().parent.parent / "models/gpt/checkpoints/llama"

@@ -381,7 +381,7 @@ class Viewer(CliTest):
               input.files = files.files;
               input.dispatchEvent(new Event("change"));
               const before = said();
-              for (let i = 0; i < 400 && said() === before; ++i)
+              for (let i = 0; i < 4000 && said() === before; ++i)
                 await new Promise((done) => setTimeout(done, 5));
               return [said(), all("svg.memory path.second").length];
             };

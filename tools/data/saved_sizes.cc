@@ -37,8 +37,9 @@ void for_saved_sizes(const ModelOptions& m, F f) {
 }
 
 Metadata metadata_of_weights(const ModelOptions& m) {
-  if (m.weights.empty() || !models::find_model(m.name).saves_sizes) return {};
-  return SafetensorsReader(m.weights).index().metadata;
+  const std::string file = m.weights + m.torch_weights;
+  if (file.empty() || !models::find_model(m.name).saves_sizes) return {};
+  return SafetensorsReader(file).index().metadata;
 }
 
 }  // namespace
@@ -66,19 +67,24 @@ bool has_saved_sizes(const ModelOptions& m) {
 
 void read_saved_sizes(const CLI::App& command, ToolOptions& o) {
   if (!has_saved_sizes(o.model)) return;
+  const std::string file = o.model.weights + o.model.torch_weights;
   const Metadata metadata = metadata_of_weights(o.model);
   for_saved_sizes(o.model, [&](const std::string& flag, const Option<ToolOptions>& option) {
     const std::string& saved = metadata.at(key_of(flag));
     const std::string set = option.print(o);
     const CLI::Option* const given = command.get_option_no_throw(flag);
     require(given == nullptr || given->count() == 0 || set == saved,
-            "{}: must be {}, that of {}, got {}; leave it out", flag, saved, o.model.weights, set);
+            "{}: must be {}, that of {}, got {}; leave it out", flag, saved, file, set);
     try {
       option.read(o, {saved});
     } catch (const Error& e) {
-      fail(ErrorKind::kBadFile, "{}: {}", o.model.weights, e.what());
+      fail(ErrorKind::kBadFile, "{}: {} {}", file, key_of(flag), e.what());
     }
   });
+  const auto tensors = std::ssize(SafetensorsReader(file).index().tensors);
+  if (o.model.sizes.blocks > tensors)
+    fail(ErrorKind::kBadFile, "{}: sluice.blocks must be at most its tensors, {}, got {}", file,
+         tensors, o.model.sizes.blocks);
 }
 
 }  // namespace sluice::tool

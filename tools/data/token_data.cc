@@ -19,22 +19,23 @@ using TokenizerPointer = std::shared_ptr<const Tokenizer>;
 
 constexpr std::string_view kBytes = "bytes", kCharacters = "characters";
 constexpr std::string_view kSavedCharacters = "characters:";
+constexpr std::string_view kFile = "file";  // Ids of a file, or of a tokenizer's file.
 
 TokenizerPointer tokenizer_of_metadata(const std::string& text, const std::string& file) {
   if (text == kBytes) return std::make_shared<data::ByteTokenizer>();
   if (text.starts_with(kSavedCharacters) && text.size() > kSavedCharacters.size())
     return std::make_shared<data::CharacterTokenizer>(
         std::string_view(text).substr(kSavedCharacters.size()));
-  fail(ErrorKind::kBadFile, "{}: {} must be bytes or characters:CHARACTERS, got '{}'", file,
+  fail(ErrorKind::kBadFile, "{}: {} must be bytes, file or characters:CHARACTERS, got '{}'", file,
        kTokenizerKey, text);
 }
 
-TokenizerPointer tokenizer_of_weights(const std::string& file) {
-  if (file.empty()) return nullptr;
+// The metadata of weights with their tokenizer; empty without.
+std::string saved_tokenizer(const std::string& file) {
+  if (file.empty()) return "";
   const SafetensorsReader reader(file);
   const auto found = reader.index().metadata.find(kTokenizerKey);
-  if (found == reader.index().metadata.end()) return nullptr;
-  return tokenizer_of_metadata(found->second, file);
+  return found == reader.index().metadata.end() ? "" : found->second;
 }
 
 TokenizerPointer tokenizer_of_file(const std::string& file) {
@@ -44,13 +45,12 @@ TokenizerPointer tokenizer_of_file(const std::string& file) {
   return std::make_shared<data::BpeTokenizer>(data::BpeTokenizer::read_gpt2(file, merges));
 }
 
-// Metadata of a tokenizer; one of a file is not saved.
-std::map<std::string, std::string> metadata_of(const Tokenizer& tokenizer) {
-  if (dynamic_cast<const data::ByteTokenizer*>(&tokenizer) != nullptr)
-    return {{kTokenizerKey, std::string(kBytes)}};
-  const auto* characters = dynamic_cast<const data::CharacterTokenizer*>(&tokenizer);
-  if (characters == nullptr) return {};
-  return {{kTokenizerKey, std::string(kSavedCharacters) + characters->vocabulary()}};
+// Metadata of a tokenizer; of one from a file, that it has to be given again.
+std::string metadata_of(const Tokenizer* tokenizer) {
+  if (dynamic_cast<const data::ByteTokenizer*>(tokenizer) != nullptr) return std::string(kBytes);
+  const auto* characters = dynamic_cast<const data::CharacterTokenizer*>(tokenizer);
+  if (characters == nullptr) return std::string(kFile);
+  return std::string(kSavedCharacters) + characters->vocabulary();
 }
 
 data::Tokens open_tokens(const std::string& path, bool is_text, const DataChoice& choice,
@@ -70,22 +70,37 @@ data::Tokens open_tokens(const std::string& path, bool is_text, const DataChoice
 
 TokenizerPointer find_tokenizer(const std::string& name, const std::string& weights,
                                 const std::string& text_file) {
-  if (name.empty()) {
-    if (TokenizerPointer saved = tokenizer_of_weights(weights)) return saved;
+  const std::string saved = saved_tokenizer(weights);
+  if (name.empty() && saved == kFile) {
+    require(text_file.empty(),
+            "--tokenizer is required: {} was trained on the tokens of another tokenizer's file",
+            weights);
+    return nullptr;
   }
+  if (!saved.empty() &&
+      (name.empty() || (name == kCharacters && saved != kFile && saved != kBytes)))
+    return tokenizer_of_metadata(saved, weights);
   if (name == kBytes) return std::make_shared<data::ByteTokenizer>();
   if (!name.empty() && name != kCharacters) return tokenizer_of_file(name);
   if (text_file.empty()) return nullptr;
   return data::text_tokens(text_file, data::TextUnit::kCharacter).tokenizer;
 }
 
+void require_bytes(const std::string& weights) {
+  const std::string saved = saved_tokenizer(weights);
+  require(saved.empty() || saved == kBytes,
+          "--weights {}: require --dataset text:FILE, as their tokens are not bytes", weights);
+}
+
 std::shared_ptr<const UserData> load_tokens(const std::string& path, bool is_text,
                                             const DataChoice& choice) {
+  require(is_text || choice.tokenizer != kCharacters,
+          "--tokenizer characters requires --dataset text:FILE (it is {})", choice.source);
   const TokenizerPointer tokenizer =
       find_tokenizer(choice.tokenizer, choice.weights, is_text ? path : "");
   const data::Tokens all = open_tokens(path, is_text, choice, tokenizer.get());
   const auto result = std::make_shared<UserData>();
-  if (tokenizer) result->metadata = metadata_of(*tokenizer);
+  result->metadata = {{kTokenizerKey, metadata_of(tokenizer.get())}};
   if (choice.test_all) {
     result->tokens = {all.range(0, 0), all, tokenizer};
   } else if (choice.validation) {

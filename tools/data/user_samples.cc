@@ -8,6 +8,7 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "tools/data/saved_sizes.h"
+#include "tools/data/token_data.h"
 #include "tools/data/user_data.h"
 #include "tools/flags/help.h"
 
@@ -84,7 +85,11 @@ void use_dataset(const CLI::App& command, ToolOptions& o) {
   require(
       m.tokenizer.empty() || models::find_model(m.name).data->kind == models::SampleKind::kTokens,
       "--tokenizer: {} does not read text; leave it out", m.name);
-  if (m.dataset.empty()) return;
+  if (m.dataset.empty()) {
+    if (models::find_model(m.name).data->kind == models::SampleKind::kTokens)
+      require_bytes(m.weights + m.torch_weights);
+    return;
+  }
   m.user_data = load_user_data(choice_of(command, o));
   const bool has_classes = read_sizes(command, o);
   fit_sizes(models::find_model(m.name), *m.user_data, has_classes, m.sizes);

@@ -381,7 +381,7 @@ TEST(Generate, RefusesBadInput) {
         "generate: prompt and new tokens must be at most 16, the context, got 10 and 7"},
        {"no tokens", with_prompt({1}, {.tokens = 0}), "generate: tokens must be at least 1, got 0"},
        {"temperature", with_prompt({1}, {.tokens = 1, .temperature = -1}),
-        "generate: the temperature must be finite and at least 0, got -1"},
+        "generate: the temperature must be finite and 0 or at least 1e-06, got -1"},
        {"top_k", with_prompt({1}, {.tokens = 1, .top_k = 0}),
         "generate: top_k must be at least 1, got 0"},
        {"top_p 0", with_prompt({1}, {.tokens = 1, .top_p = 0}),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sluice/base/checked.h"
 #include "sluice/models/encoders/encoder_parts.h"
 #include "sluice/ops/ops.h"
 
@@ -107,7 +108,7 @@ class Vit : public nn::Module {
 
 train::Network vit(const VitSizes& sizes) {
   VitSizes s = sizes;
-  if (s.hidden == 0) s.hidden = 4 * s.width;
+  if (s.hidden == 0) s.hidden = checked_mul(4, s.width);
   internal::check_encoder({"vit", s.blocks, s.heads, s.width, s.hidden, s.micro_batch, s.eval_batch,
                            s.dropout, s.epsilon});
   for (const auto& [name, size] : {std::pair<const char*, int64_t>{"channels", s.channels},

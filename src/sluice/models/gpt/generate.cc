@@ -156,6 +156,8 @@ class InputArrays {
 
 namespace {
 
+constexpr double kMinTemperature = 1e-6;  // Logits divided by it are finite.
+
 void check_request(const GptSizes& s, std::span<const int32_t> prompt, const GenerateOptions& o) {
   const auto length = static_cast<int64_t>(prompt.size());
   require(length >= 1, "generate: the prompt must have a token, got an empty one");
@@ -170,8 +172,10 @@ void check_request(const GptSizes& s, std::span<const int32_t> prompt, const Gen
   require(o.tokens <= s.context - length,
           "generate: prompt and new tokens must be at most {}, the context, got {} and {}",
           s.context, length, o.tokens);
-  require(std::isfinite(o.temperature) && o.temperature >= 0,
-          "generate: the temperature must be finite and at least 0, got {}", o.temperature);
+  const bool is_divisor = std::isfinite(o.temperature) && o.temperature >= kMinTemperature;
+  require(o.temperature == 0 || is_divisor,
+          "generate: the temperature must be finite and 0 or at least {}, got {}", kMinTemperature,
+          o.temperature);
   require(!o.top_k || *o.top_k >= 1, "generate: top_k must be at least 1, got {}",
           o.top_k.value_or(0));
   require(o.top_p > 0 && o.top_p <= 1, "generate: top_p must be in (0, 1], got {}", o.top_p);
@@ -235,7 +239,7 @@ Generator::State::State(const GptSizes& given, const SessionOptions& options)
 void Generator::State::build_decode() {
   Graph& main = ir.entry_graph("decode");
   const int64_t kv_width = sizes.width / sizes.heads * sizes.kv_heads;
-  const TensorSpec cache{{groups * group, kv_width}, f32, {}};
+  const TensorSpec cache{{checked_mul(groups, group), kv_width}, f32, {}};
   std::vector<NamedInput> cache_inputs;
   for (int64_t i = 0; i < sizes.blocks; ++i) {
     for (const char* part : {"keys", "values"}) {

@@ -13,8 +13,9 @@
 namespace sluice::models {
 
 struct GenerateOptions {
-  int64_t tokens = 100;    ///< Maximum number of new tokens.
-  double temperature = 1;  ///< Divisor of the logits. 0: always the token with the largest logit.
+  int64_t tokens = 100;  ///< Maximum number of new tokens.
+  /// Divisor of the logits, 0 or at least 1e-6. 0: always the token with the largest logit.
+  double temperature = 1;
   /// Only tokens whose logit is at least the top_k-th largest; absent: all.
   std::optional<int64_t> top_k = {};
   /// Only the fewest most probable tokens of those whose probabilities add up to at least top_p.
@@ -67,7 +68,7 @@ class Generator {
   ///
   /// Error{kUsage} for an empty prompt, a token outside of the vocabulary, more than
   /// GptSizes::context tokens with the new ones, tokens or top_k below 1, a temperature that is
-  /// negative or not finite, and top_p outside (0, 1].
+  /// neither 0 nor a finite number of at least 1e-6, and top_p outside (0, 1].
   int64_t generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                    const Callback& callback);
 

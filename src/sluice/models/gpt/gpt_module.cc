@@ -10,7 +10,8 @@
 namespace sluice::models::internal {
 namespace {
 
-constexpr double kDeviation = 0.02;  // The deviation of first weights.
+constexpr int64_t kMaxWidth = int64_t{1} << 32;  // The bytes of a layer do not overflow.
+constexpr double kDeviation = 0.02;              // The deviation of first weights.
 
 // x·weight + bias with normal first weights. GPT-2 stores weights as (in, out), Llama transposed.
 class Dense : public nn::Module {
@@ -102,12 +103,13 @@ struct HeadLoss {
 
 GptSizes complete_sizes(const GptSizes& sizes) {
   GptSizes s = sizes;
+  require(s.width >= 1 && s.width <= kMaxWidth, "gpt: width must be from 1 to {}, got {}",
+          kMaxWidth, s.width);
   if (s.kv_heads == 0) s.kv_heads = s.heads;
   if (s.hidden == 0) s.hidden = s.arch == Arch::kGpt2 ? 4 * s.width : (8 * s.width + 2) / 3;
   for (const auto& [name, size] : {std::pair<const char*, int64_t>{"blocks", s.blocks},
                                    {"heads", s.heads},
                                    {"kv_heads", s.kv_heads},
-                                   {"width", s.width},
                                    {"hidden", s.hidden},
                                    {"context", s.context},
                                    {"vocabulary", s.vocabulary},

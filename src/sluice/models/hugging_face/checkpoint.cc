@@ -40,6 +40,8 @@ train::WeightFiles open_index(const std::string& path) {
   return weights;
 }
 
+bool is_folder(const std::string& path) { return sys::exists(path + "/."); }
+
 }  // namespace
 
 nlohmann::json read_json_object(const std::string& path) {
@@ -51,7 +53,7 @@ nlohmann::json read_json_object(const std::string& path) {
 }
 
 train::WeightFiles open_checkpoint(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+  if (is_folder(path)) {
     const std::filesystem::path folder(path);
     const std::string whole = (folder / "model.safetensors").string();
     const std::string index = whole + std::string(kIndexSuffix);
@@ -62,7 +64,7 @@ train::WeightFiles open_checkpoint(const std::string& path) {
 
 std::string config_path(const std::string& path) {
   std::filesystem::path folder(path);
-  if (!std::filesystem::is_directory(folder)) folder = folder.parent_path();
+  if (!is_folder(path)) folder = folder.parent_path();
   return (folder / "config.json").string();
 }
 

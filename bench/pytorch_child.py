@@ -370,6 +370,26 @@ def resnet(channels, blocks, keras):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, 10))
 
 
+def training(loss, update):
+    """Returns a training step on a function that computes the loss."""
+
+    def step():
+        update.zero_grad()
+        loss().backward()
+        update.step()
+
+    return step
+
+
+def prepare_compiler(threads, freezing=False):
+    """Sets up torch.compile. `freezing` makes weights constants, which is faster in inference."""
+    if hasattr(torch, "compile"):
+        from torch._inductor import config
+        torch._dynamo.reset()
+        config.cpp.threads = threads
+        config.freezing = freezing
+
+
 def model(name, work, batch, threads):
     """Returns calls that do the same, eager and compiled, with each order of channels."""
     shape = (int(batch), 1, 28, 28) if name == "mnist-cnn" else (int(batch), 3, 32, 32)
@@ -388,20 +408,9 @@ def model(name, work, batch, threads):
         if work == "infer":
             return torch.no_grad()(functools.partial(apply(network.eval()), x))
         update = optimizer("adamw", network.parameters(), 1e-3)
-        loss = apply(lambda: torch.nn.functional.cross_entropy(network(x), y))
+        return training(apply(lambda: torch.nn.functional.cross_entropy(network(x), y)), update)
 
-        def train():
-            update.zero_grad()
-            loss().backward()
-            update.step()
-
-        return train
-
-    if hasattr(torch, "compile"):
-        from torch._inductor import config
-        torch._dynamo.reset()
-        config.cpp.threads = int(threads)
-        config.freezing = work == "infer"  # Weights are constants, which is faster.
+    prepare_compiler(int(threads), freezing=work == "infer")
     formats = [torch.contiguous_format, torch.channels_last]
     return [way(f, c) for f in formats for c in (False, True)[:1 + hasattr(torch, "compile")]]
 
@@ -449,12 +458,7 @@ def transformer(*sizes):
     tokens = torch.randint(0, vocabulary, (batch, context))
     labels = torch.randint(0, vocabulary, (batch * context,))
 
-    def train():
-        update.zero_grad()
-        torch.nn.functional.cross_entropy(network(tokens), labels).backward()
-        update.step()
-
-    return train
+    return training(lambda: torch.nn.functional.cross_entropy(network(tokens), labels), update)
 
 
 def gpt(*sizes):
@@ -501,19 +505,9 @@ def gpt(*sizes):
         network = Gpt()
         update = optimizer("adamw", network.parameters(), 1e-3)
         apply = torch.compile if compiled else lambda f: f
-        loss = apply(lambda: nn.functional.cross_entropy(network(tokens), labels))
+        return training(apply(lambda: nn.functional.cross_entropy(network(tokens), labels)), update)
 
-        def train():
-            update.zero_grad()
-            loss().backward()
-            update.step()
-
-        return train
-
-    if hasattr(torch, "compile"):
-        from torch._inductor import config
-        torch._dynamo.reset()
-        config.cpp.threads = threads
+    prepare_compiler(threads)
     return [way(c) for c in (False, True)[:1 + hasattr(torch, "compile")]]
 
 

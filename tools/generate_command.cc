@@ -40,7 +40,7 @@ models::GptSizes generator_sizes(const ToolOptions& o) {
   }
   sizes.dropout = 0;
   try {
-    return models::internal::complete_sizes(sizes);
+    return models::complete_sizes(sizes);
   } catch (const Error& e) {
     fail(ErrorKind::kBadFile, "{}: {}", file, e.what());
   }

@@ -13,7 +13,7 @@
 namespace sluice::tool {
 namespace {
 
-/// Coefficients of the command line; absent ones are those of the optimizer.
+/// Coefficients on the command line. Absent: the optimizer's default.
 struct Coefficients {
   std::optional<double> beta1 = {};
   std::optional<double> beta2 = {};

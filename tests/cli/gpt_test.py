@@ -14,6 +14,14 @@ TEXT = "".join(f"the {size} {animal} sees the {animal}.\n" for size in ("old", "
 RUN = ["gpt", "--blocks", 2, "--width", 32, "--context", 16]
 
 
+def tensors(path):
+    """Returns the number of axes and the bytes of each tensor in a safetensors file."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    return {name: (len(t["shape"]), data[slice(*(8 + size + k for k in t["data_offsets"]))])
+            for name, t in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+
+
 class Gpt(FolderTest):
     def setUp(self):
         super().setUp()
@@ -90,6 +98,30 @@ class Gpt(FolderTest):
         self.assertEqual(len(set(digests)), len(digests))
         default = self.record(*run, "--beta1", 0.9, "--beta2", 0.999)
         self.assertEqual(default["digest"], digests[0])
+
+    def test_sizes_change_the_run(self):
+        run = ["train", "gpt", "--synthetic", "--steps", 2, "--vocab", 256, "--blocks", 2,
+               "--width", 32, "--context", 16, "--heads", 4]
+        changes = [("--arch", "llama"), ("--kv-heads", 2), ("--dropout", 0.3)]
+        changed = [[*run, *change] for change in changes]
+        for flag, value in (("--vocab", 300), ("--blocks", 3), ("--width", 48), ("--context", 8),
+                            ("--heads", 2)):
+            at = run.index(flag) + 1
+            changed.append([*run[:at], value, *run[at + 1:]])
+        digests = {self.record(*flags)["digest"] for flags in [run, *changed]}
+        self.assertEqual(len(digests), 1 + len(changed))
+
+    def test_matrices_alone_decay(self):
+        saved = []
+        for rate in (0, 0.5):
+            self.record("train", *RUN, *self.data, "--steps", 1, "--weight-decay", rate, "--save",
+                        self.weights)
+            saved.append(tensors(self.weights))
+        weights = [name for name in saved[0] if name.endswith(("weight", "bias"))]
+        differ = {name for name in weights if saved[0][name] != saved[1][name]}
+        matrices = {name for name in weights if saved[0][name][0] > 1}
+        self.assertEqual(differ, matrices)
+        self.assertGreater(len(weights), len(matrices))
 
     def test_wrong_uses_are_one_error(self):
         ids = self.folder / "ids.bin"
@@ -170,7 +202,7 @@ class Gpt(FolderTest):
                           "--weights", other)
 
     def test_text_is_whole_whatever_its_tokens_are(self):
-        # The tokens of bytes are parts of characters; those of this file lose a space at the front.
+        # The tokens of bytes are parts of characters; tokens of this file lose a leading space.
         llama = Path(__file__).resolve().parent.parent / "tokenizers/llama2.json"
         for tokenizer in ("bytes", llama):
             run = [*RUN, "--context", 64, *self.data, "--tokenizer", tokenizer, "--steps", 250,

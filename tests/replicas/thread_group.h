@@ -13,8 +13,8 @@ namespace sluice::test {
 void for_each_process(int processes,
                       const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process);
 
-/// Returns the bytes that the processes of all groups have sent since the start: those of
-/// collectives and channels, not those of runtime::Agreement.
+/// Returns the bytes that the processes of all groups have sent since the start for
+/// collectives and channels, without messages of runtime::Agreement.
 int64_t bytes_sent_by_programs();
 
 }  // namespace sluice::test

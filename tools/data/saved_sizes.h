@@ -17,10 +17,11 @@ std::map<std::string, std::string> sizes_metadata(const ModelOptions& options);
 /// Whether --weights is a folder, with a checkpoint of Hugging Face.
 bool is_checkpoint(const ModelOptions& options);
 
-/// Whether the model saves its sizes, and the file of --weights has them.
+/// Whether the model saves its sizes, and the file of --weights or --torch-weights has them.
 bool has_saved_sizes(const ModelOptions& options);
 
-/// Sets the sizes of such a model to those of the file. Error{kUsage} if a flag sets another value.
+/// Sets the sizes of such a model to the sizes in the file. Error{kUsage} if a flag sets another
+/// value, and Error{kBadFile} for a size that is out of range.
 void read_saved_sizes(const CLI::App& command, ToolOptions& options);
 
 }  // namespace sluice::tool

@@ -45,7 +45,7 @@ TokenizerPointer tokenizer_of_file(const std::string& file) {
   return std::make_shared<data::BpeTokenizer>(data::BpeTokenizer::read_gpt2(file, merges));
 }
 
-// Metadata of a tokenizer; of one from a file, that it has to be given again.
+// Metadata of a tokenizer. A tokenizer of a file is not saved: kFile says that it is required.
 std::string metadata_of(const Tokenizer* tokenizer) {
   if (dynamic_cast<const data::ByteTokenizer*>(tokenizer) != nullptr) return std::string(kBytes);
   const auto* characters = dynamic_cast<const data::CharacterTokenizer*>(tokenizer);

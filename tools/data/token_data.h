@@ -12,7 +12,7 @@ inline constexpr const char* kTokenizerKey = "sluice.tokenizer";
 
 /// Returns the tokenizer of a text: "bytes", "characters", a tokenizer.json, or a vocab.json with a
 /// merges.txt in its folder. An empty name is the tokenizer of `weights`, if that file has one, or
-/// "characters". Characters are those of `weights`, or else of `text_file`; null without both.
+/// "characters". The characters come from `weights`, or else from `text_file`; null without both.
 /// Error{kUsage} for an empty name and a text if the weights were trained with the tokenizer of a
 /// file. Error{kIo} and Error{kBadFile} as for the readers.
 std::shared_ptr<const data::Tokenizer> find_tokenizer(const std::string& name,

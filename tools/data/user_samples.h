@@ -12,8 +12,8 @@ namespace sluice::tool {
 /// that are flags.
 void use_dataset(const CLI::App& command, ToolOptions& options);
 
-/// Sets the sizes of the model for `sluice generate` to those of --weights, and --tokens to 0, the
-/// rest of the context, unless it is given. Error{kBadFile} if the file has no sizes.
+/// Sets the sizes of the model for `sluice generate` to the sizes in --weights. Sets --tokens to 0,
+/// the rest of the context, if the flag is absent. Error{kBadFile} if the file has no sizes.
 void use_generator(const CLI::App& command, ToolOptions& options);
 
 /// Loads the inputs of --dataset for `sluice predict` as UserData::test, and sets the sizes of

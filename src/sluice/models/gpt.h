@@ -35,25 +35,17 @@ struct GptSizes {
   int64_t loss_rows = 0;
 };
 
-struct Sizes;
-/// Returns the sizes of a language model.
-GptSizes gpt_sizes(const Sizes& sizes);
-
 /// A language model: predicts the token after each of `tokens` (samples, context), int32. In
 /// training, the field `labels` has these tokens and the loss is the mean cross entropy, in chunks
 /// of rows if there are many logits (train::vocabulary_cross_entropy). Evaluation returns `logits`
-/// (samples, context, vocabulary). The names of the weights are those of Hugging Face's GPT-2 and
-/// Llama without "transformer." and "model.". Error{kUsage} unless sizes are at least 1, the heads
+/// (samples, context, vocabulary). The weights have the names of Hugging Face's GPT-2 and Llama
+/// without "transformer." and "model.". Error{kUsage} unless sizes are at least 1, the heads
 /// divide the width, kv_heads divides the heads, dropout is in [0, 1), epsilon is positive and, for
 /// Llama, the elements of a head are even and rotary_base is positive. Error{kUsage} from training
 /// if loss_rows is not a multiple of 32.
 train::Network gpt(const GptSizes& sizes);
 
-namespace internal {
-
-/// Returns the sizes with defaults in place of zeros. Errors are those of gpt().
+/// Returns the sizes with defaults in place of zeros. Errors as for gpt().
 GptSizes complete_sizes(const GptSizes& sizes);
-
-}  // namespace internal
 
 }  // namespace sluice::models

@@ -38,6 +38,9 @@ struct Sizes {
   int64_t vocabulary = 256;  ///< Different tokens.
 };
 
+/// Returns the sizes of a language model.
+GptSizes gpt_sizes(const Sizes& sizes);
+
 /// Samples whose elements have the fields of a model's network.
 struct SampleSet {
   data::Dataset dataset;

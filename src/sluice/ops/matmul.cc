@@ -153,7 +153,7 @@ std::vector<TensorSpec> infer_matmul_accumulate(const OpView& op) {
   return {acc};
 }
 
-// acc has the gradient itself; the operands of the product have those of a product.
+// The gradient of acc is the gradient itself; lhs and rhs have the gradients of a product.
 Tensors grad_matmul_accumulate(GradContext& g) {
   const auto o = g.options<MatmulOptions>();
   Tensors result(3);

@@ -52,7 +52,7 @@ struct Messages {
 /// INT64_MAX.
 int64_t exchanged_bytes(const exe::Collective& collective, int64_t members);
 
-/// Whether a collective gives each member the combination of whole operands.
+/// Whether each member of a collective receives the reduction of whole operands.
 bool is_all_reduce(const exe::Collective& collective);
 
 /// Collectives of one replica on a device in one run of a program, of one op and replica group.

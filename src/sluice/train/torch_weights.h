@@ -45,7 +45,7 @@ class WeightFiles {
 
 /// Sets weights of a session on these programs from tensors of the files: load_torch_weights() with
 /// other names. Weights that `weights` does not list keep their values. Returns the names of the
-/// tensors that it lists nowhere. Errors are those of load_torch_weights().
+/// tensors that it does not list. Errors as for load_torch_weights().
 std::vector<std::string> load_named_weights(Session& session, const Training& training,
                                             const std::vector<TorchWeight>& weights,
                                             const WeightFiles& files);

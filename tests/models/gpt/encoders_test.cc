@@ -144,20 +144,8 @@ TEST(Encoders, BertHidesPadding) {
 }
 
 TEST(Encoders, RefuseSizesThatDoNotFit) {
-  const auto bert = [](void (*change)(models::BertSizes&)) {
-    return [change] {
-      models::BertSizes s = bert_sizes();
-      change(s);
-      models::bert(s);
-    };
-  };
-  const auto vit = [](void (*change)(models::VitSizes&)) {
-    return [change] {
-      models::VitSizes s = vit_sizes();
-      change(s);
-      models::vit(s);
-    };
-  };
+  const auto bert = [](auto change) { return building(models::bert, bert_sizes(), change); };
+  const auto vit = [](auto change) { return building(models::vit, vit_sizes(), change); };
   expect_refused({{"heads", bert([](models::BertSizes& s) { s.heads = 3; }),
                    "bert: heads must divide the width, 16, got 3"},
                   {"vocabulary", bert([](models::BertSizes& s) { s.vocabulary = 0; }),

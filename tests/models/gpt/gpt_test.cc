@@ -62,12 +62,8 @@ TEST(Gpt, HasTheSameBitsInEveryStrategy) {
 }
 
 TEST(Gpt, RefusesSizesThatDoNotFit) {
-  const auto with = [](void (*change)(models::GptSizes&)) {
-    return [change] {
-      models::GptSizes s = sizes(models::Arch::kGpt2);
-      change(s);
-      models::gpt(s);
-    };
+  const auto with = [](auto change) {
+    return building(models::gpt, sizes(models::Arch::kGpt2), change);
   };
   expect_refused({{"heads", with([](models::GptSizes& s) { s.heads = 3; }),
                    "gpt: heads must divide the width, 16, got 3"},

@@ -69,6 +69,13 @@ inline void expect_losses_of_pytorch(const train::Network& network, const Stored
   }
 }
 
+/// Returns a call that builds a model of changed sizes.
+template <typename Sizes, typename Change>
+std::function<void()> building(train::Network (*build)(const Sizes&), Sizes sizes, Change change) {
+  change(sizes);
+  return [build, sizes] { build(sizes); };
+}
+
 /// The samples of update `step`.
 using SamplesOfStep = std::function<data::Element(int step)>;
 

@@ -5,7 +5,7 @@
 
 namespace sluice::models {
 
-/// The sizes of a bidirectional encoder. The defaults are those of BERT-base, except the context.
+/// The sizes of a bidirectional encoder. The defaults equal BERT-base, except the context.
 struct BertSizes {
   int64_t blocks = 12;
   int64_t heads = 12;         ///< Heads of an attention; divides `width`.
@@ -35,7 +35,7 @@ struct BertSizes {
 /// means, as in Hugging Face's BertForPreTraining.
 ///
 /// Evaluation returns `logits` (samples, context, vocabulary) and `next_logits` (samples, 2). The
-/// names of the weights are those of BertForPreTraining. Error{kUsage} unless sizes are at least 1,
+/// weights have the names of BertForPreTraining. Error{kUsage} unless sizes are at least 1,
 /// the heads divide the width, padding is -1 or a token, dropout is in [0, 1) and epsilon is
 /// positive.
 train::Network bert(const BertSizes& sizes);

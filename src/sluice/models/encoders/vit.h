@@ -5,7 +5,7 @@
 
 namespace sluice::models {
 
-/// The sizes of a vision transformer. The defaults are those of ViT-B/16.
+/// The sizes of a vision transformer. The defaults equal ViT-B/16.
 struct VitSizes {
   int64_t channels = 3;
   int64_t image_height = 224;  ///< Pixels; a multiple of `patch`.
@@ -26,8 +26,8 @@ struct VitSizes {
 /// the images (samples, channels, image_height, image_width), float32. In training, `labels` has a
 /// class for each, int32, and the loss is the mean cross entropy. Evaluation returns `logits`
 /// (samples, classes). A sample is its patches after a class token, with learned positions. Blocks
-/// normalize before attention and perceptron. The names of the weights are those in checkpoints of
-/// Hugging Face's ViTForImageClassification. Error{kUsage} unless sizes are at least 1, the patch
+/// normalize before attention and perceptron. The weights have the names in checkpoints of Hugging
+/// Face's ViTForImageClassification. Error{kUsage} unless sizes are at least 1, the patch
 /// divides the sides of the image, the heads divide the width, dropout is in [0, 1) and epsilon is
 /// positive.
 train::Network vit(const VitSizes& sizes);

@@ -210,7 +210,7 @@ struct Generator::State {
 };
 
 Generator::State::State(const GptSizes& given, const SessionOptions& options)
-    : sizes(internal::complete_sizes(given)),
+    : sizes(complete_sizes(given)),
       group(std::min(sizes.context, kPrefillRows)),
       groups(ceil_div(sizes.context, group)),
       outfeed(ir.outfeed("tokens", {{"token", int_scalar()}}, {.depth = kOutfeedDepth})),

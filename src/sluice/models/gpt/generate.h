@@ -38,7 +38,7 @@ struct GenerateOptions {
 class Generator {
  public:
   /// Compiles the programs. Weights have the first values of gpt() until they are set.
-  /// `micro_batch`, `eval_batch` and `dropout` are not used. Errors are those of gpt() and of
+  /// `micro_batch`, `eval_batch` and `dropout` are not used. Errors as for gpt() and
   /// Session.
   explicit Generator(const GptSizes& sizes, const SessionOptions& options = {});
   ~Generator();

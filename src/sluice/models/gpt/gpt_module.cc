@@ -10,8 +10,7 @@
 namespace sluice::models::internal {
 namespace {
 
-constexpr int64_t kMaxWidth = int64_t{1} << 32;  // The bytes of a layer do not overflow.
-constexpr double kDeviation = 0.02;              // The deviation of first weights.
+constexpr double kDeviation = 0.02;  // The deviation of first weights.
 
 // x·weight + bias with normal first weights. GPT-2 stores weights as (in, out), Llama transposed.
 class Dense : public nn::Module {
@@ -100,35 +99,6 @@ struct HeadLoss {
 };
 
 }  // namespace
-
-GptSizes complete_sizes(const GptSizes& sizes) {
-  GptSizes s = sizes;
-  require(s.width >= 1 && s.width <= kMaxWidth, "gpt: width must be from 1 to {}, got {}",
-          kMaxWidth, s.width);
-  if (s.kv_heads == 0) s.kv_heads = s.heads;
-  if (s.hidden == 0) s.hidden = s.arch == Arch::kGpt2 ? 4 * s.width : (8 * s.width + 2) / 3;
-  for (const auto& [name, size] : {std::pair<const char*, int64_t>{"blocks", s.blocks},
-                                   {"heads", s.heads},
-                                   {"kv_heads", s.kv_heads},
-                                   {"hidden", s.hidden},
-                                   {"context", s.context},
-                                   {"vocabulary", s.vocabulary},
-                                   {"micro_batch", s.micro_batch},
-                                   {"eval_batch", s.eval_batch}})
-    require(size >= 1, "gpt: {} must be at least 1, got {}", name, size);
-  require(s.width % s.heads == 0, "gpt: heads must divide the width, {}, got {}", s.width, s.heads);
-  require(s.heads % s.kv_heads == 0, "gpt: kv_heads must divide the heads, {}, got {}", s.heads,
-          s.kv_heads);
-  require(s.dropout >= 0 && s.dropout < 1, "gpt: dropout must be in [0, 1), got {}", s.dropout);
-  require(s.epsilon > 0, "gpt: epsilon must be positive, got {}", s.epsilon);
-  if (s.arch == Arch::kLlama) {
-    require(s.width / s.heads % 2 == 0,
-            "gpt: a head of Llama must have an even number of elements, got {} of width {}",
-            s.width / s.heads, s.width);
-    require(s.rotary_base > 0, "gpt: rotary_base must be positive, got {}", s.rotary_base);
-  }
-  return s;
-}
 
 Tensor SelfAttention::in_heads(const Tensor& t, int64_t heads) const {
   const int64_t size = s_.width / s_.heads;

@@ -47,8 +47,7 @@ class GptConfig {
     if (!value(key).is_boolean()) refuse(key, "true or false");
     return value(key).get<bool>();
   }
-  // Refuses a setting with another value than those of which the model knows the meaning. An absent
-  // one has the first value.
+  // Refuses a setting whose value is not in `known`. An absent setting has the first value.
   void require_known(const char* key, std::initializer_list<Json> known) const {
     if (!has(key)) return;
     std::string words;
@@ -195,7 +194,7 @@ GptSizes read_gpt_sizes(const std::string& path, const GptSizes& given) {
 }
 
 void write_gpt_config(const GptSizes& sizes, const std::string& path) {
-  const GptSizes s = internal::complete_sizes(sizes);
+  const GptSizes s = complete_sizes(sizes);
   Json json{{"vocab_size", s.vocabulary},
             {"bos_token_id", nullptr},
             {"eos_token_id", nullptr},

@@ -31,9 +31,9 @@ void save_hugging_face(Session& session, const train::Training& training,
                        const WeightLayout& layout, const std::string& path);
 
 /// Reads the sizes of a language model from a checkpoint. `path` is as for load_hugging_face(). The
-/// file `config.json` beside the weights has all sizes but those of batches and dropout, which are
-/// those of `given`. Without that file, the shapes of the weights have the sizes, except heads,
-/// rotary base, epsilon and Llama's context, which are those of `given`. Heads of 0 are not given.
+/// file `config.json` in the folder of the weights has all sizes except batches and dropout, which
+/// `given` sets. Without that file, the sizes follow from the shapes of the weights, except heads,
+/// rotary base, epsilon and Llama's context, which `given` sets. Heads of 0 are absent.
 /// Error{kBadFile} for another architecture, for sizes that are not positive integers, and for a
 /// setting that gpt() lacks. Error{kUsage} if heads are neither in a file nor given, or differ.
 GptSizes read_gpt_sizes(const std::string& path, const GptSizes& given = {.heads = 0});

@@ -50,7 +50,7 @@ std::string numbered_name(std::string_view pattern, int64_t block);
 std::string_view variable_of(const WeightLayout& layout, const WeightName& name);
 /// Returns the name without the layout's prefix, or the name itself if it lacks the prefix.
 std::string_view without_prefix(const WeightLayout& layout, std::string_view name);
-/// Returns the layout whose names match most of the given ones. Null if not one name matches.
+/// Returns the layout whose names match most of these names. Null if not one name matches.
 const WeightLayout* find_layout(const std::vector<std::string>& names);
 
 }  // namespace sluice::models

@@ -151,7 +151,7 @@ class Forecaster {
     std::vector<Position> stack;
   };
 
-  // Advances the devices in turn, each until it waits for a message that has not been sent.
+  // Advances each device until it blocks on a message that is not sent yet, round-robin.
   std::vector<State> run_cluster(const exe::Program& program) {
     channels_ = Ids<exe::ChannelId, ChannelTimes>(e_.channels.size());
     for (const exe::ChannelId c : channels_.ids()) channels_[c].unused = e_.channels[c].capacity;

@@ -11,7 +11,7 @@ int64_t Links::position(int replica, int device) const {
                                                             : int64_t{device} * replicas_ + replica;
 }
 
-// Groups of later levels contain those of earlier ones.
+// A group of a level consists of whole groups of the previous level.
 size_t Links::level_of(int64_t a, int64_t b) const {
   const std::vector<LinkLevel>& levels = rates_.cluster->links;
   const auto joined = std::find_if(levels.begin(), levels.end(), [&](const LinkLevel& level) {

@@ -9,7 +9,7 @@
 namespace sluice::report {
 namespace {
 
-// Two devices in a host, two hosts in a rack. A byte takes 1 s in a host, 10 s in a rack, else 100.
+// Two devices in a host, two hosts in a rack. A byte needs 1 s in a host, 10 s in a rack, else 100.
 Rates rack(Cluster::Order order = Cluster::Order::kReplicas) {
   Rates rates{.flops = 1e30, .copies = 1e30, .remote = 1e30, .messages = 1, .latency = 0.5};
   rates.cluster = Cluster{order,
@@ -82,7 +82,7 @@ TEST(Links, CollectivesSendTheirShareOfTheOperand) {
   EXPECT_EQ(all.sent_bytes(), 151);
 }
 
-// Every kernel takes two seconds. Device 0 sends five messages of 64 bytes.
+// Every kernel runs for two seconds. Device 0 sends five messages of 64 bytes.
 exe::Executable timed_pair() {
   exe::Executable e = exe::plans::plan(exe::plans::two_devices());
   for (exe::Function& f : e.functions) {

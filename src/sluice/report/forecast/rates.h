@@ -24,11 +24,11 @@ struct CacheRate {
   bool operator==(const CacheRate&) const = default;
 };
 
-/// A level of links: those between devices in different groups of this level, such as hosts.
+/// A level of links between devices in different groups of this level, such as hosts.
 struct LinkLevel {
   int64_t devices = 0;  ///< Consecutive devices in a group; a multiple of the previous level's.
-  double messages = 0;  ///< Bytes per second, at most those of the previous level.
-  double latency = 0;   ///< Seconds, at least those of the previous level.
+  double messages = 0;  ///< Bytes per second; at most the previous level's.
+  double latency = 0;   ///< Seconds; at least the previous level's.
   bool operator==(const LinkLevel&) const = default;
 };
 
@@ -36,7 +36,7 @@ struct LinkLevel {
 struct Cluster {
   /// The order of the devices of all replicas, in which groups of links are consecutive.
   enum class Order : uint8_t {
-    kReplicas,  ///< All devices of replica 0, then those of replica 1, and so on.
+    kReplicas,  ///< All devices of replica 0, then all of replica 1, and so on.
     kDevices,   ///< Device 0 of all replicas, then device 1, and so on.
   };
   Order order = Order::kReplicas;

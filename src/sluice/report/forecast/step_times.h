@@ -14,8 +14,8 @@ namespace sluice::report {
 /// was measured, else the longer of both. An operand is in a cache if the cache can hold all bytes
 /// that the function has touched since it last touched the operand. A kernel uses as many workers
 /// as it has tasks. All replicas share the bandwidth of remote memory, and replicas that share
-/// workers alternate at each step. In a cluster, replicas share neither, and a collective also
-/// takes the time of its messages.
+/// workers alternate at each step. In a cluster, replicas share neither, and the
+/// messages of a collective are added to its time.
 class StepTimes {
  public:
   StepTimes(const exe::Executable& executable, const Rates& rates);

@@ -57,10 +57,12 @@ class Gpt(FolderTest):
         tokens = len(TEXT) - -(-len(TEXT) // 10)
         record = self.record("train", *RUN, *self.data, "--epochs", 2, "--micro-batch", 5)
         self.assertEqual(record["steps"], 2 * ((tokens - 1) // 16 // 5))
-        # The seed draws other windows.
-        losses = {self.record("train", *RUN, *self.data, "--steps", 2, "--lr", 1e-30,
-                              "--seed", seed)["digest"] for seed in (1, 2)}
-        self.assertEqual(len(losses), 2)
+        # The seed draws other windows for the same weights.
+        self.record("train", *RUN, *self.data, "--steps", 1, "--save", self.weights)
+        losses = [self.record("train", "gpt", *self.data, "--weights", self.weights, "--steps", 1,
+                              "--seed", seed)["loss"] for seed in (1, 2, 1)]
+        self.assertNotEqual(losses[0], losses[1])
+        self.assertEqual(losses[0], losses[2])
 
     def test_weights_have_their_sizes_and_their_characters(self):
         self.record("train", *RUN, *self.data, "--arch", "llama", "--steps", 20, "--save",
@@ -212,8 +214,9 @@ class Gpt(FolderTest):
             command = ["generate", "gpt", "--weights", self.weights, *flags, "--prompt",
                        "the small hörse", "--temperature", 0, "--tokens", 12]
             text = self.record(*command)["text"]
-            self.assertIn("sees", text)
-            self.assertIn(" ", text[1:], tokenizer)
+            words = ("the small hörse" + text).split()
+            self.assertGreater(len(words), 4)
+            self.assertLessEqual(set(words[:-1]), set(TEXT.split()))  # The last one may be cut.
             if tokenizer != "bytes":  # Their text may end in a part of a character.
                 printed = self.expect_code(0, *command).stdout
                 self.assertEqual(printed, f"the small hörse{text}\n")

@@ -421,7 +421,7 @@ class Commands(unittest.TestCase):
         table = {row[1]: row[2] for row in
                  re.finditer(r"^\| (\d) \| ((?:768|1) \|.*)$", page, re.M)}
         self.assertEqual((len(flags), len(table)), (5, 5))
-        pipelined = flags["1"] + flags["2"].removeprefix("those of plan 1,")
+        pipelined = flags["1"] + flags["2"].removeprefix("flags of plan 1,")
         for number, options in (("2", pipelined), ("4", flags["4"])):
             record = self.record(plan, *options.split())
             self.assertLess(record["compile_seconds"], 20)

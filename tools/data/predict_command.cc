@@ -51,14 +51,16 @@ void load(train::InferenceModel& model, const ToolOptions& o) {
   }
 }
 
-// Adds the class of each sample to the scores of the classes.
-void add_classes(const std::optional<train::Labelled>& scores,
+// Adds the class of each sample to the first scores of classes.
+void add_classes(const std::vector<train::Labelled>& labelled,
                  std::vector<NamedArray>& predictions) {
-  if (!scores) return;
-  for (const NamedArray& p : predictions) {
-    if (p.name != scores->prediction || p.array.shape().rank() != 2) continue;
-    predictions.push_back({kClass, classes_of(p.array)});
-    return;
+  for (const train::Labelled& l : labelled) {
+    for (const NamedArray& p : predictions) {
+      const bool has_scores = p.array.dtype() == f32 && p.array.shape().rank() == 2;
+      if (p.name != l.prediction || !has_scores) continue;
+      predictions.push_back({kClass, classes_of(p.array)});
+      return;
+    }
   }
 }
 

@@ -5,6 +5,13 @@
 
 namespace sluice::models {
 
+/// The results of a language model's evaluation.
+enum class GptResults : uint8_t {
+  kLosses,  ///< `losses` and `predicted` (samples, context): the cross entropy of each label, and
+            ///< the token with the largest logit. Evaluation reads the labels.
+  kLogits,  ///< `logits` (samples, context, vocabulary).
+};
+
 /// The architecture of a language model.
 enum class Arch {
   /// GPT-2: learned positions, layer norms, a perceptron with GELU (tanh), biases, and the table of
@@ -31,18 +38,19 @@ struct GptSizes {
   bool tied = false;
   int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 8;   ///< Samples of an evaluation step.
-  /// Rows of a chunk of the training loss (train::VocabularyLossOptions::chunk_rows).
+  /// Rows of a chunk of the loss (train::VocabularyLossOptions::chunk_rows).
   int64_t loss_rows = 0;
+  GptResults results = GptResults::kLosses;  ///< Results of evaluation.
 };
 
-/// A language model: predicts the token after each of `tokens` (samples, context), int32. In
-/// training, the field `labels` has these tokens and the loss is the mean cross entropy, in chunks
-/// of rows if there are many logits (train::vocabulary_cross_entropy). Evaluation returns `logits`
-/// (samples, context, vocabulary). The weights have the names of Hugging Face's GPT-2 and Llama
-/// without "transformer." and "model.". Error{kUsage} unless sizes are at least 1, the heads
-/// divide the width, kv_heads divides the heads, dropout is in [0, 1), epsilon is positive and, for
-/// Llama, the elements of a head are even and rotary_base is positive. Error{kUsage} from training
-/// if loss_rows is not a multiple of 32.
+/// A language model: predicts the token after each of `tokens` (samples, context), int32. The field
+/// `labels` has these tokens. The loss is the mean cross entropy, in chunks of rows if there are
+/// many logits (train::vocabulary_cross_entropy), also in evaluation unless it returns all logits.
+/// The weights have the names of Hugging Face's GPT-2 and Llama without "transformer." and
+/// "model.". Error{kUsage} unless sizes are at least 1, the heads divide the width, kv_heads
+/// divides the heads, dropout is in [0, 1), epsilon is positive and, for Llama, the elements of a
+/// head are even and rotary_base is positive. Error{kUsage} from build() if loss_rows is not a
+/// multiple of 32.
 train::Network gpt(const GptSizes& sizes);
 
 /// Returns the sizes with defaults in place of zeros. Errors as for gpt().

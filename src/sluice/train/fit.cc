@@ -10,14 +10,12 @@
 #include <variant>
 
 #include "sluice/base/checked.h"
-#include "sluice/base/numbers/argmax.h"
 #include "sluice/base/numbers/number_text.h"
-#include "sluice/base/numbers/slices.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/run/prediction_losses.h"
+#include "sluice/train/run/label_counts.h"
 #include "sluice/train/run/progress.h"
 #include "sluice/train/run/training_log.h"
 #include "sluice/train/step_arrays.h"
@@ -68,32 +66,6 @@ void check_schedule(const LearningRateSchedule& schedule) {
           schedule.peak, schedule.minimum);
   require(schedule.decay != Decay::kConstant,
           "fit: a minimum of the learning rate, {}, requires a decay", schedule.minimum);
-}
-
-void check_items(const char* call, const CallSize& model, const CallSize& loader) {
-  require(model == loader, "{}: an item of the loader must have the samples of a call, {}, got {}",
-          call, to_string(model), to_string(loader));
-}
-
-// Whether the predictions that a call returns are those of its last samples.
-bool returns_last(const Options& options) {
-  return !options.output || options.output->mode == Output::Mode::kAll ||
-         options.output->mode == Output::Mode::kFinal;
-}
-
-// Returns the rows of an array of scores, all axes but the last one.
-int64_t rows_of(const HostTensor& scores) {
-  const Shape& shape = scores.shape();
-  return scores.elements() / shape[shape.rank() - 1];
-}
-
-// Returns the number of labels that are the index of the largest score in their row. Row i of
-// `scores` belongs to label i.
-int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels) {
-  const Slices rows(scores.as<float>(), rows_of(scores));
-  int64_t right = 0, row = 0;
-  for (const int32_t label : labels) right += static_cast<int64_t>(argmax(rows[row++])) == label;
-  return right;
 }
 
 std::string loss_text(double loss, const std::optional<double>& accuracy) {
@@ -147,7 +119,6 @@ class Fit {
     written_ = calls_.arrays()[0].elements();
     taken_ = calls_.taken(written_);
     values_ = static_cast<size_t>(written_ / taken_.period * taken_.kept);
-    if (returns_last(state.options())) scores_ = calls_.scores();
     items_ = data.items();
     if (items_ == data::kForever) items_.reset();
     total_ = options.calls ? *options.calls
@@ -182,7 +153,7 @@ class Fit {
 
  private:
   void check() const {
-    check_items("fit", calls_.size(), data_.call_size());
+    calls_.check_items("fit", data_.call_size());
     require(options_.epochs >= 0, "fit: epochs must be at least 0, got {}", options_.epochs);
     require(options_.calls.value_or(0) >= 0, "fit: calls must be at least 0, got {}",
             options_.calls.value_or(0));
@@ -404,16 +375,20 @@ class Fit {
          found->path, found->replica, found->other, state_.updates() - 1);
   }
 
-  // Compares the predictions that the call returned, of the last samples, with their labels.
+  // Compares the first prediction with labels that the call returned, of the last samples.
   std::optional<double> accuracy_of(const data::Element& item) const {
-    const HostTensor* const labels = scores_ ? calls_.labels(item) : nullptr;
+    if (calls_.labelled().empty()) return std::nullopt;
+    const ModelCalls::LabelledResult& result = calls_.labelled()[0];
+    const HostTensor* const labels = calls_.labels(item, result.labels);
     if (labels == nullptr) return std::nullopt;
-    const HostTensor& scores = calls_.arrays()[*scores_];
-    const int64_t rows = rows_of(scores);
+    const HostTensor& prediction = calls_.arrays()[result.index];
+    const int64_t rows = labelled_rows(prediction);
     require(labels->elements() >= rows, "fit: labels must be one for each of {} rows, got {}", rows,
             to_string(labels->spec()));
-    const auto last = std::span(labels->as<int32_t>().end() - rows, labels->as<int32_t>().end());
-    return 100.0 * static_cast<double>(count_right(scores, last)) / static_cast<double>(rows);
+    LabelCounts counts;
+    counts.add(prediction, labels->as<int32_t>().last(static_cast<size_t>(rows)),
+               result.ignore_index);
+    return counts.percentage();
   }
 
   internal::ModelState& state_;
@@ -426,7 +401,6 @@ class Fit {
   int64_t written_ = 1;           ///< Entries of a loss that the program writes in a call.
   ModelCalls::Taken taken_;       ///< Entries that the output names.
   size_t values_ = 0;             ///< Number of those.
-  std::optional<size_t> scores_;  ///< Index of the prediction with labels among the results.
   std::optional<int64_t> items_;  ///< Items of an epoch, if they are known.
   int64_t total_ = 0;             ///< Calls in all.
   CallReport report_;
@@ -450,137 +424,6 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
        .shuffle = dataset.size() == data::kForever ? data::Shuffle::kNo : data::Shuffle::kYes,
        .seed = model.options().seed});
   return fit(model, loader, options);
-}
-
-namespace {
-
-// A loader of all samples in their order.
-DataLoader whole_loader(InferenceModel& model, const data::Dataset& dataset) {
-  const CallSize size = model.call_size();
-  Options options = model.options();
-  options.device_iterations = size.device_iterations;
-  options.replicas = static_cast<int>(size.replicas);
-  return DataLoader(options, dataset,
-                    {.batch_size = size.micro_batch, .remainder = data::Remainder::kKeep});
-}
-
-// An epoch of calls that infer.
-struct Pass {
-  DataLoader& data;
-  int64_t batch;  // Samples of a call.
-  Show show;
-  const std::function<void()>& after_call;
-};
-
-// Calls use(item of the samples of a call, number of samples that count) for each item of an epoch.
-template <typename Use>
-void each_item(const Pass& pass, const char* text, const Use& use) {
-  const auto& [data, batch, show, after_call] = pass;
-  data.start_epoch(0);
-  ProgressBar bar(data.items().value_or(0), shown(show));
-  data::Element whole;  // A smaller item, completed.
-  for (int64_t done = 1; const data::Element* item = data.next(); ++done) {
-    const int64_t rows = item->arrays[0].shape()[0];
-    if (rows < batch) whole = completed(*item, batch);
-    use(rows < batch ? whole : *item, rows);
-    if (after_call) after_call();
-    if (bar.is_due(done)) bar.show(done, text);
-  }
-}
-
-}  // namespace
-
-Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show,
-                    const std::function<void()>& after_call) {
-  DataLoader loader = whole_loader(model, dataset);
-  return evaluate(model, loader, show, after_call);
-}
-
-data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show,
-                      const std::function<void()>& after_call) {
-  DataLoader loader = whole_loader(model, dataset);
-  internal::ModelState& state = internal::ModelAccess::state(model);
-  const Options& options = state.inference_options();
-  require(!options.output || options.output->mode == Output::Mode::kAll,
-          "predict: the output of the model must be all");
-  const std::optional<int64_t> samples = loader.samples();
-  require(samples.has_value() && *samples != data::kForever,
-          "predict: the dataset must have a known end; use take(n) or cache()");
-  const int64_t batch = loader.call_size().samples();
-  data::Element result;
-  std::vector<size_t> indices;  // Indices of the predictions with a row for each sample.
-  int64_t first = 0;
-  const Pass pass{loader, batch, show, after_call};
-  each_item(pass, "Prediction", [&](const data::Element& item, int64_t rows) {
-    const data::Element part = state.infer(item);
-    for (size_t i = 0; first == 0 && i < part.arrays.size(); ++i) {
-      const TensorSpec& spec = part.arrays[i].spec();
-      if (spec.shape.rank() == 0 || spec.shape[0] != batch) continue;
-      std::vector<int64_t> dims = spec.shape.dims();
-      dims[0] = *samples;
-      indices.push_back(i);
-      result.names.push_back(part.names[i]);
-      result.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), spec.dtype, {}});
-    }
-    for (size_t r = 0; r < indices.size(); ++r) {
-      check_scores(result.names[r], part.arrays[indices[r]], rows, first, item, 0);
-      const Slices from(part.arrays[indices[r]].bytes(), batch);
-      const Slices to(result.arrays[r].bytes(), *samples);
-      std::ranges::copy(from.range(0, rows), to.range(first, rows).begin());
-    }
-    first += rows;
-  });
-  require(!indices.empty(), "predict: a prediction must have a row for each sample, got none");
-  return result;
-}
-
-Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
-                    const std::function<void()>& after_call) {
-  model.compile();
-  internal::ModelState& state = internal::ModelAccess::state(model);
-  ModelCalls& calls = state.calls(ModelCalls::Use::kInfer);
-  check_items("evaluate", calls.size(), data.call_size());
-  std::optional<size_t> scores;
-  if (returns_last(state.inference_options())) scores = calls.scores();
-  const std::optional<int64_t> items = data.items();
-  require(items != data::kForever, "evaluate: data must have an end, got none; use take(n)");
-  Evaluation result;
-  const auto begin = Clock::now();
-  int64_t right = 0, compared = 0, read = 0;
-  const int64_t batch = calls.size().samples();
-  PredictionLosses losses(state.network(), state.options().session.device,
-                          calls.size().micro_batch);
-  const Pass pass{data, batch, show, after_call};
-  each_item(pass, "Evaluation", [&](const data::Element& item, int64_t rows) {
-    const data::Element results = state.infer(item);
-    if (returns_last(state.inference_options())) losses.add(item, results, rows);
-    const HostTensor* const labels = scores ? calls.labels(item) : nullptr;
-    if (labels == nullptr) {
-      result.samples += rows;
-      return;
-    }
-    const HostTensor& scored = results.arrays[*scores];
-    const int64_t of_sample = labels->elements() / batch;  // Labels of a sample.
-    const int64_t samples = of_sample == 0 ? 0 : rows_of(scored) / of_sample;
-    require(samples * of_sample == rows_of(scored) && samples >= 1 && samples <= batch,
-            "evaluate: prediction '{}' {} must have a row for each label, got labels {}",
-            calls.names()[*scores], to_string(scored.spec()), to_string(labels->spec()));
-    // The first sample with a prediction, and the end of those that count.
-    const int64_t first = batch - samples, end = std::max(first, rows);
-    check_scores(calls.names()[*scores], scored.reshaped({samples, scored.elements() / samples}),
-                 end - first, read + first, item, first);
-    read += rows;
-    const auto truth = Slices(labels->as<int32_t>(), batch).range(first, end - first);
-    right += count_right(scored, truth);
-    compared += static_cast<int64_t>(truth.size());
-    result.samples += end - first;
-  });
-  if (compared > 0)
-    result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(compared);
-  losses.set(result);
-  result.dropped = data.samples().value_or(result.samples) - result.samples;
-  result.seconds = seconds_since(begin);
-  return result;
 }
 
 }  // namespace sluice::train

@@ -66,9 +66,11 @@ class CallReport {
 struct Evaluation {
   int64_t samples = 0;  ///< Samples whose predictions were compared.
   int64_t dropped = 0;  ///< Samples of the dataset that were not.
-  /// Percentage of right rows of the prediction with labels (Prediction::labels); absent if there
-  /// is none, or if the dataset has no labels.
+  /// Percentage of labels that the first prediction with labels has (Prediction::labels); absent if
+  /// there is none, or if the dataset has no labels.
   std::optional<double> accuracy;
+  /// These percentages of all predictions with labels, by the prediction's name.
+  std::vector<std::pair<std::string, double>> accuracies;
   /// Sum of `losses` with their weights; absent unless all losses of the network are there.
   std::optional<double> loss;
   /// The losses that the network's build() returns in evaluation (Inputs::wants_losses), by name:

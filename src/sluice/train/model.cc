@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "sluice/base/checked.h"
-#include "sluice/base/numbers/argmax.h"
 #include "sluice/base/numbers/slices.h"
 #include "sluice/data/feed_queues.h"
 #include "sluice/report/summary.h"
@@ -14,6 +13,7 @@
 #include "sluice/train/model_state.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "sluice/train/run/finite.h"
+#include "sluice/train/run/label_counts.h"
 #include "sluice/train/run/load_weights.h"
 #include "sluice/train/step_arrays.h"
 
@@ -134,12 +134,16 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
       add_result(s, renamed ? name : s.name);
     }
   }
-  const std::optional<Labelled>& labelled = trains ? t.labelled : t.eval_labelled;
-  const std::optional<Labelled>& other = trains ? t.eval_labelled : t.labelled;
-  for (size_t i = 0; labelled && i < results_.size(); ++i) {
-    if (results_[i].name == labelled->prediction) scores_ = i;
+  const std::vector<Labelled>& labelled = trains ? t.labelled : t.eval_labelled;
+  for (size_t i = 0; i < results_.size() && returns_last(); ++i) {
+    for (const Labelled& l : labelled) {
+      if (results_[i].name == l.prediction)
+        labelled_.push_back({i, field_of(network, l.labels), l.ignore_index});
+    }
   }
-  if (labelled || other) labels_ = field_of(network, labelled ? labelled->labels : other->labels);
+  const std::vector<Labelled>& other = trains ? t.eval_labelled : t.labelled;
+  const std::vector<Labelled>& first = labelled.empty() ? other : labelled;
+  if (!first.empty()) labels_ = field_of(network, first[0].labels);
 }
 
 ModelCalls::Field ModelCalls::field_of(const Network& network, const std::string& name) const {
@@ -152,11 +156,15 @@ ModelCalls::Field ModelCalls::field_of(const Network& network, const std::string
   return {{}, name, entries, found->once ? SIZE_MAX : before};
 }
 
-const HostTensor* ModelCalls::labels(const data::Element& samples) const {
-  const HostTensor* const found = labels_ ? find(samples, *labels_) : nullptr;
+const HostTensor* ModelCalls::labels(const data::Element& samples, const Field& field) const {
+  const HostTensor* const found = find(samples, field);
   require(found == nullptr || found->dtype() == i32, "{}: the labels '{}' must be int32, got {}",
-          program_, labels_ ? labels_->name : "", found == nullptr ? "" : to_string(found->spec()));
+          program_, field.name, found == nullptr ? "" : to_string(found->spec()));
   return found;
+}
+
+const HostTensor* ModelCalls::labels(const data::Element& samples) const {
+  return labels_ ? labels(samples, *labels_) : nullptr;
 }
 
 const HostTensor* ModelCalls::find(const data::Element& samples, const Field& field) {
@@ -235,6 +243,15 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
     note_stages(t, e);
     throw;
   }
+}
+
+bool ModelCalls::returns_last() const {
+  return output_.mode == Output::Mode::kAll || output_.mode == Output::Mode::kFinal;
+}
+
+void ModelCalls::check_items(const char* caller, const CallSize& item) const {
+  require(size_ == item, "{}: an item of the loader must have the samples of a call, {}, got {}",
+          caller, to_string(size_), to_string(item));
 }
 
 // A program writes the entries of each update for Output::every().
@@ -531,11 +548,9 @@ double accuracy(const HostTensor& predictions, const HostTensor& labels) {
   require(labels.dtype() == i32 && labels.shape().rank() == 1 && labels.elements() >= shape[0],
           "accuracy: labels must be int32, one for each of {} predictions or more, got {}",
           shape[0], to_string(labels.spec()));
-  const Slices rows(predictions.as<float>(), shape[0]);
-  auto label = labels.as<int32_t>().end() - shape[0];
-  int64_t right = 0;
-  for (int64_t i = 0; i < shape[0]; ++i) right += static_cast<int64_t>(argmax(rows[i])) == *label++;
-  return 100.0 * static_cast<double>(right) / static_cast<double>(shape[0]);
+  LabelCounts counts;
+  counts.add(predictions, labels.as<int32_t>().last(static_cast<size_t>(shape[0])), {});
+  return *counts.percentage();
 }
 
 }  // namespace sluice::train

@@ -69,11 +69,24 @@ class ModelCalls {
   /// Returns the array of a field among samples; null if there is none.
   static const HostTensor* find(const data::Element& samples, const Field& field);
 
-  /// Returns the index of the prediction with labels among the results, if there is one.
-  std::optional<size_t> scores() const { return scores_; }
-  /// Returns the array of its labels among samples; null if there is none. Also a program whose
-  /// results have no labels finds those of the other program of the model. Error{kUsage} unless
-  /// the array is int32.
+  /// A prediction with labels.
+  struct LabelledResult {
+    size_t index = 0;  ///< Among the results.
+    Field labels;
+    std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
+  };
+  /// Whether the results of a call are those of its last samples.
+  bool returns_last() const;
+  /// Error{kUsage} unless an item of a loader has the samples of a call.
+  void check_items(const char* caller, const CallSize& item) const;
+  /// Returns the predictions with labels, in the order of the results. Empty unless
+  /// returns_last().
+  const std::vector<LabelledResult>& labelled() const { return labelled_; }
+  /// Returns the array of labels among samples; null if there is none. Error{kUsage} unless the
+  /// array is int32.
+  const HostTensor* labels(const data::Element& samples, const Field& field) const;
+  /// As above, of the first prediction with labels, in this program or else in the other one of the
+  /// model.
   const HostTensor* labels(const data::Element& samples) const;
 
  private:
@@ -93,8 +106,8 @@ class ModelCalls {
   std::vector<D2hStream> results_;
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
-  std::optional<size_t> scores_;
-  std::optional<Field> labels_;
+  std::vector<LabelledResult> labelled_;
+  std::optional<Field> labels_;  ///< The first labels, also of the other program.
   HostTensor seeds_;
   HostTensor rates_;
   /// Bindings of earlier calls by the addresses of their samples, the newest last.

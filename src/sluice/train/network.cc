@@ -79,8 +79,8 @@ void check_results(const Graph& graph, const Results& results, nn::RunMode mode)
   for (const Prediction& p : results.predictions) check_result(graph, p.name, p.value, names);
 }
 
-// Checks that the labels of a prediction are a field with an int32 for each row of its scores. In
-// evaluation, the field may have another number of samples than the scores.
+// Checks that the labels of a prediction are a field with an int32 for each of its classes or rows
+// of scores. In evaluation, the field may have another number of samples than the prediction.
 void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::RunMode mode) {
   std::vector<std::string> names;
   for (const Field& f : fields) names.push_back("'" + f.name + "'");
@@ -95,30 +95,28 @@ void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::Run
           "network: the labels '{}' of prediction '{}' must be int32 with the samples as first "
           "axis, got {}",
           p.labels, p.name, to_string(field->spec));
-  const TensorSpec scores = p.value.spec();
-  const int64_t classes = scores.shape.rank() < 2 ? 0 : scores.shape[scores.shape.rank() - 1];
-  const int64_t rows = classes == 0 ? 0 : scores.shape.elements() / classes;
+  const TensorSpec value = p.value.spec();
+  const bool has_classes = value.dtype == i32;
+  const int64_t scores = value.shape.rank() < 2 ? 0 : value.shape[value.shape.rank() - 1];
+  const int64_t rows = has_classes   ? value.shape.elements()
+                       : scores == 0 ? 0
+                                     : value.shape.elements() / scores;
   const int64_t of_sample = labels.elements() / labels[0];
   const bool fits =
       mode == nn::RunMode::kTrain ? rows == labels.elements() : rows > 0 && rows % of_sample == 0;
-  require(scores.dtype == f32 && fits,
-          "network: prediction '{}' must be float32 with a row of scores for each of its labels "
-          "'{}' {}, got {}",
-          p.name, p.labels, to_string(field->spec), to_string(scores));
+  require(
+      (has_classes || value.dtype == f32) && fits,
+      "network: prediction '{}' must be int32 with a class, or float32 with a row of scores, for "
+      "each of its labels '{}' {}, got {}",
+      p.name, p.labels, to_string(field->spec), to_string(value));
   require(p.writing.form == Writing::Reduction::kEach,
           "network: prediction '{}' has labels, so its value of each micro-batch must be written",
           p.name);
 }
 
 void check_labels(const Results& results, const std::vector<Field>& fields, nn::RunMode mode) {
-  const Prediction* labelled = nullptr;
   for (const Prediction& p : results.predictions) {
-    if (p.labels.empty()) continue;
-    require(labelled == nullptr,
-            "network: at most one prediction must have labels, got '{}' and '{}'",
-            labelled == nullptr ? "" : labelled->name, p.name);
-    labelled = &p;
-    check_labels(p, fields, mode);
+    if (!p.labels.empty()) check_labels(p, fields, mode);
   }
 }
 

@@ -138,6 +138,21 @@ struct VocabularyLossOptions {
 Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
                               const VocabularyLossOptions& options = {});
 
+/// Results of logits x·weight that need no logits later.
+struct VocabularyPredictions {
+  Tensor losses;   ///< Cross entropy of each label, 0 if it is ignored: float32.
+  Tensor classes;  ///< Class with the largest logit (ops::argmax()): int32.
+  Loss loss;       ///< The loss of vocabulary_cross_entropy(), as a function of `losses`.
+};
+
+/// Computes what evaluation needs of logits, in chunks of rows, from the operands and with the
+/// options of vocabulary_cross_entropy(). `losses` and `classes` have the shape of the labels. A
+/// network that returns both as predictions gets its loss and its accuracy from evaluate(), and the
+/// logits of one chunk exist at a time. Errors as for vocabulary_cross_entropy().
+VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weight,
+                                             const Tensor& labels,
+                                             const VocabularyLossOptions& options = {});
+
 /// Returns the divisor of a sum with this total weight: the weight, or 1 if it is 0.
 Tensor divisor_of(const Tensor& total_weight);
 
@@ -149,12 +164,13 @@ Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::str
 struct Prediction {
   std::string name = {};  ///< Name of the stream that returns it.
   Tensor value = {};
-  /// Field with the labels of `value`: fit() and evaluate() report the percentage of rows whose
-  /// largest score is at their label. `value` is then float32 with the scores of all classes on its
-  /// last axis, and the field has an int32 for each row. At most one prediction of a network has
-  /// labels. Empty: none; a network without labels has no accuracy.
+  /// Field with the labels of `value`: fit() and evaluate() report the percentage of labels that it
+  /// predicts. `value` then has classes, int32, or float32 scores of all classes on its last axis,
+  /// of which the largest counts. The field has an int32 for each class or row of scores. Empty:
+  /// none; a network without labels has no accuracy.
   std::string labels = {};
   Writing writing = {};  ///< As for a loss. With labels, that of each micro-batch.
+  std::optional<int64_t> ignore_index = {};  ///< Label of rows that do not count.
 };
 
 /// The results of build(): losses (in training, at least one) and predictions (in evaluation, at

@@ -52,7 +52,7 @@ std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Optio
 
 // Adds streams for the losses and predictions that are written: those of a feed, or their own.
 void add_results(Ir& ir, const Results& results, const Options& options,
-                 std::vector<D2hStream>& predictions, std::optional<Labelled>& labelled,
+                 std::vector<D2hStream>& predictions, std::vector<Labelled>& labelled,
                  Training& t) {
   const Output output = options.output.value_or(Output::all());
   std::vector<FeedField> fields;
@@ -69,7 +69,7 @@ void add_results(Ir& ir, const Results& results, const Options& options,
   }
   const size_t losses = fields.size();
   for (const Prediction& p : results.predictions) {
-    if (add(p) && !p.labels.empty()) labelled = {p.name, p.labels};
+    if (add(p) && !p.labels.empty()) labelled.push_back({p.name, p.labels, p.ignore_index});
   }
   if (options.outfeed) t.outfeed = ir.outfeed("results", fields);
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -100,7 +100,7 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
     evaluated.predictions.push_back(
-        {taken ? "eval_" + p.name : p.name, p.value, p.labels, p.writing});
+        {taken ? "eval_" + p.name : p.name, p.value, p.labels, p.writing, p.ignore_index});
   }
   Options arrays = inference;
   arrays.outfeed = nullptr;

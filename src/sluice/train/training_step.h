@@ -27,8 +27,9 @@ struct TorchWeight {
 
 /// A prediction of a program with its labels (Prediction::labels).
 struct Labelled {
-  std::string prediction;  ///< Its stream.
-  std::string labels;      ///< Name of the field.
+  std::string prediction;                    ///< Its stream.
+  std::string labels;                        ///< Name of the field.
+  std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
 };
 
 /// The reductions of a training program.
@@ -63,17 +64,16 @@ struct Training {
   /// Entries of each result in a run, by stream. Absent: one for each micro-batch.
   std::map<std::string, int64_t> entries;
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
-  /// The labelled one of `predictions`, and of `eval_predictions`, if there is one.
-  std::optional<Labelled> labelled;
-  std::optional<Labelled> eval_labelled;
-  nn::NamedTensors variables;              ///< Weights and running variables by path, in the
-                                           ///< training program.
-  nn::NamedTensors state;                  ///< Optimizer state: "<path of the variable>.<state>".
-  std::vector<TorchWeight> torch_weights;  ///< One for each weight.
-  std::vector<std::string> frozen;         ///< Paths of the weights that are in no parameter group.
-  int64_t accumulate = 1;                  ///< Micro-batches of an update.
-  int64_t device_iterations = 1;           ///< Updates in a run of "train".
-  int64_t eval_iterations = 1;             ///< Micro-batches in a run of "eval".
+  std::vector<Labelled> labelled;           ///< Predictions with labels.
+  std::vector<Labelled> eval_labelled;      ///< Predictions of "eval" with labels.
+  nn::NamedTensors variables;               ///< Weights and running variables by path, in the
+                                            ///< training program.
+  nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
+  std::vector<TorchWeight> torch_weights;   ///< One for each weight.
+  std::vector<std::string> frozen;  ///< Paths of the weights that are in no parameter group.
+  int64_t accumulate = 1;           ///< Micro-batches of an update.
+  int64_t device_iterations = 1;    ///< Updates in a run of "train".
+  int64_t eval_iterations = 1;      ///< Micro-batches in a run of "eval".
   int replicas = 1;
   int devices = 1;                               ///< Devices of a replica that the stages need.
   std::shared_ptr<const PipelinePlan> pipeline;  ///< Null unless it is sharded or pipelined.

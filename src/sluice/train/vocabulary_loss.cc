@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/basic.h"
@@ -60,82 +61,73 @@ int64_t rows_of_chunk(const VocabularySizes& s, int64_t requested) {
   return max;
 }
 
-// The losses of some rows and the gradient of the rows.
-struct ChunkResults {
-  Tensor losses;
-  Tensor dx;
+// A tensor that all chunks use.
+struct Shared {
+  Tensor tensor;
+  Pass pass = Pass::kByValue;  // By reference if chunks write it.
 };
 
-class ChunkedLoss {
- public:
-  // `factor`: gradient of the result by the loss of a row.
-  ChunkedLoss(const VocabularyLossOptions& options, double factor)
-      : transposed_(options.transposed),
-        gradient_{.reduction = ops::LossReduction::kNone,
-                  .has_ignore_index = options.ignore_index.has_value(),
-                  .ignore_index = options.ignore_index.value_or(0),
-                  .loss_grad = factor} {}
+// Computes results of rows x (rows, width) with their labels; the results have the rows as first
+// axis. The last operand has the shared tensors.
+using ChunkResults = std::function<Tensors(const Tensor&, const Tensor&, const Tensors&)>;
 
-  // Computes the rows x of shape (rows, width) in chunks. Adds the gradient of the weight to
-  // `dweight`.
-  ChunkResults run(const Tensor& x, const Tensor& weight, const Tensor& labels, int64_t chunk,
-                   const Tensor& dweight) const {
-    const int64_t rows = x.dim(0), chunks = rows / chunk, whole = chunks * chunk;
-    const auto part = [&](const Tensor& t, int64_t begin, int64_t end) {
-      return end - begin == rows ? t : ops::slice(t, {begin}, {end});
-    };
-    std::vector<TensorArg> losses, dx;
-    const auto add = [&](const Tensor& of_losses, const Tensor& of_x) {
-      losses.emplace_back(of_losses);
-      dx.emplace_back(of_x);
-    };
-    if (chunks == 1) {
-      const ChunkResults r = compute(part(x, 0, whole), weight, part(labels, 0, whole), dweight);
-      add(r.losses, r.dx);
-    } else if (chunks > 1) {
-      const Tensors r = loop(ops::reshape(part(x, 0, whole), {chunks, chunk, x.dim(1)}), weight,
-                             ops::reshape(part(labels, 0, whole), {chunks, chunk}), dweight);
-      add(ops::reshape(r[0], {whole}), ops::reshape(r[1], {whole, x.dim(1)}));
-    }
-    if (whole < rows) {
-      const ChunkResults r =
-          compute(part(x, whole, rows), weight, part(labels, whole, rows), dweight);
-      add(r.losses, r.dx);
-    }
-    if (losses.size() == 1) return {losses[0].tensor, dx[0].tensor};
-    return {ops::concat(losses), ops::concat(dx)};
+// Computes results of x (chunks, rows, width) in a loop over the chunks.
+Tensors scan_chunks(const Tensor& x, const Tensor& labels, const std::vector<Shared>& shared,
+                    const ChunkResults& compute) {
+  Graph& graph = x.graph();
+  Graph& body = graph.ir().create_empty_graph("vocabulary_loss");
+  const Tensor rows = body.input({{x.dim(1), x.dim(2)}, x.dtype(), {}}, "x");
+  const Tensor of_rows = body.input({{x.dim(1)}, labels.dtype(), {}}, "labels");
+  Tensors inputs;
+  TensorMap named;
+  for (const auto& [t, pass] : shared) {
+    inputs.push_back(body.input(t.spec(), t.name(), pass));
+    named.emplace_back(inputs.back(), t);
   }
-
- private:
-  ChunkResults compute(const Tensor& x, const Tensor& weight, const Tensor& labels,
-                       const Tensor& dweight) const {
-    const Tensor logits = ops::matmul(x, weight, {.rhs_transposed = transposed_});
-    const auto [losses, dlogits] = ops::cross_entropy_with_grad(logits, labels, gradient_);
-    if (transposed_) {
-      ops::matmul_accumulate_(dweight, dlogits, x, {.lhs_transposed = true});
-    } else {
-      ops::matmul_accumulate_(dweight, x, dlogits, {.lhs_transposed = true});
-    }
-    return {losses, ops::matmul(dlogits, weight, {.rhs_transposed = !transposed_})};
+  body.set_outputs(compute(rows, of_rows, inputs));
+  Tensors results = ops::scan(graph, body, {}, {x, labels}, named).rows;
+  for (Tensor& t : results) {
+    std::vector<int64_t> dims(t.shape().begin() + 1, t.shape().end());
+    dims[0] *= x.dim(0);
+    t = ops::reshape(t, Shape(std::move(dims)));
   }
+  return results;
+}
 
-  // Returns the losses (chunks, rows) and the gradient of x (chunks, rows, width).
-  Tensors loop(const Tensor& x, const Tensor& weight, const Tensor& labels,
-               const Tensor& dweight) const {
-    Graph& graph = x.graph();
-    Graph& body = graph.ir().create_empty_graph("vocabulary_loss");
-    const Tensor rows = body.input({{x.dim(1), x.dim(2)}, x.dtype(), {}}, "x");
-    const Tensor of_rows = body.input({{x.dim(1)}, labels.dtype(), {}}, "labels");
-    const Tensor w = body.input(weight.spec(), "weight");
-    const Tensor dw = body.input(dweight.spec(), "weight_gradient", Pass::kByReference);
-    const ChunkResults r = compute(rows, w, of_rows, dw);
-    body.set_outputs({r.losses, r.dx});
-    return ops::scan(graph, body, {}, {x, labels}, {{w, weight}, {dw, dweight}}).rows;
+// Computes results of x (rows, width) in chunks of rows.
+Tensors in_chunks(const Tensor& x, const Tensor& labels, int64_t chunk,
+                  const std::vector<Shared>& shared, const ChunkResults& compute) {
+  const int64_t rows = x.dim(0), chunks = rows / chunk, whole = chunks * chunk;
+  const auto part = [&](const Tensor& t, int64_t begin, int64_t end) {
+    return end - begin == rows ? t : ops::slice(t, {begin}, {end});
+  };
+  Tensors tensors;
+  for (const Shared& s : shared) tensors.push_back(s.tensor);
+  std::vector<Tensors> parts;
+  if (chunks == 1) parts.push_back(compute(part(x, 0, whole), part(labels, 0, whole), tensors));
+  if (chunks > 1) {
+    parts.push_back(scan_chunks(ops::reshape(part(x, 0, whole), {chunks, chunk, x.dim(1)}),
+                                ops::reshape(part(labels, 0, whole), {chunks, chunk}), shared,
+                                compute));
   }
+  if (whole < rows)
+    parts.push_back(compute(part(x, whole, rows), part(labels, whole, rows), tensors));
+  if (parts.size() == 1) return parts[0];
+  Tensors joined;
+  for (size_t i = 0; i < parts[0].size(); ++i)
+    joined.push_back(ops::concat({parts[0][i], parts[1][i]}));
+  return joined;
+}
 
-  bool transposed_;
-  ops::NllSoftmaxGradOptions gradient_;
-};
+Tensor logits_of(const Tensor& x, const Tensor& weight, const VocabularyLossOptions& o) {
+  return ops::matmul(x, weight, {.rhs_transposed = o.transposed});
+}
+
+ops::NllTotalOptions total_options(const VocabularyLossOptions& o) {
+  return {.reduction = o.ignore_index ? ops::LossReduction::kSum : ops::LossReduction::kMean,
+          .has_ignore_index = o.ignore_index.has_value(),
+          .ignore_index = o.ignore_index.value_or(0)};
+}
 
 // The number of labels that are not ignored.
 Tensor counted_labels(const Tensor& labels, int64_t ignored) {
@@ -154,8 +146,7 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
   const int64_t chunk = rows_of_chunk(s, o.chunk_rows);
   const Tensor flat_labels = ops::reshape(labels, {s.rows});
   if (chunk >= s.rows) {
-    const Tensor logits = ops::reshape(ops::matmul(x, weight, {.rhs_transposed = o.transposed}),
-                                       {s.rows, s.vocabulary});
+    const Tensor logits = ops::reshape(logits_of(x, weight, o), {s.rows, s.vocabulary});
     if (!o.ignore_index) return cross_entropy(logits, flat_labels, o.name, o.weight);
     const nn::CrossEntropyOptions ignoring{.ignore_index = *o.ignore_index};
     return cross_entropy(logits, flat_labels, ignoring, o.name, o.weight);
@@ -163,20 +154,57 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
   // The kernel of the whole loss divides in float32.
   const double factor =
       o.ignore_index ? o.weight : static_cast<float>(o.weight) / static_cast<float>(s.rows);
+  const ops::NllSoftmaxGradOptions gradient{.reduction = ops::LossReduction::kNone,
+                                            .has_ignore_index = o.ignore_index.has_value(),
+                                            .ignore_index = o.ignore_index.value_or(0),
+                                            .loss_grad = factor};
+  const auto compute = [&](const Tensor& rows, const Tensor& of_rows, const Tensors& shared) {
+    const Tensor &w = shared[0], &dw = shared[1];
+    const auto [losses, dlogits] =
+        ops::cross_entropy_with_grad(logits_of(rows, w, o), of_rows, gradient);
+    if (o.transposed) {
+      ops::matmul_accumulate_(dw, dlogits, rows, {.lhs_transposed = true});
+    } else {
+      ops::matmul_accumulate_(dw, rows, dlogits, {.lhs_transposed = true});
+    }
+    return Tensors{losses, ops::matmul(dlogits, w, {.rhs_transposed = !o.transposed})};
+  };
   const Tensor dweight = ops::init(x.graph(), {weight.shape(), f32, {}}, ops::InitType::kZero,
                                    weight.name() + "_gradient");
-  const ChunkResults r = ChunkedLoss(o, factor).run(ops::reshape(x, {s.rows, s.width}), weight,
-                                                    flat_labels, chunk, dweight);
-  const ops::NllTotalOptions total{
-      .reduction = o.ignore_index ? ops::LossReduction::kSum : ops::LossReduction::kMean,
-      .has_ignore_index = o.ignore_index.has_value(),
-      .ignore_index = o.ignore_index.value_or(0)};
-  Loss loss{.name = o.name,
-            .value = ops::emit_one(ops::nll_total_def(), {r.losses, flat_labels}, total),
-            .weight = o.weight,
-            .gradients = {{x, ops::reshape(r.dx, x.shape())}, {ops::identity(weight), dweight}}};
+  const Tensors results = in_chunks(ops::reshape(x, {s.rows, s.width}), flat_labels, chunk,
+                                    {{weight}, {dweight, Pass::kByReference}}, compute);
+  Loss loss{
+      .name = o.name,
+      .value = ops::emit_one(ops::nll_total_def(), {results[0], flat_labels}, total_options(o)),
+      .weight = o.weight,
+      .gradients = {{x, ops::reshape(results[1], x.shape())}, {ops::identity(weight), dweight}}};
   if (o.ignore_index) loss.total_weight = counted_labels(flat_labels, *o.ignore_index);
   return loss;
+}
+
+VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weight,
+                                             const Tensor& labels, const VocabularyLossOptions& o) {
+  const VocabularySizes s = sizes_of(x, weight, labels, o);
+  const int64_t chunk = std::min(rows_of_chunk(s, o.chunk_rows), s.rows);
+  const auto compute = [&](const Tensor& rows, const Tensor& of_rows, const Tensors& shared) {
+    const Tensor logits = logits_of(rows, shared[0], o);
+    const ops::NllLossOptions options{.reduction = ops::LossReduction::kNone,
+                                      .has_ignore_index = o.ignore_index.has_value(),
+                                      .ignore_index = o.ignore_index.value_or(0)};
+    return Tensors{ops::nll_loss(ops::softmax(logits), of_rows, options),
+                   ops::argmax(logits, {.axis = 1})};
+  };
+  const Tensors results = in_chunks(ops::reshape(x, {s.rows, s.width}),
+                                    ops::reshape(labels, {s.rows}), chunk, {{weight}}, compute);
+  VocabularyPredictions p{.losses = ops::reshape(results[0], labels.shape()),
+                          .classes = ops::reshape(results[1], labels.shape())};
+  const Tensor of_rows = ops::reshape(labels, {s.rows});
+  p.loss = {.name = o.name,
+            .value = ops::emit_one(ops::nll_total_def(),
+                                   {ops::reshape(p.losses, {s.rows}), of_rows}, total_options(o)),
+            .weight = o.weight};
+  if (o.ignore_index) p.loss.total_weight = counted_labels(of_rows, *o.ignore_index);
+  return p;
 }
 
 }  // namespace sluice::train

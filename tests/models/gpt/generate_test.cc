@@ -79,11 +79,17 @@ std::vector<int32_t> generated(Generator& generator, const std::vector<int32_t>&
   return tokens;
 }
 
+GptSizes with_logits(GptSizes s) {
+  s.results = models::GptResults::kLogits;
+  return s;
+}
+
 // Evaluates gpt() with the weights of a generator.
 class WholeModel {
  public:
   WholeModel(const GptSizes& s, Generator& generator)
-      : context_(s.context), model_(train::inference_model(models::gpt(s), {.session = with(2)})) {
+      : context_(s.context),
+        model_(train::inference_model(models::gpt(with_logits(s)), {.session = with(2)})) {
     std::map<std::string, HostTensor> weights;
     generator.session().each_variable([&](const std::string& path, HostTensor value) {
       weights.emplace(path, std::move(value));
@@ -317,8 +323,9 @@ TEST(Generate, AllocatesNothing) {
 TEST(Generate, ReadsWeightsOfATrainingAndOfAFile) {
   for (const Arch arch : {Arch::kGpt2, Arch::kLlama}) {
     const GptSizes s = sizes(arch);
-    train::TrainingModel training = train::training_model(
-        models::gpt(s), {.learning_rate = 0.1, .session = with(2)}, nn::Optimizer::adam());
+    train::TrainingModel training =
+        train::training_model(models::gpt(with_logits(s)),
+                              {.learning_rate = 0.1, .session = with(2)}, nn::Optimizer::adam());
     std::vector<int32_t> tokens = some_tokens(s.context), labels = some_tokens(s.context + 1);
     labels.erase(labels.begin());
     const auto batch = [&](const std::vector<int32_t>& values) {

@@ -5,8 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <sstream>
+
 #include "learning.h"
+#include "sluice/base/numbers/argmax.h"
+#include "sluice/base/numbers/slices.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/exe/text.h"
 
 namespace sluice::test {
 namespace {
@@ -58,6 +65,79 @@ TEST(Gpt, HasTheSameBitsInEveryStrategy) {
     s.micro_batch = 6;  // 72 rows: two chunks of 32 rows, and a rest.
     s.loss_rows = 32;
     expect_same_bits_in_every_strategy(models::gpt(s), samples, {"loss"});
+  }
+}
+
+// The losses and tokens of an evaluation, with an equal first seed.
+data::Element evaluated(const models::GptSizes& s, const train::Options& options) {
+  train::TrainingModel training =
+      train::training_model(models::gpt(s), options, nn::Optimizer::sgd());
+  train::InferenceModel model = train::inference_model(training);
+  data::Element all = samples(1);
+  if (s.results == models::GptResults::kLogits) {
+    all.names.pop_back();
+    all.arrays.pop_back();
+  }
+  return model(all);
+}
+
+TEST(Gpt, EvaluatesInChunksWithTheBitsOfAllLogits) {
+  for (const models::Arch arch : {models::Arch::kGpt2, models::Arch::kLlama}) {
+    models::GptSizes s = sizes(arch);
+    s.eval_batch = 12;  // 144 rows.
+    const train::Options one_thread{.session = {.device = cpu_device({.threads = 1})}};
+    s.loss_rows = 160;
+    const data::Element want = evaluated(s, one_thread);
+    EXPECT_EQ(want.names, (std::vector<std::string>{"losses", "predicted"}));
+    EXPECT_EQ(to_string(want["predicted"].spec()), "(12, 12) int32");
+    s.results = models::GptResults::kLogits;
+    const HostTensor logits = evaluated(s, one_thread)["logits"];
+    const HostTensor labels = samples(1)["labels"];
+    for (int64_t i = 0; i < 144; ++i) {
+      const auto row = Slices(logits.as<float>(), 144)[i];
+      ASSERT_EQ(at(want["predicted"].as<int32_t>(), i), static_cast<int32_t>(argmax(row)));
+      double sum = 0;
+      for (const float x : row) sum += std::exp(static_cast<double>(x));
+      const double loss = std::log(sum) - static_cast<double>(at(row, at(labels.as<int32_t>(), i)));
+      ASSERT_NEAR(at(want["losses"].as<float>(), i), loss, 1e-5);
+    }
+    s.results = models::GptResults::kLosses;
+    s.loss_rows = 32;
+    const train::Strategy resident = train::resident(), phased = train::phased();
+    const train::Stage first("embedding", "block.0"), second("block.1", "head");
+    const train::Strategy sharded = train::sharded(first, second);
+    const train::Strategy pipelined = train::pipelined(first, second);
+    for (const train::Strategy& strategy : {resident, phased, sharded, pipelined}) {
+      const data::Element have =
+          evaluated(s, {.strategy = strategy, .session = {.device = cpu_device({.threads = 2})}});
+      for (const char* name : {"losses", "predicted"})
+        EXPECT_TRUE(have[name].same_bits(want[name])) << name;
+    }
+  }
+}
+
+// The training and the evaluation of the plan write the logits of one chunk at most.
+TEST(Gpt, HoldsTheLogitsOfOneChunk) {
+  for (const models::Arch arch : {models::Arch::kGpt2, models::Arch::kLlama}) {
+    models::GptSizes s = sizes(arch);
+    s.vocabulary = 1000;
+    s.micro_batch = s.eval_batch = 16;  // 192 rows.
+    const auto largest = [&](int64_t loss_rows) {
+      s.loss_rows = loss_rows;
+      Ir ir;
+      train::build_training(ir, models::gpt(s), nn::Optimizer::adam(), {});
+      std::istringstream plan(
+          exe::to_text(compile(ir, compile_options({.device = cpu_device()})).executable));
+      int64_t bytes = 0;
+      for (std::string line; std::getline(plan, line);) {
+        const size_t size = line.find(" bytes ");
+        if (line.find("      write ") == 0 && size != std::string::npos)
+          bytes = std::max<int64_t>(bytes, std::stoll(line.substr(size + 7)));
+      }
+      return bytes;
+    };
+    EXPECT_EQ(largest(192), 192 * 1000 * 4);
+    EXPECT_EQ(largest(32), 32 * 1000 * 4);
   }
 }
 

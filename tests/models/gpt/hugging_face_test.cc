@@ -32,7 +32,8 @@ std::vector<fs::path> checkpoints() {
   return paths;
 }
 
-train::InferenceModel inference(const models::GptSizes& sizes) {
+train::InferenceModel inference(models::GptSizes sizes) {
+  sizes.results = models::GptResults::kLogits;
   return train::inference_model(models::gpt(sizes),
                                 {.session = {.device = cpu_device({.threads = 2})}});
 }

@@ -89,12 +89,11 @@ Tensor write_rows(const Tensor& cache, const Tensor& t, const Tensor& step) {
   return ops::update_row_(groups, ops::reshape(t, {n * columns}), step);
 }
 
-// The training loss of logits whose weight is a variable of its own.
-struct HeadLoss {
+// A weight of the logits that is a variable of its own.
+struct HeadWeight {
   const GptSizes& s;
-  train::Loss build(nn::Builder& b, const Tensor& x, const Tensor& labels) const {
-    return train::vocabulary_cross_entropy(x, Dense(s.vocabulary, s).weight(b, x), labels,
-                                           {.chunk_rows = s.loss_rows});
+  Tensor build(nn::Builder& b, const Tensor& x) const {
+    return Dense(s.vocabulary, s).weight(b, x);
   }
 };
 
@@ -187,44 +186,44 @@ Tensor Gpt::embedded(nn::Builder& b, const Tensor& tokens, const Tensor& positio
   return b.inlined("dropout", nn::Dropout(s_.dropout), x);
 }
 
-Tensor Gpt::table(nn::Builder& b) const {
-  if (s_.arch == Arch::kGpt2) return b.variable("wte.weight");
-  return s_.tied ? b.variable("embed_tokens.weight") : Tensor();
+Gpt::Head Gpt::head(nn::Builder& b, const Tensor& x) const {
+  const bool gpt2 = s_.arch == Arch::kGpt2, tied = gpt2 || s_.tied;
+  const Tensor rows = normalized(b, gpt2 ? "ln_f" : "norm", s_, x);
+  const Tensor weight = tied ? b.variable(gpt2 ? "wte.weight" : "embed_tokens.weight")
+                             : b.inlined("lm_head", HeadWeight{s_}, rows);
+  return {rows, weight, {.transposed = tied, .chunk_rows = s_.loss_rows}};
 }
 
-Tensor Gpt::last_norm(nn::Builder& b, const Tensor& x) const {
-  return normalized(b, s_.arch == Arch::kGpt2 ? "ln_f" : "norm", s_, x);
-}
-
-Tensor Gpt::logits(nn::Builder& b, Tensor x) const {
+Tensor Gpt::logits(nn::Builder& b, const Tensor& x) const {
   const nn::Block block(b, "head");
-  x = last_norm(b, x);
-  const Tensor tied = table(b);
-  return tied.valid() ? ops::matmul(x, tied, {.rhs_transposed = true})
-                      : b.inlined("lm_head", Dense(s_.vocabulary, s_), x);
-}
-
-train::Loss Gpt::loss(nn::Builder& b, Tensor x, const Tensor& labels) const {
-  const nn::Block block(b, "head");
-  x = last_norm(b, x);
-  const Tensor tied = table(b);
-  if (!tied.valid()) return b.inlined("lm_head", HeadLoss{s_}, x, labels);
-  return train::vocabulary_cross_entropy(x, tied, labels,
-                                         {.transposed = true, .chunk_rows = s_.loss_rows});
+  const Head h = head(b, x);
+  return ops::matmul(h.rows, h.weight, {.rhs_transposed = h.options.transposed});
 }
 
 train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {
   Tensor x = embedded(b, in["tokens"], {});
   for (const auto& block : blocks_) x = block(b, x);
-  if (in.mode() == nn::RunMode::kTrain) return {.losses = {loss(b, x, in["labels"])}};
-  const Tensor scores = logits(b, x);
-  train::Results results{.predictions = {{.name = "logits", .value = scores, .labels = "labels"}}};
-  if (in.wants_losses()) {
-    const nn::Block block(b, "head");
-    const int64_t rows = x.dim(0) * x.dim(1);
-    results.losses = {train::cross_entropy(ops::reshape(scores, {rows, s_.vocabulary}),
-                                           ops::reshape(in["labels"], {rows}))};
-  }
+  const bool trains = in.mode() == nn::RunMode::kTrain;
+  if (!trains && s_.results == GptResults::kLogits) return logit_results(b, in, logits(b, x));
+  const nn::Block block(b, "head");
+  const Head h = head(b, x);
+  if (trains)
+    return {.losses = {train::vocabulary_cross_entropy(h.rows, h.weight, in["labels"], h.options)}};
+  train::VocabularyPredictions p =
+      train::vocabulary_predictions(h.rows, h.weight, in["labels"], h.options);
+  train::Results results{
+      .predictions = {{.name = "losses", .value = p.losses}, {"predicted", p.classes, "labels"}}};
+  if (in.wants_losses()) results.losses = {std::move(p.loss)};
+  return results;
+}
+
+train::Results Gpt::logit_results(nn::Builder& b, const train::Inputs& in,
+                                  const Tensor& logits) const {
+  train::Results results{.predictions = {{"logits", logits, "labels"}}};
+  if (!in.wants_losses()) return results;
+  const nn::Block block(b, "head");
+  const Tensor flat = ops::reshape(logits, {-1, s_.vocabulary});
+  results.losses = {train::cross_entropy(flat, ops::reshape(in["labels"], {-1}))};
   return results;
 }
 

@@ -59,15 +59,18 @@ class Gpt : public nn::Module {
 
   /// Returns the results of the last block (1, n, width) for tokens (1, n), and writes the caches.
   Tensor build_cached(nn::Builder& b, const Tensor& tokens, CachedRows rows) const;
-  /// Returns the logits of rows (…, width).
-  Tensor logits(nn::Builder& b, Tensor x) const;
+  /// Returns the logits of the results (…, width) of the last block.
+  Tensor logits(nn::Builder& b, const Tensor& x) const;
 
  private:
-  /// The table of tokens if it is the weight of the logits; else empty.
-  Tensor table(nn::Builder& b) const;
-  Tensor last_norm(nn::Builder& b, const Tensor& x) const;
-  /// The training loss of the results of the last block.
-  train::Loss loss(nn::Builder& b, Tensor x, const Tensor& labels) const;
+  /// The operands of the logits, and how they are multiplied.
+  struct Head {
+    Tensor rows;
+    Tensor weight;
+    train::VocabularyLossOptions options;
+  };
+  Head head(nn::Builder& b, const Tensor& x) const;
+  train::Results logit_results(nn::Builder& b, const train::Inputs& in, const Tensor& logits) const;
   Tensor embedded(nn::Builder& b, const Tensor& tokens, const Tensor& positions) const;
 
   GptSizes s_;

@@ -1,4 +1,4 @@
-// The accuracy compares the prediction that the network marks with its labels.
+// The accuracy compares predictions that the network marks with their labels.
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"
@@ -6,8 +6,11 @@
 #include "sluice/nn/layers.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
+#include "sluice/ops/losses.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/softmax.h"
 #include "sluice/train/fit.h"
 
 namespace sluice::train {
@@ -72,6 +75,92 @@ TEST(Accuracy, IsThatOfTheMarkedPrediction) {
   TrainingModel last = training_model(tokens("targets"), options(3, Output::final()));
   DataLoader data(last.options(), set, {.batch_size = 2});
   EXPECT_EQ(fit(last, data).accuracy, 25);
+}
+
+// Classes of tokens, and of the last token of each text, with labels of their own.
+struct Classes : nn::Module {
+  explicit Classes(std::optional<int64_t> the_ignored) : ignored(the_ignored) {}
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor logits =
+        in["input"] + b.add_variable_input("offset", nn::zeros(), {kVocabulary}, f32);
+    const Tensor losses = ops::nll_loss(ops::softmax(logits), in["targets"],
+                                        {.reduction = ops::LossReduction::kNone});
+    Results all{
+        .predictions = {{"losses", losses},
+                        {"tokens", ops::argmax(logits, {.axis = -1}), "targets", {}, ignored},
+                        {"last", ops::select(logits, kTokens - 1, 1), "finals"}}};
+    if (in.wants_losses()) all.losses = {{.value = ops::mean(losses)}};
+    return all;
+  }
+  std::optional<int64_t> ignored;
+};
+
+Network classes(std::optional<int64_t> ignored = {}) {
+  return {Classes(ignored),
+          {{"input", f32_spec({2, kTokens, kVocabulary})},
+           {"targets", i32_spec({2, kTokens})},
+           {"finals", i32_spec({2})}}};
+}
+
+// Token 3 of text t has the label (4·t + 3) % 3. The labels of 3 of the 6 texts are that class.
+data::Element texts_with_finals(int right) {
+  data::Element all = texts(right);
+  HostTensor finals(i32_spec({kTexts}));
+  for (int t = 0; t < kTexts; ++t)
+    finals.as<int32_t>()[static_cast<size_t>(t)] = (4 * t + 3 + t % 2) % 3;
+  all.names.emplace_back("finals");
+  all.arrays.push_back(std::move(finals));
+  return all;
+}
+
+TEST(Accuracy, IsThatOfClassesAndOfSeveralLabels) {
+  const data::Dataset set = data::from_tensors(texts_with_finals(18));
+  TrainingModel model = training_model(classes(), options(3));
+  EXPECT_EQ(fit(model, set).accuracy, 75);
+  InferenceModel test = inference_model(model);
+  const Evaluation all = evaluate(test, set);
+  EXPECT_EQ(all.accuracy, 75);
+  using Accuracies = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(all.accuracies, (Accuracies{{"tokens", 75}, {"last", 50}}));
+  EXPECT_EQ(evaluate(test, set.take(5)).accuracies, (Accuracies{{"tokens", 90}, {"last", 60}}));
+  // The losses of all tokens are returned, and the loss is their mean.
+  TrainingModel scored = training_model(tokens("targets"), options(3));
+  InferenceModel of_scores = inference_model(scored);
+  EXPECT_FLOAT_EQ(static_cast<float>(all.loss.value()),
+                  static_cast<float>(evaluate(of_scores, set).loss.value()));
+}
+
+TEST(Accuracy, LeavesOutIgnoredLabels) {
+  data::Element all = texts_with_finals(24);
+  int wrong = 0;
+  for (int32_t& label : all.arrays[1].as<int32_t>()) {
+    if (label == 0) continue;
+    label = 3 - label;  // 1 and 2 are exchanged.
+    ++wrong;
+  }
+  ASSERT_EQ(wrong, 16);
+  const auto accuracy = [&](std::optional<int64_t> ignored) {
+    InferenceModel test = inference_model(classes(ignored), options());
+    return evaluate(test, data::from_tensors(all)).accuracy;
+  };
+  EXPECT_DOUBLE_EQ(accuracy({}).value(), 100.0 / 3);
+  EXPECT_EQ(accuracy(1), 50);
+  EXPECT_EQ(accuracy(0), 0);
+  for (int32_t& label : all.arrays[1].as<int32_t>()) label = 2;
+  EXPECT_EQ(accuracy(2), std::nullopt);
+}
+
+TEST(Accuracy, NamesTheLabelOfALossThatIsNotFinite) {
+  data::Element all = texts_with_finals(24);
+  all.arrays[1].as<int32_t>()[kTokens * 4 + 1] = 7;
+  InferenceModel test = inference_model(classes(), options());
+  try {
+    evaluate(test, data::from_tensors(all));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
+    EXPECT_STREQ(e.what(), "prediction 'losses' in row 4 is nan; label 7 is outside 0..2");
+  }
 }
 
 TEST(Accuracy, IsAbsentWithoutAMark) {
@@ -147,7 +236,10 @@ TEST(Accuracy, RefusesLabelsThatAreNotThoseOfTheScores) {
                }),
        refused("labels", "int32, got (2, 3) float16",
                [](const Tensor& x) { return ops::cast(x, f16); }),
-       refused("labels", "at most one prediction must have labels, got 'p' and 'scores'", same)});
+       refused("labels",
+               "network: prediction 'p' must be int32 with a class, or float32 with a row of "
+               "scores, for each of its labels 'labels' (2,) int32, got (2, 3) int32",
+               [](const Tensor& x) { return ops::cast(x, i32); })});
   const Network summed = with([](const Inputs& in) {
     return Prediction{"p", in["input"] * 1.0, "labels", {.form = Writing::Reduction::kSum}};
   });

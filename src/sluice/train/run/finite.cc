@@ -106,6 +106,22 @@ std::optional<LabelRule> label_rule(const Ir& ir) {
   return found;
 }
 
+// A label that is neither a class nor ignored.
+struct WrongLabel {
+  size_t index = 0;
+  int32_t label = 0;
+  int64_t classes = 0;
+};
+
+std::optional<WrongLabel> find_wrong_label(const Ir& ir, std::span<const int32_t> labels) {
+  const auto rule = label_rule(ir);
+  for (size_t i = 0; rule && i < labels.size(); ++i) {
+    const bool is_class = labels[i] >= 0 && labels[i] < rule->classes;
+    if (!is_class && rule->ignored != labels[i]) return WrongLabel{i, labels[i], rule->classes};
+  }
+  return std::nullopt;
+}
+
 // Returns the row of the dataset that is row `row` of the item that a loader returned last.
 int64_t row_of_dataset(const data::BatchLoader& loader, int64_t row) {
   const data::LoaderOptions& options = loader.options();
@@ -139,13 +155,11 @@ void check_finite(const Session& session, const Training& training,
 
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
                            const HostTensor* labels, int64_t update) {
-  if (const auto rule = labels != nullptr ? label_rule(ir) : std::nullopt) {
-    const auto all = labels->as<int32_t>();
-    for (size_t i = 0; i < all.size(); ++i) {
-      const bool is_class = all[i] >= 0 && all[i] < rule->classes;
-      if (is_class || rule->ignored == all[i]) continue;
-      return fmt::format("; label {} in row {} is outside 0..{}", all[i],
-                         row_of_dataset(loader, row_of_element(*labels, i)), rule->classes - 1);
+  if (labels != nullptr) {
+    if (const auto wrong = find_wrong_label(ir, labels->as<int32_t>())) {
+      return fmt::format("; label {} in row {} is outside 0..{}", wrong->label,
+                         row_of_dataset(loader, row_of_element(*labels, wrong->index)),
+                         wrong->classes - 1);
     }
   }
   for (size_t f = 0; f < item.arrays.size(); ++f) {
@@ -159,23 +173,28 @@ std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const 
   return update == 0 ? "" : "; a smaller learning rate may help";
 }
 
-void check_scores(std::string_view name, const HostTensor& prediction, int64_t rows, int64_t first,
-                  const data::Element& inputs, int64_t offset) {
-  if (prediction.elements() == 0 || rows == 0) return;
-  const auto counted = Slices(prediction.bytes(), prediction.shape()[0]).range(0, rows);
+void check_finite_rows(std::string_view name, const HostTensor& prediction,
+                       const PredictedRows& rows, const Ir& ir, const HostTensor* labels) {
+  if (prediction.elements() == 0 || rows.count == 0) return;
+  const auto counted = Slices(prediction.bytes(), prediction.shape()[0]).range(0, rows.count);
   const auto found = find_element(prediction.dtype(), counted, is_nan);
   if (!found) return;
-  const int64_t row = row_of_element(prediction, *found);
+  const int64_t row = row_of_element(prediction, *found), input = row + rows.offset;
   std::string reason;
-  for (size_t f = 0; f < inputs.arrays.size() && reason.empty(); ++f) {
-    const HostTensor& array = inputs.arrays[f];
-    if (array.shape().rank() == 0 || array.shape()[0] <= row + offset) continue;
-    const auto own = Slices(array.bytes(), array.shape()[0])[row + offset];
+  if (labels != nullptr) {
+    const Slices all(labels->as<int32_t>(), rows.inputs.arrays[0].shape()[0]);
+    if (const auto wrong = find_wrong_label(ir, all[input]))
+      reason = fmt::format("; label {} is outside 0..{}", wrong->label, wrong->classes - 1);
+  }
+  for (size_t f = 0; f < rows.inputs.arrays.size() && reason.empty(); ++f) {
+    const HostTensor& array = rows.inputs.arrays[f];
+    if (array.shape().rank() == 0 || array.shape()[0] <= input) continue;
+    const auto own = Slices(array.bytes(), array.shape()[0])[input];
     if (const auto wrong = find_element(array.dtype(), own, is_not_finite))
-      reason = fmt::format("; its field {} has {}", name_of_field(inputs, f),
+      reason = fmt::format("; its field {} has {}", name_of_field(rows.inputs, f),
                            number_text(element(array.dtype(), own, *wrong)));
   }
-  fail(ErrorKind::kDiverged, "prediction '{}' in row {} is nan{}", name, first + row, reason);
+  fail(ErrorKind::kDiverged, "prediction '{}' in row {} is nan{}", name, rows.first + row, reason);
 }
 
 }  // namespace sluice::train

@@ -25,10 +25,18 @@ void check_finite(const Session& session, const Training& training,
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
                            const HostTensor* labels, int64_t update);
 
-/// Error{kDiverged} if one of the first `rows` rows of a prediction has a NaN. The message has the
-/// row, `first` + its index, and whether the inputs of the row are finite. `inputs` has a row for
-/// each of these rows from row `offset` on.
-void check_scores(std::string_view name, const HostTensor& prediction, int64_t rows, int64_t first,
-                  const data::Element& inputs, int64_t offset);
+/// Rows of a prediction, and the samples that they belong to.
+struct PredictedRows {
+  int64_t count = 0;            ///< The first rows of the prediction, which are checked.
+  int64_t first = 0;            ///< Index of the first one in the dataset.
+  const data::Element& inputs;  ///< Has a row for each one.
+  int64_t offset = 0;           ///< Row of `inputs` of the first one.
+};
+
+/// Error{kDiverged} if one of these rows of a prediction has a NaN. The message has the row, and
+/// the reason if it is known: a label in `labels` that is no class of the losses of `ir`, or an
+/// input that is not finite. `labels`: those of `inputs`; null if there are none.
+void check_finite_rows(std::string_view name, const HostTensor& prediction,
+                       const PredictedRows& rows, const Ir& ir, const HostTensor* labels);
 
 }  // namespace sluice::train

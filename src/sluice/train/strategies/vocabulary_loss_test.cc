@@ -30,19 +30,31 @@ struct LossProgram {
   std::vector<D2hStream> results;
 };
 
+struct Operands {
+  Operands(Ir& ir, const LossCase& c) {
+    Graph& main = ir.main_graph();
+    const auto normal = [&](const Shape& shape, uint32_t key, const char* name) {
+      return main.variable(f32_spec(shape), Initializer::normal(0, 1).keyed({key, 7}), name);
+    };
+    x = normal({c.rows, c.width}, 1, "x");
+    const Shape matrix =
+        c.options.transposed ? Shape{c.vocabulary, c.width} : Shape{c.width, c.vocabulary};
+    weight = normal(matrix, 2, "weight");
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < c.rows; ++i)
+      values.push_back(static_cast<int32_t>(i * i % c.vocabulary));
+    labels = main.constant(HostTensor::of<int32_t>({c.rows}, i32, values));
+  }
+  Tensor x;
+  Tensor weight;
+  Tensor labels;
+};
+
 LossProgram loss_program(const LossCase& c) {
   LossProgram p;
+  const auto [x, weight, labels] = Operands(p.ir, c);
   Graph& main = p.ir.main_graph();
-  const auto normal = [&](const Shape& shape, uint32_t key, const char* name) {
-    return main.variable(f32_spec(shape), Initializer::normal(0, 1).keyed({key, 7}), name);
-  };
   const bool transposed = c.options.transposed;
-  const Tensor x = normal({c.rows, c.width}, 1, "x");
-  const Tensor weight =
-      normal(transposed ? Shape{c.vocabulary, c.width} : Shape{c.width, c.vocabulary}, 2, "weight");
-  std::vector<int32_t> values;
-  for (int64_t i = 0; i < c.rows; ++i) values.push_back(static_cast<int32_t>(i * i % c.vocabulary));
-  const Tensor labels = main.constant(HostTensor::of<int32_t>({c.rows}, i32, values));
   const Loss loss = vocabulary_cross_entropy(x, weight, labels, c.options);
   Tensors results{loss.value};
   if (loss.total_weight.valid()) results.push_back(loss.total_weight);
@@ -65,10 +77,24 @@ std::vector<HostTensor> values_of(const LossProgram& p, const auto& out) {
   return values;
 }
 
-std::vector<HostTensor> run_loss(const LossCase& c, int threads) {
-  const LossProgram p = loss_program(c);
+std::vector<HostTensor> run_program(const LossProgram& p, int threads) {
   Session session(p.ir, {.device = cpu_device({.threads = threads})});
   return values_of(p, session.run({}));
+}
+
+// The losses and classes of all rows, their loss, and the total weight if there is one.
+LossProgram prediction_program(const LossCase& c) {
+  LossProgram p;
+  const Operands o(p.ir, c);
+  const VocabularyPredictions v = vocabulary_predictions(o.x, o.weight, o.labels, c.options);
+  Tensors results{v.losses, v.classes, v.loss.value};
+  if (v.loss.total_weight.valid()) results.push_back(v.loss.total_weight);
+  for (const Tensor& t : results) p.results.push_back(p.ir.main_graph().host_store(t, "result"));
+  return p;
+}
+
+std::vector<HostTensor> run_loss(const LossCase& c, int threads) {
+  return run_program(loss_program(c), threads);
 }
 
 LossCase whole(LossCase c) {
@@ -105,10 +131,41 @@ TEST(VocabularyLoss, HasTheBitsOfAllLogits) {
   }
 }
 
+TEST(VocabularyPredictions, HaveTheLossesAndClassesOfAllLogits) {
+  for (const auto& [rows, vocabulary] : {std::pair(33, 37), {160, 3}, {229, 301}}) {
+    for (const bool transposed : {false, true}) {
+      for (const bool ignores : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} rows, {} {}", rows, transposed, ignores));
+        LossCase c{rows, 19, vocabulary, {.transposed = transposed, .chunk_rows = 32}};
+        if (ignores) c.options.ignore_index = 1;
+        LossProgram all;
+        const auto [x, weight, labels] = Operands(all.ir, c);
+        const Tensor logits = ops::matmul(x, weight, {.rhs_transposed = transposed});
+        const ops::NllLossOptions each{
+            .reduction = ops::LossReduction::kNone, .has_ignore_index = ignores, .ignore_index = 1};
+        for (const Tensor& t :
+             {ops::nll_loss(ops::softmax(logits), labels, each), ops::argmax(logits, {.axis = 1})})
+          all.results.push_back(all.ir.main_graph().host_store(t, "result"));
+        std::vector<HostTensor> want = run_program(all, 1);
+        const std::vector<HostTensor> training = run_loss(c, 1);
+        want.push_back(training[0]);
+        if (ignores) want.push_back(training[1]);
+        for (const int64_t chunk : {32, 96, 256}) {
+          c.options.chunk_rows = chunk;
+          const LossProgram p = prediction_program(c);
+          for (const int threads : {1, 2}) expect_equal(run_program(p, threads), want);
+          Interpreter interpreter(p.ir);
+          expect_equal(values_of(p, interpreter.run({})), want);
+        }
+      }
+    }
+  }
+}
+
 // The maximum number of bytes that a kernel of the plan writes.
-int64_t largest_result(const LossCase& c) {
-  std::istringstream plan(exe::to_text(
-      compile(loss_program(c).ir, compile_options({.device = cpu_device()})).executable));
+int64_t largest_result(const LossProgram& program) {
+  std::istringstream plan(
+      exe::to_text(compile(program.ir, compile_options({.device = cpu_device()})).executable));
   int64_t largest = 0;
   for (std::string line; std::getline(plan, line);) {
     const size_t bytes = line.find(" bytes ");
@@ -118,8 +175,8 @@ int64_t largest_result(const LossCase& c) {
   return largest;
 }
 
-int64_t peak(const LossCase& c) {
-  Session session(loss_program(c).ir, {.device = cpu_device({.threads = 2})});
+int64_t peak(const LossProgram& program) {
+  Session session(program.ir, {.device = cpu_device({.threads = 2})});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   return session.planned_bytes();
 }
@@ -127,11 +184,14 @@ int64_t peak(const LossCase& c) {
 TEST(VocabularyLoss, HoldsTheLogitsOfOneChunk) {
   for (const bool transposed : {false, true}) {
     const LossCase c{1024, 16, 2000, {.transposed = transposed, .chunk_rows = 64}};
-    EXPECT_EQ(largest_result(whole(c)), 1024 * 2000 * 4);
-    EXPECT_EQ(largest_result(c), 64 * 2000 * 4);
+    EXPECT_EQ(largest_result(loss_program(whole(c))), 1024 * 2000 * 4);
+    EXPECT_EQ(largest_result(loss_program(c)), 64 * 2000 * 4);
     // Two weights, x and its gradient, and the logits of a chunk.
     const int64_t weight = 16 * 2000 * 4, x = 1024 * 16 * 4, logits = 64 * 2000 * 4;
-    EXPECT_LE(peak(c), 2 * weight + 2 * x + logits + (1 << 16));
+    EXPECT_LE(peak(loss_program(c)), 2 * weight + 2 * x + logits + (1 << 16));
+    // Evaluation has the probabilities of a chunk next to its logits.
+    EXPECT_EQ(largest_result(prediction_program(c)), 64 * 2000 * 4);
+    EXPECT_LE(peak(prediction_program(c)), weight + x + 2 * logits + (1 << 16));
   }
 }
 

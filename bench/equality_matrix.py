@@ -47,6 +47,10 @@ MODELS = {
         "gpt", "--arch", "llama", "--kv-heads", "2", "--blocks", "3", "--width", "16", "--context",
         "12"
     ],
+    "two losses of bert": [
+        "bert", "--blocks", "3", "--width", "16", "--context", "12", "--dropout", "0.2"
+    ],
+    "vit with dropout": ["vit", "--blocks", "3", "--width", "12", "--dropout", "0.2"],
 }
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "6", "--steps",

@@ -34,8 +34,9 @@ constexpr int64_t kSyntheticTest = 4000;
 
 models::SampleSet find_samples(const ToolOptions& o, data::Split split) {
   const models::Sizes& sizes = o.model.sizes;
-  if (o.model.user_data) return sample_set(*o.model.user_data, split, sizes, o.step.seed);
-  const models::Data& samples = *models::find_model(o.model.name).data;
+  const models::Model& model = models::find_model(o.model.name);
+  if (o.model.user_data) return sample_set(model, *o.model.user_data, split, sizes, o.step.seed);
+  const models::Data& samples = *model.data;
   const auto folder = o.model.synthetic ? std::nullopt : samples.find(o.model.data);
   if (folder) return samples.load(*folder, split, sizes, o.step.seed);
   const bool train = split == data::Split::kTrain;

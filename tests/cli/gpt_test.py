@@ -22,13 +22,15 @@ def tensors(path):
             for name, t in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
 
 
-class Gpt(FolderTest):
+class TextTest(FolderTest):
     def setUp(self):
         super().setUp()
         self.text = self.folder / "text.txt"
         self.text.write_text(TEXT)
         self.data = ["--dataset", f"text:{self.text}"]
 
+
+class Gpt(TextTest):
     def test_a_text_is_learned_by_one_command(self):
         run = [*RUN, *self.data, "--steps", 150, "--lr", 0.01]
         result = self.expect_code(0, "train", *run)
@@ -279,6 +281,63 @@ class Gpt(FolderTest):
         self.assertLess(small["test_loss"], 3.5)
         self.expect_error(5, "input/output", "must contain input.txt", "train", *RUN, "--data",
                           self.folder)
+
+
+class Bert(TextTest):
+    RUN = ["bert", "--blocks", 2, "--width", 32, "--context", 24]
+
+    def test_hidden_tokens_of_a_text_are_learned(self):
+        run = [*self.RUN, *self.data, "--steps", 1200, "--lr", 0.003, "--lr-schedule", "linear",
+               "--warmup-steps", 100, "--save", self.weights]
+        record = self.record("train", *run)
+        tokens, following = record["accuracies"]
+        self.assertEqual((tokens["prediction"], following["prediction"]),
+                         ("predicted", "next_logits"))
+        self.assertEqual(tokens["accuracy"], record["accuracy"])
+        # The most frequent character is a fifth of this text.
+        self.assertGreater(record["accuracy"], 45)
+        result = self.expect_code(0, "eval", "bert", "--weights", self.weights, *self.data)
+        self.assertIn(f"test loss {record['test_loss']:.4f}, accuracy {record['accuracy']:.2f} % "
+                      f"(predicted) and {following['accuracy']:.2f} % (next_logits)",
+                      result.stdout)
+
+    def test_strategies_have_one_digest(self):
+        run = ["train", *self.RUN, *self.data, "--steps", 3, "--accumulate", 2, "--dropout", 0.1]
+        digests = {self.record(*run, *flags)["digest"] for flags in (
+            [], ["--threads", 1], ["--strategy", "phased"],
+            ["--strategy", "pipelined", "--stages", 2], ["--strategy", "sharded", "--stages", 2])}
+        self.assertEqual(len(digests), 1)
+
+    def test_sizes_and_seeds_change_the_run(self):
+        run = ["train", *self.RUN, "--synthetic", "--steps", 2, "--heads", 4, "--vocab", 256]
+        digests = [self.record(*run)["digest"]]
+        for flag, value in (("--blocks", 3), ("--width", 48), ("--context", 16), ("--heads", 2),
+                            ("--vocab", 300)):
+            at = run.index(flag) + 1
+            digests.append(self.record(*run[:at], value, *run[at + 1:])["digest"])
+        digests.append(self.record(*run, "--dropout", 0.3)["digest"])
+        self.record("train", *self.RUN, *self.data, "--steps", 1, "--save", self.weights)
+        for seed in (1, 2):  # Other samples for equal weights.
+            digests.append(self.record("train", "bert", *self.data, "--weights", self.weights,
+                                       "--steps", 1, "--seed", seed)["digest"])
+        self.assertEqual(len(set(digests)), len(digests))
+
+    def test_wrong_uses_are_one_error(self):
+        short = self.folder / "short.txt"
+        short.write_text("short text")
+        for code, kind, part, flags in (
+            (2, "usage", "bert: heads must divide the width, 32, got 3", ["--heads", 3]),
+            (2, "usage", "--arch: bert does not have this size", ["--arch", "llama"]),
+            (3, "bad file", "must have at least 22 tokens, context - 2, got",
+             ["--dataset", f"text:{short}"]),
+            (2, "usage", "must be text:FILE or tokens:FILE", ["--dataset", "csv:x"]),
+        ):
+            with self.subTest(flags=flags):
+                self.expect_error(code, kind, part, "train", *self.RUN, *flags)
+        self.expect_error(2, "usage", "context: must be at least 5 tokens, got 4", "train", "bert",
+                          *self.data, "--context", 4)
+        self.expect_error(2, "usage", "bert reads tokens and not a table", "predict", "bert",
+                          "--weights", "w", "--dataset", "csv:x", "--to", "x.csv")
 
 
 if __name__ == "__main__":

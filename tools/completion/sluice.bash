@@ -139,7 +139,8 @@ _sluice() {
     inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
     *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-      options="mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18 gpt vit"
+      options="mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18 gpt bert
+        vit"
       COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
   esac
 }

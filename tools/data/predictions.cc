@@ -35,11 +35,19 @@ bool TestResult::shows_loss() const {
   return std::find(metrics.begin(), metrics.end(), Metric::kLoss) != metrics.end();
 }
 
+std::string TestResult::accuracy_text() const {
+  if (accuracies.size() <= 1) return fmt::format("{:.2f} %", *accuracy);
+  std::vector<std::string> texts;
+  for (const auto& [name, percentage] : accuracies)
+    texts.push_back(fmt::format("{:.2f} % ({})", percentage, name));
+  return fmt::format("{}", fmt::join(texts, " and "));
+}
+
 std::string TestResult::text() const {
   if (squared_error) return fmt::format("mean squared error {:.6g}", *squared_error);
   std::vector<std::string> texts;
   for (const Metric metric : metrics) {
-    if (metric == Metric::kAccuracy) texts.push_back(fmt::format("accuracy {:.2f} %", *accuracy));
+    if (metric == Metric::kAccuracy) texts.push_back("accuracy " + accuracy_text());
     if (metric == Metric::kLoss) texts.push_back(fmt::format("test loss {:.4f}", *loss));
     if (metric == Metric::kPerplexity)
       texts.push_back(fmt::format("perplexity {:.4f}", std::exp(*loss)));
@@ -50,6 +58,14 @@ std::string TestResult::text() const {
 void TestResult::add_to(JsonRecord& record) const {
   if (squared_error) record.add("mean_squared_error", *squared_error);
   if (accuracy) record.add("accuracy", *accuracy);
+  if (accuracies.size() > 1) {
+    std::vector<JsonRecord> all;
+    for (const auto& [name, percentage] : accuracies) {
+      all.emplace_back().add("prediction", name);
+      all.back().add("accuracy", percentage);
+    }
+    record.add("accuracies", std::move(all));
+  }
   if (loss) record.add("test_loss", *loss);
   if (loss && std::find(metrics.begin(), metrics.end(), Metric::kPerplexity) != metrics.end())
     record.add("perplexity", std::exp(*loss));
@@ -65,6 +81,7 @@ TestResult test(const train::TrainingModel& model, const ModelOptions& options,
             "test: the model must mark a prediction with its labels (train::Prediction)");
     return {.metrics = models::find_model(options.name).metrics,
             .accuracy = evaluation.accuracy,
+            .accuracies = evaluation.accuracies,
             .loss = evaluation.loss};
   }
   const data::Element predictions = train::predict(inference, samples, show, after_call);

@@ -20,7 +20,9 @@ HostTensor classes_of(const HostTensor& scores);
 /// The quality of a model on test samples.
 struct TestResult {
   std::vector<models::Metric> metrics = {};  ///< The measures of its model.
-  std::optional<double> accuracy = {};       ///< Percentage of the labels.
+  std::optional<double> accuracy = {};       ///< Percentage of the first labels.
+  /// Percentage of each labels by the name of their prediction.
+  std::vector<std::pair<std::string, double>> accuracies = {};
   std::optional<double> loss = {};           ///< Mean of the loss.
   std::optional<double> squared_error = {};  ///< Mean squared error of a regression.
 
@@ -28,6 +30,9 @@ struct TestResult {
   /// The line of a report: "accuracy 97.20 %".
   std::string text() const;
   void add_to(JsonRecord& record) const;
+
+ private:
+  std::string accuracy_text() const;
 };
 
 /// Tests a model on every sample: counts the right classes, or computes the mean of the squared

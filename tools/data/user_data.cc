@@ -46,7 +46,7 @@ DataSource parse_source(const std::string& text, std::string_view kinds) {
 DataSource labelled_source(const std::string& text) {
   DataSource source = parse_source(text, kDatasetForms);
   require(source.kind != "text" && source.kind != "tokens",
-          "--dataset: must be {}, got '{}'; gpt reads text", kDatasetForms, text);
+          "--dataset: must be {}, got '{}'; gpt and bert read text", kDatasetForms, text);
   return source;
 }
 
@@ -269,12 +269,12 @@ int64_t elements_of_sample(const models::Model& model, const models::Sizes& size
   return model.build(sizes).fields().at(0).spec.shape.elements() / sizes.micro_batch;
 }
 
-models::SampleSet sample_set(const UserData& data, data::Split split, const models::Sizes& sizes,
-                             uint64_t seed) {
+models::SampleSet sample_set(const models::Model& model, const UserData& data, data::Split split,
+                             const models::Sizes& sizes, uint64_t seed) {
   const bool train = split == data::Split::kTrain;
   if (data.tokens) {
-    return models::windows(train ? data.tokens->train : data.tokens->test, split, sizes.context,
-                           seed);
+    const data::Tokens& tokens = train ? data.tokens->train : data.tokens->test;
+    return model.data->from_tokens(tokens, split, sizes, seed);
   }
   const data::Samples& samples = train ? data.train : data.test;
   return {dataset_of(sizes.loss, samples), samples.size()};

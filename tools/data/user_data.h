@@ -79,10 +79,10 @@ std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
 /// images, or a folder, whose training images are read.
 std::shared_ptr<const UserData> load_inputs(const DataChoice& choice, int64_t elements);
 
-/// Returns the samples of one part, with the fields of the model's network. `seed` sets the order
-/// of windows of tokens.
-models::SampleSet sample_set(const UserData& data, data::Split split, const models::Sizes& sizes,
-                             uint64_t seed);
+/// Returns the samples of one part, with the fields of the model's network. `seed` sets what is
+/// drawn of tokens.
+models::SampleSet sample_set(const models::Model& model, const UserData& data, data::Split split,
+                             const models::Sizes& sizes, uint64_t seed);
 
 /// Sets the sizes of a model for the samples, and the number of classes unless weights have set it
 /// (`has_classes`). Error{kUsage} if the model has another shape or fewer classes.

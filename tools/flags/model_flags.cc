@@ -129,8 +129,8 @@ void add_model_flags(FlagTable& table) {
 void add_data_flags(FlagTable& table) {
   add_dataset(
       table, kOfDatasets, Common::kNo,
-      {.dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR; gpt reads "
-                  "text:FILE, or tokens:FILE with 16-bit ids",
+      {.dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR; gpt "
+                  "and bert read text:FILE, or tokens:FILE with 16-bit ids",
        .usual_dataset = "the model's",
        .loss = "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean "
                "squared error); only for mlp; mse requires --dataset",

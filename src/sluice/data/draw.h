@@ -20,6 +20,20 @@ inline uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
   return static_cast<uint32_t>(product >> 32);
 }
 
+/// As above for 64-bit bounds, from two random words of 64 bits. If both are rejected, the last one
+/// is used; the chance is below 2^-40 for bounds below 2^44.
+inline uint64_t random_below(Seed key, uint64_t counter, uint64_t bound) {
+  __extension__ using Product = unsigned __int128;
+  const auto words = philox(key, counter);
+  const uint64_t threshold = (0 - bound) % bound;
+  Product product = 0;
+  for (size_t i = 0; i < 4; i += 2) {
+    product = Product{uint64_t{words[i]} << 32 | words[i + 1]} * bound;
+    if (static_cast<uint64_t>(product) >= threshold) break;
+  }
+  return static_cast<uint64_t>(product >> 64);
+}
+
 /// Returns the sum of the four bytes of a word.
 inline uint32_t byte_sum(uint32_t word) {
   const uint32_t pairs = (word & 0x00ff00ffu) + ((word >> 8) & 0x00ff00ffu);

@@ -1,16 +1,10 @@
 #pragma once
 #include <cstdint>
 
+#include "sluice/models/token_results.h"
 #include "sluice/train/network.h"
 
 namespace sluice::models {
-
-/// The results of a language model's evaluation.
-enum class GptResults : uint8_t {
-  kLosses,  ///< `losses` and `predicted` (samples, context): the cross entropy of each label, and
-            ///< the token with the largest logit. Evaluation reads the labels.
-  kLogits,  ///< `logits` (samples, context, vocabulary).
-};
 
 /// The architecture of a language model.
 enum class Arch {
@@ -40,7 +34,7 @@ struct GptSizes {
   int64_t eval_batch = 8;   ///< Samples of an evaluation step.
   /// Rows of a chunk of the loss (train::VocabularyLossOptions::chunk_rows).
   int64_t loss_rows = 0;
-  GptResults results = GptResults::kLosses;  ///< Results of evaluation.
+  TokenResults results = TokenResults::kLosses;  ///< Results of evaluation.
 };
 
 /// A language model: predicts the token after each of `tokens` (samples, context), int32. The field

@@ -8,6 +8,7 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/mnist.h"
+#include "sluice/data/text/tokens.h"
 #include "sluice/models/gpt.h"
 #include "sluice/train/training_step.h"
 
@@ -50,7 +51,7 @@ struct SampleSet {
 /// The samples that a model reads.
 enum class SampleKind : uint8_t {
   kLabelled,  ///< Arrays of real numbers, with a class or a target each.
-  kTokens,    ///< Windows of tokens.
+  kTokens,    ///< Tokens of a text.
 };
 
 /// The source of a model's samples.
@@ -64,6 +65,10 @@ struct Data {
   SampleSet (*load)(const std::string& folder, data::Split split, const Sizes& sizes,
                     uint64_t seed) = nullptr;
   SampleSet (*generate)(int64_t samples, uint64_t seed, const Sizes& sizes) = nullptr;
+  /// Makes samples of the tokens of a part; null unless `kind` is kTokens. `seed` sets what is
+  /// drawn for training.
+  SampleSet (*from_tokens)(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
+                           uint64_t seed) = nullptr;
 };
 
 /// MNIST, or generated digits that look like it.
@@ -72,6 +77,8 @@ extern const Data kDigits;
 extern const Data kObjects;
 /// The bytes of a text, or generated sentences, as windows of tokens.
 extern const Data kTexts;
+/// Pairs of segments of such a text, of which tokens are hidden.
+extern const Data kMaskedTexts;
 
 /// A measure of a model on test samples.
 enum class Metric : uint8_t {

@@ -8,6 +8,7 @@
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/files/contents.h"
+#include "sluice/data/text/masked_pairs.h"
 #include "sluice/data/text/synthetic_text.h"
 
 namespace sluice::models {
@@ -35,24 +36,61 @@ std::optional<std::string> find_text(const std::string& explicit_folder) {
   return text_folder("data/tinyshakespeare");
 }
 
+// A test has the same samples in each run.
+SampleSet windows(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
+                  uint64_t seed) {
+  const int64_t context = sizes.context;
+  const data::Dataset drawn = split == data::Split::kTrain
+                                  ? data::random_windows(tokens, {.context = context, .seed = seed})
+                                  : data::consecutive_windows(tokens, context);
+  return {
+      drawn.map([](data::Element e) {
+        return data::Element{{"tokens", std::move(e["input"])}, {"labels", std::move(e["target"])}};
+      }),
+      (tokens.size() - 1) / context};
+}
+
+SampleSet masked_pairs(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
+                       uint64_t seed) {
+  const int64_t context = sizes.context;
+  const data::Dataset whole = data::consecutive_masked_pairs(tokens, {.context = context});
+  if (split == data::Split::kTest) return {whole, *whole.size()};
+  return {data::random_masked_pairs(tokens, {.context = context, .seed = seed}), *whole.size()};
+}
+
+using FromTokens = decltype(windows);
+
+template <FromTokens from_tokens>
 SampleSet load_text(const std::string& folder, data::Split split, const Sizes& sizes,
                     uint64_t seed) {
   const auto file = data::find_data_file(folder, kTextFile);
   require(file.has_value(), "{}: must contain {}", folder, kTextFile);
   const data::TokenSplit both = data::split_tokens(
       with_vocabulary(data::text_tokens(*file, data::TextUnit::kByte).tokens, sizes.vocabulary));
-  return windows(split == data::Split::kTrain ? both.training : both.test, split, sizes.context,
-                 seed);
+  return from_tokens(split == data::Split::kTrain ? both.training : both.test, split, sizes, seed);
 }
 
 // A small vocabulary has several bytes for a token.
+template <FromTokens from_tokens>
 SampleSet generate_text(int64_t samples, uint64_t seed, const Sizes& sizes) {
   const std::string text =
       data::synthetic_text(checked_add(checked_mul(samples, sizes.context), 1), seed);
   std::vector<int32_t> ids = data::ByteTokenizer().encode(text);
   for (int32_t& id : ids) id = static_cast<int32_t>(id % sizes.vocabulary);
   const data::Tokens tokens(std::move(ids), sizes.vocabulary);
-  return windows(tokens, data::Split::kTest, sizes.context, seed);
+  SampleSet set = from_tokens(tokens, data::Split::kTest, sizes, seed);
+  return {set.dataset.take(samples), samples};
+}
+
+template <FromTokens tokens_to_samples>
+constexpr Data text_data() {
+  return {.name = "sentences",
+          .kind = SampleKind::kTokens,
+          .missing = "no text found (--data, $SLUICE_DATA, data/tinyshakespeare)",
+          .find = find_text,
+          .load = load_text<tokens_to_samples>,
+          .generate = generate_text<tokens_to_samples>,
+          .from_tokens = tokens_to_samples};
 }
 
 }  // namespace
@@ -64,22 +102,7 @@ data::Tokens with_vocabulary(const data::Tokens& tokens, int64_t vocabulary) {
   return {std::move(ids), vocabulary};
 }
 
-SampleSet windows(const data::Tokens& tokens, data::Split split, int64_t context, uint64_t seed) {
-  const data::Dataset drawn = split == data::Split::kTrain
-                                  ? data::random_windows(tokens, {.context = context, .seed = seed})
-                                  : data::consecutive_windows(tokens, context);
-  return {
-      drawn.map([](data::Element e) {
-        return data::Element{{"tokens", std::move(e["input"])}, {"labels", std::move(e["target"])}};
-      }),
-      (tokens.size() - 1) / context};
-}
-
-const Data kTexts{.name = "sentences",
-                  .kind = SampleKind::kTokens,
-                  .missing = "no text found (--data, $SLUICE_DATA, data/tinyshakespeare)",
-                  .find = find_text,
-                  .load = load_text,
-                  .generate = generate_text};
+const Data kTexts = text_data<windows>();
+const Data kMaskedTexts = text_data<masked_pairs>();
 
 }  // namespace sluice::models

@@ -117,6 +117,9 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels,
 struct VocabularyLossOptions {
   /// The weight is (vocabulary, width), as a table of tokens; otherwise (width, vocabulary).
   bool transposed = false;
+  /// Added to the logits: (vocabulary), float32. Its gradient is the sum over the rows in their
+  /// order. Empty: none.
+  Tensor bias = {};
   /// Rows of a chunk, a multiple of 32. With at least as many as there are rows, the loss is
   /// cross_entropy() of all logits. 0: all rows if their logits have at most 2²² elements or if
   /// there are at most 2·m rows, where m is the width rounded up to a multiple of 32, at least 512.

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "sluice/base/checked.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
@@ -47,7 +48,13 @@ VocabularySizes sizes_of(const Tensor& x, const Tensor& weight, const Tensor& la
   require(o.chunk_rows >= 0 && o.chunk_rows % kChunkMultiple == 0,
           "vocabulary_cross_entropy: chunk_rows must be a multiple of {} or 0, got {}",
           kChunkMultiple, o.chunk_rows);
-  return {rows.elements(), width, weight.dim(o.transposed ? 0 : 1)};
+  const VocabularySizes sizes{rows.elements(), width, weight.dim(o.transposed ? 0 : 1)};
+  const TensorSpec bias{{sizes.vocabulary}, f32, {}};
+  if (o.bias.valid()) {
+    require(o.bias.spec() == bias, "vocabulary_cross_entropy: bias must be {}, got '{}' {}",
+            to_string(bias), o.bias.name(), to_string(o.bias.spec()));
+  }
+  return sizes;
 }
 
 // Returns the rows of a chunk (VocabularyLossOptions::chunk_rows).
@@ -119,8 +126,9 @@ Tensors in_chunks(const Tensor& x, const Tensor& labels, int64_t chunk,
   return joined;
 }
 
-Tensor logits_of(const Tensor& x, const Tensor& weight, const VocabularyLossOptions& o) {
-  return ops::matmul(x, weight, {.rhs_transposed = o.transposed});
+// Ones (1, rows) for a tensor of rows, whose product with it is the sum of the rows in their order.
+Tensor ones(const Tensor& rows) {
+  return ops::init(rows.graph(), {{1, rows.dim(0)}, f32, {}}, 1.0);
 }
 
 ops::NllTotalOptions total_options(const VocabularyLossOptions& o) {
@@ -138,6 +146,25 @@ Tensor counted_labels(const Tensor& labels, int64_t ignored) {
   return ops::sum(ops::cast(ops::not_equal(labels, static_cast<double>(ignored)), f32));
 }
 
+// The loss of all logits at once.
+Loss whole_loss(const Tensor& x, const Tensor& weight, const Tensor& labels,
+                const VocabularySizes& s, const VocabularyLossOptions& o) {
+  const Tensor product = ops::reshape(ops::matmul(x, weight, {.rhs_transposed = o.transposed}),
+                                      {s.rows, s.vocabulary});
+  const Tensor logits = o.bias.valid() ? product + o.bias : product;
+  Loss loss =
+      o.ignore_index
+          ? cross_entropy(logits, labels, nn::CrossEntropyOptions{.ignore_index = *o.ignore_index},
+                          o.name, o.weight)
+          : cross_entropy(logits, labels, o.name, o.weight);
+  if (!o.bias.valid()) return loss;
+  const Tensor gradient = loss.gradients.at(0).second;
+  loss.gradients = {
+      {product, gradient},
+      {ops::identity(o.bias), ops::reshape(ops::matmul(ones(gradient), gradient), o.bias.shape())}};
+  return loss;
+}
+
 }  // namespace
 
 Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
@@ -145,12 +172,7 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
   const VocabularySizes s = sizes_of(x, weight, labels, o);
   const int64_t chunk = rows_of_chunk(s, o.chunk_rows);
   const Tensor flat_labels = ops::reshape(labels, {s.rows});
-  if (chunk >= s.rows) {
-    const Tensor logits = ops::reshape(logits_of(x, weight, o), {s.rows, s.vocabulary});
-    if (!o.ignore_index) return cross_entropy(logits, flat_labels, o.name, o.weight);
-    const nn::CrossEntropyOptions ignoring{.ignore_index = *o.ignore_index};
-    return cross_entropy(logits, flat_labels, ignoring, o.name, o.weight);
-  }
+  if (chunk >= s.rows) return whole_loss(x, weight, flat_labels, s, o);
   // The kernel of the whole loss divides in float32.
   const double factor =
       o.ignore_index ? o.weight : static_cast<float>(o.weight) / static_cast<float>(s.rows);
@@ -160,24 +182,37 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
                                             .loss_grad = factor};
   const auto compute = [&](const Tensor& rows, const Tensor& of_rows, const Tensors& shared) {
     const Tensor &w = shared[0], &dw = shared[1];
-    const auto [losses, dlogits] =
-        ops::cross_entropy_with_grad(logits_of(rows, w, o), of_rows, gradient);
+    Tensor logits = ops::matmul(rows, w, {.rhs_transposed = o.transposed});
+    if (o.bias.valid()) logits = logits + shared[2];
+    const auto [losses, dlogits] = ops::cross_entropy_with_grad(logits, of_rows, gradient);
     if (o.transposed) {
       ops::matmul_accumulate_(dw, dlogits, rows, {.lhs_transposed = true});
     } else {
       ops::matmul_accumulate_(dw, rows, dlogits, {.lhs_transposed = true});
     }
+    if (o.bias.valid()) ops::matmul_accumulate_(shared[3], ones(rows), dlogits);
     return Tensors{losses, ops::matmul(dlogits, w, {.rhs_transposed = !o.transposed})};
   };
-  const Tensor dweight = ops::init(x.graph(), {weight.shape(), f32, {}}, ops::InitType::kZero,
-                                   weight.name() + "_gradient");
-  const Tensors results = in_chunks(ops::reshape(x, {s.rows, s.width}), flat_labels, chunk,
-                                    {{weight}, {dweight, Pass::kByReference}}, compute);
+  const auto zeros = [&](const Shape& shape, const Tensor& t) {
+    return ops::init(x.graph(), {shape, f32, {}}, ops::InitType::kZero, t.name() + "_gradient");
+  };
+  const Tensor dweight = zeros(weight.shape(), weight);
+  std::vector<Shared> shared{{weight}, {dweight, Pass::kByReference}};
+  if (o.bias.valid()) {
+    shared.push_back({o.bias});
+    shared.push_back({zeros({1, s.vocabulary}, o.bias), Pass::kByReference});
+  }
+  const Tensors results =
+      in_chunks(ops::reshape(x, {s.rows, s.width}), flat_labels, chunk, shared, compute);
   Loss loss{
       .name = o.name,
       .value = ops::emit_one(ops::nll_total_def(), {results[0], flat_labels}, total_options(o)),
       .weight = o.weight,
       .gradients = {{x, ops::reshape(results[1], x.shape())}, {ops::identity(weight), dweight}}};
+  if (o.bias.valid()) {
+    loss.gradients.emplace_back(ops::identity(o.bias),
+                                ops::reshape(shared[3].tensor, o.bias.shape()));
+  }
   if (o.ignore_index) loss.total_weight = counted_labels(flat_labels, *o.ignore_index);
   return loss;
 }
@@ -187,18 +222,21 @@ VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weig
   const VocabularySizes s = sizes_of(x, weight, labels, o);
   const int64_t chunk = std::min(rows_of_chunk(s, o.chunk_rows), s.rows);
   const auto compute = [&](const Tensor& rows, const Tensor& of_rows, const Tensors& shared) {
-    const Tensor logits = logits_of(rows, shared[0], o);
+    Tensor logits = ops::matmul(rows, shared[0], {.rhs_transposed = o.transposed});
+    if (o.bias.valid()) logits = logits + shared[1];
     const ops::NllLossOptions options{.reduction = ops::LossReduction::kNone,
                                       .has_ignore_index = o.ignore_index.has_value(),
                                       .ignore_index = o.ignore_index.value_or(0)};
     return Tensors{ops::nll_loss(ops::softmax(logits), of_rows, options),
                    ops::argmax(logits, {.axis = 1})};
   };
-  const Tensors results = in_chunks(ops::reshape(x, {s.rows, s.width}),
-                                    ops::reshape(labels, {s.rows}), chunk, {{weight}}, compute);
+  std::vector<Shared> shared{{weight}};
+  if (o.bias.valid()) shared.push_back({o.bias});
+  const Tensor of_rows = ops::reshape(labels, {s.rows});
+  const Tensors results =
+      in_chunks(ops::reshape(x, {s.rows, s.width}), of_rows, chunk, shared, compute);
   VocabularyPredictions p{.losses = ops::reshape(results[0], labels.shape()),
                           .classes = ops::reshape(results[1], labels.shape())};
-  const Tensor of_rows = ops::reshape(labels, {s.rows});
   p.loss = {.name = o.name,
             .value = ops::emit_one(ops::nll_total_def(),
                                    {ops::reshape(p.losses, {s.rows}), of_rows}, total_options(o)),

@@ -128,6 +128,7 @@ TEST(Encoders, BertDividesByTheLabelsOfAllMicroBatches) {
 TEST(Encoders, BertHidesPadding) {
   models::BertSizes s = bert_sizes();
   s.eval_batch = 1;
+  s.results = models::TokenResults::kLogits;
   train::InferenceModel model =
       train::inference_model(models::bert(s), {.session = {.device = cpu_device({.threads = 1})}});
   const auto logits = [&](int padding) {

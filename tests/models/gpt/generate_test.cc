@@ -80,7 +80,7 @@ std::vector<int32_t> generated(Generator& generator, const std::vector<int32_t>&
 }
 
 GptSizes with_logits(GptSizes s) {
-  s.results = models::GptResults::kLogits;
+  s.results = models::TokenResults::kLogits;
   return s;
 }
 

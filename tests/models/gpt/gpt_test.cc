@@ -74,7 +74,7 @@ data::Element evaluated(const models::GptSizes& s, const train::Options& options
       train::training_model(models::gpt(s), options, nn::Optimizer::sgd());
   train::InferenceModel model = train::inference_model(training);
   data::Element all = samples(1);
-  if (s.results == models::GptResults::kLogits) {
+  if (s.results == models::TokenResults::kLogits) {
     all.names.pop_back();
     all.arrays.pop_back();
   }
@@ -90,7 +90,7 @@ TEST(Gpt, EvaluatesInChunksWithTheBitsOfAllLogits) {
     const data::Element want = evaluated(s, one_thread);
     EXPECT_EQ(want.names, (std::vector<std::string>{"losses", "predicted"}));
     EXPECT_EQ(to_string(want["predicted"].spec()), "(12, 12) int32");
-    s.results = models::GptResults::kLogits;
+    s.results = models::TokenResults::kLogits;
     const HostTensor logits = evaluated(s, one_thread)["logits"];
     const HostTensor labels = samples(1)["labels"];
     for (int64_t i = 0; i < 144; ++i) {
@@ -101,7 +101,7 @@ TEST(Gpt, EvaluatesInChunksWithTheBitsOfAllLogits) {
       const double loss = std::log(sum) - static_cast<double>(at(row, at(labels.as<int32_t>(), i)));
       ASSERT_NEAR(at(want["losses"].as<float>(), i), loss, 1e-5);
     }
-    s.results = models::GptResults::kLosses;
+    s.results = models::TokenResults::kLosses;
     s.loss_rows = 32;
     const train::Strategy resident = train::resident(), phased = train::phased();
     const train::Stage first("embedding", "block.0"), second("block.1", "head");

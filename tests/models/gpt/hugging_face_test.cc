@@ -33,7 +33,7 @@ std::vector<fs::path> checkpoints() {
 }
 
 train::InferenceModel inference(models::GptSizes sizes) {
-  sizes.results = models::GptResults::kLogits;
+  sizes.results = models::TokenResults::kLogits;
   return train::inference_model(models::gpt(sizes),
                                 {.session = {.device = cpu_device({.threads = 2})}});
 }

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/base/rng.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/draw.h"
 #include "sluice/data/files/contents.h"
 
 namespace sluice::data {
@@ -91,28 +91,10 @@ class TokenFile final : public TokenSource {
   sys::File handle_;
 };
 
-/// Returns a uniform number in [0, bound) from one counter value, which yields two random words of
-/// 64 bits. If both are rejected, the last one is used; the chance is below 2^-40 for bounds below
-/// 2^44. Source: Lemire, "Fast random integer generation in an interval", 2019.
-uint64_t random_below_64(Seed key, uint64_t counter, uint64_t bound) {
-  __extension__ using Product = unsigned __int128;
-  const auto words = philox(key, counter);
-  const uint64_t threshold = (0 - bound) % bound;
-  Product product = 0;
-  for (size_t i = 0; i < 4; i += 2) {
-    product = Product{uint64_t{words[i]} << 32 | words[i + 1]} * bound;
-    if (static_cast<uint64_t>(product) >= threshold) break;
-  }
-  return static_cast<uint64_t>(product >> 64);
-}
-
 /// Returns the number of possible beginnings of a window and its target.
 int64_t window_starts(const Tokens& tokens, int64_t context) {
   require(context >= 1, "context: must be at least 1 token, got {}", context);
-  if (tokens.size() <= context) {
-    tokens.source().refuse("must have at least {} tokens, context + 1, got {}",
-                           static_cast<uint64_t>(context) + 1, tokens.size());
-  }
+  tokens.require_size(static_cast<uint64_t>(context) + 1, "context + 1");
   return tokens.size() - context;
 }
 
@@ -186,6 +168,11 @@ void Tokens::read(int64_t begin, std::span<int32_t> out) const {
   source_->read(begin_ + begin, out);
 }
 
+void Tokens::require_size(uint64_t min, std::string_view reason) const {
+  if (static_cast<uint64_t>(size()) < min)
+    source_->refuse("must have at least {} tokens, {}, got {}", min, reason, size());
+}
+
 TextTokens text_tokens(const std::string& path, TextUnit unit) {
   const std::string text = text_of_file(path);
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -222,7 +209,7 @@ Dataset random_windows(const Tokens& tokens, const WindowOptions& options) {
   const Seed key = fold(
       {static_cast<uint32_t>(options.seed >> 32), static_cast<uint32_t>(options.seed)}, "windows");
   return token_windows(tokens, kForever, options.context, [key, starts](int64_t k) {
-    return static_cast<int64_t>(random_below_64(key, static_cast<uint64_t>(k), starts));
+    return static_cast<int64_t>(random_below(key, static_cast<uint64_t>(k), starts));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sluice/data/dataset.h"
@@ -32,7 +33,9 @@ class Tokens {
   /// Error{kBadFile} naming the file and the token's index in it if an id is not in the vocabulary.
   void read(int64_t begin, std::span<int32_t> out) const;
 
-  const internal::TokenSource& source() const { return *source_; }
+  /// If there are fewer tokens than `min`, Error{kBadFile} naming the file, or Error{kUsage} for
+  /// tokens in memory. `reason` explains the number, for example "context + 1".
+  void require_size(uint64_t min, std::string_view reason) const;
 
  private:
   std::shared_ptr<const internal::TokenSource> source_;

@@ -87,10 +87,10 @@ class BertEmbeddings : public nn::Module {
   BertSizes s_;
 };
 
-// The logits of the tokens, whose weight is the table of tokens.
+// The rows and the bias of the tokens' logits, whose weight is the table of tokens.
 struct BertPredictions {
   const BertSizes& s;
-  Tensor build(nn::Builder& b, const Tensor& x, const Tensor& table) const {
+  std::pair<Tensor, Tensor> build(nn::Builder& b, const Tensor& x) const {
     Tensor y;
     {
       nn::Builder transform(b, "transform");
@@ -98,8 +98,7 @@ struct BertPredictions {
       y = ops::gelu_erf(transform.inlined("dense", dense, x));
       y = transform.inlined("LayerNorm", nn::LayerNorm(1, s.epsilon), y);
     }
-    const Tensor bias = b.add_variable_input("bias", nn::zeros(), {s.vocabulary});
-    return ops::matmul(y, table, {.rhs_transposed = true}) + bias;
+    return {y, b.add_variable_input("bias", nn::zeros(), {s.vocabulary})};
   }
 };
 
@@ -116,15 +115,38 @@ class Bert : public nn::Module {
     }();
     const Tensor table = b.variable("bert.embeddings.word_embeddings.weight");
     nn::Builder cls(b, "cls");
-    const Tensor logits = cls.inlined("predictions", BertPredictions{s_}, x, table);
+    const auto [rows, bias] = cls.inlined("predictions", BertPredictions{s_}, x);
     const Tensor next =
         cls.inlined("seq_relationship", nn::Linear(2, nn::Bias::kAdd, kBertInit), pooled);
-    train::Results results;
-    if (in.mode() == nn::RunMode::kEvaluate) {
-      results.predictions = {{.name = "logits", .value = logits},
-                             {.name = "next_logits", .value = next, .labels = "next"}};
+    const train::VocabularyLossOptions options{.transposed = true,
+                                               .bias = bias,
+                                               .chunk_rows = s_.loss_rows,
+                                               .ignore_index = kIgnored,
+                                               .name = "token_loss"};
+    if (in.mode() == nn::RunMode::kTrain) {
+      return {.losses = with_next_loss(
+                  train::vocabulary_cross_entropy(rows, table, in["labels"], options), next,
+                  in["next"])};
     }
-    if (in.wants_losses()) results.losses = losses(logits, in["labels"], next, in["next"]);
+    train::Results results;
+    if (s_.results == TokenResults::kLogits) {
+      const Tensor logits = ops::matmul(rows, table, {.rhs_transposed = true}) + bias;
+      results.predictions = {{"logits", logits, "labels", {}, kIgnored},
+                             {"next_logits", next, "next"}};
+      if (!in.wants_losses()) return results;
+      const nn::CrossEntropyOptions ignoring{.ignore_index = kIgnored};
+      results.losses = with_next_loss(
+          train::cross_entropy(ops::reshape(logits, {-1, s_.vocabulary}),
+                               ops::reshape(in["labels"], {-1}), ignoring, options.name),
+          next, in["next"]);
+      return results;
+    }
+    train::VocabularyPredictions p =
+        train::vocabulary_predictions(rows, table, in["labels"], options);
+    results.predictions = {{.name = "losses", .value = p.losses},
+                           {"predicted", p.classes, "labels", {}, kIgnored},
+                           {"next_logits", next, "next"}};
+    if (in.wants_losses()) results.losses = with_next_loss(std::move(p.loss), next, in["next"]);
     return results;
   }
 
@@ -147,14 +169,10 @@ class Bert : public nn::Module {
   }
 
   // Both losses are sums with one total weight: the number of labels.
-  std::vector<train::Loss> losses(const Tensor& logits, const Tensor& labels, const Tensor& next,
-                                  const Tensor& next_labels) const {
-    const int64_t rows = labels.dim(0) * labels.dim(1);
-    train::Loss tokens = train::cross_entropy(
-        ops::reshape(logits, {rows, s_.vocabulary}), ops::reshape(labels, {rows}),
-        nn::CrossEntropyOptions{.ignore_index = kIgnored}, "token_loss");
+  static std::vector<train::Loss> with_next_loss(train::Loss tokens, const Tensor& next,
+                                                 const Tensor& labels) {
     train::Loss follows{.name = "next_loss",
-                        .value = ops::cross_entropy(next, next_labels) * tokens.total_weight,
+                        .value = ops::cross_entropy(next, labels) * tokens.total_weight,
                         .total_weight = tokens.total_weight};
     return {std::move(tokens), std::move(follows)};
   }

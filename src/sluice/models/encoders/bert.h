@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "sluice/models/token_results.h"
 #include "sluice/train/network.h"
 
 namespace sluice::models {
@@ -20,13 +21,16 @@ struct BertSizes {
   double epsilon = 1e-12;   ///< Added to variances in norms.
   int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 8;   ///< Samples of an evaluation step.
+  /// Rows of a chunk of the loss (train::VocabularyLossOptions::chunk_rows).
+  int64_t loss_rows = 0;
+  TokenResults results = TokenResults::kLosses;  ///< Results of evaluation.
 };
 
 /// BERT (Devlin et al., 2019) with the two losses of its pretraining. All fields are int32. The
 /// fields (samples, context) are `tokens`, their `segments`, and `mask`, which is 0 for padding and
-/// another number for tokens that attention sees. In training, `labels` has the original token
-/// where the model must predict it, and -100 elsewhere; `next` (samples) is 0 if the second segment
-/// follows the first one in the text, otherwise 1.
+/// another number for tokens that attention sees. `labels` has the original token where the model
+/// must predict it, and -100 elsewhere; `next` (samples) is 0 if the second segment follows the
+/// first one in the text, otherwise 1 (data::random_masked_pairs() makes such samples).
 ///
 /// `token_loss` is the mean cross entropy over the labels other than -100. `next_loss` is that of
 /// `next`. An update divides by the number of these labels in all its micro-batches. The mean
@@ -34,10 +38,10 @@ struct BertSizes {
 /// without one. With equal numbers, or one micro-batch, the update is that of the sum of both
 /// means, as in Hugging Face's BertForPreTraining.
 ///
-/// Evaluation returns `logits` (samples, context, vocabulary) and `next_logits` (samples, 2). The
-/// weights have the names of BertForPreTraining. Error{kUsage} unless sizes are at least 1,
-/// the heads divide the width, padding is -1 or a token, dropout is in [0, 1) and epsilon is
-/// positive.
+/// Evaluation also returns `next_logits` (samples, 2). The weights have the names of
+/// BertForPreTraining. Error{kUsage} unless sizes are at least 1, the heads divide the width,
+/// padding is -1 or a token, dropout is in [0, 1) and epsilon is positive. Error{kUsage} from
+/// build() if loss_rows is not a multiple of 32.
 train::Network bert(const BertSizes& sizes);
 
 }  // namespace sluice::models

@@ -204,7 +204,7 @@ train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {
   Tensor x = embedded(b, in["tokens"], {});
   for (const auto& block : blocks_) x = block(b, x);
   const bool trains = in.mode() == nn::RunMode::kTrain;
-  if (!trains && s_.results == GptResults::kLogits) return logit_results(b, in, logits(b, x));
+  if (!trains && s_.results == TokenResults::kLogits) return logit_results(b, in, logits(b, x));
   const nn::Block block(b, "head");
   const Head h = head(b, x);
   if (trains)

@@ -22,6 +22,7 @@ struct LossCase {
   int64_t width = 0;
   int64_t vocabulary = 0;
   VocabularyLossOptions options = {};
+  bool has_bias = false;
 };
 
 // The loss, the total weight if there is one, and the gradients of x and of the weight.
@@ -44,28 +45,31 @@ struct Operands {
     for (int64_t i = 0; i < c.rows; ++i)
       values.push_back(static_cast<int32_t>(i * i % c.vocabulary));
     labels = main.constant(HostTensor::of<int32_t>({c.rows}, i32, values));
+    options = c.options;
+    if (c.has_bias) options.bias = normal({c.vocabulary}, 3, "bias");
   }
   Tensor x;
   Tensor weight;
   Tensor labels;
+  VocabularyLossOptions options;
 };
 
 LossProgram loss_program(const LossCase& c) {
   LossProgram p;
-  const auto [x, weight, labels] = Operands(p.ir, c);
+  const auto [x, weight, labels, options] = Operands(p.ir, c);
   Graph& main = p.ir.main_graph();
-  const bool transposed = c.options.transposed;
-  const Loss loss = vocabulary_cross_entropy(x, weight, labels, c.options);
+  const bool transposed = options.transposed;
+  const Loss loss = vocabulary_cross_entropy(x, weight, labels, options);
   Tensors results{loss.value};
   if (loss.total_weight.valid()) results.push_back(loss.total_weight);
-  if (loss.gradients.size() == 2) {
-    results.push_back(loss.gradients[0].second);
-    results.push_back(loss.gradients[1].second);
-  } else {  // The gradient of all logits.
-    const Tensor& g = loss.gradients.at(0).second;
+  if (loss.gradients[0].first == x) {
+    for (const auto& [t, gradient] : loss.gradients) results.push_back(gradient);
+  } else {  // The gradient of all logits, and of the bias.
+    const Tensor& g = loss.gradients[0].second;
     results.push_back(ops::matmul(g, weight, {.rhs_transposed = !transposed}));
     results.push_back(transposed ? ops::matmul(g, x, {.lhs_transposed = true})
                                  : ops::matmul(x, g, {.lhs_transposed = true}));
+    if (c.has_bias) results.push_back(loss.gradients.at(1).second);
   }
   for (const Tensor& t : results) p.results.push_back(main.host_store(t, "result"));
   return p;
@@ -86,7 +90,7 @@ std::vector<HostTensor> run_program(const LossProgram& p, int threads) {
 LossProgram prediction_program(const LossCase& c) {
   LossProgram p;
   const Operands o(p.ir, c);
-  const VocabularyPredictions v = vocabulary_predictions(o.x, o.weight, o.labels, c.options);
+  const VocabularyPredictions v = vocabulary_predictions(o.x, o.weight, o.labels, o.options);
   Tensors results{v.losses, v.classes, v.loss.value};
   if (v.loss.total_weight.valid()) results.push_back(v.loss.total_weight);
   for (const Tensor& t : results) p.results.push_back(p.ir.main_graph().host_store(t, "result"));
@@ -114,8 +118,11 @@ TEST(VocabularyLoss, HasTheBitsOfAllLogits) {
         for (const bool ignores : {false, true}) {
           SCOPED_TRACE(
               fmt::format("{} rows, {} tokens, {} {}", rows, vocabulary, transposed, ignores));
-          LossCase c{
-              rows, 19, vocabulary, {.transposed = transposed, .chunk_rows = 32, .weight = 0.75}};
+          LossCase c{rows,
+                     19,
+                     vocabulary,
+                     {.transposed = transposed, .chunk_rows = 32, .weight = 0.75},
+                     rows != 64};
           if (ignores) c.options.ignore_index = 1;
           const std::vector<HostTensor> want = run_loss(whole(c), 1);
           for (const int64_t chunk : {32, 96}) {
@@ -136,11 +143,12 @@ TEST(VocabularyPredictions, HaveTheLossesAndClassesOfAllLogits) {
     for (const bool transposed : {false, true}) {
       for (const bool ignores : {false, true}) {
         SCOPED_TRACE(fmt::format("{} rows, {} {}", rows, transposed, ignores));
-        LossCase c{rows, 19, vocabulary, {.transposed = transposed, .chunk_rows = 32}};
+        LossCase c{rows, 19, vocabulary, {.transposed = transposed, .chunk_rows = 32}, rows != 160};
         if (ignores) c.options.ignore_index = 1;
         LossProgram all;
-        const auto [x, weight, labels] = Operands(all.ir, c);
-        const Tensor logits = ops::matmul(x, weight, {.rhs_transposed = transposed});
+        const auto [x, weight, labels, options] = Operands(all.ir, c);
+        Tensor logits = ops::matmul(x, weight, {.rhs_transposed = transposed});
+        if (c.has_bias) logits = logits + options.bias;
         const ops::NllLossOptions each{
             .reduction = ops::LossReduction::kNone, .has_ignore_index = ignores, .ignore_index = 1};
         for (const Tensor& t :
@@ -275,6 +283,21 @@ TEST(VocabularyLoss, ChoosesChunks) {
   EXPECT_EQ(loops({2048, 8, 2100}), 1);
 }
 
+// The gradient of a bias is the sum of the gradients of the logits.
+TEST(VocabularyLoss, HasTheGradientOfABias) {
+  const LossCase c{70, 5, 7, {.chunk_rows = 32}, true};
+  const std::vector<HostTensor> results = run_loss(c, 1);
+  Ir ir;
+  const auto [x, weight, labels, options] = Operands(ir, c);
+  const Loss loss = cross_entropy(ops::matmul(x, weight) + options.bias, labels);
+  const D2hStream gradient =
+      ir.main_graph().host_store(ops::sum(loss.gradients.at(0).second, {.axes = {0}}), "sum");
+  const std::vector<double> want = Interpreter(ir).run({})[gradient].to_doubles();
+  const std::vector<double> have = results.back().to_doubles();
+  ASSERT_EQ(have.size(), 7u);
+  for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(have[i], want[i], 1e-7);
+}
+
 TEST(VocabularyLoss, RefusesOtherOperands) {
   const auto with = [](LossCase c) { return [c] { loss_program(c); }; };
   const auto of = [](const TensorSpec& x, const TensorSpec& weight, const TensorSpec& labels) {
@@ -290,6 +313,14 @@ TEST(VocabularyLoss, RefusesOtherOperands) {
                    "vocabulary_cross_entropy: chunk_rows must be a multiple of 32 or 0, got 40"},
                   {"negative chunk", with({64, 4, 5, {.chunk_rows = -32}}),
                    "vocabulary_cross_entropy: chunk_rows must be a multiple of 32 or 0, got -32"},
+                  {"bias",
+                   [] {
+                     Ir ir;
+                     Operands o(ir, {4, 3, 5});
+                     o.options.bias = o.x;
+                     vocabulary_cross_entropy(o.x, o.weight, o.labels, o.options);
+                   },
+                   "vocabulary_cross_entropy: bias must be (5,) float32, got 'x' (4, 3) float32"},
                   {"dtype", of({{4, 3}, f16, {}}, f32_spec({3, 5}), i32_spec({4})),
                    "vocabulary_cross_entropy: x must be float32 of shape (..., width)"},
                   {"weight", of(f32_spec({4, 3}), f32_spec({5, 3}), i32_spec({4})),

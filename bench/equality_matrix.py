@@ -52,6 +52,8 @@ MODELS = {
     ],
     "vit with dropout": ["vit", "--blocks", "3", "--width", "12", "--dropout", "0.2"],
 }
+# Losses with a total weight, whose gradients are not added.
+WEIGHTED = ["two losses of bert"]
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "6", "--steps",
     "3", "--digest", "--log-level", "error"
@@ -173,6 +175,8 @@ class MatrixRow(NamedTuple):
 
 def valid(row):
     """Returns the row with equal values where a dimension has no effect or is not supported."""
+    if row.model in WEIGHTED:
+        row = row._replace(reduction="running mean")
     if row.strategy not in STAGED:
         row = row._replace(stages=1)
     elif row.strategy.endswith("in stages") and row.stages in (1, "blocks"):

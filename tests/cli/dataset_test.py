@@ -102,7 +102,7 @@ class Dataset(FolderTest):
         for command in ("train", "eval", "plan"):
             self.expect_error(
                 2, "usage", "--dataset: must be csv:FILE, npz:FILE, safetensors:FILE or idx:DIR, "
-                f"got 'text:{path}'; gpt reads text", command, "mlp", "--dataset",
+                f"got 'text:{path}'; gpt and bert read text", command, "mlp", "--dataset",
                 f"text:{path}", *(["--weights", "w"] if command == "eval" else []))
 
     def test_the_host_is_measured(self):

@@ -212,7 +212,7 @@ class Predict(FolderTest):
              [*weights, *file("head.csv", "a,b\n"), *to]),
             (3, "bad file", "the header must have at most 100000000 bytes",
              ["--weights", self.csv, *data, *to]),
-            (2, "usage", "gpt reads text",
+            (2, "usage", "gpt and bert read text",
              [*weights, "--dataset", f"text:{self.csv}", *to]),
             (2, "usage", "--weights cannot be combined with --torch-weights",
              [*weights, "--torch-weights", self.weights, *data, *to]),

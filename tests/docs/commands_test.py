@@ -398,6 +398,13 @@ class Commands(unittest.TestCase):
         usual = usual.replace("FILE", "poems.txt")
         self.assertIn("vocabulary", self.sluice(usual, "--steps", 2).stderr)
 
+    @runs("sluice train bert --dataset text:poems.txt --steps 2000 --lr 3e-3 --lr-schedule linear "
+          "--warmup-steps 100")
+    def test_an_encoder_learns_hidden_tokens(self, train):
+        (self.folder / "poems.txt").write_text("the owl and the cat sat in the old tree.\n" * 60)
+        trained = self.sluice(train.replace("2000", "200"))
+        self.assertRegex(trained.stdout, r"accuracy [3-9]\d\.\d+ % \(predicted\) and \d+")
+
     @runs("sluice plan gpt --blocks 12 --width 768 --heads 12 --context 1024 --vocab 50257 "
           "--memory 4G",
           "sluice plan gpt --blocks 12 --width 768 --heads 12 --context 1024 --vocab 50257 "

@@ -34,6 +34,8 @@ struct RandomProgram {
   std::vector<std::string> runs;    ///< Names of the programs to run, in order.
   std::vector<uint64_t> decisions;  ///< Keys of the decisions, in order.
   Census census;
+  /// Entries of input streams by id. Entries of other streams are random.
+  std::map<int32_t, HostTensor> inputs = {};
 };
 
 /// Generates a program of 3 to 40 decisions on tiny tensors. One program in sixteen has tensors

@@ -51,6 +51,12 @@ std::string remote_label(int32_t buffer, int64_t entry) {
   return fmt::format("remote buffer {} entry {}", buffer, entry);
 }
 
+HostTensor input_entry(const RandomProgram& program, size_t run, int32_t stream, int64_t entry) {
+  const auto found = program.inputs.find(stream);
+  if (found != program.inputs.end()) return found->second;
+  return random_array(program.ir.stream(stream).spec, feed_seed(run, stream, entry));
+}
+
 // Returns the entries of the run's input streams. A stream that the run does not read is left out.
 StreamEntries inputs_of(const RandomProgram& program, size_t run) {
   StreamEntries inputs;
@@ -58,8 +64,7 @@ StreamEntries inputs_of(const RandomProgram& program, size_t run) {
     const StreamInfo& info = program.ir.stream(id);
     if (!info.input) continue;
     std::vector<HostTensor>& entries = inputs[id];
-    for (int64_t k = 0; k < count; ++k)
-      entries.push_back(random_array(info.spec, feed_seed(run, id, k)));
+    for (int64_t k = 0; k < count; ++k) entries.push_back(input_entry(program, run, id, k));
   }
   return inputs;
 }
@@ -76,10 +81,11 @@ std::vector<Tensor> variables(const RandomProgram& program) {
   return all;
 }
 
-std::vector<std::byte> entries_of(const Ir& ir, size_t run, int32_t stream, int64_t count) {
+std::vector<std::byte> entries_of(const RandomProgram& program, size_t run, int32_t stream,
+                                  int64_t count) {
   std::vector<std::byte> bytes;
   for (int64_t k = 0; k < count; ++k) {
-    const HostTensor entry = random_array(ir.stream(stream).spec, feed_seed(run, stream, k));
+    const HostTensor entry = input_entry(program, run, stream, k);
     bytes.insert(bytes.end(), entry.bytes().begin(), entry.bytes().end());
   }
   return bytes;
@@ -104,7 +110,7 @@ void run_once(Session& session, const RandomProgram& program, size_t run, const 
     const StreamInfo& info = ir.stream(id);
     auto& bytes = arrays[id];
     if (info.input) {
-      bytes = entries_of(ir, run, id, count);
+      bytes = entries_of(program, run, id, count);
       inputs.push_back({H2dStream{ir.id(), id, info.name, info.spec},
                         {array_spec(info.spec, count), bytes.data()}});
     } else {

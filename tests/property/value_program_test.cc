@@ -28,10 +28,21 @@ RandomProgram mlp(const test::MlpOptions& options) {
   return {.ir = MlpProgram(options).ir, .runs = {"train", "train", "train", "eval"}};
 }
 
+// Trains and evaluates a model on its generated samples.
 RandomProgram training(const models::Model& model, const models::Sizes& sizes,
                        const nn::Optimizer& optimizer) {
   RandomProgram program{.ir = Ir(), .runs = {"train", "train", "eval"}};
-  train::build_training(program.ir, model.build(sizes), optimizer, {});
+  const train::Training t = train::build_training(program.ir, model.build(sizes), optimizer, {});
+  const auto add = [&](const std::vector<H2dStream>& fields, int64_t samples) {
+    data::BatchLoader loader(model.data->generate(samples, 1, sizes).dataset, {.batch = samples});
+    const data::Element& batch = *loader.next();
+    for (const H2dStream& s : fields) {
+      const std::string name = s.name.starts_with("eval_") ? s.name.substr(5) : s.name;
+      program.inputs.emplace(s.id, batch[name].reshaped(s.spec.shape));
+    }
+  };
+  add(t.fields, sizes.micro_batch);
+  add(t.eval_fields, sizes.eval_batch);
   return program;
 }
 
@@ -132,6 +143,9 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
   for (const models::Model& model : models::all_models())
     EXPECT_EQ(judge_values(training(model, model.test_sizes, Optimizer::adam()), 1), "")
         << model.name;
+  models::Sizes llama = models::find_model("gpt").test_sizes;
+  llama.arch = models::Arch::kLlama;
+  EXPECT_EQ(judge_values(training(models::find_model("gpt"), llama, Optimizer::adam()), 1), "");
 }
 
 // --- Hand-written plans, with features that compiled plans do not have yet.

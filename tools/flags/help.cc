@@ -81,13 +81,17 @@ std::string groups_of(const CLI::App& app, bool all) {
 }  // namespace
 
 std::string defaults_of_models(std::string_view flag, std::string_view usual) {
-  std::vector<std::string> texts;
+  std::string text;
+  std::string_view last;  // The default of the model before.
   for (const models::Model& m : models::all_models()) {
     for (const models::Default& d : m.defaults) {
-      if (d.flag == flag && d.text != usual) texts.push_back(fmt::format("{}: {}", m.name, d.text));
+      if (d.flag != flag || d.text == usual) continue;
+      if (!last.empty()) text += last == d.text ? ", " : fmt::format(": {}, ", last);
+      text += m.name;
+      last = d.text;
     }
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return last.empty() ? text : fmt::format("{}: {}", text, last);
 }
 
 std::string Help::make_help(const CLI::App* app, std::string /*name*/,

@@ -72,6 +72,19 @@ class Machine(FolderTest):
         first, second = (self.forecast(*staged, cluster={"order": order, "links": [link]})
                          for order in ("replicas", "devices"))
         self.assertGreater(first / second, 10)  # Gradients are larger than activations.
+        # A pair of devices or of hosts is slow, or faster than its level.
+        pair = {"devices": 1, "between": [0, 1], "messages": 1e6, "latency": 0}
+        cluster = {"order": "replicas", "links": [], "devices": 4, "pairs": [pair]}
+        self.assertGreater(self.forecast(*four, cluster=cluster), 1)
+        pair["between"] = [0, 2]  # No neighbours in the ring of replicas.
+        self.assertLess(self.forecast(*four, cluster=cluster), 1e-3)
+        link |= {"messages": 1e6}
+        pair |= {"devices": 2, "between": [1, 0], "messages": 1e15}
+        cluster["links"] = [link]
+        self.assertLess(self.forecast(*four, cluster=cluster), 1e-3)
+        # A message between two stages.
+        pair |= {"devices": 1, "between": [2, 3], "messages": 1e3}
+        self.assertGreater(self.forecast(*staged, cluster=cluster | {"links": []}), 1)
         two = ["mnist", "--threads", 2]
         self.assertAlmostEqual(self.forecast(*two, flops=1e6, together=0.5) /
                                self.forecast(*two, flops=1e6), 2, delta=0.2)
@@ -127,6 +140,9 @@ class Machine(FolderTest):
                               ({"order": "both", "links": []}, "'order' must be")):
             self.expect_error(3, "bad file", part, "plan", "mnist", "--machine",
                               self.write(cluster=cluster))
+        few = self.write(cluster={"order": "replicas", "links": [], "devices": 3})
+        self.expect_error(2, "usage", "devices of all replicas: must be at most 3", "plan", "mnist",
+                          "--replicas", 4, "--machine", few)
         self.expect_error(5, "input/output", "missing.json", "plan", "mnist", "--machine",
                           os.path.join(self.folder, "missing.json"))
         self.expect_error(2, "usage", "--machine requires --profile, or --strategy", "train",

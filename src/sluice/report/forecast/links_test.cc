@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sluice/base/test_refusals.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/report/forecast/forecast.h"
 #include "sluice/report/traffic.h"
@@ -65,6 +66,57 @@ TEST(Links, ACollectiveTakesTheTimeOfTheSlowestLinkOfItsGroup) {
   EXPECT_DOUBLE_EQ(links.collective_seconds(0, {1, 8}, scatter), 3 + 7 * 4 * 100 / 8.0);
   EXPECT_EQ(links.collective_seconds(0, {1, 8}, collective_of("ReplicatedSlice", 4)), 0);
   EXPECT_EQ(links.collective_seconds(0, {1, 1}, gather), 0);
+}
+
+// Devices 0 and 1 have a slow link, devices 1 and 4 a fast one, and hosts 0 and 2 another one.
+Rates rack_with_pairs() {
+  Rates rates = rack();
+  rates.cluster->devices = 8;
+  rates.cluster->pairs = {{1, 1, 0, 0.2, 7}, {2, 2, 0, 0.25, 1}, {1, 1, 4, 2, 0.125}};
+  return rates;
+}
+
+TEST(Links, AMessageOfAPairTakesTheTimeOfThePair) {
+  const Rates rates = rack_with_pairs();
+  const Links links(rates, 1, 8);
+  for (const auto& [a, b] : {std::pair(0, 1), std::pair(1, 0)}) {
+    EXPECT_DOUBLE_EQ(links.transfer_seconds(a, b, 3), 15);
+    EXPECT_DOUBLE_EQ(links.latency(a, b), 7);
+  }
+  // Host 0 has devices 0 and 1, host 2 has devices 4 and 5.
+  EXPECT_DOUBLE_EQ(links.transfer_seconds(0, 5, 3), 12);
+  EXPECT_DOUBLE_EQ(links.latency(5, 1), 1);
+  EXPECT_DOUBLE_EQ(links.transfer_seconds(4, 1, 3), 1.5);  // The pair of devices, not of hosts.
+  EXPECT_DOUBLE_EQ(links.latency(1, 4), 0.125);
+  EXPECT_DOUBLE_EQ(links.transfer_seconds(1, 2, 3), 30);  // Other links have their level's rate.
+  EXPECT_DOUBLE_EQ(links.latency(2, 3), 0.5);
+  EXPECT_DOUBLE_EQ(links.transfer_seconds(0, 6, 3), 300);
+}
+
+TEST(Links, TheReplicaWithTheSlowestPairCounts) {
+  const Rates rates = rack_with_pairs();
+  const Links links(rates, 4, 2);
+  EXPECT_DOUBLE_EQ(links.transfer_seconds(0, 1, 1), 5);
+  EXPECT_DOUBLE_EQ(links.latency(0, 1), 7);
+}
+
+TEST(Links, TheSlowestLinkOfARingCounts) {
+  const Rates rates = rack_with_pairs();
+  const Links links(rates, 8, 1);
+  const exe::Collective gather = collective_of("ReplicatedAllGather", 4);
+  EXPECT_DOUBLE_EQ(links.collective_seconds(0, {1, 2}, gather), 7 + 4 / 0.2);
+  // The ring of devices 0, 1, 2, 3 has the slowest rate and the highest latency on two links.
+  EXPECT_DOUBLE_EQ(links.collective_seconds(0, {1, 4}, gather), 7 + 3 * 4 / 0.1);
+  // The pair of hosts joins devices 0 and 4, and that of devices 1 and 5; others have their level.
+  EXPECT_DOUBLE_EQ(Links(rates, 5, 1).collective_seconds(0, {4, 2}, gather), 1 + 4 / 0.25);
+  EXPECT_DOUBLE_EQ(links.collective_seconds(0, {4, 2}, gather), 3 + 4 / 0.01);
+}
+
+TEST(Links, AClusterHasItsDevicesAtMost) {
+  const Rates rates = rack_with_pairs();
+  expect_refused({{"nine devices", [&] { Links(rates, 3, 3); },
+                   "devices of all replicas: must be at most 8, the 'devices' of the machine's "
+                   "'cluster', got 9"}});
 }
 
 TEST(Links, CollectivesSendTheirShareOfTheOperand) {

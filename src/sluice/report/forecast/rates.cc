@@ -81,8 +81,12 @@ class RateReader {
   }
 
   Cluster cluster(const Json& json, const Rates& inside) const {
-    require_fields(json, "cluster", {"order", "links"});
+    std::set<std::string> names = {"order", "links"};
+    if (json.is_object() && json.contains("pairs")) names.insert({"devices", "pairs"});
+    if (json.is_object() && json.contains("devices")) names.insert("devices");
+    require_fields(json, "cluster", names);
     Cluster c;
+    if (json.contains("devices")) c.devices = whole(json, "devices", 1);
     if (json["order"] == "devices") {
       c.order = Cluster::Order::kDevices;
     } else if (json["order"] != "replicas") {
@@ -91,14 +95,12 @@ class RateReader {
     LinkLevel last{.devices = 1, .messages = inside.messages, .latency = inside.latency};
     for (const Json& row : list(json["links"], "links")) {
       require_fields(row, "links", {"devices", "messages", "latency"});
-      const double devices = number(row, "devices", 2, 1e9);
-      const LinkLevel level{.devices = static_cast<int64_t>(devices),
+      const LinkLevel level{.devices = whole(row, "devices", 2),
                             .messages = rate(row, "messages"),
                             .latency = number(row, "latency", 0, kLargest)};
-      if (static_cast<double>(level.devices) != devices || level.devices % last.devices != 0 ||
-          level.devices == last.devices)
-        bad(fmt::format("'devices' of a level must be a larger multiple of {}, got {:g}",
-                        last.devices, devices));
+      if (level.devices % last.devices != 0 || level.devices == last.devices)
+        bad(fmt::format("'devices' of a level must be a larger multiple of {}, got {}",
+                        last.devices, level.devices));
       if (level.messages > last.messages || level.latency < last.latency)
         bad(
             fmt::format("a level of links must not be faster than the level inside it: {:g} B/s "
@@ -107,7 +109,49 @@ class RateReader {
       c.links.push_back(level);
       last = level;
     }
+    if (json.contains("pairs")) {
+      for (const Json& row : list(json["pairs"], "pairs")) add_pair(row, c);
+    }
     return c;
+  }
+
+  void add_pair(const Json& json, Cluster& c) const {
+    require_fields(json, "pairs", {"devices", "between", "messages", "latency"});
+    LinkPair pair{.devices = whole(json, "devices", 1),
+                  .messages = rate(json, "messages"),
+                  .latency = number(json, "latency", 0, kLargest)};
+    const auto is_level = [&](const LinkLevel& level) { return level.devices == pair.devices; };
+    if (pair.devices != 1 && std::none_of(c.links.begin(), c.links.end(), is_level))
+      bad(fmt::format("'devices' of a pair must be 1 or those of a level of 'links', got {}",
+                      pair.devices));
+    const Json& between = list(json["between"], "between");
+    const int64_t groups = (c.devices + pair.devices - 1) / pair.devices;
+    const auto is_group = [&](const Json& index) {
+      return index.is_number_unsigned() && index.get<uint64_t>() < static_cast<uint64_t>(groups);
+    };
+    if (between.size() != 2 || !is_group(between[0]) || !is_group(between[1]))
+      bad(fmt::format("'between' must be two indices from 0 to {} of groups of {} devices, got {}",
+                      groups - 1, pair.devices, between.dump()));
+    pair.first = between[0].get<int64_t>();
+    pair.second = between[1].get<int64_t>();
+    if (pair.first == pair.second)
+      bad(fmt::format("'between' must be two different indices, got {}", between.dump()));
+    const auto same = [&](const LinkPair& other) {
+      return other.devices == pair.devices &&
+             std::minmax(other.first, other.second) == std::minmax(pair.first, pair.second);
+    };
+    if (std::any_of(c.pairs.begin(), c.pairs.end(), same))
+      bad(fmt::format("'pairs' must have each pair once, got {} of groups of {} devices twice",
+                      between.dump(), pair.devices));
+    c.pairs.push_back(pair);
+  }
+
+  int64_t whole(const Json& json, const char* name, double min) const {
+    const double value = number(json, name, min, 1e9);
+    const auto result = static_cast<int64_t>(value);
+    if (static_cast<double>(result) != value)
+      bad(fmt::format("'{}' must be a whole number, got {:g}", name, value));
+    return result;
   }
 
   double rate(const Json& json, const char* name) const {
@@ -169,6 +213,27 @@ std::string kernel_class(const exe::Kernel& kernel) {
   return name;
 }
 
+namespace {
+
+Json cluster_json(const Cluster& c) {
+  Json links = Json::array(), pairs = Json::array();
+  for (const LinkLevel& level : c.links)
+    links.push_back(
+        {{"devices", level.devices}, {"messages", level.messages}, {"latency", level.latency}});
+  const bool replicas = c.order == Cluster::Order::kReplicas;
+  Json json = {{"order", replicas ? "replicas" : "devices"}, {"links", links}};
+  if (c.devices > 0) json["devices"] = c.devices;
+  for (const LinkPair& pair : c.pairs)
+    pairs.push_back({{"devices", pair.devices},
+                     {"between", Json::array({pair.first, pair.second})},
+                     {"messages", pair.messages},
+                     {"latency", pair.latency}});
+  if (!c.pairs.empty()) json["pairs"] = pairs;
+  return json;
+}
+
+}  // namespace
+
 std::string to_json(const Rates& r) {
   Json kernels = Json::object(), caches = Json::array();
   for (const auto& [op, rows] : r.kernels) {
@@ -181,14 +246,7 @@ std::string to_json(const Rates& r) {
                {"flops", r.flops},       {"copies", r.copies},   {"remote", r.remote},
                {"messages", r.messages}, {"latency", r.latency}, {"kernel_begin", r.kernel_begin},
                {"together", r.together}, {"kernels", kernels},   {"caches", caches}};
-  if (r.cluster) {
-    Json links = Json::array();
-    for (const LinkLevel& level : r.cluster->links)
-      links.push_back(
-          {{"devices", level.devices}, {"messages", level.messages}, {"latency", level.latency}});
-    const bool replicas = r.cluster->order == Cluster::Order::kReplicas;
-    json["cluster"] = {{"order", replicas ? "replicas" : "devices"}, {"links", links}};
-  }
+  if (r.cluster) json["cluster"] = cluster_json(*r.cluster);
   return json.dump(1) + "\n";
 }
 

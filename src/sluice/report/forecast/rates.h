@@ -32,6 +32,17 @@ struct LinkLevel {
   bool operator==(const LinkLevel&) const = default;
 };
 
+/// The link between two groups of devices, in place of their level's. A pair of smaller groups has
+/// precedence over a pair of larger ones.
+struct LinkPair {
+  int64_t devices = 1;  ///< Consecutive devices in a group: 1, or those of a level.
+  int64_t first = 0;    ///< Index of a group.
+  int64_t second = 0;   ///< Index of the other group.
+  double messages = 0;  ///< Bytes per second.
+  double latency = 0;   ///< Seconds.
+  bool operator==(const LinkPair&) const = default;
+};
+
 /// A machine in which each device of each replica has workers and remote memory of its own.
 struct Cluster {
   /// The order of the devices of all replicas, in which groups of links are consecutive.
@@ -43,6 +54,8 @@ struct Cluster {
   /// From the innermost level on. Inside the first level's groups, links have Rates::messages and
   /// Rates::latency.
   std::vector<LinkLevel> links = {};
+  int64_t devices = 0;               ///< Devices of the machine; 0 for any number.
+  std::vector<LinkPair> pairs = {};  ///< In any order; `devices` must then be set.
   bool operator==(const Cluster&) const = default;
 };
 
@@ -86,7 +99,8 @@ std::string to_json(const Rates& rates);
 
 /// Reads the description of a machine. Error{kBadFile} for other text, for another version, for
 /// fields that are missing or unknown, for rates that are not positive, and for levels of links
-/// that are not nested or are faster than the level inside them.
+/// that are not nested or are faster than the level inside them. Pairs of links must have two
+/// different groups of the machine, and no two pairs the same.
 Rates read_rates(std::string_view json, const std::string& path);
 
 }  // namespace sluice::report

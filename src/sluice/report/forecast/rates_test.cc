@@ -22,7 +22,8 @@ Rates measured() {
           .together = 0.75};
   r.kernels["MatMul"] = {{1, 4e9}, {100, 16e9}};
   r.caches = {{1 << 15, 48e9}, {1 << 20, 24e9}};
-  r.cluster = Cluster{Cluster::Order::kDevices, {{8, 2e9, 2e-6}, {64, 1e9, 3e-6}}};
+  r.cluster = Cluster{Cluster::Order::kDevices, {{8, 2e9, 2e-6}, {64, 1e9, 3e-6}}, 20};
+  r.cluster->pairs = {{1, 19, 3, 5e8, 4e-6}, {8, 0, 2, 6e8, 5e-6}};
   return r;
 }
 
@@ -108,6 +109,20 @@ TEST(Rates, DamagedFilesAreRefused) {
   expect("\"messages\": 1000000000.0", "\"messages\": 2000000001.0",
          "must not be faster than the level inside it: 2e+09 B/s and 2e-06 s, got 2e+09 B/s");
   expect("\"latency\": 3e-06", "\"latency\": 1e-06", "must not be faster than the level inside");
+  expect("\"devices\": 8,", "\"devices\": 8.5,", "'devices' must be a whole number, got 8.5");
+  expect("\"devices\": 20", "\"devices\": 0", "'devices' must be from 1 to 1e+09, got 0");
+  expect("\"devices\": 20,", "", "cluster has no field 'devices'");
+  expect("\"pairs\": [", "\"pairs\": [1,", "'pairs' must have objects");
+  expect("\"devices\": 1,", "\"devices\": 2,", "must be 1 or those of a level of 'links', got 2");
+  expect("19,\n", "20,\n", "two indices from 0 to 19 of groups of 1 devices, got [20,3]");
+  expect("19,\n", "-1,\n", "two indices from 0 to 19 of groups of 1 devices, got [-1,3]");
+  expect("19,\n", "1.5,\n", "two indices from 0 to 19 of groups of 1 devices, got [1.5,3]");
+  expect("19,\n", "\n", "two indices from 0 to 19 of groups of 1 devices, got [3]");
+  expect("19,\n", "3,\n", "'between' must be two different indices, got [3,3]");
+  const std::string pair = R"({"devices": 1, "messages": 1, "latency": 0, "between": [3, 19]},)";
+  expect("\"pairs\": [", ("\"pairs\": [" + pair).c_str(), "[19,3] of groups of 1 devices twice");
+  expect("\"messages\": 500000000.0", "\"messages\": 0", "'messages' must be from 0.001");
+  expect("\"latency\": 4e-06", "\"latency\": -1", "'latency' must be from 0 to");
   expect("\"links\": [", "\"links\": [1,", "'links' must have objects");
 }
 

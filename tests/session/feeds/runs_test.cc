@@ -266,6 +266,25 @@ TEST(FeedRuns, ReadsWhileItRuns) {
   EXPECT_EQ(queue->dequeue()[0].array.shape(), Shape({0, 4, 4}));
 }
 
+// The thread of an outfeed polls after an element. An element that comes then is not forgotten.
+TEST(FeedRuns, ElementsArriveWhileTheProgramWaits) {
+  for (const int depth : {1, 2, 3, 64}) {
+    const Sums p({20}, {4, 4}, 1, depth);
+    Session session(p.ir, with(2));
+    for (int i = 0; i < 20; ++i) {
+      const auto source = std::make_shared<Blocking>(10);
+      const auto numbers = std::make_shared<Numbers>();
+      session.bind_feed(p.in, source);
+      session.bind_feed(p.out, numbers);
+      AsyncRun run = session.run_async({}, "20");
+      EXPECT_TRUE(wait_until([&] { return numbers->field(0).size() == 10; })) << depth;
+      source->release();
+      run.wait();
+      EXPECT_EQ(numbers->field(0).size(), 20u);
+    }
+  }
+}
+
 TEST(FeedRuns, AsyncRunReturnsItsArrays) {
   Ir ir;
   const H2dStream in = ir.h2d_stream(f32_of({2}), "in");

@@ -27,7 +27,9 @@ using internal::KvCache;
 
 // Rows of a prompt that are computed together: enough work for each byte of the weights.
 constexpr int64_t kPrefillRows = 32;
-constexpr int kOutfeedDepth = 8;  // Tokens that may be queued for the callback.
+// Tokens that may be queued for the callback: those of some milliseconds, in which the system may
+// not run its thread.
+constexpr int kOutfeedDepth = 128;
 
 TensorSpec int_scalar() { return {{}, i32, {}}; }
 

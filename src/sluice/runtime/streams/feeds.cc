@@ -10,6 +10,10 @@ namespace sluice::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kPollPeriod{1000};
+// Waking the thread of an outfeed costs the program 10 to 60 µs, as long as a short step. After an
+// element, the thread therefore polls once after this time: the elements of short steps wake it
+// only if they fill half a ring.
+constexpr std::chrono::microseconds kOutfeedPeriod{500};
 thread_local bool is_feed_thread = false;
 
 std::string name_of_stream(const exe::Executable& e, const exe::FeedRing& ring) {
@@ -25,6 +29,13 @@ void FeedEvents::notify() {
   if (sleepers_.load() == 0) return;
   const std::lock_guard lock(lock_);
   wake_.notify_all();
+}
+
+void FeedEvents::await(uint32_t seen) {
+  std::unique_lock lock(lock_);
+  sleepers_.fetch_add(1);
+  wake_.wait(lock, [&] { return count_.load() != seen; });
+  sleepers_.fetch_sub(1);
 }
 
 void FeedEvents::await(uint32_t seen, std::chrono::microseconds time) {
@@ -72,8 +83,9 @@ void FeedPort::reset() {
 }
 
 void FeedPort::done() {
-  used_.store(used_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  feed_.rouse();
+  const int64_t used = used_.load(std::memory_order_relaxed) + 1;
+  used_.store(used);  // In one order with polls_ (Feed::rest).
+  feed_.notify(used - feed_.moved_.load(std::memory_order_relaxed), ring_.slots);
 }
 
 Feed::Feed(const exe::Executable& executable, const exe::Feed& plan, const Placement& placement,
@@ -180,14 +192,19 @@ void Feed::close() {
     if (sink_ != nullptr) sink_->cancel();
   } catch (...) {  // The thread ends once next() or take() returns.
   }
-  signal_.fetch_add(1);
-  signal_.notify_all();
+  signal_.notify();
   thread_.join();
 }
 
-void Feed::rouse() {
-  signal_.fetch_add(1);
-  signal_.notify_one();
+void Feed::rest(uint32_t seen, bool polls) {
+  if (!polls) return signal_.await(seen);
+  polls_ = true;
+  signal_.await(seen, kOutfeedPeriod);
+  polls_ = false;  // An element that no signal has followed is seen from here on.
+}
+
+void Feed::notify(int64_t held, int64_t slots) {
+  if (plan_.input || 2 * held >= slots || !polls_) signal_.notify();
 }
 
 // Whether all rings have a slot for the next group of an infeed, or hold the next group of an
@@ -249,18 +266,21 @@ void Feed::keep_error() {
 
 void Feed::serve() {
   is_feed_thread = true;
+  bool polls = false;
   for (;;) {
-    const uint32_t seen = signal_.load();
+    const uint32_t seen = signal_.count();
     if (quits_) return;
     if (!active_ || ended_ || failed_) {
-      signal_.wait(seen);
+      signal_.await(seen);
       continue;
     }
     if (!can_move()) {
       if (!waits_for_program_.waits()) waits_for_program_.begin(clock_.read());
-      signal_.wait(seen);
+      rest(seen, polls);
+      polls = false;
       continue;
     }
+    polls = sink_ != nullptr;
     if (waits_for_program_.waits()) waits_for_program_.end(clock_.read());
     try {
       if (!move()) ended_ = true;
@@ -287,7 +307,7 @@ void Feed::begin(int64_t entries) {
     reported_ = false;
     failed_ = false;
   }
-  rouse();
+  signal_.notify();
 }
 
 void Feed::check(int64_t element, const FeedPort& port) {
@@ -330,7 +350,10 @@ void Feed::miss_deadline(int64_t element, const std::string& field) const {
 void Feed::flush(const std::atomic<bool>& stop) {
   if (plan_.input || entries_ == 0 || !has_ports()) return;
   const int64_t last = progress();
-  if (moved_.load() < last) waits_at_end_.begin(clock_.read());
+  if (moved_.load() < last) {
+    waits_at_end_.begin(clock_.read());
+    signal_.notify();
+  }
   await_sink(last, stop);
   waits_at_end_.end(clock_.read());
 }
@@ -373,7 +396,7 @@ void Feed::end() {
   waits_at_end_.end(now);
   clock_.stop();
   entries_ = 0;
-  rouse();
+  signal_.notify();
 }
 
 int64_t Feed::progress() const {

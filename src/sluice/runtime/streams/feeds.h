@@ -22,12 +22,14 @@
 
 namespace sluice::runtime {
 
-/// Wakes workers that wait for feeds.
+/// Wakes threads that wait for feeds or for programs.
 class FeedEvents {
  public:
   uint32_t count() const { return count_.load(); }
   void notify();
-  /// Blocks until count() differs from `seen`, at most for `time`.
+  /// Blocks until count() differs from `seen`.
+  void await(uint32_t seen);
+  /// Does the same, at most for `time`.
   void await(uint32_t seen, std::chrono::microseconds time);
 
  private:
@@ -141,7 +143,10 @@ class Feed {
   void await_sink(int64_t last, const std::atomic<bool>& stop);
   void fill_views(int64_t element);
   void keep_error();
-  void rouse();
+  /// Blocks the thread until `signal_` differs from `seen`, or until it polls again.
+  void rest(uint32_t seen, bool polls);
+  /// A ring has one element more to move, and `held` elements in all.
+  void notify(int64_t held, int64_t slots);
   /// Throws if the element will not be ready.
   void check(int64_t element, const FeedPort& port);
   /// Throws the error of a failed process.
@@ -162,7 +167,8 @@ class Feed {
   std::shared_ptr<FeedSource> source_;
   std::shared_ptr<FeedSink> sink_;
   std::thread thread_;
-  std::atomic<uint32_t> signal_{0};  ///< Changes when the thread may have work.
+  FeedEvents signal_;               ///< Counts events after which the thread may have work.
+  std::atomic<bool> polls_{false};  ///< The thread looks for elements soon, without a signal.
   std::atomic<bool> quits_{false};
   std::atomic<bool> active_{false};   ///< A run has used the feed.
   std::atomic<int64_t> moved_{0};     ///< Groups that the source made or the sink took.

@@ -52,14 +52,21 @@ class Head {
   }
 
   void forward() {
-    pack_transposed(a_.k + s_.k.at(b_, kv_), s_.k.row, s_.size, key_panels_);
+    const float* const k = a_.k + s_.k.at(b_, kv_);
+    const bool one_query = s_.queries * s_.group() == 1;
+    if (!one_query) pack_transposed(k, s_.k.row, s_.size, key_panels_);
     const float* const v = a_.v + s_.v.at(b_, kv_);
     // Copying values costs as much as a product of several queries.
     const bool in_place = s_.queries * s_.group() < 8 && s_.value_size % kPanelCols == 0;
     if (!in_place) pack_rows(v, s_.v.row, s_.value_size, value_panels_);
     for_each_block([&](int64_t h, int64_t first, int64_t rows) {
       begin_block(h, first, rows);
-      multiply_transposed(a_.q + s_.q.at(b_, h), s_.q.row, s_.size, key_panels_, scores_);
+      const float* const q = a_.q + s_.q.at(b_, h);
+      if (one_query)
+        tiles_.dot_rows(q, k + base_ * s_.k.row, s_.k.row, ranges_[0].end - base_, s_.size,
+                        scores_);
+      else
+        multiply_transposed(q, s_.q.row, s_.size, key_panels_, scores_);
       for (int64_t r = 0; r < rows_; ++r) {
         const RowSums sums = softmax_row(score_row(r), isa_);
         if (sums.top == kNoScore) see_nothing(r);

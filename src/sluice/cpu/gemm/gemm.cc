@@ -15,6 +15,7 @@ using internal::kFlippedCols;
 using internal::kMaxRows;
 using internal::kPanel;
 using internal::kRowBlock;
+using internal::kRowPanels;
 using internal::kTransposedDepth;
 
 void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
@@ -63,7 +64,9 @@ GemmPlan internal::plan_of(const GemmArgs& args) {
   plan.chains_aside = args.scratch_c || (args.accumulate && many);
   if (may_pack) plan.packed_floats = round_up(plan.depth_block, kPanel) * kPanel;
   if (plan.chains_aside)
-    plan.chain_floats = std::min(args.m, args.scratch_c ? kRowBlock : kMaxRows) * kPanel;
+    plan.chain_floats = args.m == 1
+                            ? kRowPanels * kPanel
+                            : std::min(args.m, args.scratch_c ? kRowBlock : kMaxRows) * kPanel;
   // Transposing a tile costs as much as a few of its steps, so few steps are not worth it. Tiles of
   // the transpose begin at zero.
   plan.flips = !args.continues && args.trans_a && !args.trans_b && args.n <= 12 && args.k >= 24;

@@ -9,9 +9,10 @@ namespace sluice::cpu {
 ///
 /// `run` gets rows [row, row + rows) × columns [col, col + cols) of C and may change them. The
 /// block begins at `c`; its rows are `c_stride` floats apart. A block has at most 112 rows and at
-/// most the columns of one panel. `col` is the first column of a panel, a multiple of its width.
-/// Every element of the range of gemm() is in exactly one block. The bounds of blocks depend on
-/// that range, so the new value of an element must depend on that element only.
+/// most the columns of one panel, or of kRowPanels panels if C is one row. `col` is the first column
+/// of a panel, a multiple of its width. Every element of the range of gemm() is in exactly one
+/// block. The bounds of blocks depend on that range, so the new value of an element must depend on
+/// that element only.
 struct GemmEpilogue {
   void (*run)(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows, int64_t col,
               int64_t cols) = nullptr;  ///< Null: no epilogue.
@@ -92,6 +93,8 @@ void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t c
 inline constexpr int64_t kPanel = 32;
 /// Maximum number of rows of a block of C that an epilogue gets.
 inline constexpr int64_t kRowBlock = 112;
+/// Maximum number of panels that are computed together if C is one row.
+inline constexpr int64_t kRowPanels = 4;
 /// Maximum number of rows of C that share one packed block of op(B), and maximum number of floats
 /// of A in these rows (unless kRowBlock rows have more).
 inline constexpr int64_t kMaxRows = 4 * kRowBlock;

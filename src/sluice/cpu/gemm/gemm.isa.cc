@@ -52,6 +52,7 @@ class Product {
         flipped_(chains_ + plan_.chain_floats) {}
 
   void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
+    if (is_row()) col_begin = compute_row(col_begin, col_end);
     packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
     const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
     // Pack op(B) once for rows of A that fit in the L2 cache. Cut the rows into about equal parts.
@@ -73,6 +74,44 @@ class Product {
   }
 
  private:
+  /// Whether C is a row that compute_row() computes.
+  bool is_row() const {
+    if (args_.m != 1 || args_.k == 0 || args_.c_panel > 0 || args_.accumulate || args_.continues)
+      return false;
+    if (args_.trans_b) return args_.b_panel == 0 && !args_.trans_a;
+    return V::kLanes > 1 && (args_.b_panel == 0 || args_.b_panel == kPanel);
+  }
+
+  /// Computes the columns of a row up to the last ones, which it returns: fewer than two panels
+  /// unless B is transposed. The chains of one panel are too few to cover the latency of a
+  /// multiply-add.
+  int64_t compute_row(int64_t begin, int64_t end) const {
+    constexpr int64_t kMax = (V::kLanes == 16 ? kRowPanels : 2) * kPanel;
+    const int64_t min = args_.trans_b ? 1 : 2 * kPanel;
+    int64_t col = begin, cols = 0;
+    for (; end - col >= min; col += cols) {
+      const bool wide = end - col >= kMax;
+      cols = wide ? kMax : std::min(end - col, 2 * kPanel);
+      float* const to = args_.scratch_c ? chains_ : args_.c + col;
+      if (args_.trans_b) {
+        dot_rows<V>(args_.a, args_.b + col * args_.ldb, args_.ldb, cols, args_.k, to);
+      } else {
+        const int64_t panel_step = args_.b_panel > 0 ? args_.k * kPanel : kPanel;
+        (wide ? row_by_panels<V, kMax / kPanel>
+              : row_by_panels<V, 2>)({.a = args_.a,
+                                      .a_step = args_.trans_a ? args_.lda : 1,
+                                      .depth = args_.k,
+                                      .b = args_.b + col * (args_.b_panel > 0 ? args_.k : 1),
+                                      .b_stride = stored_stride(),
+                                      .panel_step = panel_step,
+                                      .to = to});
+      }
+      if (args_.epilogue.run != nullptr)
+        args_.epilogue.run(args_.epilogue.state, to, args_.ldc, 0, 1, col, cols);
+    }
+    return col;
+  }
+
   void compute_columns() {
     // At most the last rows, less than a vector, are not flipped.
     const bool all_flipped = flips_ && rows_ % V::kLanes == 0;
@@ -338,7 +377,8 @@ TileKernels TileList<kUnitIsa>::get() {
           .transpose =
               [](const float* from, int64_t stride, int64_t depth, int64_t cols, float* panel) {
                 transpose_block<V>(from, stride, depth, depth, cols, kPanelCols, panel);
-              }};
+              },
+          .dot_rows = dot_rows<V>};
 }
 
 }  // namespace sluice::cpu::internal

@@ -106,4 +106,28 @@ void transpose_block(const float* from, int64_t stride, int64_t depth, int64_t r
   }
 }
 
+/// TileKernels::dot_rows.
+template <typename V>
+void dot_rows(const float* a, const float* rows, int64_t stride, int64_t n, int64_t depth,
+              float* to) {
+  constexpr int kVectors = V::kLanes == 1 ? 1 : 2, kCols = kVectors * V::kLanes;
+  alignas(64) float columns[V::kLanes * kCols];
+  for (int64_t j = 0; j < n; j += kCols) {
+    V chains[kVectors];
+    for (V& x : chains) x = V(0.0f);
+    for (int64_t k = 0; k < depth; k += V::kLanes) {
+      transpose_block<V>(rows + j * stride + k, stride, std::min<int64_t>(V::kLanes, depth - k),
+                         depth - k, std::min<int64_t>(kCols, n - j), kCols, columns);
+      for (int64_t i = 0; i < std::min<int64_t>(V::kLanes, depth - k); ++i) {
+        const V x(a[k + i]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v)
+          chains[v] = fma(x, V::load(columns + i * kCols + v * V::kLanes), chains[v]);
+      }
+    }
+    for (int v = 0; v < kVectors; ++v)
+      chains[v].store_partial(to + j + v * V::kLanes, n - j - v * V::kLanes);
+  }
+}
+
 }  // namespace sluice::cpu::internal

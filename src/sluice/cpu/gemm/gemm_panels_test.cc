@@ -30,6 +30,7 @@ struct Record {
   std::vector<int> times;
   int64_t n = 0;
   int64_t width = 0;
+  bool is_row = false;
   bool well_formed = true;
 
   static float mark(int64_t row, int64_t col) { return static_cast<float>(row * 3 - col * 2); }
@@ -37,7 +38,8 @@ struct Record {
   static void run(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
                   int64_t col, int64_t cols) {
     auto& self = **static_cast<Record* const*>(state);
-    if (rows > 112 || cols > self.width || col % self.width != 0) self.well_formed = false;
+    const int64_t max = self.is_row ? internal::kRowPanels * internal::kPanel : self.width;
+    if (rows > 112 || cols > max || col % self.width != 0) self.well_formed = false;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
         float& x = c[i * c_stride + j];
@@ -100,7 +102,8 @@ class PanelProblem {
     Record record{.seen = std::vector<float>(static_cast<size_t>(m * n)),
                   .times = std::vector<int>(static_cast<size_t>(m * n)),
                   .n = n,
-                  .width = column_step()};
+                  .width = column_step(),
+                  .is_row = m == 1};
     Record* const state = &record;
     GemmArgs here = args_;
     here.c = out.data();
@@ -226,6 +229,14 @@ TEST(GemmPanels, EveryTileHeightAndWidthHasTheDefinedBits) {
       for (const int flags : {kBPanels + 0, kBPanels + kTransB, kTransA + kCPanels})
         expect_panel_bits(PanelProblem(m, n, 5, flags, random), m, n);
     }
+  }
+}
+
+TEST(GemmPanels, OneRowHasTheDefinedBits) {
+  std::mt19937 random(27);
+  for (int flags = 0; flags < kAllFlags; ++flags) {
+    for (const int64_t n : {1, 31, 63, 64, 65, 127, 128, 129, 231})
+      expect_panel_bits(1, n, 1 + static_cast<int64_t>(random()) % 50, flags, random);
   }
 }
 

@@ -114,6 +114,36 @@ void compute_tiles(const Tiles& t) {
   }
 }
 
+/// The arguments of row_by_panels(). Column j of panel p of step k is
+/// b[p·panel_step + k·b_stride + j].
+struct RowByPanels {
+  const float* a = nullptr;
+  int64_t a_step = 1;
+  int64_t depth = 0;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  int64_t panel_step = 0;
+  float* to = nullptr;
+};
+
+/// Computes the chains of a row in the columns of `kPanels` panels.
+template <typename V, int kPanels>
+void row_by_panels(const RowByPanels& r) {
+  constexpr int kVectors = kPanelCols / V::kLanes;
+  V acc[kPanels][kVectors];
+  for_all(acc, [](V& x, int, int) { x = V(0.0f); });
+  const float* a = r.a;
+  const float* b = r.b;
+  const int64_t a_step = r.a_step, b_stride = r.b_stride, panel_step = r.panel_step;
+  for (int64_t k = r.depth; k > 0; --k) {
+    const V x(*a);
+    for_all(acc, [&](V& y, int p, int j) { y = fma(x, V::load(b + p * panel_step + j), y); });
+    a += a_step;
+    b += b_stride;
+  }
+  for_all(acc, [&](V& x, int p, int j) { x.store(r.to + p * kPanelCols + j); });
+}
+
 template <typename V, int kVectors, bool kRowsApart, bool kAsks, int... kRows>
 constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<int, kRows...>) {
   return {compute_tiles<V, kRows + 1, kVectors, kRowsApart, kAsks>...};

@@ -60,6 +60,10 @@ struct TileKernels {
   /// and rows from `depth` to the next multiple of 16, get any values.
   void (*transpose)(const float* from, int64_t stride, int64_t depth, int64_t cols,
                     float* panel) = nullptr;
+  /// Computes the products of one row and the rows of a matrix where they lie:
+  /// to[j] = the chain of a[k]·rows[j·stride + k] for ascending k < depth, for j < n.
+  void (*dot_rows)(const float* a, const float* rows, int64_t stride, int64_t n, int64_t depth,
+                   float* to) = nullptr;
 };
 TileKernels tile_kernels(Isa isa = current_isa());
 

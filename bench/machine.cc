@@ -150,6 +150,19 @@ double Machine::copy_seconds(CopyWith with, const Memory& from, const Memory& to
   return seconds_a_call(seconds, [&] { run(threads, work); });
 }
 
+double Machine::read_seconds(const Memory& from, int64_t bytes, int threads, double seconds) {
+  std::atomic<bool> found{false};
+  const auto work = [&](int worker) {
+    const int64_t begin = bytes * worker / threads, end = bytes * (worker + 1) / threads;
+    // The C library compares vectors. None of the bytes is 1.
+    if (std::memchr(from.bytes() + begin, 1, static_cast<size_t>(end - begin)) != nullptr)
+      found = true;
+  };
+  const double result = seconds_a_call(seconds, [&] { run(threads, work); });
+  SLUICE_CHECK(!found);
+  return result;
+}
+
 double Machine::barrier_seconds(int threads) {
   constexpr int64_t kBarriers = 2000;
   alignas(64) std::atomic<int64_t> arrived;

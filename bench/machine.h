@@ -72,6 +72,9 @@ class Machine {
   /// about `seconds`.
   double copy_seconds(CopyWith with, const Memory& from, const Memory& to, int64_t bytes,
                       int threads, double seconds);
+  /// Returns the seconds in which each thread reads a part of `bytes` zeros, again and again.
+  /// Measures for about `seconds`.
+  double read_seconds(const Memory& from, int64_t bytes, int threads, double seconds);
   /// Returns the seconds of a barrier of `threads` spinning workers.
   double barrier_seconds(int threads);
   /// Returns the seconds from a store of one spinning thread to the next step of another one.

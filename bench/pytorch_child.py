@@ -10,6 +10,7 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
   transformer TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of Adam of a decoder
   gpt TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of AdamW of a language model
+  decode TOKENS CONTEXT WIDTH HEADS BLOCKS THREADS STEPS   the next token of a language model
   model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
 
 An answer is "seconds S" or "failed REASON". If PyTorch can do the same in several ways, S is the
@@ -415,100 +416,125 @@ def model(name, work, batch, threads):
     return [way(f, c) for f in formats for c in (False, True)[:1 + hasattr(torch, "compile")]]
 
 
-def transformer(*sizes):
-    """Returns the step of a decoder whose attention consists of plain operators."""
-    vocabulary, context, width, heads, blocks, batch = [int(s) for s in sizes]
+def decoder(vocabulary, context, width, heads, blocks, mix, tied):
+    """Returns a network for samples, or one token at a position, whose blocks call `mix`."""
     nn = torch.nn
 
     class Block(nn.Module):
-
         def __init__(self):
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
             self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
             self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-            later = torch.ones(context, context, dtype=torch.bool).triu(1)
-            self.register_buffer("later", later)
+            self.register_buffer("keys", torch.zeros(1, heads, context, width // heads))
+            self.register_buffer("values", torch.zeros(1, heads, context, width // heads))
+            self.register_buffer("later", torch.ones(context, context, dtype=torch.bool).triu(1))
 
-        def forward(self, x):
+        def forward(self, x, position, mask):
             parts = self.qkv(self.norm1(x)).split(width, dim=2)
-            q, k, v = (p.view(batch, context, heads, width // heads).transpose(1, 2) for p in parts)
-            scores = q @ k.transpose(2, 3) * (width // heads)**-0.5
-            scores = scores.masked_fill(self.later, float("-inf"))
-            mixed = (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, context, width)
-            x = x + self.out(mixed)
-            gelu = torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
+            q, k, v = (p.view(*p.shape[:2], heads, width // heads).transpose(1, 2) for p in parts)
+            x = x + self.out(mix(self, q, k, v, position, mask).transpose(1, 2).reshape(x.shape))
+            gelu = nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
             return x + self.down(gelu)
 
     class Decoder(nn.Module):
-
         def __init__(self):
             super().__init__()
             self.tokens = nn.Embedding(vocabulary, width)
             self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
-            self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+            self.blocks = nn.ModuleList(Block() for _ in range(blocks))
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=not tied)
+            if tied:
+                self.head.weight = self.tokens.weight
+                for parameter in self.parameters():
+                    if parameter.dim() == 2:
+                        nn.init.normal_(parameter, 0, 0.02)
 
-        def forward(self, tokens):
-            x = self.blocks(self.tokens(tokens) + self.positions)
-            return self.head(self.norm(x)).view(batch * context, vocabulary)
+        def forward(self, tokens, position=None, mask=None):
+            x = self.tokens(tokens) + self.positions[slice(None) if position is None else position]
+            for block in self.blocks:
+                x = block(x, position, mask)
+            return self.head(self.norm(x)).view(-1, vocabulary)
 
-    network = Decoder()
+    return Decoder()
+
+
+def transformer(*sizes):
+    """Returns the step of a decoder whose attention consists of plain operators."""
+    vocabulary, context, width, heads, blocks, batch = [int(s) for s in sizes]
+
+    def mix(block, q, k, v, *_):
+        scores = q @ k.transpose(2, 3) * (width // heads)**-0.5
+        return torch.softmax(scores.masked_fill(block.later, float("-inf")), -1) @ v
+
+    network = decoder(vocabulary, context, width, heads, blocks, mix, tied=False)
     update = optimizer("adam", network.parameters(), 1e-4)
     tokens = torch.randint(0, vocabulary, (batch, context))
     labels = torch.randint(0, vocabulary, (batch * context,))
-
     return training(lambda: torch.nn.functional.cross_entropy(network(tokens), labels), update)
+
+
+def eager_and_compiled(way, threads):
+    prepare_compiler(threads)
+    return [way(c) for c in (False, True)[:1 + hasattr(torch, "compile")]]
 
 
 def gpt(*sizes):
     """Returns training steps of a model like GPT-2, eager and compiled, with fused attention."""
     vocabulary, context, width, heads, blocks, batch, threads = [int(s) for s in sizes]
-    nn = torch.nn
-
-    class Block(nn.Module):
-
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            parts = self.qkv(self.norm1(x)).split(width, dim=2)
-            q, k, v = (p.view(batch, context, heads, width // heads).transpose(1, 2) for p in parts)
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).reshape(batch, context, width))
-            gelu = nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
-            return x + self.down(gelu)
-
-    class Gpt(nn.Module):
-
-        def __init__(self):
-            super().__init__()
-            self.tokens = nn.Embedding(vocabulary, width)
-            self.positions = nn.Parameter(torch.randn(context, width) * 0.02)
-            self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
-            self.norm = nn.LayerNorm(width)
-            for parameter in self.parameters():
-                if parameter.dim() == 2:
-                    nn.init.normal_(parameter, 0, 0.02)
-
-        def forward(self, tokens):
-            x = self.norm(self.blocks(self.tokens(tokens) + self.positions))
-            return (x @ self.tokens.weight.T).view(batch * context, vocabulary)
-
     tokens = torch.randint(0, vocabulary, (batch, context))
     labels = torch.randint(0, vocabulary, (batch * context,))
 
+    def mix(_, q, k, v, *__):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
     def way(compiled):
-        network = Gpt()
+        network = decoder(vocabulary, context, width, heads, blocks, mix, tied=True)
         update = optimizer("adamw", network.parameters(), 1e-3)
         apply = torch.compile if compiled else lambda f: f
-        return training(apply(lambda: nn.functional.cross_entropy(network(tokens), labels)), update)
+        return training(apply(lambda: torch.nn.functional.cross_entropy(network(tokens), labels)),
+                        update)
 
-    prepare_compiler(threads)
-    return [way(c) for c in (False, True)[:1 + hasattr(torch, "compile")]]
+    return eager_and_compiled(way, threads)
+
+
+def decode(*sizes):
+    """Returns functions that draw the next token by keys and values of the earlier ones."""
+    vocabulary, context, width, heads, blocks, threads = [int(s) for s in sizes]
+
+    def mix(block, q, k, v, position, mask):
+        keys, values = block.keys, block.values
+        if mask is None:  # Read the earlier rows only.
+            keys, values = (t[:, :, :position + 1] for t in (keys, values))
+            keys[:, :, position:] = k
+            values[:, :, position:] = v
+        else:  # Compiled code needs fixed shapes.
+            keys.index_copy_(2, position, k)
+            values.index_copy_(2, position, v)
+        return torch.nn.functional.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+
+    def way(compiled):
+        network = decoder(vocabulary, context, width, heads, blocks, mix, tied=True).eval()
+
+        def draw(token, position, mask):
+            p = torch.softmax(network(token, position, mask), -1)
+            return torch.argmax(p / torch.empty_like(p).exponential_(1), 1, keepdim=True)
+
+        apply = torch.compile(draw) if compiled else draw
+        seen = torch.ones(context, context, dtype=torch.bool).tril()
+        rows = [(torch.tensor([i]), seen[i][None, None, None]) if compiled else (i, None)
+                for i in range(context)]
+        token, position = torch.zeros(1, 1, dtype=torch.long), 0
+
+        def next_token():
+            nonlocal token, position
+            token = apply(token, *rows[position])
+            position = (position + 1) % context
+            return token.item()
+
+        return torch.no_grad()(next_token)
+
+    return eager_and_compiled(way, threads)
 
 
 class Answers:
@@ -516,18 +542,9 @@ class Answers:
 
     # The argument that is the number of threads, of requests whose last argument is that of calls.
     THREADS_AT = {"step": 2, "phases": 5, "model": 3, "transformer": 6,
-                  "gpt": 6}
-    CASES = {
-        "step": step,
-        "phases": phases,
-        "gemm": gemm,
-        "memory": memory,
-        "operator": operator,
-        "conv": conv,
-        "model": model,
-        "transformer": transformer,
-        "gpt": gpt
-    }
+                  "gpt": 6, "decode": 5}
+    CASES = {f.__name__: f for f in (step, phases, gemm, memory, operator, conv, model, transformer,
+                                     gpt, decode)}
 
     def __init__(self):
         self.key, self.ways = None, []
@@ -538,7 +555,7 @@ class Answers:
             calls, threads_at = int(words[-1]), self.THREADS_AT[kind]
             words = words[:-1]
         torch.set_num_threads(int(words[threads_at]))
-        if kind not in ("model", "gpt"):  # Compiled code has its number of threads.
+        if kind not in ("model", "gpt", "decode"):  # Compiled code has its number of threads.
             words = words[:threads_at] + words[threads_at + 1:]
         if self.key != (kind, words):
             self.key, self.ways = None, []

@@ -6,6 +6,7 @@
 #include "bench/figure.h"
 #include "bench/steps.h"
 #include "sluice/devices/cpu_device.h"
+#include "sluice/models/gpt/generate.h"
 #include "sluice/models/model.h"
 #include "sluice/session/session.h"
 
@@ -111,6 +112,75 @@ class RunningModel {
   Binding binding_;
 };
 
+/// Generation of a language model: a token at batch 1 with a cache.
+struct Decoding {
+  int64_t blocks, heads, width, context;
+  double of_pytorch;  // Goal.
+};
+constexpr Decoding kDecodings[] = {{6, 6, 384, 256, 1.5}, {4, 4, 128, 64, 4}};
+constexpr int64_t kGeneratedSequences = 5;  // Sequences of a round.
+constexpr int kPyTorchTokens = 500;
+
+// Generates whole sequences.
+class RunningDecoding {
+ public:
+  RunningDecoding(const Decoding& d, int threads)
+      : context_(d.context),
+        generator_({.blocks = d.blocks,
+                    .heads = d.heads,
+                    .kv_heads = d.heads,
+                    .width = d.width,
+                    .context = d.context,
+                    .vocabulary = kCharacters},
+                   {.device = cpu_device({.threads = threads})}) {
+    generator_.session().each_variable([&](const std::string& path, const HostTensor& value) {
+      if (!path.starts_with("cache.")) weight_bytes_ += value.spec().bytes();
+    });
+  }
+  int64_t weight_bytes() const { return weight_bytes_; }
+  // Returns the mean seconds of a token after the first one of a sequence, which the prompt needs.
+  double token_seconds() {
+    const double whole = seconds(context_ - 1), first = seconds(1);
+    return (whole - first) / static_cast<double>(context_ - 2);
+  }
+
+ private:
+  double seconds(int64_t tokens) {
+    std::vector<double> times;
+    for (int64_t i = 0; i < kGeneratedSequences; ++i) {
+      const double begin = seconds_now();
+      generator_.generate(prompt_, {.tokens = tokens}, [](int32_t) { return true; });
+      times.push_back(seconds_now() - begin);
+    }
+    return median(times);
+  }
+
+  int64_t context_;
+  models::Generator generator_;
+  int64_t weight_bytes_ = 0;
+  std::vector<int32_t> prompt_ = {0};
+};
+
+// The limit is the time in which the threads read all weights.
+Case decoding_case(Machine& machine, const Decoding& d, int threads) {
+  Case c{.group = "model",
+         .name = fmt::format("gpt of {} blocks of width {}, a token", d.blocks, d.width),
+         .threads = threads,
+         .goals = {{Goal::Of::kPyTorch, d.of_pytorch}},
+         .pytorch = fmt::format("decode {} {} {} {} {} {} {}", kCharacters, d.context, d.width,
+                                d.heads, d.blocks, threads, kPyTorchTokens)};
+  c.start = [&machine, d, threads]() -> std::function<Round()> {
+    auto running = std::make_shared<RunningDecoding>(d, threads);
+    auto weights = std::make_shared<Memory>(running->weight_bytes());
+    std::fill_n(weights->bytes(), running->weight_bytes(), std::byte{0});
+    return [&machine, threads, running, weights] {
+      const double limit = machine.read_seconds(*weights, running->weight_bytes(), threads, 0.02);
+      return Round{running->token_seconds(), limit};
+    };
+  };
+  return c;
+}
+
 Case model_case(Machine& machine, const Work& w, int threads) {
   Case c{.group = "model",
          .name = fmt::format("{} {}, batch {}", name_of(w),
@@ -138,6 +208,10 @@ std::vector<Case> model_cases(Machine& machine) {
   for (const Work& w : kWork) {
     for (int threads = 1; threads <= kMaxThreads; ++threads)
       cases.push_back(model_case(machine, w, threads));
+  }
+  for (const Decoding& d : kDecodings) {
+    for (int threads = 1; threads <= kMaxThreads; ++threads)
+      cases.push_back(decoding_case(machine, d, threads));
   }
   return cases;
 }

@@ -112,13 +112,12 @@ int64_t pieces_per_task(int64_t pieces, int64_t max) {
 }  // namespace
 
 GemmGrid gemm_grid(const GemmArgs& args, int64_t max) {
-  constexpr double kWorthwhile = 1 << 16;  // Multiply-adds of a task: about a microsecond.
   GemmGrid grid{args.m, args.n, args.m > 0, args.n > 0};
   if (grid.tasks() == 0) return grid;
   const double work =
       static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
-  const int64_t tasks =
-      std::clamp<int64_t>(static_cast<int64_t>(std::min(work / kWorthwhile, 1e9)), 1, max);
+  const double bytes_of_b = 4 * static_cast<double>(args.n) * static_cast<double>(args.k);
+  const int64_t tasks = std::min(tasks_worthwhile(work, bytes_of_b), max);
   const int64_t width = internal::plan_of(args).block_cols;
   const int64_t panels = ceil_div(args.n, width);
   grid.cols = std::min(args.n, pieces_per_task(panels, tasks) * width);

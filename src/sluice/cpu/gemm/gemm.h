@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "sluice/cpu/simd/isa.h"
@@ -9,10 +10,10 @@ namespace sluice::cpu {
 ///
 /// `run` gets rows [row, row + rows) × columns [col, col + cols) of C and may change them. The
 /// block begins at `c`; its rows are `c_stride` floats apart. A block has at most 112 rows and at
-/// most the columns of one panel, or of kRowPanels panels if C is one row. `col` is the first column
-/// of a panel, a multiple of its width. Every element of the range of gemm() is in exactly one
-/// block. The bounds of blocks depend on that range, so the new value of an element must depend on
-/// that element only.
+/// most the columns of one panel, or of kRowPanels panels if C is one row. `col` is the first
+/// column of a panel, a multiple of its width. Every element of the range of gemm() is in exactly
+/// one block. The bounds of blocks depend on that range, so the new value of an element must depend
+/// on that element only.
 struct GemmEpilogue {
   void (*run)(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows, int64_t col,
               int64_t cols) = nullptr;  ///< Null: no epilogue.
@@ -67,6 +68,18 @@ void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_
 /// Returns the bytes of workspace (64-byte aligned) that any call of gemm() with these sizes and
 /// flags needs. Pointers and leading dimensions are not read.
 int64_t gemm_workspace_bytes(const GemmArgs& args);
+
+/// Multiply-adds, and bytes of operands outside the second cache, that take about a microsecond. A
+/// barrier takes 0.3 µs, and a kernel in several tasks has one before it and one after it.
+inline constexpr double kTaskMultiplyAdds = 1 << 16;
+inline constexpr double kTaskReadBytes = 96 << 10;
+
+/// Returns how many tasks of a kernel take at least a microsecond each; 1 for a short kernel. The
+/// kernel computes `multiply_adds` and reads `bytes` once.
+inline int64_t tasks_worthwhile(double multiply_adds, double bytes) {
+  return static_cast<int64_t>(
+      std::clamp(std::max(multiply_adds / kTaskMultiplyAdds, bytes / kTaskReadBytes), 1.0, 1e9));
+}
 
 /// The tasks of gemm() compute blocks of C of `rows` × `cols`; the last ones may be smaller.
 struct GemmGrid {

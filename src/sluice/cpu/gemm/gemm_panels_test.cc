@@ -293,6 +293,9 @@ TEST(GemmGrid, CutsPanelsForEqualShares) {
   EXPECT_EQ(grid.cols % 32, 0);
   EXPECT_EQ(grid.col_blocks % 8, 0);
   EXPECT_EQ(grid.cols * grid.col_blocks, 2304);
+  // One row: a task reads enough of B, though it computes little.
+  EXPECT_EQ(gemm_grid({.m = 1, .n = 384, .k = 128, .b_panel = 32}, 16).tasks(), 2);
+  EXPECT_EQ(gemm_grid({.m = 1, .n = 128, .k = 128, .b_panel = 32}, 16).tasks(), 1);
   const GemmArgs narrow{.m = 512, .n = 10, .k = 64, .trans_a = true, .c_panel = 16};
   EXPECT_EQ(gemm_grid(narrow, 16).col_blocks, 1);
   EXPECT_EQ(gemm_grid(narrow, 16).row_blocks, 4);

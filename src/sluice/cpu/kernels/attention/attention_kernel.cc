@@ -2,14 +2,17 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/attention/attention.h"
+#include "sluice/cpu/gemm/gemm.h"
 #include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
 #include "sluice/cpu/random/random.h"
 #include "sluice/ops/attention.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMaxAttentionTasks = 16;
+// An exponential and the other steps of a score take the time of this many multiply-adds.
+constexpr double kScoreMultiplyAdds = 64;
 
 // Attention and its gradients. A task computes some batches, or some heads of k of all batches.
 struct Attention {
@@ -17,11 +20,20 @@ struct Attention {
     const ops::AttentionShape& s = job.shape;
     by_batch = s.batch >= std::min<int64_t>(8, s.kv_heads);
     count = by_batch ? s.batch : s.kv_heads;
-    per_task = ceil_div(count, std::min(count, kMaxAttentionTasks));
+    per_task = ceil_div(count, std::min({count, kMaxTasks, worthwhile()}));
     mask_adds = s.mask_input >= 0 && op.input(s.mask_input).dtype != DType::kBool;
     position_is_signed = s.position_input >= 0 && op.input(s.position_input).dtype == i32;
   }
   int64_t tasks() const { return ceil_div(count, per_task); }
+  // Tasks that take a microsecond or more. The backward pass has five products instead of two.
+  int64_t worthwhile() const {
+    const ops::AttentionShape& s = job.shape;
+    const auto elements = static_cast<double>(s.size + s.value_size);
+    const double keys = static_cast<double>(s.batch * s.kv_heads) * static_cast<double>(s.keys);
+    const double scores = keys * static_cast<double>(s.group() * s.queries);
+    const double products = (job.backward ? 2.5 : 1) * elements;
+    return tasks_worthwhile(scores * (products + kScoreMultiplyAdds), 4 * keys * elements);
+  }
 
   AttentionJob job;
   bool by_batch = true;

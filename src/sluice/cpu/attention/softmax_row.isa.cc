@@ -33,9 +33,73 @@ void make_scores(const ScoreRow& r) {
   std::fill(x, r.x + r.begin, -kInfinity);
 }
 
+// Vectors of a short row, which are not stored and loaded between steps: a load of a vector waits
+// for the store of a part of it.
+constexpr int64_t kShortVectors = 8;
+constexpr int64_t kShortRow = kShortVectors * kLanes;
+
+// Whether scores are products and a factor, for all keys of the sum.
+bool is_plain(const ScoreRow& r) {
+  return r.add == nullptr && r.seen == nullptr && r.begin == r.sum_begin;
+}
+
 void clear_unseen(const ScoreRow& r, float* x) {
   std::fill(x, x + r.begin, 0.0F);
   std::fill(x + r.end, x + r.cols, 0.0F);
+}
+
+}  // namespace
+
+namespace {
+
+// softmax() of a plain row of at most kShortRow keys.
+RowSums short_softmax(const ScoreRow& r) {
+  const V scale(r.scale);
+  const int64_t n = r.end - r.sum_begin;
+  float* const x = r.x + r.sum_begin;
+  V kept[kShortVectors];
+  V largest_of_lanes(-kInfinity);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    V& score = kept[i / kLanes];
+    score = load(x + i, n - i) * scale;
+    if (n - i < kLanes) score = select(V::Mask::first(n - i), score, V(-kInfinity));
+    largest_of_lanes = max_or_nan(largest_of_lanes, score);
+  }
+  RowSums sums{.top = fold_lanes(largest_of_lanes, Larger{})};
+  if (sums.top == -kInfinity) {
+    std::fill(r.x, r.x + r.cols, 0.0F);
+    return sums;
+  }
+  const V top(sums.top);
+  sums.total = reduce_row(n, Add{}, [&](int64_t i, int64_t) {
+    V& e = kept[i / kLanes];
+    return e = exp(e - top);
+  });
+  const Divider<V> by_total{V(sums.total)};
+  for_each_vector(n, x, [&](int64_t i, int64_t) { return by_total(kept[i / kLanes]); });
+  clear_unseen(r, r.x);
+  return sums;
+}
+
+// gradient() of a plain row of at most kShortRow keys.
+void short_gradient(const ScoreRow& r, const RowSums& sums, float* grad) {
+  const V scale(r.scale), top(sums.top);
+  const int64_t n = r.end - r.sum_begin;
+  float* const x = r.x + r.sum_begin;
+  float* const g = grad + r.sum_begin;
+  const Divider<V> by_total{V(sums.total)};
+  V kept[kShortVectors];
+  const V dot(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
+    const V p = by_total(exp(load(x + i, count) * scale - top));
+    kept[i / kLanes] = p;
+    store(p, x + i, count);
+    return load(g + i, count) * p;
+  }));
+  for_each_vector(n, g, [&](int64_t i, int64_t count) {
+    return kept[i / kLanes] * (load(g + i, count) - dot) * scale;
+  });
+  clear_unseen(r, r.x);
+  clear_unseen(r, grad);
 }
 
 }  // namespace
@@ -45,6 +109,7 @@ using RowKernels = ScoreRowKernels<kUnitIsa>;
 // One function without calls: rows may be short.
 template <>
 [[gnu::flatten]] RowSums RowKernels::softmax(const ScoreRow& r) {
+  if (is_plain(r) && r.end - r.sum_begin <= kShortRow) return short_softmax(r);
   make_scores(r);
   const int64_t n = r.end - r.sum_begin;
   float* const x = r.x + r.sum_begin;
@@ -72,6 +137,7 @@ template <>
     std::fill(grad, grad + r.cols, 0.0F);
     return;
   }
+  if (is_plain(r) && r.end - r.sum_begin <= kShortRow) return short_gradient(r, sums, grad);
   make_scores(r);
   const int64_t n = r.end - r.sum_begin;
   float* const x = r.x + r.sum_begin;

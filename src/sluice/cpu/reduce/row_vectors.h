@@ -96,6 +96,7 @@ float largest(const float* x, int64_t n) {
   for (; i < n; i += kLanes) {
     chains[0] = select(V::Mask::first(n - i), max_or_nan(chains[0], load(x + i, n - i)), chains[0]);
   }
+  if (n < kChains * kLanes) return fold_lanes(chains[0], Larger{});
   return fold_lanes(max_or_nan(max_or_nan(chains[0], chains[1]), max_or_nan(chains[2], chains[3])),
                     Larger{});
 }

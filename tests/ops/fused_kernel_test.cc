@@ -225,6 +225,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 /// Returns the kind of an op, for statistics.
 std::string kind_of(const FusedOp& op) {
   const OpStage& head = op.stages[0];
+  const bool product = head.op == &ops::matmul_def() || head.op == &ops::strided_matmul_def();
   const bool mixed = std::any_of(op.operands.begin(), op.operands.end(), [](const TensorSpec& s) {
     return s.dtype != f32 && s.dtype != i32 && s.dtype != u32;
   });
@@ -232,22 +233,37 @@ std::string kind_of(const FusedOp& op) {
     const auto specs = op.input_specs(stage);
     return RowOp::of(OpView(*stage.op, stage.attrs, specs, {&stage.spec, 1})).has_value();
   });
-  if (mixed && head.op == &ops::matmul_def()) return "mixed product";
+  if (mixed && product) return "mixed product";
   if (mixed) return on_rows ? "mixed chain, on rows" : "mixed chain";
-  if (on_rows) return head.op == &ops::matmul_def() ? "product, on rows" : "chain, on rows";
+  if (on_rows) return product ? "product, on rows" : "chain, on rows";
   const bool reduced = !op.stages.back().op->has(Trait::kElementwise) && op.stages.size() > 1;
-  if (reduced) return head.op == &ops::matmul_def() ? "product, reduced" : "chain, reduced";
+  if (reduced) return product ? "product, reduced" : "chain, reduced";
   for (const OpDef* conv :
        {&ops::conv_def(), &ops::conv_transpose_def(), &ops::conv_weight_grad_def()}) {
     if (head.op == conv) return conv->name;
   }
-  if (head.op != &ops::matmul_def()) {
+  if (head.op == &ops::strided_matmul_def()) return "strided products";
+  if (!product) {
     const auto output = static_cast<size_t>(op.inputs);
     return "chain on " + to_string(op.layouts[output]);
   }
   const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
-  return fmt::format("product{}{}", options.lhs_transposed ? " of a transpose" : "",
+  const bool several = op.spec_of(head.inputs[1]).shape.rank() > 2;
+  return fmt::format("product{}{}{}", several ? "s of several matrices" : "",
+                     options.lhs_transposed ? " of a transpose" : "",
                      options.rhs_transposed ? " by a transpose" : "");
+}
+
+/// Returns whether a stage after a product reads matrices or rows that some matrices share.
+bool shares_matrices(const FusedOp& op) {
+  const Shape& space = op.stages[0].spec.shape;
+  if (space.rank() < 3 || !op.stages[0].op->name.ends_with("matmul")) return false;
+  for (int32_t i = op.stages[0].inputs[1] + 1; i < op.inputs; ++i) {
+    const Shape& shape = op.spec_of(i).shape;
+    const bool rows = shape.rank() > 1 && shape.dim(-1) == space.dim(-1);
+    if (shape != space && rows && shape.elements() > space.dim(-1)) return true;
+  }
+  return false;
 }
 
 // A block of a chain with values for each channel ends at the last channel.
@@ -365,7 +381,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
   const uint64_t last = first + (one ? 1 : number("SLUICE_OPS", kOps));
   const Isa before = current_isa();
   std::map<std::string, int> kinds;
-  int several_tasks = 0, coinciding = 0, panels_read = 0, panels_made = 0, refused = 0,
+  int several_tasks = 0, coinciding = 0, shared = 0, panels_read = 0, panels_made = 0, refused = 0,
       failures = 0;
   for (uint64_t seed = first; seed < last && failures < 5; ++seed) {
     const std::optional<FusedOp> op = RandomFusedOp(seed).make();
@@ -388,6 +404,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
       break;
     }
     set_isa(before);
+    shared += shares_matrices(*op);
     several_tasks += trial.tasks() > 1;
     coinciding += trial.coincides();
     panels_made += op->layouts[static_cast<size_t>(op->inputs)] != Layout{};
@@ -397,14 +414,15 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
   for (const auto& [kind, count] : kinds) std::cout << fmt::format("{} {}\n", count, kind);
   std::cout << fmt::format(
       "{} of several tasks, {} with coinciding operands, {} into panels, {} products by panels, {} "
-      "refused\n",
-      several_tasks, coinciding, panels_made, panels_read, refused);
+      "with shared matrices, {} refused\n",
+      several_tasks, coinciding, panels_made, panels_read, shared, refused);
   if (one) return;
   const int share = static_cast<int>(last - first) / 100;
-  EXPECT_EQ(kinds.size(), 18u);
+  EXPECT_EQ(kinds.size(), 23u);
   for (const auto& [kind, count] : kinds) EXPECT_GE(count, share / 4) << kind;
   for (const int count : {several_tasks, coinciding, panels_made, panels_read})
     EXPECT_GE(count, 5 * share);
+  EXPECT_GE(shared, share / 4);
 }
 
 }  // namespace

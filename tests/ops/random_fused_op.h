@@ -16,6 +16,7 @@
 #include "sluice/ops/random.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/softmax.h"
+#include "sluice/ops/strided_matrices.h"
 #include "sluice/target/fused_op.h"
 
 /// Draws random fused ops. Kernels run most of them and refuse some.
@@ -73,6 +74,8 @@ class RandomFusedOp {
     const bool headed = !one_in(random_, 4);
     if (headed && one_in(random_, 4)) {
       add_conv();
+    } else if (headed && one_in(random_, 4)) {
+      add_strided_product();
     } else if (headed) {
       add_product();
     } else {
@@ -97,7 +100,8 @@ class RandomFusedOp {
     if (one_in(random_, 3)) attempt([&] { add_reduction(); });
     store_results();
     for (size_t i = 0; i < op_.operands.size(); ++i) op_.layouts.emplace_back();
-    if (headed && op_.stages[0].op == &ops::matmul_def() && one_in(random_, 2)) {
+    if (headed && op_.stages[0].op == &ops::matmul_def() && one_in(random_, 2) &&
+        at(op_.operands, op_.stages[0].inputs[1]).shape.rank() == 2) {
       const auto b = static_cast<size_t>(op_.stages[0].inputs[1]);
       op_.layouts[b] =
           one_in(random_, 4) ? any_layout() : in_panels(op_.operands[b].shape[1] <= 16 ? 16 : 32);
@@ -150,17 +154,60 @@ class RandomFusedOp {
     } while (m * n * k > kMaxWork);
     const ops::MatmulOptions options{.lhs_transposed = one_in(random_, 3),
                                      .rhs_transposed = one_in(random_, 3)};
-    // The rows of several matrices are treated as rows of one matrix.
-    const int64_t matrices =
-        !options.lhs_transposed && m * n * k * 3 < kMaxWork && one_in(random_, 4) ? 3 : 0;
-    space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
+    // The rows of several matrices by one are treated as rows of one matrix.
+    std::vector<int64_t> batch, of_lhs, of_rhs;
+    if (m * n * k * 6 < kMaxWork && !one_in(random_, 3)) {
+      batch = one_in(random_, 2) ? std::vector<int64_t>{3} : std::vector<int64_t>{2, 3};
+      of_lhs = batch_of_operand(batch);
+      of_rhs = one_in(random_, 3) ? std::vector<int64_t>{} : batch_of_operand(batch);
+      batch = broadcast(Shape(of_lhs), Shape(of_rhs), "").dims();
+    }
+    const auto matrices = [](std::vector<int64_t> dims, int64_t rows, int64_t cols) {
+      dims.insert(dims.end(), {rows, cols});
+      return Shape(std::move(dims));
+    };
+    space_ = matrices(batch, m, n);
     OpStage stage;
     stage.op = &ops::matmul_def();
     stage.attrs = to_attrs(options);
-    const Shape lhs = matrices > 0 ? Shape{matrices, m, k} : Shape{m, k};
-    stage.inputs = {add_input(options.lhs_transposed ? Shape{k, m} : lhs),
-                    add_input(options.rhs_transposed ? Shape{n, k} : Shape{k, n})};
-    if (m == k && n == k && matrices == 0 && one_in(random_, 4)) stage.inputs[1] = 0;
+    stage.inputs = {
+        add_input(options.lhs_transposed ? matrices(of_lhs, k, m) : matrices(of_lhs, m, k)),
+        add_input(options.rhs_transposed ? matrices(of_rhs, n, k) : matrices(of_rhs, k, n))};
+    if (m == k && n == k && batch.empty() && one_in(random_, 4)) stage.inputs[1] = 0;
+    stage.spec = f32_spec(space_);
+    op_.stages.push_back(stage);
+  }
+
+  // The batch axes of an operand of products: sometimes fewer, or with a single index.
+  std::vector<int64_t> batch_of_operand(std::vector<int64_t> batch) {
+    for (int64_t& size : batch) {
+      if (one_in(random_, 5)) size = 1;
+    }
+    if (one_in(random_, 5)) batch.erase(batch.begin());
+    return batch;
+  }
+
+  /// Adds products of the heads of (batch, rows, heads, size) with each other, as attention has.
+  void add_strided_product() {
+    int64_t m, n, k;
+    do {
+      m = any_size(random_);
+      n = any_size(random_);
+      k = any_depth(random_);
+    } while (m * n * k * 6 > kMaxWork);
+    const int64_t batch = 2, heads = pick(random_, {1, 3});
+    const bool heads_last = one_in(random_, 8);  // Not supported.
+    ops::StridedMatmulOptions o{.batch = {batch, heads}, .m = m, .n = n, .k = k};
+    o.lhs = {0, m * heads * k, k, heads * k, 1};
+    o.rhs = {0, n * heads * k, k, 1, heads * k};
+    o.out = heads_last ? std::vector<int64_t>{0, m * heads * n, n, heads * n, 1}
+                       : std::vector<int64_t>{0, heads * m * n, m * n, n, 1};
+    space_ = heads_last ? Shape{batch, m, heads, n} : Shape{batch, heads, m, n};
+    o.shape = space_.dims();
+    OpStage stage;
+    stage.op = &ops::strided_matmul_def();
+    stage.attrs = to_attrs(o);
+    stage.inputs = {add_input({batch, m, heads, k}), add_input({batch, n, heads, k})};
     stage.spec = f32_spec(space_);
     op_.stages.push_back(stage);
   }
@@ -210,6 +257,14 @@ class RandomFusedOp {
   Shape shape_of_operand(bool may_broadcast) {
     if (!may_broadcast) return one_in(random_, 5) ? Shape{} : space_;
     const int rank = space_.rank();
+    if (rank > 2 && one_in(random_, 4)) {  // Matrices, rows or values that matrices share.
+      std::vector<int64_t> dims(space_.begin(), space_.end());
+      for (int64_t& size : dims) {
+        if (one_in(random_, 2)) size = 1;
+      }
+      if (one_in(random_, 3)) dims.erase(dims.begin());
+      return Shape(std::move(dims));
+    }
     if (rank == 4 && one_in(random_, 2)) return {space_[1], 1, 1};
     if (rank > 1 && one_in(random_, 8)) {  // One value for each element of some axis.
       const auto axis = static_cast<int>(random_() % static_cast<uint32_t>(rank));

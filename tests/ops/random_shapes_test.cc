@@ -450,6 +450,28 @@ TEST_F(RandomShapes, StridedProducts) {
   expect_fast(cases() / 5);
 }
 
+// Products of several matrices by several, which may share matrices.
+TEST_F(RandomShapes, BatchedProducts) {
+  for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {
+    std::vector<int64_t> lhs(static_cast<size_t>(1 + below(2)));
+    for (int64_t& size : lhs) size = 1 + below(below(4) == 0 ? 20 : 4);
+    std::vector<int64_t> rhs = lhs;
+    for (auto* const batch : {&lhs, &rhs}) {
+      if (below(4) == 0) (*batch)[0] = 1;
+      if (below(4) == 0) batch->erase(batch->begin());
+    }
+    const bool large = below(16) == 0;
+    const int64_t m = 1 + below(large ? 60 : 12), n = 1 + below(large ? 300 : 40);
+    const int64_t k = 1 + below(large ? 80 : 20);
+    const ops::MatmulOptions o{.lhs_transposed = below(2) == 0, .rhs_transposed = below(2) == 0};
+    lhs.insert(lhs.end(), {o.lhs_transposed ? k : m, o.lhs_transposed ? m : k});
+    rhs.insert(rhs.end(), {o.rhs_transposed ? n : k, o.rhs_transposed ? k : n});
+    const DType dtype = float_dtype();
+    run(ops::matmul_def(), to_attrs(o), {{Shape(lhs), dtype, {}}, {Shape(rhs), dtype, {}}},
+        "cpu.gemm");
+  }
+}
+
 // Products that continue the chains of a matrix.
 TEST_F(RandomShapes, AccumulatedProducts) {
   for (int i = 0; i < cases() && !HasFatalFailure(); ++i) {

@@ -14,6 +14,14 @@ Tensor heads_of(const Tensor& t) {
   return ops::transpose(ops::reshape(t, {kBatch, kLength, kHeads, kSize}), {0, 2, 1, 3});
 }
 
+// Returns the kernels that begin with a StridedMatMul.
+int strided_products(const Effect& effect) {
+  int count = 0;
+  for (const auto& [name, kernels] : effect.ops)
+    count += name.starts_with("StridedMatMul") ? kernels : 0;
+  return count;
+}
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v) {
   const Tensor scores = ops::matmul(heads_of(q), heads_of(k), kByTransposed) * 0.5;
   const Tensor merged =
@@ -27,7 +35,7 @@ TEST_F(Products, HeadsOfAttentionAreReadAndWrittenInPlace) {
                                    {kWidth, kWidth, kWidth}, 1);
   show(ops::matmul(attention(parts[0], parts[1], parts[2]), variable({kWidth, kWidth}, "out")));
   const Effect effect = check();
-  EXPECT_EQ(effect.ops.at("StridedMatMul"), 2);
+  EXPECT_EQ(strided_products(effect), 2);
   EXPECT_EQ(effect.ops.count("Transpose") + effect.ops.count("Split"), 0u);
 }
 
@@ -39,7 +47,7 @@ TEST_F(Products, TheGradientsOfAttentionMoveNothingButTheirSum) {
         return Tensors{attention(parts[0], parts[1], parts[2])};
       });
   const Effect effect = check();
-  EXPECT_EQ(effect.ops.at("StridedMatMul"), 6);
+  EXPECT_EQ(strided_products(effect), 6);
   EXPECT_EQ(effect.ops.count("Transpose"), 0u);
 }
 
@@ -98,6 +106,27 @@ TEST_F(Products, WhatNoKernelReadsInPlaceIsCopied) {
   EXPECT_EQ(effect.ops.at("StridedMatMul"), 1);
   EXPECT_EQ(effect.ops.at("Slice"), 1);
   EXPECT_EQ(effect.ops.count("Transpose"), 0u);
+}
+
+TEST_F(Products, OfSeveralMatricesBySeveralHaveEpilogues) {
+  const Tensor x = input({4, 5, 9}), w = variable({4, 9, 7}, "w");
+  const Tensor y = ops::relu(ops::matmul(x, w) + variable({4, 1, 7}, "bias"));
+  show(ops::matmul(y, variable({4, 6, 7}, "v"), kByTransposed) * 0.5 + input({4, 5, 6}));
+  const Effect effect = check();
+  EXPECT_EQ(effect.fused, 2);
+  EXPECT_EQ(effect.ops.size(), 2u) << "epilogues are kernels of their own";
+}
+
+// Rows longer than a panel are finished before stages on rows begin.
+TEST_F(Products, ScoresAreScaledMaskedAndNormalizedByTheirProduct) {
+  for (const int64_t keys : {5, 40}) {
+    const Tensor scores = ops::matmul(input({2, 3, 6, 4}), input({2, 3, keys, 4}), kByTransposed);
+    show(ops::softmax(scores * 0.5 + input({6, keys})));
+  }
+  const Effect effect = check();
+  EXPECT_EQ(effect.fused, 2);
+  EXPECT_EQ(effect.max, 4);
+  EXPECT_EQ(effect.ops.size(), 1u) << "a product and its softmax are two kernels";
 }
 
 }  // namespace

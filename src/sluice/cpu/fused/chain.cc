@@ -7,6 +7,9 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/streaming.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/op.h"
+#include "sluice/ops/strided_matrices.h"
 
 namespace sluice::cpu {
 
@@ -33,6 +36,11 @@ Shape samples_of(const Shape& space) {
   return Shape(std::vector<int64_t>(space.begin(), space.end() - 1));
 }
 
+// Returns whether the first stage of a chain's op computes matrix products.
+bool is_matmul(const OpStage& stage) {
+  return stage.op == &ops::matmul_def() || ops::is_strided_matmul(*stage.op);
+}
+
 }  // namespace
 
 bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, SourceKind& kind) {
@@ -52,11 +60,15 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Sou
     kind = SourceKind::kColumn;
     return true;
   }
-  if (shape[rank - 1] != 1) return false;
-  kind = SourceKind::kRow;
-  bool rows = rank == space.rank();
+  bool rows = rank == space.rank() && shape[rank - 1] == 1;
   for (int a = 0; rows && a + 1 < rank; ++a) rows = shape[a] == space[a];
+  kind = SourceKind::kRow;
   if (rows) return true;
+  if (is_matmul(op.stages.front())) {
+    kind = SourceKind::kShared;
+    return rank <= space.rank() && space.rank() > 2;
+  }
+  if (shape[rank - 1] != 1) return false;
   kind = SourceKind::kChannel;
   return axis_of_channels(shape, space) >= 0;
 }
@@ -95,6 +107,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   if (space.elements() == 0) return false;
   std::optional<Layout> layout;
   bool flat = true, last_axis = false, row_major = false;
+  bool shares = false;
   int channels = -1;  // The axis of values for each channel.
   const auto has_layout = [&](int32_t operand) {
     const Layout& own = op.layout_of(operand);
@@ -158,7 +171,8 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
         if (channels >= 0 && axis != channels) return false;
         channels = axis;
       }
-      flat = flat && !last_axis && channels < 0;
+      shares = shares || kind == SourceKind::kShared;
+      flat = flat && !last_axis && !shares && channels < 0;
     }
   }
   if (channels >= 0 && last_axis) return false;
@@ -222,7 +236,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   flat_ = flat_ && !headed;
   cols_ = space.rank() == 0 ? 1 : space[space.rank() - 1];
   if (channel_axis_ >= 0) {
-    channels_ = space[channel_axis_];
+    channels_ = unit_rows_ = space[channel_axis_];
     cols_ = 1;
     for (int a = channel_axis_ + 1; a < space.rank(); ++a) cols_ *= space[a];
   }
@@ -350,12 +364,35 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
       source.slot = widened_slot(source);
     }
     if (source.kind == SourceKind::kFull) set_layout(op.layout_of(from));
+    if (source.kind == SourceKind::kShared) share(op, from);
     last_axis_ =
         last_axis_ || source.kind == SourceKind::kColumn || source.kind == SourceKind::kRow;
     if (source.kind == SourceKind::kChannel)
       channel_axis_ = axis_of_channels(op.spec_of(from).shape, space);
-    flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
+    flat_ = flat_ && !last_axis_ && channel_axis_ < 0 && shared_.empty();
   }
+}
+
+// Describes how an operand is broadcast to the matrices of the results.
+void Chain::share(const FusedOp& op, int32_t operand) {
+  Operand& own = operands_[OperandId(operand)];
+  if (own.shared.valid()) return;
+  const Shape& space = op.stages.front().spec.shape;
+  std::vector<int64_t> dims(static_cast<size_t>(space.rank()), 1);
+  const Shape& shape = op.spec_of(operand).shape;
+  std::copy(shape.begin(), shape.end(), dims.end() - shape.rank());
+  const auto matrices = [](auto begin, auto end) {
+    return Shape(std::vector<int64_t>(begin, end - 2));
+  };
+  const int64_t rows = dims[dims.size() - 2], cols = dims.back();
+  Shared shared;
+  shared.matrix_rows = unit_rows_ = space.dim(-2);
+  shared.row_step = rows > 1 ? cols : 0;
+  shared.col_step = cols > 1 ? 1 : 0;
+  const Shape batch = matrices(space.begin(), space.end());
+  const ops::BroadcastIndex index(matrices(dims.begin(), dims.end()), batch);
+  for (int64_t m = 0; m < batch.elements(); ++m) shared.offsets.push_back(index(m) * rows * cols);
+  own.shared = shared_.push_back(std::move(shared));
 }
 
 // Returns the slot of a widened operand. All stages that read it in the same way share the slot.
@@ -425,7 +462,7 @@ int64_t Chain::scratch_bytes() const {
 }
 
 Chain::Cut Chain::cut_columns(int32_t operand, int64_t cols) const {
-  const auto& [kind, element] = operands_[OperandId(operand)];
+  const auto& [kind, element, shared] = operands_[OperandId(operand)];
   const int64_t bytes = cols * element.size;
   if (kind == SourceKind::kColumn) return {bytes, 0};
   if (kind != SourceKind::kFull) return {};
@@ -435,7 +472,7 @@ Chain::Cut Chain::cut_columns(int32_t operand, int64_t cols) const {
 }
 
 Chain::Cut Chain::cut_rows(int32_t operand, int64_t rows) const {
-  const auto& [kind, element] = operands_[OperandId(operand)];
+  const auto& [kind, element, shared] = operands_[OperandId(operand)];
   const int64_t bytes = rows * element.size;
   if (kind == SourceKind::kRow) return {bytes, 0};
   if (kind != SourceKind::kFull) return {};

@@ -22,7 +22,8 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs);
 ///
 /// All results have one shape, viewed as rows × columns. An operand has that shape, one value for
 /// each column, one value for each row, or a single value. It may also have one value for each
-/// channel: the rows are then the channels of one sample after the other. A stage on rows may
+/// channel: the rows are then the channels of one sample after the other. After matrix products, an
+/// operand may also have matrices, rows or values that several matrices share. A stage on rows may
 /// compute one value for each row, such as a loss. The total of such losses is computed after all
 /// blocks. Dropout is an elementwise stage that also depends on the index of each element, so the
 /// results are then row-major.
@@ -86,6 +87,8 @@ class Chain {
   /// Whether an operand has one value for each column or row of the results' last axis.
   bool has_last_axis() const { return last_axis_; }
   bool row_major() const { return row_major_; }
+  /// Whether an operand has matrices, rows or values that some matrices of the results share.
+  bool has_matrices() const { return !shared_.empty(); }
   /// Axis of the results along which operands have one value for each channel; -1: none. It
   /// determines rows() and cols(), and view_as() must keep both.
   int channel_axis() const { return channel_axis_; }
@@ -147,15 +150,36 @@ class Chain {
   using OperandId = Id<struct OperandTag>;
   using RowOpId = Id<struct RowOpTag>;
   using TotalId = Id<struct TotalTag>;
-  enum class SourceKind : uint8_t { kFull, kColumn, kRow, kChannel, kScalar, kStage, kLabels };
+  enum class SourceKind : uint8_t {
+    kFull,
+    kColumn,
+    kRow,
+    kChannel,
+    kShared,
+    kScalar,
+    kStage,
+    kLabels
+  };
   struct Source {
     SourceKind kind = SourceKind::kFull;
     int32_t index = 0;  // Index of the operand or stage.
     int32_t slot = -1;  // Scratch slot of the widened operand; -1: the operand is f32 or a stage.
   };
+  using SharedId = Id<struct SharedTag>;
   struct Operand {
     SourceKind kind = SourceKind::kScalar;
     Element element;
+    SharedId shared;  // Valid if the kind is kShared.
+  };
+  // How an operand is broadcast to the matrices of the results. The steps are in elements.
+  struct Shared {
+    std::vector<int64_t> offsets;  // Offset of the operand's matrix, for each matrix.
+    int64_t row_step = 0, col_step = 0;
+    int64_t matrix_rows = 1;  // Rows of a matrix of the results.
+    int64_t index(const Block& block) const {
+      return offsets.data()[block.row / matrix_rows] + block.row % matrix_rows * row_step +
+             block.col * col_step;
+    }
   };
   struct Stage {
     Functor functor;
@@ -184,8 +208,8 @@ class Chain {
     Source operands[kMaxMapInputs];
   };
   // Cause of a change of an address from block to block: none, or the block's position in the
-  // results, its column, its row or its head.
-  enum class Motion : uint8_t { kNone, kFull, kColumn, kRow, kHead };
+  // results, its column, its row, its head or its matrix.
+  enum class Motion : uint8_t { kNone, kFull, kColumn, kRow, kHead, kShared };
   // The elements of an operand or result that a block reads or writes, or the first of them if
   // there is one value for all columns or rows. The steps are in elements.
   struct Elements {
@@ -194,6 +218,7 @@ class Chain {
     int64_t row_step = 0;
     int64_t size = 0;  // Bytes of an element.
     Motion motion = Motion::kNone;
+    const Shared* shared = nullptr;  // Set if the motion is kShared.
     float* floats() const { return reinterpret_cast<float*>(data); }
   };
 
@@ -201,6 +226,7 @@ class Chain {
   static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                               const Shape& space);
   void set_layout(const Layout& layout);
+  void share(const FusedOp& op, int32_t operand);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   int32_t widened_slot(const Source& source);
   Elements elements_of(int32_t operand, SourceKind kind, const Block& block,
@@ -230,6 +256,7 @@ class Chain {
   bool last_axis_ = false;
   int channel_axis_ = -1;  // Axis of the results with values for each channel; -1: none.
   int64_t channels_ = 0;   // Rows that the values for each channel repeat after; 0: none.
+  int64_t unit_rows_ = 0;  // Parts of blocks end at multiples of these rows; 0: anywhere.
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Large inputs: prefetched while results are streamed.
   std::vector<Source> widened_;    // The operands that are not f32, once for each way to read.
@@ -241,6 +268,7 @@ class Chain {
   std::vector<Stage> stages_;
   std::vector<LoopStages> loops_;
   bool one_loop_ = false;  // One loop computes all stages, without a slot.
+  Ids<SharedId, Shared> shared_;
   Ids<RowOpId, RowOp> row_ops_;
   Ids<TotalId, LossTotal> totals_;
   std::vector<std::pair<int, int>> may_coincide_;

@@ -16,8 +16,10 @@ void Chain::Calls::move_to(const Block& part) {
   const auto move = [&]<typename T>(const Moving<T>& moving) {
     using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
     auto* const bytes = reinterpret_cast<Byte*>(*moving.address);
-    *moving.address =
-        reinterpret_cast<T*>(bytes + distance[static_cast<size_t>(moving.motion)] * moving.size);
+    const int64_t elements = moving.shared != nullptr
+                                 ? moving.shared->index(part) - moving.shared->index(part_)
+                                 : distance[static_cast<size_t>(moving.motion)];
+    *moving.address = reinterpret_cast<T*>(bytes + elements * moving.size);
   };
   for (const auto& address : moving_inputs_) {
     if (address.motion == Motion::kHead)
@@ -61,7 +63,7 @@ void Chain::Calls::add_widening(const Source& source) {
   add_output(call, chain_.in_slot(source.slot, part_, scratch_));
   call.input_bytes = from.row_step * from.size;
   call.widen = chain_.operands_[OperandId(source.index)].element.widen;
-  if (source.kind != SourceKind::kFull) {
+  if (from.step == 0 || from.row_step == 0) {
     call.cols = from.step > 0 ? part_.cols : from.row_step > 0 ? part_.rows : 1;
   } else if (from.row_step == part_.cols) {
     call.cols = part_.rows * part_.cols;

@@ -54,7 +54,8 @@ class Chain::Calls {
   struct Moving {
     T** address;
     Motion motion;
-    int64_t size;  // Bytes of an element.
+    int64_t size;          // Bytes of an element.
+    const Shared* shared;  // Set if the motion is kShared.
   };
   // Each stage has a kernel and a store, and each of its inputs may be prefetched and widened. A
   // loop has no more operands than its stages.
@@ -92,7 +93,8 @@ class Chain::Calls {
   void add_input(Call& call, const Elements& from) {
     MapInput& input = inputs_.add(from.floats(), from.step, from.row_step);
     ++call.input_count;
-    if (from.motion != Motion::kNone) moving_inputs_.add(&input.data, from.motion, from.size);
+    if (from.motion != Motion::kNone)
+      moving_inputs_.add(&input.data, from.motion, from.size, from.shared);
   }
   void add_output(Call& call, const Elements& to) {
     MapOutput& output = outputs_.add(to.floats(), to.row_step);
@@ -100,7 +102,7 @@ class Chain::Calls {
     set_moving(output.data, to);
   }
   void set_moving(float*& address, const Elements& to) {
-    if (to.motion != Motion::kNone) moving_outputs_.add(&address, to.motion, to.size);
+    if (to.motion != Motion::kNone) moving_outputs_.add(&address, to.motion, to.size, to.shared);
   }
   void set_part(Call& call) {
     call.rows = part_.rows;

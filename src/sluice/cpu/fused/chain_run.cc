@@ -28,6 +28,15 @@ Chain::Elements Chain::elements_of(int32_t operand, SourceKind kind, const Block
     case SourceKind::kRow:
     case SourceKind::kChannel:
       return {base + row_index(block) * size, 0, 1, size, Motion::kRow};
+    case SourceKind::kShared: {
+      const Shared& shared = shared_[operands_[OperandId(operand)].shared];
+      return {base + shared.index(block) * size,
+              shared.col_step,
+              shared.row_step,
+              size,
+              Motion::kShared,
+              &shared};
+    }
     default:
       return {base, 0, 0, size, Motion::kNone};
   }
@@ -68,7 +77,7 @@ Chain::Elements Chain::values_of(const Source& source, const Block& block,
   const Elements widened = in_slot(source.slot, block, scratch);
   values.data = widened.data;
   values.motion = Motion::kNone;
-  if (source.kind == SourceKind::kFull) values.row_step = widened.row_step;
+  if (values.step > 0 && values.row_step > 0) values.row_step = widened.row_step;
   return values;
 }
 
@@ -125,7 +134,7 @@ void Chain::run(const Block& block, Calls& calls, const Reader* reader) const {
   for (int64_t row = 0; row < block.rows; row += part.rows) {
     part.row = block.row + row;
     part.rows = std::min(rows_each, block.rows - row);
-    if (channels_ > 0) part.rows = std::min(part.rows, channels_ - part.row % channels_);
+    if (unit_rows_ > 0) part.rows = std::min(part.rows, unit_rows_ - part.row % unit_rows_);
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
       part.col = block.col + col;
       part.cols = std::min(cols_at_once, block.cols - col);

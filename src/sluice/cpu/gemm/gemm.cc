@@ -90,26 +90,20 @@ double unevenness(int64_t pieces, int64_t per_task, int64_t workers) {
   return static_cast<double>(max * workers) / static_cast<double>(pieces);
 }
 
-/// Returns the pieces of a task so that there are at most `max` tasks. Chooses the number that
-/// balances 2, 4 and 8 workers best; of equally good numbers, the smallest.
-int64_t pieces_per_task(int64_t pieces, int64_t max) {
+}  // namespace
+
+internal::Pieces internal::balance(int64_t pieces, int64_t max) {
   const int64_t min = ceil_div(pieces, max);
-  int64_t best = min;
-  double best_cost = INFINITY;
+  Pieces best{min, INFINITY};
   for (int64_t per_task = min; per_task <= std::min(pieces, 2 * min); ++per_task) {
     double cost = 0;
     for (const int64_t workers : {2, 4, 8}) {
       if (workers <= max) cost += unevenness(pieces, per_task, workers);
     }
-    if (cost < best_cost - 1e-9) {
-      best_cost = cost;
-      best = per_task;
-    }
+    if (cost < best.cost - 1e-9) best = {per_task, cost};
   }
   return best;
 }
-
-}  // namespace
 
 GemmGrid gemm_grid(const GemmArgs& args, int64_t max) {
   GemmGrid grid{args.m, args.n, args.m > 0, args.n > 0};
@@ -120,7 +114,7 @@ GemmGrid gemm_grid(const GemmArgs& args, int64_t max) {
   const int64_t tasks = std::min(tasks_worthwhile(work, bytes_of_b), max);
   const int64_t width = internal::plan_of(args).block_cols;
   const int64_t panels = ceil_div(args.n, width);
-  grid.cols = std::min(args.n, pieces_per_task(panels, tasks) * width);
+  grid.cols = std::min(args.n, internal::balance(panels, tasks).per_task * width);
   grid.col_blocks = ceil_div(args.n, grid.cols);
   const int64_t row_tasks = tasks / grid.col_blocks;
   if (grid.cols > width || row_tasks < 2) return grid;

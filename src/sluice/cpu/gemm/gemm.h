@@ -135,6 +135,15 @@ struct GemmPlan {
   int64_t flipped_floats = 0;
 };
 GemmPlan plan_of(const GemmArgs& args);
+
+/// Pieces of work cut into tasks, for balance.
+struct Pieces {
+  int64_t per_task = 1;
+  double cost = 0;  ///< Sum of the load imbalances of 2, 4 and 8 workers; 1 each is best.
+};
+/// Returns the pieces of a task so that there are at most `max` tasks. Chooses the number that
+/// balances 2, 4 and 8 workers best; of equally good numbers, the smallest.
+Pieces balance(int64_t pieces, int64_t max);
 }  // namespace internal
 
 }  // namespace sluice::cpu

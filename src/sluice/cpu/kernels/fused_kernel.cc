@@ -20,9 +20,15 @@ namespace {
 // single task.
 constexpr int64_t kMaxSerial = 65536;
 
+// Maximum floats of the result of a product that is finished before the chain reads it. They fit in
+// the L2 cache.
+constexpr int64_t kMaxFinished = 131072;
+// Maximum floats of smaller results that the chain reads together. They fit in the L1 cache.
+constexpr int64_t kMaxTogether = 4096;
+
 enum class Head { kNone, kProduct, kConv, kWeightGrad };
 
-// The roles of the stages of a fused op: a matrix product or a convolution, then a chain, then a
+// The roles of the stages of a fused op: matrix products or a convolution, then a chain, then a
 // reduction. The stages of the chain are elementwise or work on rows. Each of the three roles is
 // optional. The gradient of a convolution's weight is a stage of its own.
 struct Roles {
@@ -115,10 +121,9 @@ struct Fused {
     if (head == Head::kWeightGrad) return true;
     // The rows of the first stage's blocks must be those of the chain.
     const int axis = chain.channel_axis();
-    const int channels = head == Head::kConv ? 1 : op.stages.front().spec.shape.rank() - 2;
-    if (head != Head::kNone && axis >= 0 && axis != channels) return false;
-    // A part of the chain ends at the last channel, so it may not hold a whole column.
-    if (axis >= 0 && reduction && reduction->columns) return false;
+    if (head != Head::kNone && axis >= 0 && axis != 1) return false;
+    // A part of the chain ends at the last channel or matrix, so it may not hold a whole column.
+    if ((axis >= 0 || chain.has_matrices()) && reduction && reduction->columns) return false;
     if (head == Head::kConv) {
       // A result that is not stored is computed where the chain's last result is, which must not
       // hold an operand that the chain still reads.
@@ -126,14 +131,16 @@ struct Fused {
       if (op.stages.front().output < 0 && updates_operand(op, c)) return false;
       return !reduction && !chain.has_last_axis() && (!conv.interleaves() || op.stages.size() == 1);
     }
-    const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
-    if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
+    const int64_t block_cols = headed() ? internal::plan_of(products.args).block_cols : cols;
+    if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols() && finished == 0)
+      return false;
     if (!reduction) return true;
     if (op.spec_of(~reduced).shape != op.stages.front().spec.shape) return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMaxSerial;
     return chain.row_major() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
-           (!headed() || (reduction->columns && grid.row_blocks == 1));
+           (!headed() || (reduction->columns && product_cut.grid.row_blocks == 1 &&
+                          product_cut.per_task == products.count));
   }
 
   // Returns whether a matrix product is the first stage.
@@ -142,23 +149,52 @@ struct Fused {
   void describe_product(const FusedOp& op) {
     const OpStage& head = op.stages.front();
     const auto& inputs = head.inputs;
-    const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
-    args = gemm_args(ops::fold_batch(
-        ops::matmul_shape(op.spec_of(inputs[0]).shape, op.spec_of(inputs[1]).shape, options)));
     a = inputs[0];
     b = inputs[1];
     c = head.output;
-    args.b_panel = panel_width(op.layout_of(b));
-    // gemm_args() may store a row-major vector either way round. Panels fix whether B is
-    // transposed.
-    if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
+    GemmArgs& args = products.args;
+    if (head.op == &ops::matmul_def()) {
+      const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
+      products = products_of(ops::matmul_shape(op.spec_of(a).shape, op.spec_of(b).shape, options));
+      args.b_panel = panel_width(op.layout_of(b));
+      // A row-major vector may be described either way round. Panels fix whether B is transposed.
+      if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
+    } else {
+      products = *products_of(from_attrs<ops::StridedMatmulOptions>(head.attrs));
+    }
     for (const OpStage& stage : op.stages) {
       if (stage.output >= 0) args.c_panel = panel_width(op.layout_of(stage.output));
     }
-    args.scratch_c = c < 0;
-    grid = one_axis_grid(args);
-    tasks = grid.tasks();
+    product_cut = cut_products(args, products.count);
+    tasks = product_cut.tasks;
+    finish_products(op);
+    args.scratch_c = c < 0 && finished == 0;
     head_bytes = round_up(gemm_workspace_bytes(args), 64);
+    result_offset = head_bytes;
+    if (finished > 0 && destination < 0) head_bytes += round_up(finished * args.m * args.n * 4, 64);
+  }
+
+  // Decides whether the chain reads finished products. Their rows are one contiguous block, which
+  // costs less than a block for each panel, and rows are whole for stages that work on rows.
+  void finish_products(const FusedOp& op) {
+    if (products.count == 1 || !product_cut.by_products() || !chain.has_stages() || reduction)
+      return;
+    destination = c >= 0 ? c : last_result(op);
+    const int64_t floats = products.args.m * products.args.n;
+    if (floats > (destination < 0 ? kMaxTogether : kMaxFinished)) return;
+    finished = std::clamp<int64_t>(kMaxTogether / floats, 1, product_cut.per_task);
+  }
+
+  // Returns the operand of the chain's last result if products that are not stored may be computed
+  // in its place: no later stage reads them, and it holds no operand. -1: there is none.
+  static int32_t last_result(const FusedOp& op) {
+    for (size_t s = op.stages.size(); s-- > 1;) {
+      const OpStage& stage = op.stages[s];
+      if (stage.output >= 0 && stage.spec.shape == op.stages.front().spec.shape)
+        return stage.spec.dtype == f32 && !updates_operand(op, stage.output) ? stage.output : -1;
+      if (std::find(stage.inputs.begin(), stage.inputs.end(), ~0) != stage.inputs.end()) return -1;
+    }
+    return -1;
   }
 
   void describe_conv(const FusedOp& op) {
@@ -197,12 +233,14 @@ struct Fused {
   // Returns whether a reduced column spans several blocks, so that partial results are kept.
   bool in_parts() const {
     if (!reduction || !reduction->columns) return false;
-    return reduction->extent > Chain::rows_at_once(headed() ? internal::kPanel : partial_step());
+    // The columns of several matrices are summed matrix by matrix.
+    return products.count > 1 ||
+           reduction->extent > Chain::rows_at_once(headed() ? internal::kPanel : partial_step());
   }
   // Returns the columns of a task that reduces columns; 1 for a reduction of rows.
   int64_t partial_step() const {
     if (!reduction->columns) return 1;
-    return headed() ? grid.cols : std::min(cols, reduction->results);
+    return headed() ? product_cut.grid.cols : std::min(cols, reduction->results);
   }
   int64_t workspace_bytes() const {
     const bool partial = reduction && (!reduction->columns || in_parts());
@@ -216,8 +254,11 @@ struct Fused {
   std::optional<ReduceView> reduction;
   int32_t reduced = 0;  // Stage that the reduction reads.
   int32_t result = -1;  // Operand that the reduction writes.
-  GemmArgs args;
-  GemmGrid grid;
+  MatrixProducts products;
+  ProductCut product_cut;
+  int64_t finished = 0;       // Products that the chain reads together; 0: it runs as an epilogue.
+  int32_t destination = -1;   // Operand that holds finished products; -1: the workspace does.
+  int64_t result_offset = 0;  // Bytes of workspace before finished products that are not stored.
   ConvPlan conv;
   ConvCut cut;
   WeightCorrelation weight_grad;
@@ -262,12 +303,13 @@ struct Epilogue {
   const Fused* fused;
   Chain::Calls* calls;
   const Chain::Reader* reader;
+  int64_t first_row = 0;  // Row of the results that is row 0 of the product.
 };
 
 void run_epilogue(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
                   int64_t col, int64_t cols) {
   const auto& e = *static_cast<const Epilogue*>(state);
-  e.fused->chain.run({row, rows, col, cols, c, c_stride}, *e.calls, e.reader);
+  e.fused->chain.run({e.first_row + row, rows, col, cols, c, c_stride}, *e.calls, e.reader);
 }
 
 // Computes a task of a convolution and of the chain that reads its result.
@@ -292,6 +334,46 @@ void run_weight_grad(const Fused& f, const runtime::KernelBlock& block, int64_t 
                     reinterpret_cast<float*>(block.workspace));
 }
 
+// Computes products [first, end), some at a time, and then the chain on their rows.
+void run_finished(const Fused& f, const runtime::KernelBlock& block, int64_t first, int64_t end,
+                  Chain::Calls& calls) {
+  const int64_t m = f.products.args.m, n = f.products.args.n;
+  const auto* const lhs = reinterpret_cast<const float*>(block.operands[f.a]);
+  const auto* const rhs = reinterpret_cast<const float*>(block.operands[f.b]);
+  for (int64_t p = first; p < end; p += f.finished) {
+    const int64_t count = std::min(f.finished, end - p);
+    float* const results =
+        f.destination < 0 ? reinterpret_cast<float*>(block.workspace + f.result_offset)
+                          : reinterpret_cast<float*>(block.operands[f.destination]) + p * m * n;
+    for (int64_t i = 0; i < count; ++i) {
+      GemmArgs args = f.products.at(p + i, lhs, rhs, nullptr);
+      args.c = results + i * m * n;
+      gemm(args, 0, m, 0, n, reinterpret_cast<float*>(block.workspace));
+    }
+    f.chain.run({p * m, count * m, 0, n, results, n}, calls);
+  }
+}
+
+// Computes a task of matrix products and of the chain that reads their results.
+void run_products(const Fused& f, const runtime::KernelBlock& block, int64_t task,
+                  Chain::Calls& calls, const Chain::Reader* reader) {
+  const ProductCut& cut = f.product_cut;
+  const int64_t row = cut.row(task), row_end = std::min(f.products.args.m, row + cut.grid.rows);
+  const int64_t col = cut.col(task), col_end = std::min(f.products.args.n, col + cut.grid.cols);
+  const int64_t first = cut.first_product(task);
+  const int64_t end = std::min(f.products.count, first + cut.per_task);
+  if (f.finished > 0) return run_finished(f, block, first, end, calls);
+  for (int64_t p = first; p < end; ++p) {
+    GemmArgs args =
+        f.products.at(p, reinterpret_cast<const float*>(block.operands[f.a]),
+                      reinterpret_cast<const float*>(block.operands[f.b]),
+                      f.c < 0 ? nullptr : reinterpret_cast<float*>(block.operands[f.c]));
+    const Epilogue epilogue{&f, &calls, reader, p * args.m};
+    if (f.chain.has_stages() || f.reduction) args.epilogue = {run_epilogue, &epilogue};
+    gemm(args, row, row_end, col, col_end, reinterpret_cast<float*>(block.workspace));
+  }
+}
+
 void run_fused(const void* state, const runtime::KernelBlock& block, int64_t task) {
   if (const Fused& conv = *static_cast<const Fused*>(state); conv.head == Head::kConv)
     return run_conv(conv, block, task);
@@ -301,15 +383,12 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const scratch = reinterpret_cast<float*>(block.workspace + f.head_bytes);
   Chain::Calls calls(f.chain, parameters, block.operands, scratch);
-  const int64_t row = f.headed() ? task / f.grid.col_blocks * f.grid.rows : task * f.rows;
-  const int64_t col = f.headed() ? task % f.grid.col_blocks * f.grid.cols : task * f.cols;
+  const int64_t row = task * f.rows;
+  const int64_t col = f.headed() ? f.product_cut.col(task) : task * f.cols;
   const auto part = [](int64_t size, int64_t begin, int64_t cut) {
     return cut > 0 ? std::min(cut, size - begin) : size;
   };
-  const int64_t rows =
-      f.headed() ? part(f.args.m, row, f.grid.rows) : part(f.chain.rows(), row, f.rows);
-  const int64_t cols =
-      f.headed() ? part(f.args.n, col, f.grid.cols) : part(f.chain.cols(), col, f.cols);
+  const int64_t cols = part(f.chain.cols(), col, f.headed() ? f.product_cut.grid.cols : f.cols);
 
   const ReduceView none;
   const bool in_parts = f.in_parts();
@@ -324,15 +403,9 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
   if (in_parts) reduce_begin(f.reduction->op, cols, reducer.partial, reducer.step);
 
   if (f.headed()) {
-    const Epilogue epilogue{&f, &calls, reader};
-    GemmArgs args = f.args;
-    args.a = reinterpret_cast<const float*>(block.operands[f.a]);
-    args.b = reinterpret_cast<const float*>(block.operands[f.b]);
-    if (f.c >= 0) args.c = reinterpret_cast<float*>(block.operands[f.c]);
-    if (f.chain.has_stages() || f.reduction) args.epilogue = {run_epilogue, &epilogue};
-    gemm(args, row, row + rows, col, col + cols, reinterpret_cast<float*>(block.workspace));
+    run_products(f, block, task, calls, reader);
   } else {
-    f.chain.run({row, rows, col, cols}, calls, reader);
+    f.chain.run({row, part(f.chain.rows(), row, f.rows), col, cols}, calls, reader);
     if (f.chain.streams()) finish_streams();
   }
   if (f.chain.has_total()) f.chain.finish(parameters, block.operands, scratch);
@@ -344,16 +417,21 @@ void run_fused(const void* state, const runtime::KernelBlock& block, int64_t tas
 
 bool is_product(const FusedOp& op) {
   const OpStage& head = op.stages.front();
-  if (head.op != &ops::matmul_def() || head.spec.dtype != f32 || head.spec.elements() == 0)
+  const bool strided = head.op != &ops::matmul_def() && ops::is_strided_matmul(*head.op);
+  if ((head.op != &ops::matmul_def() && !strided) || head.spec.dtype != f32 ||
+      head.spec.elements() == 0)
     return false;
   const TensorSpec& lhs = op.spec_of(head.inputs[0]);
   const TensorSpec& rhs = op.spec_of(head.inputs[1]);
-  if (lhs.dtype != f32 || lhs.shape.rank() < 2 || rhs.dtype != f32 || rhs.shape.rank() != 2)
+  if (lhs.dtype != f32 || rhs.dtype != f32 || !op.layout_of(head.inputs[0]).is_row_major())
     return false;
-  const ops::MatmulShape shape =
-      ops::matmul_shape(lhs.shape, rhs.shape, from_attrs<ops::MatmulOptions>(head.attrs));
-  return ops::fold_batch(shape).batch.elements() == 1 &&
-         op.layout_of(head.inputs[0]).is_row_major();
+  const bool rows = op.layout_of(head.inputs[1]).is_row_major();
+  if (!strided)
+    return lhs.shape.rank() >= 2 && rhs.shape.rank() >= 2 && (rows || rhs.shape.rank() == 2);
+  // The rows of the chain are those of the matrices, one after the other.
+  const auto options = from_attrs<ops::StridedMatmulOptions>(head.attrs);
+  return rows && head.spec.shape.rank() >= 2 && head.spec.shape.dim(-1) == options.n &&
+         has_rows_in_order(options) && products_of(options).has_value();
 }
 
 Head conv_head(const FusedOp& op) {
@@ -415,7 +493,9 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
     return in_taps();
   if (!is_product(op) || operand >= op.inputs) return {};
   const auto& head = op.stages.front().inputs;
-  if (head[0] == operand || head[1] != operand) return {};
+  if (head[0] == operand || head[1] != operand || op.spec_of(operand).shape.rank() != 2 ||
+      op.stages.front().op != &ops::matmul_def())
+    return {};
   return in_panels(Panels::width_for(op.spec_of(operand).shape[1]));
 }
 
@@ -435,9 +515,12 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
   choice.tasks = f.tasks;
   choice.workspace_bytes = f.workspace_bytes();
   choice.may_coincide = f.chain.may_coincide();
-  if (f.head == Head::kConv && op.stages.front().output < 0) {
-    std::erase_if(choice.may_coincide,
-                  [&](const std::pair<int, int>& pair) { return pair.second == f.c - op.inputs; });
+  // The first stage's result is computed where a later one is stored, so that is no operand's place.
+  const int32_t shared = f.head == Head::kConv ? f.c : f.finished > 0 ? f.destination : -1;
+  if (shared >= 0 && op.stages.front().output < 0) {
+    std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
+      return pair.second == shared - op.inputs;
+    });
   }
   for (size_t i = 0; i < op.operands.size(); ++i) {
     Chain::Cut cut;
@@ -450,10 +533,13 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
     } else if (f.head == Head::kWeightGrad) {
       if (static_cast<int32_t>(i) == f.c) cut = {f.weight_cut.stride, f.weight_cut.pitch};
     } else if (static_cast<int32_t>(i) == f.result) {
-      cut.stride = 4 * (f.headed() ? f.grid.cols : std::max(f.rows, f.cols));
+      cut.stride = 4 * (f.headed() ? f.product_cut.grid.cols : std::max(f.rows, f.cols));
     } else if (!of_product && f.headed()) {
-      cut = f.grid.col_blocks > 1 ? f.chain.cut_columns(i, f.grid.cols)
-                                  : f.chain.cut_rows(i, f.grid.rows);
+      const ProductCut& of_products = f.product_cut;
+      cut = of_products.grid.col_blocks > 1 ? f.chain.cut_columns(i, of_products.grid.cols)
+            : of_products.by_products()
+                ? f.chain.cut_rows(i, of_products.per_task * f.products.args.m)
+                : f.chain.cut_rows(i, of_products.grid.rows);
     } else if (!of_product) {
       cut = f.cols > 0 ? f.chain.cut_columns(i, f.cols) : f.chain.cut_rows(i, f.rows);
     }

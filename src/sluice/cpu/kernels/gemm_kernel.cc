@@ -5,23 +5,18 @@
 #include "sluice/cpu/gemm/gemm_op.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/ops/op.h"
-#include "sluice/ops/strided_matrices.h"
 
 namespace sluice::cpu {
 namespace {
 
-// Matrix products. A task computes a block of one product, or the products at some indices of one
-// axis.
+// Matrix products. A task computes a block of each product, all of some products, or the products
+// at some indices of one axis.
 struct Gemm {
-  GemmArgs args;
-  size_t lhs = 0;  // Number of the operand A; B and C follow. With `args.continues`, operand 0 is C
+  MatrixProducts products;  // In the order of tasks.
+  size_t lhs = 0;  // Number of the operand A; B and C follow. With `continues`, operand 0 is C
                    // before the product.
-  GemmGrid grid;   // How one product is cut; one block if a task computes several products.
-  // Offsets in elements of the matrices of each product, in the order of tasks.
-  std::vector<int64_t> a_offset, b_offset, c_offset;
-  int64_t per_task = 1;      // Products of a task; all of them if rows_of_task is not 0.
-  int64_t rows_of_task = 0;  // Rows of each product that a task computes; 0: those of `grid`.
-  int64_t tasks = 1;
+  ProductCut cut;
+  int64_t rows_of_task = 0;  // Rows of each product that a task computes; 0: those of `cut`.
   int64_t stride = 0,
           pitch = 0;  // KernelChoice::task_stride and task_pitch of the result, in bytes.
 };
@@ -30,60 +25,34 @@ bool accumulates(const OpView& op) {
   return op.inputs() == 3 && op.def().type == "MatMulAccumulate";
 }
 
-ops::MatmulShape shape_of(const OpView& op) {
-  const int lhs = accumulates(op) ? 1 : 0;
-  return ops::fold_batch(ops::matmul_shape(op.input(lhs).shape, op.input(lhs + 1).shape,
-                                           op.options<ops::MatmulOptions>()));
-}
-
-std::vector<int64_t> batch_offsets(const ops::MatrixView& view, const Shape& batch) {
-  const ops::BroadcastIndex index(view.batch, batch);
-  std::vector<int64_t> offsets;
-  for (int64_t b = 0; b < batch.elements(); ++b)
-    offsets.push_back(index(b) * view.rows * view.cols);
-  return offsets;
-}
-
 Gemm gemm_of_matmul(const OpView& op) {
-  const ops::MatmulShape s = shape_of(op);
   Gemm g;
-  g.args = gemm_args(s);
-  g.args.continues = accumulates(op);
-  g.lhs = g.args.continues ? 1 : 0;
-  const int64_t products = s.batch.elements();
-  // With several products, each is a single task.
-  g.grid = products == 1 ? one_axis_grid(g.args) : GemmGrid{g.args.m, g.args.n, 1, 1};
-  g.a_offset = batch_offsets(s.lhs, s.batch);
-  g.b_offset = batch_offsets(s.rhs, s.batch);
-  for (int64_t b = 0; b < products; ++b) g.c_offset.push_back(b * s.m * s.n);
-  g.tasks = products * g.grid.tasks();
-  const bool columns = g.grid.col_blocks > 1;
-  g.stride = columns ? g.grid.cols * 4 : g.grid.rows * s.n * 4;
-  g.pitch = columns ? s.n * 4 : 0;
+  g.lhs = accumulates(op) ? 1 : 0;
+  const int lhs = static_cast<int>(g.lhs);
+  g.products = products_of(ops::matmul_shape(op.input(lhs).shape, op.input(lhs + 1).shape,
+                                             op.options<ops::MatmulOptions>()));
+  GemmArgs& args = g.products.args;
+  args.continues = accumulates(op);
+  g.cut = cut_products(args, g.products.count);
+  const bool columns = g.cut.grid.col_blocks > 1;
+  g.stride = 4 * (columns               ? g.cut.grid.cols
+                  : g.cut.by_products() ? g.cut.per_task * args.m * args.n
+                                        : g.cut.grid.rows * args.n);
+  g.pitch = columns ? args.n * 4 : 0;
   return g;
-}
-
-// Sets the leading dimension of a matrix of rows × cols; false if gemm() cannot read it.
-bool set_leading(int64_t rows, int64_t cols, const ops::StridedMatrices& s, bool& transposed,
-                 int64_t& leading) {
-  transposed = s.col != 1 && cols > 1;
-  if (transposed && s.row != 1 && rows > 1) return false;
-  const int64_t steps = transposed ? cols : rows;
-  leading = steps == 1 ? std::max(rows, cols) : transposed ? s.col : s.row;
-  return leading >= 1;
 }
 
 // Reorders the products so that those at one index of batch axis `axis` follow each other.
 void sort_by_axis(const std::vector<int64_t>& batch, size_t axis, Gemm& g) {
   int64_t inner = 1;
   for (size_t i = axis + 1; i < batch.size(); ++i) inner *= batch[i];
-  std::vector<size_t> order(g.c_offset.size());
+  std::vector<size_t> order(g.products.c.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     const auto index = [&](size_t i) { return static_cast<int64_t>(i) / inner % batch[axis]; };
     return index(a) < index(b);
   });
-  for (auto* const offsets : {&g.a_offset, &g.b_offset, &g.c_offset}) {
+  for (auto* const offsets : {&g.products.a, &g.products.b, &g.products.c}) {
     std::vector<int64_t> sorted;
     for (const size_t i : order) sorted.push_back((*offsets)[i]);
     *offsets = std::move(sorted);
@@ -93,20 +62,13 @@ void sort_by_axis(const std::vector<int64_t>& batch, size_t axis, Gemm& g) {
 std::optional<Gemm> gemm_of_strided(const OpView& op) {
   constexpr double kWorthwhile = 1 << 16;  // Multiply-adds of a task: about a microsecond.
   const auto o = op.options<ops::StridedMatmulOptions>();
-  const ops::StridedMatrices a(o.lhs), b(o.rhs), c(o.out);
+  const ops::StridedMatrices c(o.out);
+  auto all = products_of(o);
+  if (!all) return std::nullopt;
   Gemm g;
-  g.args.m = o.m;
-  g.args.n = o.n;
-  g.args.k = o.k;
-  g.args.ldc = o.m == 1 ? o.n : c.row;
-  if (!set_leading(o.m, o.k, a, g.args.trans_a, g.args.lda) ||
-      !set_leading(o.k, o.n, b, g.args.trans_b, g.args.ldb) || (c.col != 1 && o.n > 1))
-    return std::nullopt;
-  g.grid = {o.m, o.n, 1, 1};
-  g.a_offset = a.offsets(o.batch);
-  g.b_offset = b.offsets(o.batch);
-  g.c_offset = c.offsets(o.batch);
-  const auto products = static_cast<int64_t>(g.c_offset.size());
+  g.products = *std::move(all);
+  g.cut.grid = {o.m, o.n, 1, 1};
+  const int64_t products = g.products.count;
   // The outermost axis of the result in memory: a task writes a contiguous part of it.
   int64_t stride = o.m > 1 ? c.row : 0, size = o.m;
   size_t axis = o.batch.size();
@@ -121,15 +83,15 @@ std::optional<Gemm> gemm_of_strided(const OpView& op) {
   const int64_t max = std::clamp<int64_t>(static_cast<int64_t>(std::min(work / kWorthwhile, 1e9)),
                                           1, kMaxGemmTasks);
   const int64_t indices = ceil_div(size, std::min(max, size));  // Indices of the axis in a task.
-  g.tasks = ceil_div(size, indices);
-  g.per_task = products;
+  g.cut.tasks = ceil_div(size, indices);
+  g.cut.per_task = products;
   if (axis < o.batch.size()) {
     sort_by_axis(o.batch, axis, g);
-    g.per_task = products / size * indices;
+    g.cut.per_task = products / size * indices;
   } else {
     g.rows_of_task = indices;
   }
-  if (g.tasks > 1) g.stride = indices * stride * 4;
+  if (g.cut.tasks > 1) g.stride = indices * stride * 4;
   return g;
 }
 
@@ -138,15 +100,14 @@ std::optional<Gemm> gemm_of(const OpView& op) {
   return gemm_of_matmul(op);
 }
 
-void run_block(const Gemm& g, const runtime::KernelBlock& block, size_t product, int64_t row,
+void run_block(const Gemm& g, const runtime::KernelBlock& block, int64_t product, int64_t row,
                int64_t rows, int64_t col) {
-  GemmArgs args = g.args;
   std::byte* const* const operands = block.operands + g.lhs;
-  args.a = reinterpret_cast<const float*>(operands[0]) + g.a_offset.data()[product];
-  args.b = reinterpret_cast<const float*>(operands[1]) + g.b_offset.data()[product];
-  args.c = reinterpret_cast<float*>(operands[2]) + g.c_offset.data()[product];
+  const GemmArgs args = g.products.at(product, reinterpret_cast<const float*>(operands[0]),
+                                      reinterpret_cast<const float*>(operands[1]),
+                                      reinterpret_cast<float*>(operands[2]));
   const int64_t row_end = std::min(args.m, row + rows);
-  const int64_t col_end = std::min(args.n, col + g.grid.cols);
+  const int64_t col_end = std::min(args.n, col + g.cut.grid.cols);
   if (args.continues && block.operands[0] != operands[2]) {
     const auto* const before = reinterpret_cast<const float*>(block.operands[0]);
     for (int64_t r = row; r < row_end; ++r)
@@ -158,20 +119,12 @@ void run_block(const Gemm& g, const runtime::KernelBlock& block, size_t product,
 
 void run_gemm(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& g = *static_cast<const Gemm*>(state);
-  const int64_t blocks = g.grid.tasks();
-  if (blocks > 1) {
-    const int64_t tile = task % blocks;
-    return run_block(g, block, static_cast<size_t>(task / blocks),
-                     tile / g.grid.col_blocks * g.grid.rows, g.grid.rows,
-                     tile % g.grid.col_blocks * g.grid.cols);
-  }
   const bool cuts_rows = g.rows_of_task > 0;
-  const auto products = static_cast<int64_t>(g.c_offset.size());
-  const int64_t begin = cuts_rows ? 0 : task * g.per_task;
-  const int64_t end = std::min(products, begin + g.per_task);
-  const int64_t row = cuts_rows ? task * g.rows_of_task : 0;
-  const int64_t rows = cuts_rows ? g.rows_of_task : g.args.m;
-  for (int64_t p = begin; p < end; ++p) run_block(g, block, static_cast<size_t>(p), row, rows, 0);
+  const int64_t begin = cuts_rows ? 0 : g.cut.first_product(task);
+  const int64_t end = std::min(g.products.count, begin + g.cut.per_task);
+  const int64_t row = cuts_rows ? task * g.rows_of_task : g.cut.row(task);
+  const int64_t rows = cuts_rows ? g.rows_of_task : g.cut.grid.rows;
+  for (int64_t p = begin; p < end; ++p) run_block(g, block, p, row, rows, g.cut.col(task));
 }
 
 bool supports_gemm(const OpView& op) {
@@ -187,11 +140,11 @@ bool supports_gemm(const OpView& op) {
 KernelChoice choose_gemm(const OpView& op) {
   const Gemm g = *gemm_of(op);
   KernelChoice choice;
-  choice.tasks = g.tasks;
-  choice.workspace_bytes = gemm_workspace_bytes(g.args);
+  choice.tasks = g.cut.tasks;
+  choice.workspace_bytes = gemm_workspace_bytes(g.products.args);
   choice.task_stride = {0, 0, g.stride};
   choice.task_pitch = {0, 0, g.pitch};
-  if (g.args.continues) {
+  if (g.products.args.continues) {
     choice.task_stride.insert(choice.task_stride.begin(), g.stride);
     choice.task_pitch.insert(choice.task_pitch.begin(), g.pitch);
   }

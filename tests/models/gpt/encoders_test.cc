@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "learning.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/models/encoders/bert.h"
@@ -163,6 +166,130 @@ TEST(Encoders, RefuseSizesThatDoNotFit) {
                    "vit: patch must divide the sides of an image, 8 and 12, got 3"},
                   {"classes", vit([](models::VitSizes& s) { s.classes = 0; }),
                    "vit: classes must be at least 1, got 0"}});
+}
+
+// A file that transformers 5.24 has written for BertForPreTraining.
+constexpr const char* kBertConfig = R"({
+  "add_cross_attention": false, "architectures": ["BertForPreTraining"],
+  "attention_probs_dropout_prob": 0.1, "bos_token_id": null, "classifier_dropout": null,
+  "dtype": "float32", "eos_token_id": null, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+  "hidden_size": 16, "initializer_range": 0.02, "intermediate_size": 24, "is_decoder": false,
+  "layer_norm_eps": 1e-12, "max_position_embeddings": 12, "model_type": "bert",
+  "num_attention_heads": 4, "num_hidden_layers": 3, "pad_token_id": 2,
+  "tie_word_embeddings": true, "transformers_version": "5.24.0", "type_vocab_size": 5,
+  "use_cache": true, "vocab_size": 11
+})";
+// A file that it has written for ViTForImageClassification.
+constexpr const char* kVitConfig = R"({
+  "architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.0,
+  "dtype": "float32", "encoder_stride": 16, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+  "hidden_size": 16, "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"},
+  "image_size": 8, "initializer_range": 0.02, "intermediate_size": 24,
+  "label2id": {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}, "layer_norm_eps": 1e-12,
+  "model_type": "vit", "num_attention_heads": 4, "num_channels": 2, "num_hidden_layers": 3,
+  "patch_size": 4, "pooler_act": "tanh", "pooler_output_size": 16, "qkv_bias": true,
+  "transformers_version": "5.24.0"
+})";
+
+// A folder with a config.json.
+class ConfigFolder {
+ public:
+  explicit ConfigFolder(const std::string& text = "")
+      : path_(std::filesystem::path(testing::TempDir()) / "encoder_config") {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+    if (!text.empty()) std::ofstream(config()) << text;
+  }
+  ~ConfigFolder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_; }
+  std::string config() const { return path_ / "config.json"; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string changed(const std::string& text, const std::string& part, const std::string& other) {
+  const size_t at = text.find(part);
+  EXPECT_NE(at, text.npos) << part;
+  return std::string(text).replace(at, part.size(), other);
+}
+
+TEST(Encoders, SizesOfBertAreThoseOfTheConfiguration) {
+  const ConfigFolder folder(kBertConfig);
+  const auto expect = [](const models::BertSizes& s, int64_t padding) {
+    EXPECT_EQ(s.blocks, 3);
+    EXPECT_EQ(s.heads, 4);
+    EXPECT_EQ(s.width, 16);
+    EXPECT_EQ(s.hidden, 24);
+    EXPECT_EQ(s.context, 12);
+    EXPECT_EQ(s.vocabulary, 11);
+    EXPECT_EQ(s.segment_types, 5);
+    EXPECT_EQ(s.padding, padding);
+    EXPECT_EQ(s.epsilon, 1e-12);
+    EXPECT_EQ(s.micro_batch, 3);
+  };
+  models::BertSizes sizes = models::read_bert_sizes(folder.path(), {.micro_batch = 3});
+  expect(sizes, 2);
+  sizes.padding = -1;
+  models::write_bert_config(sizes, folder.config());
+  expect(models::read_bert_sizes(folder.path(), {.micro_batch = 3}), -1);
+}
+
+TEST(Encoders, SizesOfVitAreThoseOfTheConfiguration) {
+  const ConfigFolder folder(kVitConfig);
+  const auto expect = [](const models::VitSizes& s, int64_t width) {
+    EXPECT_EQ(s.blocks, 3);
+    EXPECT_EQ(s.heads, 4);
+    EXPECT_EQ(s.width, 16);
+    EXPECT_EQ(s.hidden, 24);
+    EXPECT_EQ(s.channels, 2);
+    EXPECT_EQ(s.image_height, 8);
+    EXPECT_EQ(s.image_width, width);
+    EXPECT_EQ(s.patch, 4);
+    EXPECT_EQ(s.classes, 3);
+    EXPECT_EQ(s.micro_batch, 3);
+  };
+  models::VitSizes sizes = models::read_vit_sizes(folder.path(), {.micro_batch = 3});
+  expect(sizes, 8);
+  models::write_vit_config(sizes, folder.config());
+  expect(models::read_vit_sizes(folder.path(), {.micro_batch = 3}), 8);
+  sizes.image_width = 12;
+  models::write_vit_config(sizes, folder.config());
+  expect(models::read_vit_sizes(folder.path(), {.micro_batch = 3}), 12);
+}
+
+TEST(Encoders, OtherConfigurationsAreRefused) {
+  const auto bert = [](const char* part, const char* other) {
+    return [=] { models::read_bert_sizes(ConfigFolder(changed(kBertConfig, part, other)).path()); };
+  };
+  const auto vit = [](const char* part, const char* other) {
+    return [=] { models::read_vit_sizes(ConfigFolder(changed(kVitConfig, part, other)).path()); };
+  };
+  for (Refusal r : std::vector<Refusal>{
+           {"model", bert("\"bert\"", "\"roberta\""), "'model_type' must be \"bert\", got"},
+           {"no model", vit("\"model_type\": \"vit\",", ""), "must be \"vit\", got nothing"},
+           {"activation", bert("\"gelu\"", "\"gelu_new\""), "'hidden_act' must be \"gelu\", got"},
+           {"blocks", vit("layers\": 3", "layers\": 0"), "'num_hidden_layers' must be an integer"},
+           {"heads", bert("heads\": 4", "heads\": 3"),
+            "'num_attention_heads' must be a divisor of 'hidden_size', 16, got 3"},
+           {"decoder", bert("decoder\": false", "decoder\": true"), "'is_decoder' must be false"},
+           {"tied", bert("embeddings\": true", "embeddings\": false"),
+            "'tie_word_embeddings' must be true, got false"},
+           {"positions", bert("\"use_cache\": true", "\"position_embedding_type\": \"relative\""),
+            "'position_embedding_type' must be \"absolute\", got \"relative\""},
+           {"padding", bert("id\": 2", "id\": 11"),
+            "'pad_token_id' must be null or a token below 'vocab_size', 11, got 11"},
+           {"bias", vit("qkv_bias\": true", "qkv_bias\": false"), "'qkv_bias' must be true"},
+           {"sides", vit("image_size\": 8", "image_size\": [8, 0]"), "or a list of two, got array"},
+           {"patch", vit("patch_size\": 4", "patch_size\": 3"),
+            "'patch_size' must be a divisor of the sides of an image, 8 and 8, got 3"},
+           {"classes", vit("{\"0\": \"LABEL_0\", \"1\": \"LABEL_1\", \"2\": \"LABEL_2\"}", "{}"),
+            "'id2label' must be an object with a name for each class, got object"}}) {
+    r.kind = ErrorKind::kBadFile;
+    expect_refused({r});
+  }
+  expect_refused({{"file", [] { models::read_bert_sizes(ConfigFolder().path()); }, "config.json",
+                   ErrorKind::kIo}});
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
 // Sizes of language models in the config.json of a checkpoint.
-#include <cmath>
-#include <filesystem>
-#include <limits>
-
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
 #include "sluice/models/hugging_face/checkpoint.h"
+#include "sluice/models/hugging_face/config_file.h"
 #include "sluice/models/hugging_face/hugging_face.h"
 
 namespace sluice::models {
@@ -13,66 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The values of a config.json. A value of null is absent.
-class GptConfig {
- public:
-  GptConfig(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
-
-  [[noreturn]] void refuse(const char* key, std::string_view wanted) const {
-    fail(ErrorKind::kBadFile, "{}: '{}' must be {}, got {}", path_, key, wanted, text(value(key)));
-  }
-  bool has(const char* key) const { return !value(key).is_null(); }
-  const Json& value(const char* key) const {
-    static const Json kAbsent;
-    const auto found = json_.find(key);
-    return found == json_.end() ? kAbsent : *found;
-  }
-  int64_t size(const char* key) const {
-    const Json& v = value(key);
-    if (!v.is_number_unsigned() || v.get<uint64_t>() < 1 ||
-        v.get<uint64_t>() > std::numeric_limits<int32_t>::max())
-      refuse(key, "an integer from 1 to 2147483647");
-    return v.get<int64_t>();
-  }
-  int64_t size_or(const char* key, int64_t usual) const { return has(key) ? size(key) : usual; }
-  double positive_or(const char* key, double usual) const {
-    if (!has(key)) return usual;
-    const Json& v = value(key);
-    if (!v.is_number() || !(v.get<double>() > 0) || !std::isfinite(v.get<double>()))
-      refuse(key, "a positive number");
-    return v.get<double>();
-  }
-  bool boolean_or(const char* key, bool usual) const {
-    if (!has(key)) return usual;
-    if (!value(key).is_boolean()) refuse(key, "true or false");
-    return value(key).get<bool>();
-  }
-  // Refuses a setting whose value is not in `known`. An absent setting has the first value.
-  void require_known(const char* key, std::initializer_list<Json> known) const {
-    if (!has(key)) return;
-    std::string words;
-    for (const Json& v : known) {
-      if (value(key) == v) return;
-      words += (words.empty() ? "" : " or ") + text(v);
-    }
-    refuse(key, words);
-  }
-  GptConfig member(const char* key) const {
-    if (!value(key).is_object()) refuse(key, "an object");
-    return {path_, value(key)};
-  }
-
- private:
-  static std::string text(const Json& v) {
-    if (v.is_null()) return "nothing";
-    return v.is_primitive() ? v.dump(-1, ' ', true, Json::error_handler_t::replace) : v.type_name();
-  }
-
-  std::string path_;
-  Json json_;
-};
-
-void read_gpt2(const GptConfig& c, GptSizes& s) {
+void read_gpt2(const ConfigFile& c, GptSizes& s) {
   c.require_known("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   c.require_known("scale_attn_weights", {true});
   c.require_known("scale_attn_by_inverse_layer_idx", {false});
@@ -89,18 +27,18 @@ void read_gpt2(const GptConfig& c, GptSizes& s) {
 
 // Newer checkpoints have the object "rope_parameters". Older ones have "rope_theta", and
 // "rope_scaling" unless positions are rotated as in the first version of Llama.
-void read_rotary(const GptConfig& c, GptSizes& s) {
+void read_rotary(const ConfigFile& c, GptSizes& s) {
   s.rotary_base = c.positive_or("rope_theta", 10000);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!c.has(key)) continue;
-    const GptConfig rotary = c.member(key);
+    const ConfigFile rotary = c.member(key);
     rotary.require_known("type", {"default"});
     rotary.require_known("rope_type", {"default"});
     s.rotary_base = rotary.positive_or("rope_theta", s.rotary_base);
   }
 }
 
-void read_llama(const GptConfig& c, GptSizes& s) {
+void read_llama(const ConfigFile& c, GptSizes& s) {
   c.require_known("hidden_act", {"silu"});
   c.require_known("attention_bias", {false});
   c.require_known("mlp_bias", {false});
@@ -179,7 +117,7 @@ GptSizes sizes_of_shapes(const std::string& path, const GptSizes& given) {
 GptSizes read_gpt_sizes(const std::string& path, const GptSizes& given) {
   const std::string config = config_path(path);
   if (!sys::exists(config)) return sizes_of_shapes(path, given);
-  const GptConfig c(config, read_json_object(config));
+  const ConfigFile c(config);
   GptSizes s = given;
   s.tied = false;
   if (!c.has("model_type")) c.refuse("model_type", "\"gpt2\" or \"llama\"");
@@ -233,8 +171,7 @@ void write_gpt_config(const GptSizes& sizes, const std::string& path) {
                  {"mlp_bias", false},
                  {"tie_word_embeddings", s.tied}});
   }
-  const std::string text = json.dump(2) + "\n";
-  sys::replace_file(path, std::as_bytes(std::span(text)));
+  write_json(json, path);
 }
 
 }  // namespace sluice::models

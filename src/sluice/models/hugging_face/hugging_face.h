@@ -1,6 +1,8 @@
 #pragma once
 #include <string>
 
+#include "sluice/models/encoders/bert.h"
+#include "sluice/models/encoders/vit.h"
 #include "sluice/models/gpt.h"
 #include "sluice/models/hugging_face/weight_layout.h"
 #include "sluice/train/training_step.h"
@@ -41,5 +43,17 @@ GptSizes read_gpt_sizes(const std::string& path, const GptSizes& given = {.heads
 /// Writes the sizes as a `config.json` for from_pretrained(). Error{kUsage} for GPT-2 with grouped
 /// heads, which Hugging Face's class lacks.
 void write_gpt_config(const GptSizes& sizes, const std::string& path);
+
+/// Reads the sizes of an encoder from the `config.json` in the folder of a checkpoint. `path` is as
+/// for load_hugging_face(). `given` sets batches, dropout and the loss. Without `pad_token_id`,
+/// BERT has no padding. Error{kIo} without the file. Error{kBadFile} for another architecture, for
+/// sizes that are not positive integers or do not divide, and for a setting that the model lacks.
+BertSizes read_bert_sizes(const std::string& path, const BertSizes& given = {});
+VitSizes read_vit_sizes(const std::string& path, const VitSizes& given = {});
+
+/// Writes the sizes as a `config.json` for from_pretrained() of BertForPreTraining or
+/// ViTForImageClassification.
+void write_bert_config(const BertSizes& sizes, const std::string& path);
+void write_vit_config(const VitSizes& sizes, const std::string& path);
 
 }  // namespace sluice::models

@@ -461,6 +461,25 @@ TEST(ScanGradients, Refusals) {
                    "so it must be by value, got by reference"}});
 }
 
+TEST(ScanGradients, ARefusedScanAddsNoOps) {
+  Ir ir;
+  Graph& body = ir.create_empty_graph("body");
+  const Tensor x = body.input(f32_spec({2}), "x");
+  const Tensor sum = body.input(f32_spec({2}), "sum", Pass::kByReference);
+  body.set_outputs({ops::add_(sum, x) * 2});
+  Graph& g = ir.create_empty_graph("g");
+  const Tensor xs = g.input(f32_spec({4, 2}), "xs");
+  const Tensor zero = g.constant(HostTensor(f32_spec({2})), "zero");
+  const std::string before = print_schedule(g);
+  expect_refused({{"a constant",
+                   [&] {
+                     ops::scan(g, body, {}, {xs}, {{sum, zero}});
+                   },
+                   "constant 'zero' cannot be written"}});
+  EXPECT_EQ(print_schedule(g), before);
+  verify(ir);
+}
+
 std::string text(const Ir& ir) {
   std::string result;
   for (const GraphId id : ir.graph_ids()) result += print_schedule(ir.graph(id)) + "\n";

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sluice/transforms/loops/body_ops.h"
 #include "sluice/transforms/loops/row_loop.h"
 
 namespace sluice::ops {
@@ -66,8 +67,14 @@ ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tens
             graph.name(), input.valid() ? input.name() : "an empty handle");
   }
   const std::vector<RowOrder> orders(outputs.size() - carried.size(), order);
-  transforms::RowLoop::Results results = loop.run(orders, where);
-  return {std::move(results.carried), std::move(results.rows)};
+  const BodyOps added(parent, "scan");
+  try {
+    transforms::RowLoop::Results results = loop.run(orders, where);
+    return {std::move(results.carried), std::move(results.rows)};
+  } catch (...) {
+    added.remove();
+    throw;
+  }
 }
 
 }  // namespace sluice::ops

@@ -8,6 +8,7 @@
 #include "sluice/ops/slice.h"
 #include "sluice/ops/transpose.h"
 #include "sluice/ops/updates.h"
+#include "sluice/transforms/loops/loops.h"
 #include "tests/support/gradient_check.h"
 
 namespace sluice::transforms {
@@ -170,6 +171,34 @@ TEST(AutodiffInPlace, ViewsOfAPart) {
       error.find("is a view of a part of another tensor; require the gradient of the whole tensor"),
       std::string::npos)
       << error;
+}
+
+// The loop reads a part of w before w itself, and a later op reads w, too.
+TEST(AutodiffInPlace, ALoopReadsAPartAndItsWhole) {
+  Ir ir;
+  Graph& body = ir.create_empty_graph("body");
+  const Tensor carried = body.input(f32_spec({2}), "carried");
+  const Tensor part = body.input(f32_spec({2}), "part");
+  const Tensor whole = body.input(f32_spec({4}), "whole");
+  body.set_outputs({ops::tanh(carried * part + ops::sum(whole))});
+  Graph& g = ir.create_empty_graph("g");
+  const Tensor first = g.input(f32_spec({2}), "first");
+  const Tensor w = g.input(f32_spec({4}), "w");
+  const Tensor last = ops::repeat(g, body, 3, {first}, {{part, head_(w)}, {whole, w}})[0];
+  g.set_outputs({ops::sum(last) * w});
+  const GradGraphInfo info = autodiff(g);
+  // The gradient of w is the sum of that of the loop's whole w and that of its part.
+  const Graph& backward = info.graph();
+  for (size_t k = 0; k < info.expected_outputs().size(); ++k) {
+    if (info.expected_outputs()[k].fwd_tensor != w) continue;
+    const Op& total = backward.op(backward.info(backward.output_ids()[k]).producer);
+    ASSERT_EQ(total.def->name, "add");
+    const auto producer = [&](size_t i) {
+      return backward.op(backward.info(total.inputs[i].tensor).producer).def->name;
+    };
+    EXPECT_EQ(producer(0), "repeat");
+    EXPECT_EQ(producer(1), "concat");
+  }
 }
 
 TEST(AutodiffInPlace, OverwrittenValueIsAnErrorAndChangesNothing) {

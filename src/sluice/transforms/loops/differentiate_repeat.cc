@@ -250,17 +250,21 @@ class RepeatGradient {
   }
 
   void contribute(const RowLoop::Results& results) {
-    size_t next = gradients_.size();
-    for (const Sum& s : sums_) {
-      const Tensor& sum = results.carried[next++];
-      if (!s.continues) {
-        sweep_.contribute(operand(s.operand).tensor, value(s.operand), sum);
-        continue;
+    // A sum that continues a gradient replaces it, so these sums precede those of views of parts.
+    for (const bool continues : {true, false}) {
+      size_t next = gradients_.size();
+      for (const Sum& s : sums_) {
+        const Tensor& sum = results.carried[next++];
+        if (s.continues != continues) continue;
+        if (continues) {
+          Tensor& total = sweep_.gradients_[value(s.operand)];
+          total = in_shape(sum, total.shape());
+        } else {
+          sweep_.contribute(operand(s.operand).tensor, value(s.operand), sum);
+        }
       }
-      Tensor& total = sweep_.gradients_[value(s.operand)];
-      total = in_shape(sum, total.shape());
     }
-    next = 0;
+    size_t next = 0;
     for (const size_t i : sequences_)
       sweep_.contribute(operand(i).tensor, value(i), results.rows[next++]);
     next = 0;

@@ -152,7 +152,7 @@ struct ScanResults {
 /// of a sequence is stored row by row, too.
 ///
 /// Error{kUsage} without a sequence or without rows, for an input without a tensor, and for tensors
-/// of another graph, shape or dtype.
+/// of another graph, shape or dtype. `parent` then has the ops that it had before.
 ScanResults scan(Graph& parent, Graph& graph, const Tensors& carried, const Tensors& sequences,
                  const TensorMap& named = {}, RowOrder order = RowOrder::kAscending,
                  std::source_location where = std::source_location::current());

@@ -54,10 +54,8 @@ TokenizerPointer tokenizer_of(const ToolOptions& o) {
   for (const char* file : {"/tokenizer.json", "/vocab.json"}) {
     if (is_folder && name.empty() && sys::exists(m.weights + file)) name = m.weights + file;
   }
-  TokenizerPointer found = find_tokenizer(name, is_folder ? "" : m.weights, "");
-  require(found != nullptr,
-          "{}: has no tokenizer; use --tokenizer with bytes, a tokenizer.json or a vocab.json",
-          m.weights);
+  TokenizerPointer found = find_tokenizer(name, is_folder ? "" : m.weights, "").tokenizer;
+  if (found == nullptr) refuse_missing_tokenizer(m.weights);
   return found;
 }
 
@@ -110,11 +108,11 @@ class GrowingText {
   size_t returned_;
 };
 
-void load(models::Generator& generator, const ToolOptions& o) {
-  if (is_checkpoint(o.model))
-    generator.load_hugging_face(o.model.weights);
-  else
-    generator.load(o.model.weights);
+models::Generator open_generator(const models::GptSizes& sizes, const ToolOptions& o) {
+  using models::Generator;
+  const std::string& weights = o.model.weights;
+  return is_checkpoint(o.model) ? Generator::open_hugging_face(sizes, weights, o.step.session)
+                                : Generator::open(sizes, weights, o.step.session);
 }
 
 }  // namespace
@@ -132,8 +130,7 @@ int run_generate(const ToolOptions& o) {
           sizes.context - 1, length);
   models::GenerateOptions sampling = o.generate.sampling;
   if (sampling.tokens == 0) sampling.tokens = sizes.context - length;
-  models::Generator generator(sizes, o.step.session);
-  load(generator, o);
+  models::Generator generator = open_generator(sizes, o);
 
   GrowingText growing(*tokenizer, prompt);
   std::string text;

@@ -2,7 +2,9 @@
 """Tests language models on the command line."""
 
 import json
+import re
 import struct
+import time
 import unittest
 from pathlib import Path
 
@@ -134,6 +136,8 @@ class Gpt(TextTest):
         latin.write_bytes(b"a" * 50 + b"\xff" + b"b" * 50)
         short = self.folder / "short.txt"
         short.write_text("short")
+        brief = self.folder / "brief.txt"
+        brief.write_text("the old cat sees " * 6)
         for code, kind, part, flags in (
             (2, "usage", "gpt: heads must divide the width, 32, got 3", ["--heads", 3]),
             (2, "usage", "gpt: kv_heads must divide the heads, 4, got 3", ["--kv-heads", 3]),
@@ -144,7 +148,12 @@ class Gpt(TextTest):
             (3, "bad file", "token 370: must be in [0, 256), got 300",
              ["--dataset", f"tokens:{ids}", "--vocab", 256, "--epochs", 1]),
             (3, "bad file", "byte 50", ["--dataset", f"text:{latin}"]),
-            (3, "bad file", "context", ["--dataset", f"text:{short}"]),
+            (3, "bad file", f"{short}: training part: must have at least 17 tokens, context + 1, "
+             "got 4 of the 5 tokens", ["--dataset", f"text:{short}"]),
+            (3, "bad file", f"{short}: training part: must have at least 17 tokens",
+             ["--dataset", f"text:{short}", "--vocab", 100]),
+            (3, "bad file", f"{brief}: test part: must have at least 17 tokens, context + 1, got "
+             "10 of the 102 tokens", ["--dataset", f"text:{brief}", "--validation", 0.1]),
             (2, "usage", "0 full batches: micro-batch 1000 = 1000, the training text has",
              [*self.data, "--micro-batch", 1000]),
             (2, "usage", "--tokenizer characters requires --dataset text:FILE",
@@ -212,8 +221,7 @@ class Gpt(TextTest):
             run = [*RUN, "--context", 64, *self.data, "--tokenizer", tokenizer, "--steps", 250,
                    "--lr", 0.01, "--save", self.weights]
             self.record("train", *[flag for k, flag in enumerate(run) if k not in (5, 6)])
-            flags = [] if tokenizer == "bytes" else ["--tokenizer", tokenizer]
-            command = ["generate", "gpt", "--weights", self.weights, *flags, "--prompt",
+            command = ["generate", "gpt", "--weights", self.weights, "--prompt",
                        "the small hörse", "--temperature", 0, "--tokens", 12]
             text = self.record(*command)["text"]
             words = ("the small hörse" + text).split()
@@ -224,10 +232,74 @@ class Gpt(TextTest):
                 self.assertEqual(printed, f"the small hörse{text}\n")
             # Bytes that are no text.
             self.record(*command[:-4], "--temperature", 1000)
-        self.expect_error(2, "usage", "--tokenizer is required", "eval", "gpt", "--weights",
-                          self.weights, *self.data)
-        self.expect_error(2, "usage", "has no tokenizer", "generate", "gpt", "--weights",
-                          self.weights)
+
+    def test_weights_keep_the_files_of_their_tokenizer(self):
+        files = Path(__file__).resolve().parent.parent / "tokenizers"
+        for name in ("vocab.json", "merges.txt"):
+            (self.folder / name).write_bytes((files / f"gpt2-{name}").read_bytes())
+        prompt = ["--prompt", "the small hörse", "--temperature", 0, "--tokens", 2]
+        for tokenizer in (files / "llama2.json", self.folder / "vocab.json"):
+            self.record("train", *RUN, *self.data, "--tokenizer", tokenizer, "--steps", 2,
+                        "--save", self.weights)
+            weights = ["gpt", "--weights", self.weights]
+            for command in (["eval", *weights, *self.data], ["generate", *weights, *prompt]):
+                same = [self.record(*command, *flags)
+                        for flags in ([], ["--tokenizer", tokenizer])]
+                keys = [key for key in ("test_loss", "text") if key in same[0]]
+                self.assertEqual(*([r[key] for key in keys] for r in same))
+            # Training goes on with the tokens, and keeps them again.
+            again = self.folder / "again.safetensors"
+            self.record("train", *weights, *self.data, "--steps", 1, "--save", again)
+            self.record("generate", "gpt", "--weights", again, *prompt)
+            header = self.weights.read_bytes()
+            key = b"sluice.tokenizer." + (b"json" if tokenizer.stem == "llama2" else b"merges")
+            self.weights.write_bytes(header.replace(key, key[:-1] + b"_"))
+            self.expect_error(3, "bad file", f"must have the metadata {key.decode()}", "generate",
+                              *weights, *prompt)
+        damaged = header.replace(b"#version", b"#ver  on")
+        self.assertNotEqual(damaged, header)
+        self.weights.write_bytes(damaged)
+        self.expect_error(3, "bad file", f"{self.weights}: sluice.tokenizer: line 1", "generate",
+                          *weights, *prompt)
+
+    def test_weights_name_the_tokenizer_that_they_do_not_keep(self):
+        small = Path(__file__).resolve().parent.parent / "tokenizers/llama2.json"
+        large = self.folder / "large.json"
+        with open(large, "wb") as file:
+            file.write(small.read_bytes() + b" " * (16 << 20))
+        self.record("train", *RUN, *self.data, "--tokenizer", large, "--steps", 1, "--save",
+                    self.weights)
+        self.assertLess(self.weights.stat().st_size, 1 << 20)
+        weights = ["gpt", "--weights", self.weights]
+        wanted = f"--tokenizer: must be {large}, the tokenizer of {self.weights}, got none"
+        self.expect_error(2, "usage", wanted, "eval", *weights, *self.data)
+        self.expect_error(2, "usage", wanted, "generate", *weights, "--prompt", "the")
+        self.record("generate", *weights, "--prompt", "the", "--tokenizer", small, "--tokens", 1)
+        ids = self.folder / "ids.bin"
+        ids.write_bytes(struct.pack("<400H", *range(400)))
+        self.record("train", *RUN, "--dataset", f"tokens:{ids}", "--vocab", 400, "--steps", 1,
+                    "--save", self.weights)
+        self.expect_error(2, "usage", "--tokenizer: must be the file whose ids", "generate",
+                          *weights, "--prompt", "the")
+
+    def test_shapes_are_compared_before_anything_is_compiled(self):
+        self.record("train", *RUN, *self.data, "--steps", 1, "--save", self.weights)
+        header = self.weights.read_bytes()
+        vocabulary = str(len(set(TEXT)))
+        for name, old, huge, part in (
+                ("width", "32", 1 << 20, "must be ("), ("width", "32", 1 << 31, "exceeds 63 bits"),
+                ("context", "16", 1 << 28, "must be ("), ("context", "16", 1 << 40, "the sizes of"),
+                ("vocab", vocabulary, 1 << 28, "must be (")):
+            size = f'"sluice.{name}":"{old}"'.encode()
+            self.assertIn(size, header)
+            new = size.replace(old.encode(), str(huge).encode())
+            length = struct.unpack("<Q", header[:8])[0] + len(new) - len(size)
+            self.weights.write_bytes(struct.pack("<Q", length) + header[8:].replace(size, new))
+            begin = time.monotonic()
+            error = self.expect_code(3, "generate", "gpt", "--weights", self.weights, "--prompt",
+                                     "the").stderr
+            self.assertRegex(error, rf"^error \(bad file\): {self.weights}: .*{re.escape(part)}")
+            self.assertLess(time.monotonic() - begin, 5)
 
     def test_weights_of_characters_require_a_text(self):
         self.record("train", *RUN, *self.data, "--steps", 1, "--save", self.weights,
@@ -275,7 +347,7 @@ class Gpt(TextTest):
         (other / "input.txt").write_text(TEXT)
         found = self.expect_code(0, "train", *RUN, "--data", other, "--steps", 2)
         self.assertNotIn("generated", found.stderr)
-        self.expect_error(2, "usage", "must be in [0, 100), got", "train", *RUN, "--data", other,
+        self.expect_error(3, "bad file", "must be in [0, 100), got", "train", *RUN, "--data", other,
                           "--vocab", 100, "--steps", 2)
         small = self.record("train", *RUN, "--synthetic", "--steps", 30, "--vocab", 30)
         self.assertLess(small["test_loss"], 3.5)

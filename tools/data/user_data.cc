@@ -12,7 +12,6 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/idx.h"
-#include "sluice/models/texts.h"
 #include "tools/data/divide.h"
 #include "tools/data/predictions.h"
 #include "tools/data/table_data.h"

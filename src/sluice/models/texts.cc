@@ -1,5 +1,3 @@
-#include "sluice/models/texts.h"
-
 #include <cstdlib>
 #include <utility>
 #include <vector>
@@ -10,6 +8,8 @@
 #include "sluice/data/files/contents.h"
 #include "sluice/data/text/masked_pairs.h"
 #include "sluice/data/text/synthetic_text.h"
+#include "sluice/data/text/tokens.h"
+#include "sluice/models/model.h"
 
 namespace sluice::models {
 namespace {
@@ -65,8 +65,8 @@ SampleSet load_text(const std::string& folder, data::Split split, const Sizes& s
                     uint64_t seed) {
   const auto file = data::find_data_file(folder, kTextFile);
   require(file.has_value(), "{}: must contain {}", folder, kTextFile);
-  const data::TokenSplit both = data::split_tokens(
-      with_vocabulary(data::text_tokens(*file, data::TextUnit::kByte).tokens, sizes.vocabulary));
+  const data::Tokens bytes = data::text_tokens(*file, data::TextUnit::kByte).tokens;
+  const data::TokenSplit both = data::split_tokens(bytes.with_vocabulary(sizes.vocabulary));
   return from_tokens(split == data::Split::kTrain ? both.training : both.test, split, sizes, seed);
 }
 
@@ -94,13 +94,6 @@ constexpr Data text_data() {
 }
 
 }  // namespace
-
-data::Tokens with_vocabulary(const data::Tokens& tokens, int64_t vocabulary) {
-  if (vocabulary == tokens.vocabulary()) return tokens;
-  std::vector<int32_t> ids(static_cast<size_t>(tokens.size()));
-  tokens.read(0, ids);
-  return {std::move(ids), vocabulary};
-}
 
 const Data kTexts = text_data<windows>();
 const Data kMaskedTexts = text_data<masked_pairs>();

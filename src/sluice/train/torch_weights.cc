@@ -34,15 +34,24 @@ HostTensor transposed(const HostTensor& t) {
   return result;
 }
 
-// Returns the value of a weight's handle for its tensor of the files.
-HostTensor read_weight(const WeightFiles& files, const TorchWeight& weight,
-                       const TensorSpec& spec) {
+TensorSpec spec_of(const Training& training, const TorchWeight& weight) {
+  const Tensor& variable = training.variables[weight.path];
+  return host_spec(variable.spec(), *variable.graph().info(variable).variable);
+}
+
+void check_weight(const WeightFiles& files, const TorchWeight& weight, const TensorSpec& spec) {
   const Shape shape = weight.transposed ? swapped(spec.shape) : spec.shape;
   const TensorSpec& found = files.spec(weight.name);
   if (found.shape != shape || !is_float(found.dtype)) {
     fail(ErrorKind::kBadFile, "{}: '{}' must be {} of floating point, got {}", files.name(),
          weight.name, to_string(shape), to_string(found));
   }
+}
+
+// Returns the value of a weight's handle for its tensor of the files.
+HostTensor read_weight(const WeightFiles& files, const TorchWeight& weight,
+                       const TensorSpec& spec) {
+  check_weight(files, weight, spec);
   const HostTensor value = files.read(weight.name).cast(spec.dtype);
   return weight.transposed ? transposed(value) : value;
 }
@@ -106,6 +115,11 @@ HostTensor WeightFiles::read(const std::string& tensor) const {
   return value;
 }
 
+void check_named_weights(const Training& training, const std::vector<TorchWeight>& weights,
+                         const WeightFiles& files) {
+  for (const TorchWeight& weight : weights) check_weight(files, weight, spec_of(training, weight));
+}
+
 std::vector<std::string> load_named_weights(Session& session, const Training& training,
                                             const std::vector<TorchWeight>& weights,
                                             const WeightFiles& files) {
@@ -114,9 +128,8 @@ std::vector<std::string> load_named_weights(Session& session, const Training& tr
   std::vector<std::pair<Tensor, HostTensor>> values;
   Digest digest;
   for (const TorchWeight& weight : weights) {
-    const Tensor& variable = training.variables[weight.path];
-    const TensorSpec spec = host_spec(variable.spec(), *variable.graph().info(variable).variable);
-    values.emplace_back(variable, read_weight(files, weight, spec));
+    values.emplace_back(training.variables[weight.path],
+                        read_weight(files, weight, spec_of(training, weight)));
     digest.add(values.back().second.bytes());
     read.insert(weight.name);
   }

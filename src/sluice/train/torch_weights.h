@@ -43,6 +43,11 @@ class WeightFiles {
   std::map<std::string, const SafetensorsReader*> foreign_;
 };
 
+/// The errors of load_named_weights() for a weight that is missing or has another shape. Reads the
+/// indices of the files alone.
+void check_named_weights(const Training& training, const std::vector<TorchWeight>& weights,
+                         const WeightFiles& files);
+
 /// Sets weights of a session on these programs from tensors of the files: load_torch_weights() with
 /// other names. Weights that `weights` does not list keep their values. Returns the names of the
 /// tensors that it does not list. Errors as for load_torch_weights().

@@ -74,6 +74,9 @@ class BpeTokenizer final : public Tokenizer {
   /// if the vocabulary has it. Source: Radford et al., "Language Models are Unsupervised Multitask
   /// Learners", 2019.
   static BpeTokenizer read_gpt2(const std::string& vocabulary, const std::string& merges);
+  /// Reads the texts of both files; `file` names them in errors.
+  static BpeTokenizer parse_gpt2(std::string_view vocabulary, std::string_view merges,
+                                 const std::string& file);
 
   /// Reads a `tokenizer.json` of Hugging Face's tokenizers whose model is BPE. Its ids are those of
   /// that library, where a text has the tokens for it. These components are read:
@@ -84,6 +87,8 @@ class BpeTokenizer final : public Tokenizer {
   /// Any other component, dropout, affixes of subwords and `single_word` are Error{kBadFile} that
   /// names them. `truncation` and `padding` do not apply. Unicode's properties are those of PCRE2.
   static BpeTokenizer read_json(const std::string& path);
+  /// Reads the text of such a file, which `file` names in errors.
+  static BpeTokenizer parse_json(std::string_view text, const std::string& file);
 
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> ids) const override;

@@ -111,8 +111,7 @@ std::string contents_of(const std::string& path, std::string_view wanted) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-TokenizerJson parsed(const std::string& path, std::string_view wanted) {
-  const std::string text = contents_of(path, wanted);
+TokenizerJson parsed(std::string_view text, const std::string& path) {
   try {
     return TokenizerJson::parse(text);
   } catch (const TokenizerJson::parse_error& e) {
@@ -155,13 +154,12 @@ Merges merges_of(const JsonField& field) {
   return merges;
 }
 
-Merges read_merges(const std::string& path) {
-  const std::string text = contents_of(path, "GPT-2's merges.txt");
+Merges read_merges(std::string_view text, const std::string& path) {
   Merges merges;
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = std::string_view(text).substr(at, end - at);
+    std::string_view line = text.substr(at, end - at);
     at = end + 1;
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -391,24 +389,39 @@ BpeModel model_of(const JsonField& model, const TokenIds& vocabulary) {
   return {vocabulary, merges_of(model["merges"]), options, model.file()};
 }
 
-}  // namespace
-
-BpeTokenizer BpeTokenizer::read_gpt2(const std::string& vocabulary, const std::string& merges) {
-  const TokenizerJson json = parsed(vocabulary, "GPT-2's vocab.json");
-  const TokenIds ids = token_ids({vocabulary, "", json});
+BpeTokenizer gpt2_tokenizer(std::string_view vocabulary, const std::string& vocabulary_file,
+                            std::string_view merges, const std::string& merges_file) {
+  const TokenizerJson json = parsed(vocabulary, vocabulary_file);
+  const TokenIds ids = token_ids({vocabulary_file, "", json});
   auto parts = std::make_shared<BpeParts>();
   if (const auto end = ids.find(kEndOfText); end != ids.end())
     parts->added.push_back({.text = kEndOfText, .id = end->second, .is_special = true});
-  store_tokens(vocabulary, ids, *parts);
-  parts->model = BpeModel(ids, read_merges(merges), {}, merges);
-  parts->pre_tokenizers = {split_words(Regex(kGpt2Words, vocabulary), SplitBehavior::kIsolated),
-                           byte_level()};
+  store_tokens(vocabulary_file, ids, *parts);
+  parts->model = BpeModel(ids, read_merges(merges, merges_file), {}, merges_file);
+  parts->pre_tokenizers = {
+      split_words(Regex(kGpt2Words, vocabulary_file), SplitBehavior::kIsolated), byte_level()};
   parts->decoders = {decode_byte_level()};
   return BpeTokenizer(std::move(parts));
 }
 
+}  // namespace
+
+BpeTokenizer BpeTokenizer::read_gpt2(const std::string& vocabulary, const std::string& merges) {
+  return gpt2_tokenizer(contents_of(vocabulary, "GPT-2's vocab.json"), vocabulary,
+                        contents_of(merges, "GPT-2's merges.txt"), merges);
+}
+
+BpeTokenizer BpeTokenizer::parse_gpt2(std::string_view vocabulary, std::string_view merges,
+                                      const std::string& file) {
+  return gpt2_tokenizer(vocabulary, file, merges, file);
+}
+
 BpeTokenizer BpeTokenizer::read_json(const std::string& path) {
-  const TokenizerJson json = parsed(path, "a tokenizer.json");
+  return parse_json(contents_of(path, "a tokenizer.json"), path);
+}
+
+BpeTokenizer BpeTokenizer::parse_json(std::string_view text, const std::string& path) {
+  const TokenizerJson json = parsed(text, path);
   const JsonField root(path, "", json);
   const JsonField model = root["model"];
   // Old files have no type for BPE, which alone has merges.

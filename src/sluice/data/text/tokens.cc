@@ -152,13 +152,23 @@ Tokens::Tokens(std::shared_ptr<const internal::TokenSource> source)
 
 int64_t Tokens::vocabulary() const { return source_->vocabulary(); }
 
-Tokens Tokens::range(int64_t begin, int64_t end) const {
+Tokens Tokens::range(int64_t begin, int64_t end, std::string_view name) const {
   require(0 <= begin && begin <= end && end <= size(),
           "tokens: a range must be in [0, {}), got [{}, {})", size(), begin, end);
   Tokens part = *this;
   part.begin_ = begin_ + begin;
   part.end_ = begin_ + end;
+  if (part.size() < source_->size()) part.name_ = name;
   return part;
+}
+
+Tokens Tokens::with_vocabulary(int64_t vocabulary) const {
+  if (vocabulary == this->vocabulary()) return *this;
+  std::vector<int32_t> ids(static_cast<size_t>(source_->size()));
+  source_->read(0, ids);
+  Tokens result = *this;
+  result.source_ = std::make_shared<const TokenArray>(source_->file(), std::move(ids), vocabulary);
+  return result;
 }
 
 void Tokens::read(int64_t begin, std::span<int32_t> out) const {
@@ -169,8 +179,11 @@ void Tokens::read(int64_t begin, std::span<int32_t> out) const {
 }
 
 void Tokens::require_size(uint64_t min, std::string_view reason) const {
-  if (static_cast<uint64_t>(size()) < min)
+  if (static_cast<uint64_t>(size()) >= min) return;
+  if (name_.empty())
     source_->refuse("must have at least {} tokens, {}, got {}", min, reason, size());
+  source_->refuse("{}: must have at least {} tokens, {}, got {} of the {} tokens", name_, min,
+                  reason, size(), source_->size());
 }
 
 TextTokens text_tokens(const std::string& path, TextUnit unit) {
@@ -200,8 +213,12 @@ Tokens tokens_file(const std::string& path, int64_t vocabulary) {
 }
 
 TokenSplit split_tokens(const Tokens& tokens) {
-  const int64_t test = tokens.size() / 10 + (tokens.size() % 10 != 0);
-  return {tokens.range(0, tokens.size() - test), tokens.range(tokens.size() - test, tokens.size())};
+  return split_tokens(tokens, tokens.size() / 10 + (tokens.size() % 10 != 0));
+}
+
+TokenSplit split_tokens(const Tokens& tokens, int64_t tests) {
+  const int64_t begin = tokens.size() - tests;
+  return {tokens.range(0, begin, "training part"), tokens.range(begin, tokens.size(), "test part")};
 }
 
 Dataset random_windows(const Tokens& tokens, const WindowOptions& options) {

@@ -27,20 +27,26 @@ class Tokens {
   int64_t size() const { return end_ - begin_; }
   /// All ids are in [0, vocabulary()).
   int64_t vocabulary() const;
-  /// Returns tokens [begin, end) of this sequence. Error{kUsage} if they are not in it.
-  Tokens range(int64_t begin, int64_t end) const;
+  /// Returns tokens [begin, end) of this sequence. Error{kUsage} if they are not in it. `name`
+  /// names them in the error of require_size(), for example "test part".
+  Tokens range(int64_t begin, int64_t end, std::string_view name = "part") const;
+  /// Returns the same ids in a vocabulary of another size, read into memory. Errors of read() for
+  /// an id that is not in it; for tokens in memory, Error{kUsage}.
+  Tokens with_vocabulary(int64_t vocabulary) const;
   /// Reads tokens [begin, begin + out.size()). Error{kUsage} if they are not in the sequence.
   /// Error{kBadFile} naming the file and the token's index in it if an id is not in the vocabulary.
   void read(int64_t begin, std::span<int32_t> out) const;
 
   /// If there are fewer tokens than `min`, Error{kBadFile} naming the file, or Error{kUsage} for
-  /// tokens in memory. `reason` explains the number, for example "context + 1".
+  /// tokens in memory. A range is named, with the number of all tokens. `reason` explains the
+  /// number, for example "context + 1".
   void require_size(uint64_t min, std::string_view reason) const;
 
  private:
   std::shared_ptr<const internal::TokenSource> source_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
+  std::string name_;  // Empty for all tokens of the source.
 };
 
 /// The unit that is a token of a text.
@@ -70,8 +76,10 @@ struct TokenSplit {
   Tokens training;
   Tokens test;
 };
-/// Keeps the last tenth of the tokens, rounded up, for the test.
+/// Keeps the last tenth of the tokens, rounded up, for the test, or the last `tests` tokens.
+/// Error{kUsage} unless 0 <= tests <= tokens.size().
 TokenSplit split_tokens(const Tokens& tokens);
+TokenSplit split_tokens(const Tokens& tokens, int64_t tests);
 
 struct WindowOptions {
   int64_t context = 64;  ///< Tokens of a window, >= 1.

@@ -60,6 +60,28 @@ TEST(TokenWindows, ConsecutiveWindowsDoNotOverlap) {
   EXPECT_EQ(split_tokens(counted_tokens(20)).test.size(), 2);
 }
 
+TEST(TokenSplits, AShortPartIsNamed) {
+  const TestFile text("short.txt", std::string_view("abcdefghij"));
+  const ErrorKind bad = ErrorKind::kBadFile;
+  for (const int64_t vocabulary : {256, 300}) {
+    const Tokens tokens =
+        text_tokens(text.path(), TextUnit::kByte).tokens.with_vocabulary(vocabulary);
+    EXPECT_EQ(tokens.vocabulary(), vocabulary);
+    expect_refused(
+        {{"test", [&] { consecutive_windows(split_tokens(tokens, 4).test, 4); },
+          "short.txt: test part: must have at least 5 tokens, context + 1, got 4 of the 10", bad},
+         {"training", [&] { random_windows(split_tokens(tokens, 8).training, {.context = 4}); },
+          "short.txt: training part: must have at least 5 tokens, context + 1, got 2 of", bad},
+         {"all", [&] { random_windows(tokens, {.context = 10}); },
+          "short.txt: must have at least 11 tokens, context + 1, got 10", bad}});
+  }
+  const Tokens all = counted_tokens(9);
+  expect_refused({{"tests", [&] { split_tokens(all, 10); }, "a range must be in [0, 9)"},
+                  {"part", [&] { all.range(0, 2).require_size(3, "reason"); },
+                   "tokens: part: must have at least 3 tokens, reason, got 2 of the 9 tokens"},
+                  {"id", [&] { all.with_vocabulary(8); }, "token 8: must be in [0, 8), got 8"}});
+}
+
 TEST(TokenWindows, RandomWindowsAreAFunctionOfSeedAndIndex) {
   const Tokens tokens = counted_tokens(12);
   const auto drawn = [&](uint64_t seed) {

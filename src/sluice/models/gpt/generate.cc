@@ -7,6 +7,7 @@
 #include <cmath>
 #include <exception>
 #include <map>
+#include <optional>
 
 #include "sluice/base/checked.h"
 #include "sluice/models/gpt/gpt_module.h"
@@ -186,7 +187,14 @@ void check_request(const GptSizes& s, std::span<const int32_t> prompt, const Gen
 }  // namespace
 
 struct Generator::State {
-  State(const GptSizes& given, const SessionOptions& options);
+  // A file of weights, and a function that compares it with the weights of a program.
+  struct WeightFile {
+    std::string path;
+    std::function<void(const train::Training&)> check;
+  };
+  // Compares the file with the sizes before it compiles.
+  State(const GptSizes& given, const SessionOptions& options,
+        const std::optional<WeightFile>& file = {});
 
   void build_decode();
   void build_prefill();
@@ -211,7 +219,8 @@ struct Generator::State {
   Binding prefill, decode;
 };
 
-Generator::State::State(const GptSizes& given, const SessionOptions& options)
+Generator::State::State(const GptSizes& given, const SessionOptions& options,
+                        const std::optional<WeightFile>& file)
     : sizes(complete_sizes(given)),
       group(std::min(sizes.context, kPrefillRows)),
       groups(ceil_div(sizes.context, group)),
@@ -221,7 +230,13 @@ Generator::State::State(const GptSizes& given, const SessionOptions& options)
       length(ir.h2d_stream(int_scalar(), "length")),
       token(ir.h2d_stream(int_scalar(), "first_token")),
       end(ir.h2d_stream(int_scalar(), "end")) {
-  build_decode();
+  try {
+    build_decode();
+  } catch (const Error& e) {
+    if (!file || e.kind() != ErrorKind::kUsage) throw;
+    fail(ErrorKind::kBadFile, "{}: the sizes of its model: {}", file->path, e.what());
+  }
+  if (file) file->check(programs);
   build_prefill();
   session = std::make_unique<Session>(ir, options);
   session->bind_feed(outfeed, sink);
@@ -346,9 +361,28 @@ void Generator::State::run(Binding& program) {
 
 Generator::Generator(const GptSizes& sizes, const SessionOptions& options)
     : state_(std::make_unique<State>(sizes, options)) {}
+Generator::Generator(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 Generator& Generator::operator=(Generator&&) noexcept = default;
+
+Generator Generator::open(const GptSizes& sizes, const std::string& path,
+                          const SessionOptions& options) {
+  const auto check = [&](const train::Training& t) { train::check_weights(t, path); };
+  Generator result(std::make_unique<State>(sizes, options, State::WeightFile{path, check}));
+  result.load(path);
+  return result;
+}
+
+Generator Generator::open_hugging_face(const GptSizes& sizes, const std::string& path,
+                                       const SessionOptions& options) {
+  const auto check = [&](const train::Training& t) {
+    check_hugging_face(t, weight_layout(sizes.arch), path);
+  };
+  Generator result(std::make_unique<State>(sizes, options, State::WeightFile{path, check}));
+  result.load_hugging_face(path);
+  return result;
+}
 
 std::vector<std::string> Generator::load(const std::string& path) {
   return train::load_weights(*state_->session, state_->programs, path);

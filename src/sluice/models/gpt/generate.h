@@ -41,6 +41,13 @@ class Generator {
   /// `micro_batch`, `eval_batch` and `dropout` are not used. Errors as for gpt() and
   /// Session.
   explicit Generator(const GptSizes& sizes, const SessionOptions& options = {});
+  /// Compiles the programs and loads the weights, as load() and load_hugging_face() do. Compares
+  /// the shapes of all weights with those in the file before anything is compiled. Error{kBadFile}
+  /// for sizes of which no programs can be built.
+  static Generator open(const GptSizes& sizes, const std::string& path,
+                        const SessionOptions& options = {});
+  static Generator open_hugging_face(const GptSizes& sizes, const std::string& path,
+                                     const SessionOptions& options = {});
   ~Generator();
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
@@ -78,6 +85,7 @@ class Generator {
 
  private:
   struct State;
+  explicit Generator(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -100,17 +100,31 @@ void check_extra(const WeightLayout& layout, const train::WeightFiles& files,
   fail(ErrorKind::kBadFile, "{}: '{}' must be a weight of {}", files.name(), name, layout.model);
 }
 
+// Returns the tensor of each variable, which the files have.
+std::vector<train::TorchWeight> found_weights(const train::Training& training,
+                                              const WeightLayout& layout,
+                                              const train::WeightFiles& files) {
+  require_layout(layout, files);
+  std::vector<train::TorchWeight> weights = stored_weights(layout, training);
+  find_names(layout, files, weights);
+  require_present(layout, files, weights);
+  return weights;
+}
+
 }  // namespace
+
+void check_hugging_face(const train::Training& training, const WeightLayout& layout,
+                        const std::string& path) {
+  const train::WeightFiles files = open_checkpoint(path);
+  train::check_named_weights(training, found_weights(training, layout, files), files);
+}
 
 void load_hugging_face(Session& session, const train::Training& training,
                        const WeightLayout& layout, const std::string& path) {
   const train::WeightFiles files = open_checkpoint(path);
-  require_layout(layout, files);
-  std::vector<train::TorchWeight> weights = stored_weights(layout, training);
-  std::vector<train::TorchWeight> tied = tied_weights(layout, weights);
-  find_names(layout, files, weights);
+  const std::vector<train::TorchWeight> weights = found_weights(training, layout, files);
+  std::vector<train::TorchWeight> tied = tied_weights(layout, stored_weights(layout, training));
   find_names(layout, files, tied);
-  require_present(layout, files, weights);
   std::set<std::string> read;
   for (const train::TorchWeight& w : weights) read.insert(w.name);
   for (const std::string& name : files.tensors()) {

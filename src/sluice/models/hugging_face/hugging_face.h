@@ -16,6 +16,11 @@
 ///                               models::weight_layout(sizes.arch), "gpt2/");
 namespace sluice::models {
 
+/// The errors of load_hugging_face() for names of another architecture, and for a weight that is
+/// missing or has another shape. Reads the indices of the files alone.
+void check_hugging_face(const train::Training& training, const WeightLayout& layout,
+                        const std::string& path);
+
 /// Sets the weights of a session on these programs from a checkpoint. `path` is a safetensors file,
 /// an index of several files (`*.index.json`) or a folder with one of them. Values are converted to
 /// the dtypes of the variables. Optimizer state does not change. Error{kBadFile} if a weight is

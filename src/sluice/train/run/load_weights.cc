@@ -33,15 +33,13 @@ std::string missing(const nn::NamedTensors& variables, const TensorIndex& file) 
   return first;
 }
 
-}  // namespace
+using Matches = std::vector<std::pair<Tensor, const SafetensorsTensor*>>;
 
-std::vector<std::string> load_weights(Session& session, const Training& training,
-                                      const std::string& path) {
-  const SafetensorsReader file(path);
-  TensorIndex index = index_of(file);
+// Returns the tensor of each variable.
+Matches matches_of(const Training& training, const TensorIndex& index, const std::string& path) {
   if (const std::string lacks = missing(training.variables, index); !lacks.empty())
     fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, lacks);
-  std::vector<std::pair<Tensor, const SafetensorsTensor*>> found;
+  Matches found;
   training.variables.for_each([&](const std::string&, const Tensor& t) {
     const VariableInfo& variable = variable_of(t);
     const TensorSpec spec = host_spec(t.spec(), variable);
@@ -51,6 +49,21 @@ std::vector<std::string> load_weights(Session& session, const Training& training
            to_string(tensor.spec));
     found.emplace_back(t, &tensor);
   });
+  return found;
+}
+
+}  // namespace
+
+void check_weights(const Training& training, const std::string& path) {
+  const SafetensorsReader file(path);
+  matches_of(training, index_of(file), path);
+}
+
+std::vector<std::string> load_weights(Session& session, const Training& training,
+                                      const std::string& path) {
+  const SafetensorsReader file(path);
+  TensorIndex index = index_of(file);
+  const Matches found = matches_of(training, index, path);
   Digest digest;
   std::vector<std::byte> part;
   for (const auto& [variable, tensor] : found) {

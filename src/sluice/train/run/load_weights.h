@@ -14,6 +14,10 @@ namespace sluice::train {
 std::vector<std::string> load_weights(Session& session, const Training& training,
                                       const std::string& path);
 
+/// The errors of load_weights() for a variable that is missing or has another spec. Reads the index
+/// of the file alone.
+void check_weights(const Training& training, const std::string& path);
+
 /// Error{kBadFile}, which names load_weights(), if a safetensors file has all weights and running
 /// variables of `training`, but not the whole state of its optimizer.
 void require_state(const Training& training, const std::string& path);

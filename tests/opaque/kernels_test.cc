@@ -120,7 +120,7 @@ exe::Kernel plan_of_fused(const Target& target, const FusedOp& op) {
 TEST(OpaqueKernels, HaveTheBitsOfTheCpuOnRandomFusedOps) {
   const auto target = make_target();
   int kernels = 0, strips = 0, planes = 0;
-  for (uint64_t seed = 0; seed < 500; ++seed) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
     const std::optional<FusedOp> op = cpu::RandomFusedOp(seed).make();
     if (!op || op->stages.empty() || !cpu::make_target()->fuses(*op)) continue;
     FusedOp translated = *op;

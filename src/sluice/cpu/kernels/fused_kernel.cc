@@ -515,7 +515,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
   choice.tasks = f.tasks;
   choice.workspace_bytes = f.workspace_bytes();
   choice.may_coincide = f.chain.may_coincide();
-  // The first stage's result is computed where a later one is stored, so that is no operand's place.
+  // The first stage's result is computed where a later one is stored, which holds no operand then.
   const int32_t shared = f.head == Head::kConv ? f.c : f.finished > 0 ? f.destination : -1;
   if (shared >= 0 && op.stages.front().output < 0) {
     std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {

@@ -358,7 +358,7 @@ class Gpt(TextTest):
 class Bert(TextTest):
     RUN = ["bert", "--blocks", 2, "--width", 32, "--context", 24]
 
-    def test_hidden_tokens_of_a_text_are_learned(self):
+    def test_masked_tokens_of_a_text_are_learned(self):
         run = [*self.RUN, *self.data, "--steps", 1200, "--lr", 0.003, "--lr-schedule", "linear",
                "--warmup-steps", 100, "--save", self.weights]
         record = self.record("train", *run)
@@ -369,8 +369,11 @@ class Bert(TextTest):
         # The most frequent character is a fifth of this text.
         self.assertGreater(record["accuracy"], 45)
         result = self.expect_code(0, "eval", "bert", "--weights", self.weights, *self.data)
-        self.assertIn(f"test loss {record['test_loss']:.4f}, accuracy {record['accuracy']:.2f} % "
-                      f"(predicted) and {following['accuracy']:.2f} % (next_logits)",
+        losses = [loss["value"] for loss in record["test_losses"]]
+        self.assertAlmostEqual(sum(losses), record["test_loss"], 9)
+        self.assertIn(f"test loss {record['test_loss']:.4f} (token_loss {losses[0]:.4f}, next_loss "
+                      f"{losses[1]:.4f}), accuracy {record['accuracy']:.2f} % (predicted) and "
+                      f"{following['accuracy']:.2f} % (next_logits)",
                       result.stdout)
 
     def test_strategies_have_one_digest(self):
@@ -406,8 +409,8 @@ class Bert(TextTest):
         ):
             with self.subTest(flags=flags):
                 self.expect_error(code, kind, part, "train", *self.RUN, *flags)
-        self.expect_error(2, "usage", "context: must be at least 5 tokens, got 4", "train", "bert",
-                          *self.data, "--context", 4)
+        self.expect_error(2, "usage", "bert: context must be at least 5, got 4", "plan", "bert",
+                          "--context", 4)
         self.expect_error(2, "usage", "bert reads tokens and not a table", "predict", "bert",
                           "--weights", "w", "--dataset", "csv:x", "--to", "x.csv")
 

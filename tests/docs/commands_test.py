@@ -400,7 +400,7 @@ class Commands(unittest.TestCase):
 
     @runs("sluice train bert --dataset text:poems.txt --steps 2000 --lr 3e-3 --lr-schedule linear "
           "--warmup-steps 100")
-    def test_an_encoder_learns_hidden_tokens(self, train):
+    def test_an_encoder_learns_masked_tokens(self, train):
         (self.folder / "poems.txt").write_text("the owl and the cat sat in the old tree.\n" * 60)
         trained = self.sluice(train.replace("2000", "200"))
         self.assertRegex(trained.stdout, r"accuracy [3-9]\d\.\d+ % \(predicted\) and \d+")

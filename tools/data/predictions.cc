@@ -36,20 +36,29 @@ bool TestResult::shows_loss() const {
 }
 
 std::string TestResult::accuracy_text() const {
-  if (accuracies.size() <= 1) return fmt::format("{:.2f} %", *accuracy);
+  if (accuracies.size() == 1) return fmt::format("{:.2f} %", accuracies[0].second);
   std::vector<std::string> texts;
   for (const auto& [name, percentage] : accuracies)
     texts.push_back(fmt::format("{:.2f} % ({})", percentage, name));
   return fmt::format("{}", fmt::join(texts, " and "));
 }
 
+std::string TestResult::loss_text() const {
+  std::string text = fmt::format("{:.4f}", *loss);
+  if (losses.size() <= 1) return text;
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : losses) texts.push_back(fmt::format("{} {:.4f}", name, value));
+  return fmt::format("{} ({})", text, fmt::join(texts, ", "));
+}
+
 std::string TestResult::text() const {
   if (squared_error) return fmt::format("mean squared error {:.6g}", *squared_error);
   std::vector<std::string> texts;
   for (const Metric metric : metrics) {
-    if (metric == Metric::kAccuracy) texts.push_back("accuracy " + accuracy_text());
-    if (metric == Metric::kLoss) texts.push_back(fmt::format("test loss {:.4f}", *loss));
-    if (metric == Metric::kPerplexity)
+    if (metric == Metric::kAccuracy && !accuracies.empty())
+      texts.push_back("accuracy " + accuracy_text());
+    if (metric == Metric::kLoss && loss) texts.push_back("test loss " + loss_text());
+    if (metric == Metric::kPerplexity && loss)
       texts.push_back(fmt::format("perplexity {:.4f}", std::exp(*loss)));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
@@ -67,6 +76,14 @@ void TestResult::add_to(JsonRecord& record) const {
     record.add("accuracies", std::move(all));
   }
   if (loss) record.add("test_loss", *loss);
+  if (losses.size() > 1) {
+    std::vector<JsonRecord> all;
+    for (const auto& [name, value] : losses) {
+      all.emplace_back().add("loss", name);
+      all.back().add("value", value);
+    }
+    record.add("test_losses", std::move(all));
+  }
   if (loss && std::find(metrics.begin(), metrics.end(), Metric::kPerplexity) != metrics.end())
     record.add("perplexity", std::exp(*loss));
 }
@@ -77,12 +94,13 @@ TestResult test(const train::TrainingModel& model, const ModelOptions& options,
   train::InferenceModel inference = train::inference_model(model);
   if (options.sizes.loss == models::Loss::kCrossEntropy) {
     const train::Evaluation evaluation = train::evaluate(inference, samples, show, after_call);
-    require(evaluation.accuracy.has_value(),
-            "test: the model must mark a prediction with its labels (train::Prediction)");
+    require(!evaluation.accuracies.empty(),
+            "test: a prediction with labels that count is required, got none");
     return {.metrics = models::find_model(options.name).metrics,
             .accuracy = evaluation.accuracy,
             .accuracies = evaluation.accuracies,
-            .loss = evaluation.loss};
+            .loss = evaluation.loss,
+            .losses = evaluation.losses};
   }
   const data::Element predictions = train::predict(inference, samples, show, after_call);
   const auto found = predictions.arrays[0].as<float>();

@@ -23,8 +23,9 @@ struct TestResult {
   std::optional<double> accuracy = {};       ///< Percentage of the first labels.
   /// Percentage of each labels by the name of their prediction.
   std::vector<std::pair<std::string, double>> accuracies = {};
-  std::optional<double> loss = {};           ///< Mean of the loss.
-  std::optional<double> squared_error = {};  ///< Mean squared error of a regression.
+  std::optional<double> loss = {};                          ///< Mean of the loss.
+  std::vector<std::pair<std::string, double>> losses = {};  ///< Means of its parts by name.
+  std::optional<double> squared_error = {};                 ///< Mean squared error of a regression.
 
   bool shows_loss() const;
   /// The line of a report: "accuracy 97.20 %".
@@ -33,6 +34,7 @@ struct TestResult {
 
  private:
   std::string accuracy_text() const;
+  std::string loss_text() const;
 };
 
 /// Tests a model on every sample: counts the right classes, or computes the mean of the squared

@@ -273,7 +273,7 @@ models::SampleSet sample_set(const models::Model& model, const UserData& data, d
   const bool train = split == data::Split::kTrain;
   if (data.tokens) {
     const data::Tokens& tokens = train ? data.tokens->train : data.tokens->test;
-    return model.data->from_tokens(tokens, split, sizes, seed);
+    return model.data->from_tokens(tokens, split, sizes, train ? seed : 0);
   }
   const data::Samples& samples = train ? data.train : data.test;
   return {dataset_of(sizes.loss, samples), samples.size()};

@@ -8,7 +8,7 @@ namespace sluice::models {
 
 Model bert_model() {
   return {.name = "bert",
-          .doc = "a bidirectional encoder that predicts hidden tokens of a text",
+          .doc = "a bidirectional encoder that predicts masked tokens of a text",
           .data = &kMaskedTexts,
           .defaults = {{"--width", "128"},
                        {"--micro-batch", "16"},
@@ -25,6 +25,8 @@ Model bert_model() {
                          .context = 12},
           .saves_sizes = true,
           .build = [](const Sizes& s) {
+            require(s.context >= data::kMinPairContext, "bert: context must be at least {}, got {}",
+                    data::kMinPairContext, s.context);
             const auto padding = static_cast<int64_t>(data::PairToken::kPadding);
             return bert({.blocks = s.blocks,
                          .heads = s.heads,

@@ -66,7 +66,7 @@ struct Data {
                     uint64_t seed) = nullptr;
   SampleSet (*generate)(int64_t samples, uint64_t seed, const Sizes& sizes) = nullptr;
   /// Makes samples of the tokens of a part; null unless `kind` is kTokens. `seed` sets what is
-  /// drawn for training.
+  /// drawn. A test is drawn with seed 0, so that it has the same samples in each run.
   SampleSet (*from_tokens)(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
                            uint64_t seed) = nullptr;
 };
@@ -77,7 +77,7 @@ extern const Data kDigits;
 extern const Data kObjects;
 /// The bytes of a text, or generated sentences, as windows of tokens.
 extern const Data kTexts;
-/// Pairs of segments of such a text, of which tokens are hidden.
+/// Segment pairs of such a text with masked tokens.
 extern const Data kMaskedTexts;
 
 /// A measure of a model on test samples.

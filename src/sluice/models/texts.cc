@@ -36,7 +36,6 @@ std::optional<std::string> find_text(const std::string& explicit_folder) {
   return text_folder("data/tinyshakespeare");
 }
 
-// A test has the same samples in each run.
 SampleSet windows(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
                   uint64_t seed) {
   const int64_t context = sizes.context;
@@ -52,10 +51,10 @@ SampleSet windows(const data::Tokens& tokens, data::Split split, const Sizes& si
 
 SampleSet masked_pairs(const data::Tokens& tokens, data::Split split, const Sizes& sizes,
                        uint64_t seed) {
-  const int64_t context = sizes.context;
-  const data::Dataset whole = data::consecutive_masked_pairs(tokens, {.context = context});
-  if (split == data::Split::kTest) return {whole, *whole.size()};
-  return {data::random_masked_pairs(tokens, {.context = context, .seed = seed}), *whole.size()};
+  const data::MaskedPairOptions options{.context = sizes.context, .seed = seed};
+  const data::Dataset whole = data::consecutive_masked_pairs(tokens, options);
+  return {split == data::Split::kTest ? whole : data::random_masked_pairs(tokens, options),
+          *whole.size()};
 }
 
 using FromTokens = decltype(windows);
@@ -67,7 +66,8 @@ SampleSet load_text(const std::string& folder, data::Split split, const Sizes& s
   require(file.has_value(), "{}: must contain {}", folder, kTextFile);
   const data::Tokens bytes = data::text_tokens(*file, data::TextUnit::kByte).tokens;
   const data::TokenSplit both = data::split_tokens(bytes.with_vocabulary(sizes.vocabulary));
-  return from_tokens(split == data::Split::kTrain ? both.training : both.test, split, sizes, seed);
+  const bool train = split == data::Split::kTrain;
+  return from_tokens(train ? both.training : both.test, split, sizes, train ? seed : 0);
 }
 
 // A small vocabulary has several bytes for a token.

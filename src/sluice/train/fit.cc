@@ -238,6 +238,13 @@ class Fit {
       std::vector<TaggedNumber> numbers;
       if (validation.accuracy) numbers.emplace_back("validation/accuracy", *validation.accuracy);
       if (validation.loss) numbers.emplace_back("validation/loss", *validation.loss);
+      const auto add = [&](const char* tag, const auto& named) {
+        for (const auto& [name, value] : named) {
+          if (named.size() > 1) numbers.emplace_back(fmt::format("{}/{}", tag, name), value);
+        }
+      };
+      add("validation/accuracy", validation.accuracies);
+      add("validation/loss", validation.losses);
       if (log_ && !numbers.empty()) log_->add_numbers(state_.updates(), numbers);
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
@@ -361,7 +368,8 @@ class Fit {
       if (std::isfinite(loss)) continue;
       const int64_t step = update + update_of(i);
       fail(ErrorKind::kDiverged, "the loss of step {} is {}{}", step, number_text(loss),
-           reason_of_loss(state_.programs().ir, data_, item, calls_.labels(item), step));
+           reason_of_loss(state_.programs().ir, data_, item, calls_.labels(item),
+                          calls_.class_labels(item), step));
     }
     return mean(report_.losses);
   }

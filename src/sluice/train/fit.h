@@ -47,7 +47,7 @@ class CallReport {
   int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
   /// Mean of the losses that the call returned; with Output::sum(), of those that it added.
   double loss = 0;
-  /// Percentage of right rows among those returned of the prediction with labels
+  /// Percentage of correct predictions among those returned of the first prediction with labels
   /// (Prediction::labels); absent if there is none.
   std::optional<double> accuracy;
   std::span<const float> losses;  ///< Weighted sums of the losses, by entry.
@@ -64,12 +64,12 @@ class CallReport {
 
 /// The result of evaluate().
 struct Evaluation {
-  int64_t samples = 0;  ///< Samples whose predictions were compared.
+  int64_t samples = 0;  ///< Samples whose predictions were returned.
   int64_t dropped = 0;  ///< Samples of the dataset that were not.
-  /// Percentage of labels that the first prediction with labels has (Prediction::labels); absent if
-  /// there is none, or if the dataset has no labels.
+  /// Percentage of correct predictions of the first prediction with labels (Prediction::labels).
+  /// Absent if there is none, if the dataset has no labels, or if all are ignored.
   std::optional<double> accuracy;
-  /// These percentages of all predictions with labels, by the prediction's name.
+  /// Percentages of correct predictions of all predictions with labels, by name.
   std::vector<std::pair<std::string, double>> accuracies;
   /// Sum of `losses` with their weights; absent unless all losses of the network are there.
   std::optional<double> loss;
@@ -135,8 +135,8 @@ struct FitResult {
 
 /// Trains a model on the items of a loader. Two calls of fit() have the order and the bits of one
 /// call that is as long as both: the position in the data and the epoch follow from
-/// TrainingModel::updates(). The labels are the field with one int32 for each sample. The scores
-/// are the first f32 prediction of shape (samples, classes).
+/// TrainingModel::updates(). The accuracy is that of the first prediction with labels
+/// (Prediction::labels).
 ///
 /// Error{kDiverged} if a loss is not finite, if a variable is not finite after the last update or
 /// before a save, or if replicas hold different copies of a variable (`check_replicas`).
@@ -148,11 +148,11 @@ FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options 
 /// dataset without an end keeps its order and requires FitOptions::calls.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
 
-/// Compares the predictions for all items of an epoch with their labels. A smaller last item
-/// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
-/// returns the last micro-batch only, only the samples of that micro-batch count. Labels and scores
-/// are chosen as by fit(). Calls `after_call` after each call of the model. Error{kDiverged} for a
-/// score that is NaN, with its row.
+/// Compares the predictions for all items of an epoch with their labels, and computes the losses. A
+/// smaller last item (Remainder::kKeep) is completed with its own samples, which do not count
+/// twice. If the model returns the last micro-batch only, only the samples of that micro-batch
+/// count. Calls `after_call` after each call of the model. Error{kDiverged} for a loss, or an
+/// element of a prediction's row, that is NaN, with its row.
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo,
                     const std::function<void()>& after_call = nullptr);
 /// As above, on all samples of a dataset.

@@ -144,6 +144,9 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
   const std::vector<Labelled>& other = trains ? t.eval_labelled : t.labelled;
   const std::vector<Labelled>& first = labelled.empty() ? other : labelled;
   if (!first.empty()) labels_ = field_of(network, first[0].labels);
+  for (const auto* all : {&labelled, &other}) {
+    for (const Labelled& l : *all) known_.emplace_back(field_of(network, l.labels), l);
+  }
 }
 
 ModelCalls::Field ModelCalls::field_of(const Network& network, const std::string& name) const {
@@ -161,6 +164,15 @@ const HostTensor* ModelCalls::labels(const data::Element& samples, const Field& 
   require(found == nullptr || found->dtype() == i32, "{}: the labels '{}' must be int32, got {}",
           program_, field.name, found == nullptr ? "" : to_string(found->spec()));
   return found;
+}
+
+std::vector<ClassLabels> ModelCalls::class_labels(const data::Element& samples) const {
+  std::vector<ClassLabels> all;
+  for (const auto& [field, rule] : known_) {
+    const HostTensor* const found = rule.classes > 0 ? labels(samples, field) : nullptr;
+    if (found != nullptr) all.push_back({found, rule.classes, rule.ignore_index});
+  }
+  return all;
 }
 
 const HostTensor* ModelCalls::labels(const data::Element& samples) const {

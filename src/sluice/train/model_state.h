@@ -13,6 +13,7 @@
 #include "sluice/train/model.h"
 #include "sluice/train/plan/offload.h"
 #include "sluice/train/plan/plan.h"
+#include "sluice/train/run/finite.h"
 
 namespace sluice::train::internal {
 
@@ -88,6 +89,9 @@ class ModelCalls {
   /// As above, of the first prediction with labels, in this program or else in the other one of the
   /// model.
   const HostTensor* labels(const data::Element& samples) const;
+  /// Returns all labels among samples whose number of classes is known, of predictions of both
+  /// programs of the model.
+  std::vector<ClassLabels> class_labels(const data::Element& samples) const;
 
  private:
   Field field_of(const Network& network, const std::string& name) const;
@@ -107,7 +111,8 @@ class ModelCalls {
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
   std::vector<LabelledResult> labelled_;
-  std::optional<Field> labels_;  ///< The first labels, also of the other program.
+  std::optional<Field> labels_;                    ///< The first labels, also of the other program.
+  std::vector<std::pair<Field, Labelled>> known_;  ///< Labels of both programs.
   HostTensor seeds_;
   HostTensor rates_;
   /// Bindings of earlier calls by the addresses of their samples, the newest last.

@@ -181,7 +181,10 @@ void remove_unused(NetworkGraph& n, Purpose purpose) {
     if (std::find(outputs.begin(), outputs.end(), t) == outputs.end()) outputs.push_back(t);
   };
   if (purpose == Purpose::kEvaluate) n.results.losses.clear();
-  for (const Loss& loss : n.results.losses) add(loss.value);
+  for (const Loss& loss : n.results.losses) {
+    add(loss.value);
+    if (purpose == Purpose::kScore && loss.total_weight.valid()) add(loss.total_weight);
+  }
   for (const auto& [t, gradient] : n.loss_gradients) {
     add(t);
     add(gradient);
@@ -341,8 +344,7 @@ NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
                  .seed = std::move(seed),
                  .results = std::move(results),
                  .updates = std::move(*state.updates)};
-  if (purpose != Purpose::kEvaluate && !n.results.losses.empty())
-    n.total_weight = total_weight_of(state.graph, n.results.losses);
+  if (mode == nn::RunMode::kTrain) n.total_weight = total_weight_of(state.graph, n.results.losses);
   if (mode == nn::RunMode::kTrain) {
     add_loss_gradients(n);
     add_means(n);

@@ -97,8 +97,8 @@ struct Loss {
   /// the weighted sum of the samples' losses. An update divides the sum of the gradients over its
   /// micro-batches and replicas once by the sum of these weights, so that it equals the update of
   /// the whole batch, also where micro-batches have unequal weights. The stream returns the mean
-  /// of a micro-batch: value / total_weight, or 0 without weight. All losses of a network share one
-  /// tensor. Empty: all micro-batches have equal shares in the update.
+  /// of a micro-batch: value / total_weight, or 0 without weight. In training, all losses of a network
+  /// share one tensor. Empty: all micro-batches have equal shares in the update.
   Tensor total_weight = {};
 };
 
@@ -151,7 +151,8 @@ struct VocabularyPredictions {
 /// Computes what evaluation needs of logits, in chunks of rows, from the operands and with the
 /// options of vocabulary_cross_entropy(). `losses` and `classes` have the shape of the labels. A
 /// network that returns both as predictions gets its loss and its accuracy from evaluate(), and the
-/// logits of one chunk exist at a time. Errors as for vocabulary_cross_entropy().
+/// logits of one chunk exist at a time. By default, a chunk has at most 2²² logits, and at least 32
+/// rows. Errors as for vocabulary_cross_entropy().
 VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weight,
                                              const Tensor& labels,
                                              const VocabularyLossOptions& options = {});
@@ -174,6 +175,8 @@ struct Prediction {
   std::string labels = {};
   Writing writing = {};  ///< As for a loss. With labels, that of each micro-batch.
   std::optional<int64_t> ignore_index = {};  ///< Label of rows that do not count.
+  /// Number of classes if `value` has classes; scores have it in their last axis. 0: not known.
+  int64_t classes = 0;
 };
 
 /// The results of build(): losses (in training, at least one) and predictions (in evaluation, at

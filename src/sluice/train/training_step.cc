@@ -69,7 +69,9 @@ void add_results(Ir& ir, const Results& results, const Options& options,
   }
   const size_t losses = fields.size();
   for (const Prediction& p : results.predictions) {
-    if (add(p) && !p.labels.empty()) labelled.push_back({p.name, p.labels, p.ignore_index});
+    if (!add(p) || p.labels.empty()) continue;
+    const int64_t classes = p.value.dtype() == i32 ? p.classes : p.value.dim(-1);
+    labelled.push_back({p.name, p.labels, p.ignore_index, classes});
   }
   if (options.outfeed) t.outfeed = ir.outfeed("results", fields);
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -99,8 +101,8 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
     const Results& trained = graph.results;
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
-    evaluated.predictions.push_back(
-        {taken ? "eval_" + p.name : p.name, p.value, p.labels, p.writing, p.ignore_index});
+    evaluated.predictions.push_back({taken ? "eval_" + p.name : p.name, p.value, p.labels,
+                                     p.writing, p.ignore_index, p.classes});
   }
   Options arrays = inference;
   arrays.outfeed = nullptr;

@@ -30,6 +30,7 @@ struct Labelled {
   std::string prediction;                    ///< Its stream.
   std::string labels;                        ///< Name of the field.
   std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
+  int64_t classes = 0;                       ///< Number of classes; 0: not known.
 };
 
 /// The reductions of a training program.

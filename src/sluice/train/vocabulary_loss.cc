@@ -30,31 +30,39 @@ struct VocabularySizes {
   int64_t vocabulary = 0;
 };
 
-VocabularySizes sizes_of(const Tensor& x, const Tensor& weight, const Tensor& labels,
-                         const VocabularyLossOptions& o) {
+VocabularySizes sizes_of(const char* caller, const Tensor& x, const Tensor& weight,
+                         const Tensor& labels, const VocabularyLossOptions& o) {
   require(x.dtype() == f32 && x.rank() >= 2,
-          "vocabulary_cross_entropy: x must be float32 of shape (..., width), got '{}' {}",
-          x.name(), to_string(x.spec()));
+          "{}: x must be float32 of shape (..., width), got '{}' {}", caller, x.name(),
+          to_string(x.spec()));
   const int64_t width = x.dim(-1);
   require(weight.dtype() == f32 && weight.rank() == 2 && weight.dim(o.transposed ? 1 : 0) == width,
-          "vocabulary_cross_entropy: weight must be float32 of shape {} with the width of x, {}, "
+          "{}: weight must be float32 of shape {} with the width of x, {}, "
           "got '{}' {}",
-          o.transposed ? "(vocabulary, width)" : "(width, vocabulary)", width, weight.name(),
-          to_string(weight.spec()));
+          caller, o.transposed ? "(vocabulary, width)" : "(width, vocabulary)", width,
+          weight.name(), to_string(weight.spec()));
   const Shape rows(std::vector<int64_t>(x.shape().begin(), x.shape().end() - 1));
   require((labels.dtype() == i32 || labels.dtype() == u32) && labels.shape() == rows,
-          "vocabulary_cross_entropy: labels must be int32 or uint32 of shape {}, got '{}' {}",
-          to_string(rows), labels.name(), to_string(labels.spec()));
+          "{}: labels must be int32 or uint32 of shape {}, got '{}' {}", caller, to_string(rows),
+          labels.name(), to_string(labels.spec()));
   require(o.chunk_rows >= 0 && o.chunk_rows % kChunkMultiple == 0,
-          "vocabulary_cross_entropy: chunk_rows must be a multiple of {} or 0, got {}",
-          kChunkMultiple, o.chunk_rows);
+          "{}: chunk_rows must be a multiple of {} or 0, got {}", caller, kChunkMultiple,
+          o.chunk_rows);
   const VocabularySizes sizes{rows.elements(), width, weight.dim(o.transposed ? 0 : 1)};
   const TensorSpec bias{{sizes.vocabulary}, f32, {}};
   if (o.bias.valid()) {
-    require(o.bias.spec() == bias, "vocabulary_cross_entropy: bias must be {}, got '{}' {}",
-            to_string(bias), o.bias.name(), to_string(o.bias.spec()));
+    require(o.bias.spec() == bias, "{}: bias must be {}, got '{}' {}", caller, to_string(bias),
+            o.bias.name(), to_string(o.bias.spec()));
   }
   return sizes;
+}
+
+// Returns the largest multiple of 32 in (max/2, max] that divides the rows, or `max`.
+int64_t even_chunk(int64_t rows, int64_t max) {
+  for (int64_t chunk = max; 2 * chunk > max; chunk -= kChunkMultiple) {
+    if (rows % chunk == 0) return chunk;
+  }
+  return max;
 }
 
 // Returns the rows of a chunk (VocabularyLossOptions::chunk_rows).
@@ -62,10 +70,16 @@ int64_t rows_of_chunk(const VocabularySizes& s, int64_t requested) {
   if (requested > 0) return requested;
   const int64_t max = std::max(kMinChunk, round_up(s.width, kChunkMultiple));
   if (s.rows <= 2 * max || s.vocabulary <= kMaxLogitsOfOneChunk / s.rows) return s.rows;
-  for (int64_t chunk = max; 2 * chunk > max; chunk -= kChunkMultiple) {
-    if (s.rows % chunk == 0) return chunk;
-  }
-  return max;
+  return even_chunk(s.rows, max);
+}
+
+// Returns the rows of a chunk of predictions, which have no gradients.
+int64_t rows_of_predictions(const VocabularySizes& s, int64_t requested) {
+  if (requested > 0) return requested;
+  if (s.rows == 0 || s.vocabulary <= kMaxLogitsOfOneChunk / s.rows) return s.rows;
+  const int64_t max = std::max(
+      kMaxLogitsOfOneChunk / s.vocabulary / kChunkMultiple * kChunkMultiple, kChunkMultiple);
+  return even_chunk(s.rows, max);
 }
 
 // A tensor that all chunks use.
@@ -104,12 +118,14 @@ Tensors scan_chunks(const Tensor& x, const Tensor& labels, const std::vector<Sha
 // Computes results of x (rows, width) in chunks of rows.
 Tensors in_chunks(const Tensor& x, const Tensor& labels, int64_t chunk,
                   const std::vector<Shared>& shared, const ChunkResults& compute) {
-  const int64_t rows = x.dim(0), chunks = rows / chunk, whole = chunks * chunk;
+  Tensors tensors;
+  for (const Shared& s : shared) tensors.push_back(s.tensor);
+  const int64_t rows = x.dim(0);
+  if (chunk >= rows) return compute(x, labels, tensors);
+  const int64_t chunks = rows / chunk, whole = chunks * chunk;
   const auto part = [&](const Tensor& t, int64_t begin, int64_t end) {
     return end - begin == rows ? t : ops::slice(t, {begin}, {end});
   };
-  Tensors tensors;
-  for (const Shared& s : shared) tensors.push_back(s.tensor);
   std::vector<Tensors> parts;
   if (chunks == 1) parts.push_back(compute(part(x, 0, whole), part(labels, 0, whole), tensors));
   if (chunks > 1) {
@@ -169,7 +185,7 @@ Loss whole_loss(const Tensor& x, const Tensor& weight, const Tensor& labels,
 
 Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
                               const VocabularyLossOptions& o) {
-  const VocabularySizes s = sizes_of(x, weight, labels, o);
+  const VocabularySizes s = sizes_of("vocabulary_cross_entropy", x, weight, labels, o);
   const int64_t chunk = rows_of_chunk(s, o.chunk_rows);
   const Tensor flat_labels = ops::reshape(labels, {s.rows});
   if (chunk >= s.rows) return whole_loss(x, weight, flat_labels, s, o);
@@ -219,8 +235,8 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
 
 VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weight,
                                              const Tensor& labels, const VocabularyLossOptions& o) {
-  const VocabularySizes s = sizes_of(x, weight, labels, o);
-  const int64_t chunk = std::min(rows_of_chunk(s, o.chunk_rows), s.rows);
+  const VocabularySizes s = sizes_of("vocabulary_predictions", x, weight, labels, o);
+  const int64_t chunk = rows_of_predictions(s, o.chunk_rows);
   const auto compute = [&](const Tensor& rows, const Tensor& of_rows, const Tensors& shared) {
     Tensor logits = ops::matmul(rows, shared[0], {.rhs_transposed = o.transposed});
     if (o.bias.valid()) logits = logits + shared[1];

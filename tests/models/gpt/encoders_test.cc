@@ -127,6 +127,41 @@ TEST(Encoders, BertDividesByTheLabelsOfAllMicroBatches) {
   EXPECT_GT(change, 1e-3);
 }
 
+// The losses of an evaluation are means over the samples, in batches of any size.
+TEST(Encoders, BertHasTheLossesOfAnyBatch) {
+  const Shape shape{7, 12};
+  const auto evaluated = [&](int64_t batch, bool predicts) {
+    models::BertSizes s = bert_sizes();
+    s.eval_batch = batch;
+    train::InferenceModel model = train::inference_model(
+        models::bert(s), {.session = {.device = cpu_device({.threads = 1})}});
+    const auto label = [&](int i) { return predicts && i % 5 < i / 12 ? i % 11 : -100; };
+    return train::evaluate(
+        model, data::from_tensors({{"tokens", integers(shape, [](int i) { return i * i % 11; })},
+                                   {"segments", integers(shape, [](int i) { return i % 2; })},
+                                   {"mask", integers(shape, [](int) { return 1; })},
+                                   {"labels", integers(shape, label)},
+                                   {"next", integers({7}, [](int i) { return i % 3 == 0; })}}));
+  };
+  const train::Evaluation want = evaluated(7, true);
+  ASSERT_EQ(want.losses.size(), 2u);
+  for (const int64_t batch : {1, 2, 3}) {
+    const train::Evaluation have = evaluated(batch, true);
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(have.losses.at(i).first, want.losses[i].first);
+      EXPECT_NEAR(have.losses[i].second, want.losses[i].second, 1e-6);
+    }
+    EXPECT_EQ(have.accuracies, want.accuracies);
+  }
+  // Without a predicted token, there is no loss of them.
+  const train::Evaluation next = evaluated(2, false);
+  ASSERT_EQ(next.losses.size(), 1u);
+  EXPECT_EQ(next.losses[0].first, "next_loss");
+  EXPECT_NEAR(next.losses[0].second, want.losses[1].second, 1e-6);
+  EXPECT_EQ(next.loss, std::nullopt);
+  EXPECT_EQ(next.accuracies.size(), 1u);
+}
+
 // Evaluation returns the logits that training learns by, and hides padding.
 TEST(Encoders, BertHidesPadding) {
   models::BertSizes s = bert_sizes();

@@ -12,8 +12,7 @@
 namespace sluice::data {
 namespace {
 
-constexpr int64_t kMinContext = 5;
-constexpr int64_t kFrame = 3;  // A class token and two separators.
+constexpr int64_t kSpecial = 3;  // Special tokens of a sample.
 constexpr double kPredicted = 0.15, kShorter = 0.1;
 
 // The random numbers of a sample.
@@ -58,8 +57,8 @@ class PairSample {
   }
   void set_next(int32_t next) { next_.as<int32_t>()[0] = next; }
 
-  // Chooses tokens of the text that are predicted.
-  void hide(PairDraws& draws) {
+  // Chooses the tokens that are predicted, and masks them.
+  void mask(PairDraws& draws) {
     const double share = kPredicted * static_cast<double>(text_.size());
     const auto count = std::max<int64_t>(1, std::llround(share));
     for (int64_t i = 0; i < count; ++i) {
@@ -67,9 +66,9 @@ class PairSample {
       std::swap(at(text_, i), at(text_, other));
       int32_t& token = at(tokens_.as<int32_t>(), at(text_, i));
       at(labels_.as<int32_t>(), at(text_, i)) = token;
-      const int64_t way = draws.below(10);
-      if (way < 8) token = id(PairToken::kMask);
-      if (way == 8) token = static_cast<int32_t>(draws.below(vocabulary_));
+      const int64_t drawn = draws.below(10);
+      if (drawn < 8) token = id(PairToken::kMask);
+      if (drawn == 8) token = static_cast<int32_t>(draws.below(vocabulary_));
     }
   }
 
@@ -106,7 +105,7 @@ Dataset masked_pairs(const Tokens& tokens, const MaskedPairOptions& options, int
   const Seed key = fold(seed, "masked pairs");
   const auto make = [=](int64_t k) {
     PairDraws draws(fold(key, static_cast<uint64_t>(k)));
-    int64_t size = context - kFrame;  // Tokens of both segments.
+    int64_t size = context - kSpecial;  // Tokens of both segments.
     if (draws.happens(kShorter)) size = 2 + draws.below(size - 1);
     const int64_t first = 1 + draws.below(size - 1), second = size - first;
     const int64_t begin = step > 0 ? step * k : draws.below(tokens.size() - size + 1);
@@ -123,7 +122,7 @@ Dataset masked_pairs(const Tokens& tokens, const MaskedPairOptions& options, int
     sample.add(tokens, other, second, 1);
     sample.add(PairToken::kSeparator, 1);
     sample.set_next(follows ? 0 : 1);
-    sample.hide(draws);
+    sample.mask(draws);
     return std::move(sample).element();
   };
   const TensorSpec row{{context}, i32, {}}, scalar{{}, i32, {}};
@@ -132,11 +131,11 @@ Dataset masked_pairs(const Tokens& tokens, const MaskedPairOptions& options, int
       ElementSpecs{{row, row, row, row, scalar}, {"tokens", "segments", "mask", "labels", "next"}});
 }
 
-// Error if no sample fits into the text, with another place for a second segment.
+// Refuses a text without a sample, or without another begin of its second segment.
 void check_size(const Tokens& tokens, int64_t context) {
-  require(context >= kMinContext, "context: must be at least {} tokens, got {}", kMinContext,
-          context);
-  tokens.require_size(static_cast<uint64_t>(context - kFrame + 1), "context - 2");
+  require(context >= kMinPairContext, "context: must be at least {} tokens, got {}",
+          kMinPairContext, context);
+  tokens.require_size(static_cast<uint64_t>(context - kSpecial + 1), "context - 2");
 }
 
 }  // namespace
@@ -148,7 +147,7 @@ Dataset random_masked_pairs(const Tokens& tokens, const MaskedPairOptions& optio
 
 Dataset consecutive_masked_pairs(const Tokens& tokens, const MaskedPairOptions& options) {
   check_size(tokens, options.context);
-  const int64_t step = options.context - kFrame;
+  const int64_t step = options.context - kSpecial;
   return masked_pairs(tokens, options, step, tokens.size() / step);
 }
 

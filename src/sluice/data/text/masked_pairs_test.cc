@@ -30,7 +30,7 @@ Tokens counted(int32_t size = kText) {
 
 int32_t id(PairToken token) { return kText + static_cast<int32_t>(token); }
 
-// A sample whose hidden tokens have been put back.
+// A sample and its tokens before they were masked.
 struct Read {
   explicit Read(const Element& e) {
     const auto array = [&](const char* name) {

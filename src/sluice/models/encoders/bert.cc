@@ -135,18 +135,18 @@ class Bert : public nn::Module {
                              {"next_logits", next, "next"}};
       if (!in.wants_losses()) return results;
       const nn::CrossEntropyOptions ignoring{.ignore_index = kIgnored};
-      results.losses = with_next_loss(
+      results.losses = {
           train::cross_entropy(ops::reshape(logits, {-1, s_.vocabulary}),
                                ops::reshape(in["labels"], {-1}), ignoring, options.name),
-          next, in["next"]);
+          next_loss(next, in["next"])};
       return results;
     }
     train::VocabularyPredictions p =
         train::vocabulary_predictions(rows, table, in["labels"], options);
     results.predictions = {{.name = "losses", .value = p.losses},
-                           {"predicted", p.classes, "labels", {}, kIgnored},
+                           {"predicted", p.classes, "labels", {}, kIgnored, s_.vocabulary},
                            {"next_logits", next, "next"}};
-    if (in.wants_losses()) results.losses = with_next_loss(std::move(p.loss), next, in["next"]);
+    if (in.wants_losses()) results.losses = {std::move(p.loss), next_loss(next, in["next"])};
     return results;
   }
 
@@ -168,12 +168,16 @@ class Bert : public nn::Module {
     return x;
   }
 
-  // Both losses are sums with one total weight: the number of labels.
+  static train::Loss next_loss(const Tensor& next, const Tensor& labels) {
+    return {.name = "next_loss", .value = ops::cross_entropy(next, labels)};
+  }
+
+  // In training, both losses are sums with one total weight: the number of labels.
   static std::vector<train::Loss> with_next_loss(train::Loss tokens, const Tensor& next,
                                                  const Tensor& labels) {
-    train::Loss follows{.name = "next_loss",
-                        .value = ops::cross_entropy(next, labels) * tokens.total_weight,
-                        .total_weight = tokens.total_weight};
+    train::Loss follows = next_loss(next, labels);
+    follows.value = follows.value * tokens.total_weight;
+    follows.total_weight = tokens.total_weight;
     return {std::move(tokens), std::move(follows)};
   }
 

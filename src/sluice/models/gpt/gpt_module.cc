@@ -212,7 +212,9 @@ train::Results Gpt::build(nn::Builder& b, const train::Inputs& in) const {
   train::VocabularyPredictions p =
       train::vocabulary_predictions(h.rows, h.weight, in["labels"], h.options);
   train::Results results{
-      .predictions = {{.name = "losses", .value = p.losses}, {"predicted", p.classes, "labels"}}};
+      .predictions = {
+          {.name = "losses", .value = p.losses},
+          {.name = "predicted", .value = p.classes, .labels = "labels", .classes = s_.vocabulary}}};
   if (in.wants_losses()) results.losses = {std::move(p.loss)};
   return results;
 }

@@ -101,7 +101,7 @@ WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer
   require(!weighted || (options.accumulation_reduction != Accumulation::kSum &&
                         options.replica_reduction != ReplicaReduction::kSum),
           "training: the reductions over micro-batches and replicas must be means for a loss with "
-          "a total_weight, got a sum; leave total_weight out to add the gradients");
+          "a total_weight, got a sum; use means, or leave total_weight out");
   const nn::NamedTensors weights =
       network.factories.select(network.graph.args(), nn::Role::kWeight);
   const std::vector<std::string> keys = weights.keys_flat();

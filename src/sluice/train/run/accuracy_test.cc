@@ -86,14 +86,33 @@ struct Classes : nn::Module {
     const Tensor losses = ops::nll_loss(ops::softmax(logits), in["targets"],
                                         {.reduction = ops::LossReduction::kNone});
     Results all{
-        .predictions = {{"losses", losses},
-                        {"tokens", ops::argmax(logits, {.axis = -1}), "targets", {}, ignored},
-                        {"last", ops::select(logits, kTokens - 1, 1), "finals"}}};
+        .predictions = {
+            {"losses", losses},
+            {"tokens", ops::argmax(logits, {.axis = -1}), "targets", {}, ignored, kVocabulary},
+            {"last", ops::select(logits, kTokens - 1, 1), "finals"}}};
     if (in.wants_losses()) all.losses = {{.value = ops::mean(losses)}};
     return all;
   }
   std::optional<int64_t> ignored;
 };
+
+// The loss of the last token of each text, computed of its scores.
+Network scored_finals() {
+  struct Finals : nn::Module {
+    Results build(nn::Builder& b, const Inputs& in) const {
+      const Tensor logits =
+          in["input"] + b.add_variable_input("offset", nn::zeros(), {kVocabulary}, f32);
+      const Tensor last = ops::select(logits, kTokens - 1, 1);
+      Results all{.predictions = {{"tokens", logits, "targets"}, {"last", last, "finals"}}};
+      if (in.wants_losses()) all.losses = {cross_entropy(last, in["finals"])};
+      return all;
+    }
+  };
+  return {Finals(),
+          {{"input", f32_spec({2, kTokens, kVocabulary})},
+           {"targets", i32_spec({2, kTokens})},
+           {"finals", i32_spec({2})}}};
+}
 
 Network classes(std::optional<int64_t> ignored = {}) {
   return {Classes(ignored),
@@ -160,6 +179,22 @@ TEST(Accuracy, NamesTheLabelOfALossThatIsNotFinite) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
     EXPECT_STREQ(e.what(), "prediction 'losses' in row 4 is nan; label 7 is outside 0..2");
+  }
+}
+
+// A call returns the scores of its last micro-batch.
+TEST(Accuracy, RefusesALossThatIsNotFiniteOfTheLastMicroBatch) {
+  data::Element all = texts_with_finals(24);
+  all.arrays[2].as<int32_t>()[5] = 9;
+  Options last = options(1, Output::final());
+  last.device_iterations = 3;
+  InferenceModel test = inference_model(scored_finals(), last);
+  try {
+    evaluate(test, data::from_tensors(all));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
+    EXPECT_STREQ(e.what(), "the loss 'loss' of rows 4 to 5 is nan; label 9 is outside 0..2");
   }
 }
 

@@ -55,8 +55,8 @@ void each_item(const Pass& pass, const char* text, const Use& use) {
 // Compares the predictions of an evaluation with their labels.
 class LabelledPredictions {
  public:
-  LabelledPredictions(const ModelCalls& calls, const Ir& ir)
-      : calls_(calls), ir_(ir), counts_(calls.labelled().size()) {}
+  explicit LabelledPredictions(const ModelCalls& calls)
+      : calls_(calls), counts_(calls.labelled().size()) {}
 
   // Compares the predictions of a call. The first `rows` samples of `item` count; the first one is
   // sample `first` of the dataset. Returns the number of samples whose predictions were returned.
@@ -64,19 +64,19 @@ class LabelledPredictions {
               int64_t first) {
     const int64_t batch = calls_.size().samples();
     int64_t returned = rows;
+    const std::vector<ClassLabels> class_labels = calls_.class_labels(item);
     for (size_t i = 0; i < results.arrays.size(); ++i) {
       const HostTensor& prediction = results.arrays[i];
       if (!is_labelled(i) && is_float(prediction.dtype()) && prediction.shape().rank() > 0 &&
           prediction.shape()[0] == batch)
-        check_finite_rows(calls_.names()[i], prediction, {rows, first, item}, ir_,
-                          calls_.labels(item));
+        check_finite_rows(calls_.names()[i], prediction, {rows, first, item}, class_labels);
     }
     for (size_t i = 0; i < counts_.size(); ++i) {
       const ModelCalls::LabelledResult& result = calls_.labelled()[i];
       const HostTensor* const labels = calls_.labels(item, result.labels);
       if (labels == nullptr) continue;
       const int64_t compared =
-          compare(item, results.arrays[result.index], {rows, first, item}, *labels, i);
+          compare(results.arrays[result.index], {rows, first, item}, *labels, i);
       if (i == 0) returned = compared;
     }
     return returned;
@@ -98,8 +98,8 @@ class LabelledPredictions {
   }
 
   // `rows`: the samples that count. The prediction may be that of the last samples alone.
-  int64_t compare(const data::Element& item, const HostTensor& prediction,
-                  const PredictedRows& rows, const HostTensor& labels, size_t i) {
+  int64_t compare(const HostTensor& prediction, const PredictedRows& rows, const HostTensor& labels,
+                  size_t i) {
     const ModelCalls::LabelledResult& result = calls_.labelled()[i];
     const std::string& name = calls_.names()[result.index];
     const int64_t batch = calls_.size().samples(), all = labelled_rows(prediction);
@@ -111,14 +111,14 @@ class LabelledPredictions {
     // The first sample with a prediction, and the end of those that count.
     const int64_t begin = batch - samples, end = std::max(begin, rows.count);
     check_finite_rows(name, prediction.reshaped({samples, prediction.elements() / samples}),
-                      {end - begin, rows.first + begin, item, begin}, ir_, &labels);
+                      {end - begin, rows.first + begin, rows.inputs, begin},
+                      calls_.class_labels(rows.inputs));
     counts_[i].add(prediction, Slices(labels.as<int32_t>(), batch).range(begin, end - begin),
                    result.ignore_index);
     return end - begin;
   }
 
   const ModelCalls& calls_;
-  const Ir& ir_;
   std::vector<LabelCounts> counts_;
 };
 
@@ -141,7 +141,6 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
   require(samples.has_value() && *samples != data::kForever,
           "predict: the dataset must have a known end; use take(n) or cache()");
   const int64_t batch = loader.call_size().samples();
-  const Ir& ir = state.programs().ir;
   data::Element result;
   std::vector<size_t> indices;  // Indices of the predictions with a row for each sample.
   int64_t first = 0;
@@ -158,7 +157,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
       result.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), spec.dtype, {}});
     }
     for (size_t r = 0; r < indices.size(); ++r) {
-      check_finite_rows(result.names[r], part.arrays[indices[r]], {rows, first, item}, ir, nullptr);
+      check_finite_rows(result.names[r], part.arrays[indices[r]], {rows, first, item}, {});
       const Slices from(part.arrays[indices[r]].bytes(), batch);
       const Slices to(result.arrays[r].bytes(), *samples);
       std::ranges::copy(from.range(0, rows), to.range(first, rows).begin());
@@ -182,12 +181,12 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
   int64_t read = 0;  // Samples so far.
   PredictionLosses losses(state.network(), state.options().session.device,
                           calls.size().micro_batch);
-  LabelledPredictions labelled(calls, state.programs().ir);
+  LabelledPredictions labelled(calls);
   const Pass pass{data, calls.size().samples(), show, after_call};
   each_item(pass, "Evaluation", [&](const data::Element& item, int64_t rows) {
     const data::Element results = state.infer(item);
-    if (calls.returns_last()) losses.add(item, results, rows);
     result.samples += labelled.add(item, results, rows, read);
+    if (calls.returns_last()) losses.add(results, {rows, read, item}, calls.class_labels(item));
     read += rows;
   });
   labelled.set(result);

@@ -113,11 +113,11 @@ struct WrongLabel {
   int64_t classes = 0;
 };
 
-std::optional<WrongLabel> find_wrong_label(const Ir& ir, std::span<const int32_t> labels) {
-  const auto rule = label_rule(ir);
-  for (size_t i = 0; rule && i < labels.size(); ++i) {
-    const bool is_class = labels[i] >= 0 && labels[i] < rule->classes;
-    if (!is_class && rule->ignored != labels[i]) return WrongLabel{i, labels[i], rule->classes};
+std::optional<WrongLabel> find_wrong_label(std::span<const int32_t> labels, int64_t classes,
+                                           std::optional<int64_t> ignored) {
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const bool is_class = labels[i] >= 0 && labels[i] < classes;
+    if (!is_class && ignored != labels[i]) return WrongLabel{i, labels[i], classes};
   }
   return std::nullopt;
 }
@@ -154,11 +154,15 @@ void check_finite(const Session& session, const Training& training,
 }
 
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
-                           const HostTensor* labels, int64_t update) {
-  if (labels != nullptr) {
-    if (const auto wrong = find_wrong_label(ir, labels->as<int32_t>())) {
+                           const HostTensor* first, std::span<const ClassLabels> labels,
+                           int64_t update) {
+  std::vector<ClassLabels> checked(labels.begin(), labels.end());
+  if (const auto rule = first != nullptr ? label_rule(ir) : std::nullopt)
+    checked = {{first, rule->classes, rule->ignored}};
+  for (const ClassLabels& l : checked) {
+    if (const auto wrong = find_wrong_label(l.labels->as<int32_t>(), l.classes, l.ignore_index)) {
       return fmt::format("; label {} in row {} is outside 0..{}", wrong->label,
-                         row_of_dataset(loader, row_of_element(*labels, wrong->index)),
+                         row_of_dataset(loader, row_of_element(*l.labels, wrong->index)),
                          wrong->classes - 1);
     }
   }
@@ -173,28 +177,33 @@ std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const 
   return update == 0 ? "" : "; a smaller learning rate may help";
 }
 
+std::string reason_of_row(const data::Element& inputs, int64_t row,
+                          std::span<const ClassLabels> labels) {
+  for (const ClassLabels& l : labels) {
+    const Slices all(l.labels->as<int32_t>(), l.labels->shape()[0]);
+    if (const auto wrong = find_wrong_label(all[row], l.classes, l.ignore_index))
+      return fmt::format("; label {} is outside 0..{}", wrong->label, wrong->classes - 1);
+  }
+  for (size_t f = 0; f < inputs.arrays.size(); ++f) {
+    const HostTensor& array = inputs.arrays[f];
+    if (array.shape().rank() == 0 || array.shape()[0] <= row) continue;
+    const auto own = Slices(array.bytes(), array.shape()[0])[row];
+    if (const auto wrong = find_element(array.dtype(), own, is_not_finite))
+      return fmt::format("; its field {} has {}", name_of_field(inputs, f),
+                         number_text(element(array.dtype(), own, *wrong)));
+  }
+  return "";
+}
+
 void check_finite_rows(std::string_view name, const HostTensor& prediction,
-                       const PredictedRows& rows, const Ir& ir, const HostTensor* labels) {
+                       const PredictedRows& rows, std::span<const ClassLabels> labels) {
   if (prediction.elements() == 0 || rows.count == 0) return;
   const auto counted = Slices(prediction.bytes(), prediction.shape()[0]).range(0, rows.count);
   const auto found = find_element(prediction.dtype(), counted, is_nan);
   if (!found) return;
-  const int64_t row = row_of_element(prediction, *found), input = row + rows.offset;
-  std::string reason;
-  if (labels != nullptr) {
-    const Slices all(labels->as<int32_t>(), rows.inputs.arrays[0].shape()[0]);
-    if (const auto wrong = find_wrong_label(ir, all[input]))
-      reason = fmt::format("; label {} is outside 0..{}", wrong->label, wrong->classes - 1);
-  }
-  for (size_t f = 0; f < rows.inputs.arrays.size() && reason.empty(); ++f) {
-    const HostTensor& array = rows.inputs.arrays[f];
-    if (array.shape().rank() == 0 || array.shape()[0] <= input) continue;
-    const auto own = Slices(array.bytes(), array.shape()[0])[input];
-    if (const auto wrong = find_element(array.dtype(), own, is_not_finite))
-      reason = fmt::format("; its field {} has {}", name_of_field(rows.inputs, f),
-                           number_text(element(array.dtype(), own, *wrong)));
-  }
-  fail(ErrorKind::kDiverged, "prediction '{}' in row {} is nan{}", name, rows.first + row, reason);
+  const int64_t row = row_of_element(prediction, *found);
+  fail(ErrorKind::kDiverged, "prediction '{}' in row {} is nan{}", name, rows.first + row,
+       reason_of_row(rows.inputs, row + rows.offset, labels));
 }
 
 }  // namespace sluice::train

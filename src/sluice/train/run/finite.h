@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,13 +18,22 @@ namespace sluice::train {
 void check_finite(const Session& session, const Training& training,
                   std::optional<int64_t> updates = {});
 
+/// Labels with the number of classes that their losses have.
+struct ClassLabels {
+  const HostTensor* labels;  ///< int32, with the samples as first axis.
+  int64_t classes = 0;
+  std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
+};
+
 /// Returns the reason why a loss of the item that `loader` returned last is not finite, or the
 /// remedy, for the end of a message: "; label 10 in row 3 is outside 0..9", "; field 'x' in row 5
 /// is nan", or "; a smaller learning rate may help". Empty if nothing is known: the first update
-/// has not changed any weight. Rows are those of the dataset, counted from 0. `labels`: the array
-/// of the labels; null if there is none.
+/// has not changed any weight. Rows are those of the dataset, counted from 0. `first`: the first
+/// labels of the model, null if there are none, which losses of `ir` read. `labels`: all labels,
+/// for programs whose losses have several numbers of classes.
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
-                           const HostTensor* labels, int64_t update);
+                           const HostTensor* first, std::span<const ClassLabels> labels,
+                           int64_t update);
 
 /// Rows of a prediction, and the samples that they belong to.
 struct PredictedRows {
@@ -33,10 +43,14 @@ struct PredictedRows {
   int64_t offset = 0;           ///< Row of `inputs` of the first one.
 };
 
+/// Returns the reason why row `row` of some inputs has a loss that is not finite, for the end of a
+/// message: "; label 7 is outside 0..2" or "; its field 'x' has nan". Empty if it is not known.
+std::string reason_of_row(const data::Element& inputs, int64_t row,
+                          std::span<const ClassLabels> labels);
+
 /// Error{kDiverged} if one of these rows of a prediction has a NaN. The message has the row, and
-/// the reason if it is known: a label in `labels` that is no class of the losses of `ir`, or an
-/// input that is not finite. `labels`: those of `inputs`; null if there are none.
+/// reason_of_row(). `labels`: those of `inputs`.
 void check_finite_rows(std::string_view name, const HostTensor& prediction,
-                       const PredictedRows& rows, const Ir& ir, const HostTensor* labels);
+                       const PredictedRows& rows, std::span<const ClassLabels> labels);
 
 }  // namespace sluice::train

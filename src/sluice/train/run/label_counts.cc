@@ -19,7 +19,7 @@ void LabelCounts::add(const HostTensor& prediction, std::span<const int32_t> lab
     for (size_t i = 0; i < labels.size(); ++i) {
       if (ignore_index == labels[i]) continue;
       ++counted_;
-      right_ += class_of(i) == labels[i];
+      correct_ += class_of(i) == labels[i];
     }
   };
   if (prediction.dtype() == i32) {
@@ -32,7 +32,7 @@ void LabelCounts::add(const HostTensor& prediction, std::span<const int32_t> lab
 
 std::optional<double> LabelCounts::percentage() const {
   if (counted_ == 0) return std::nullopt;
-  return 100.0 * static_cast<double>(right_) / static_cast<double>(counted_);
+  return 100.0 * static_cast<double>(correct_) / static_cast<double>(counted_);
 }
 
 }  // namespace sluice::train

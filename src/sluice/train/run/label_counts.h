@@ -11,7 +11,7 @@ namespace sluice::train {
 /// scores, all axes but the last one.
 int64_t labelled_rows(const HostTensor& prediction);
 
-/// Labels that predictions have right, among those that count.
+/// Correct predictions among the labels that count.
 class LabelCounts {
  public:
   /// Compares a prediction (Prediction::labels) with the labels of its first rows. Labels equal to
@@ -22,7 +22,7 @@ class LabelCounts {
   std::optional<double> percentage() const;
 
  private:
-  int64_t right_ = 0;
+  int64_t correct_ = 0;
   int64_t counted_ = 0;
 };
 

@@ -1,8 +1,10 @@
 #include "sluice/train/run/prediction_losses.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -92,6 +94,7 @@ struct PredictionLosses::Program {
     std::string name;
     double weight = 1;
     D2hStream stream;
+    std::optional<D2hStream> total_weight = {};  // The divisor of a sum; else it is a mean.
   };
 
   Program(const Network& network, int64_t samples) {
@@ -100,13 +103,16 @@ struct PredictionLosses::Program {
     const Graph& from = n.graph.graph();
     const Dependence dependence(n, network, samples);
     std::set<TensorId> needed;
-    const Tensor& total = n.total_weight;
-    const bool divides = total.valid() && dependence.knows(total.id());
-    if (divides) needed.insert(total.id());
+    const auto knows = [&](const Loss& loss) {
+      const bool weighs = loss.total_weight.valid();
+      return dependence.knows(loss.value.id()) &&
+             (!weighs || dependence.knows(loss.total_weight.id()));
+    };
     for (const Loss& loss : n.results.losses) {
-      const bool knows = dependence.knows(loss.value.id()) && divides == total.valid();
-      whole = whole && knows;
-      if (knows) needed.insert(loss.value.id());
+      whole = whole && knows(loss);
+      if (!knows(loss)) continue;
+      needed.insert(loss.value.id());
+      if (loss.total_weight.valid()) needed.insert(loss.total_weight.id());
     }
     for (size_t i = from.ops().size(); i-- > 0;) {
       const Op& op = from.ops()[i];
@@ -133,11 +139,14 @@ struct PredictionLosses::Program {
       for (size_t i = 0; i < outputs.size(); ++i) made.insert_or_assign(op.outputs[i], outputs[i]);
     }
     for (const Loss& loss : n.results.losses) {
-      const auto value = made.find(loss.value.id());
-      if (value != made.end())
-        results.push_back({loss.name, loss.weight, main.host_store(value->second, loss.name)});
+      if (!knows(loss)) continue;
+      Result result{loss.name, loss.weight, main.host_store(made.at(loss.value.id()), loss.name)};
+      if (loss.total_weight.valid()) {
+        const Tensor& weight = made.at(loss.total_weight.id());
+        result.total_weight = main.host_store(weight, loss.name + "_weight");
+      }
+      results.push_back(std::move(result));
     }
-    if (divides) total_weight = main.host_store(made.at(total.id()), "total_weight");
   }
 
   // Whether the program computes an op: a needed tensor is its output and is not given.
@@ -150,7 +159,6 @@ struct PredictionLosses::Program {
   bool whole = true;  // Whether it computes all losses of the network.
   std::vector<Source> sources;
   std::vector<Result> results;
-  std::optional<D2hStream> total_weight;  // The divisor of the results; else they are means.
   std::optional<Session> session;
 };
 
@@ -177,8 +185,10 @@ PredictionLosses::Program* PredictionLosses::program(int64_t samples) {
   return found->second.get();
 }
 
-void PredictionLosses::add(const data::Element& item, const data::Element& results, int64_t rows) {
-  const int64_t batch = item.arrays[0].shape()[0];
+void PredictionLosses::add(const data::Element& results, const PredictedRows& counted,
+                           std::span<const ClassLabels> labels) {
+  const data::Element& item = counted.inputs;
+  const int64_t batch = item.arrays[0].shape()[0], rows = counted.count;
   for (int64_t first = 0; first < std::min(batch, rows); first += samples_) {
     const int64_t count = std::min(samples_, rows - first);
     Program* const p = program(count);
@@ -200,9 +210,17 @@ void PredictionLosses::add(const data::Element& item, const data::Element& resul
     const auto value = [&](const D2hStream& stream) { return values[stream].to_doubles()[0]; };
     const auto samples = static_cast<double>(count);
     for (const Program::Result& r : p->results) {
+      const double loss = value(r.stream);
+      if (std::isnan(loss)) {
+        std::string reason;
+        for (int64_t row = first; row < first + count && reason.empty(); ++row)
+          reason = reason_of_row(item, row, labels);
+        fail(ErrorKind::kDiverged, "the loss '{}' of rows {} to {} is nan{}", r.name,
+             counted.first + first, counted.first + first + count - 1, reason);
+      }
       auto& [sum, weight] = sums_[r.name];
-      sum += value(r.stream) * (p->total_weight ? 1 : samples);
-      weight += p->total_weight ? value(*p->total_weight) : samples;
+      sum += loss * (r.total_weight ? 1 : samples);
+      weight += r.total_weight ? value(*r.total_weight) : samples;
     }
   }
 }
@@ -211,18 +229,25 @@ void PredictionLosses::set(Evaluation& evaluation) {
   const Program* const p = program(samples_);
   if (p == nullptr || sums_.size() < p->results.size()) return;
   double loss = 0;
+  bool whole = p->whole;
   for (const Program::Result& r : p->results) {
     const auto& [sum, weight] = sums_.at(r.name);
-    const double mean = weight > 0 ? sum / weight : 0;
-    evaluation.losses.emplace_back(r.name, mean);
-    loss += r.weight * mean;
+    whole = whole && weight > 0;
+    if (!(weight > 0)) continue;  // No sample counts.
+    evaluation.losses.emplace_back(r.name, sum / weight);
+    loss += r.weight * sum / weight;
   }
-  if (p->whole) evaluation.loss = loss;
+  if (whole) evaluation.loss = loss;
 }
 
 std::string to_string(const Evaluation& evaluation) {
   std::string text = "Accuracy on test set: none";
-  if (evaluation.accuracy) {
+  if (evaluation.accuracies.size() > 1) {
+    std::vector<std::string> texts;
+    for (const auto& [name, percentage] : evaluation.accuracies)
+      texts.push_back(fmt::format("{:.2f}% ({})", percentage, name));
+    text = fmt::format("Accuracy on test set: {}", fmt::join(texts, " and "));
+  } else if (evaluation.accuracy) {
     text = fmt::format("Accuracy on test set: {:.2f}%", *evaluation.accuracy);
   } else if (evaluation.loss) {
     text = fmt::format("Loss on test set: {:.6g}", *evaluation.loss);

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "sluice/session/options.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/network.h"
+#include "sluice/train/run/finite.h"
 
 namespace sluice::train {
 
@@ -22,9 +24,11 @@ class PredictionLosses {
   PredictionLosses(const Network& network, const DeviceChoice& device, int64_t samples);
   ~PredictionLosses();
 
-  /// Adds the losses of a call. `item` has the fields of the call's samples and `results` its
-  /// predictions, of all micro-batches or of the last ones. The first `rows` samples count.
-  void add(const data::Element& item, const data::Element& results, int64_t rows);
+  /// Adds the losses of a call. `rows` has the fields of the call's samples and the number of those
+  /// that count; `results` has the predictions of all micro-batches or of the last ones.
+  /// Error{kDiverged} for a loss that is NaN, with its samples and the reason (reason_of_row()).
+  void add(const data::Element& results, const PredictedRows& rows,
+           std::span<const ClassLabels> labels);
   /// Sets the losses of an evaluation.
   void set(Evaluation& evaluation);
 

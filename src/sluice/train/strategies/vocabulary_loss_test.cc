@@ -170,6 +170,13 @@ TEST(VocabularyPredictions, HaveTheLossesAndClassesOfAllLogits) {
   }
 }
 
+TEST(VocabularyPredictions, MayHaveNoRows) {
+  const LossProgram p = prediction_program({0, 4, 5});
+  const std::vector<HostTensor> results = run_program(p, 1);
+  EXPECT_EQ(results[0].elements(), 0);
+  EXPECT_EQ(results[1].elements(), 0);
+}
+
 // The maximum number of bytes that a kernel of the plan writes.
 int64_t largest_result(const LossProgram& program) {
   std::istringstream plan(
@@ -199,6 +206,15 @@ TEST(VocabularyLoss, HoldsTheLogitsOfOneChunk) {
     EXPECT_LE(peak(loss_program(c)), 2 * weight + 2 * x + logits + (1 << 16));
     // Evaluation has the probabilities of a chunk next to its logits.
     EXPECT_EQ(largest_result(prediction_program(c)), 64 * 2000 * 4);
+    // By default, at most 2²² logits and at least 32 rows.
+    const auto chosen = [&](int64_t rows, int64_t vocabulary) {
+      const LossCase usual{rows, 4, vocabulary, {.transposed = transposed}};
+      return largest_result(prediction_program(usual)) / (4 * vocabulary);
+    };
+    EXPECT_EQ(chosen(1024, 4096), 1024);
+    EXPECT_EQ(chosen(1024, 20000), 128);
+    EXPECT_EQ(chosen(90, 60000), 64);
+    EXPECT_EQ(chosen(70, 200000), 32);
     EXPECT_LE(peak(prediction_program(c)), weight + x + 2 * logits + (1 << 16));
   }
 }

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import struct
 import time
 import unittest
@@ -338,6 +339,16 @@ class Gpt(TextTest):
         record = self.record("generate", "gpt", "--weights", folder, "--tokenizer", tokenizer,
                              "--prompt", "abc", "--tokens", 3)
         self.assertEqual((record["prompt_tokens"], len(record["text"])), (3, 3))
+        # Sizes are compared with the weights before anything is compiled.
+        other = self.folder / "other"
+        shutil.copytree(folder, other)
+        config = json.loads((folder / "config.json").read_text())
+        config["intermediate_size"] = 1 << 30
+        (other / "config.json").write_text(json.dumps(config))
+        begin = time.monotonic()
+        self.expect_error(3, "bad file", "must be (1073741824, 16) of floating point", "generate",
+                          "gpt", "--weights", other, "--tokenizer", tokenizer, "--prompt", "abc")
+        self.assertLess(time.monotonic() - begin, 5)
 
     def test_a_model_trains_without_data(self):
         record = self.record("train", *RUN, "--synthetic", "--steps", 100)

@@ -97,8 +97,8 @@ struct Loss {
   /// the weighted sum of the samples' losses. An update divides the sum of the gradients over its
   /// micro-batches and replicas once by the sum of these weights, so that it equals the update of
   /// the whole batch, also where micro-batches have unequal weights. The stream returns the mean
-  /// of a micro-batch: value / total_weight, or 0 without weight. In training, all losses of a network
-  /// share one tensor. Empty: all micro-batches have equal shares in the update.
+  /// of a micro-batch: value / total_weight, or 0 without weight. In training, all losses of a
+  /// network share one tensor. Empty: all micro-batches have equal shares in the update.
   Tensor total_weight = {};
 };
 

@@ -38,10 +38,10 @@ struct BertSizes {
 /// without one. With equal numbers, or one micro-batch, the update is that of the sum of both
 /// means, as in Hugging Face's BertForPreTraining.
 ///
-/// Evaluation also returns `next_logits` (samples, 2). Its `next_loss` is the mean over the samples. The weights have the names of
-/// BertForPreTraining. Error{kUsage} unless sizes are at least 1, the heads divide the width,
-/// padding is -1 or a token, dropout is in [0, 1) and epsilon is positive. Error{kUsage} from
-/// build() if loss_rows is not a multiple of 32.
+/// Evaluation also returns `next_logits` (samples, 2). Its `next_loss` is the mean over samples.
+/// The weights have the names of BertForPreTraining. Error{kUsage} unless sizes are at least 1, the
+/// heads divide the width, padding is -1 or a token, dropout is in [0, 1) and epsilon is positive.
+/// Error{kUsage} from build() if loss_rows is not a multiple of 32.
 train::Network bert(const BertSizes& sizes);
 
 }  // namespace sluice::models

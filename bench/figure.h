@@ -55,6 +55,7 @@ std::vector<Case> memory_cases(Machine& machine);
 std::vector<Case> operator_cases(Machine& machine);
 std::vector<Case> step_cases(Machine& machine);
 std::vector<Case> model_cases(Machine& machine);
+std::vector<Case> attention_cases(Machine& machine);
 std::vector<Case> transformer_cases(Machine& machine);
 std::vector<Case> phase_cases();
 std::vector<Case> stage_cases();

@@ -9,6 +9,7 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   operator OP B R C THREADS                      an operator on cubes of that shape
   conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
   transformer TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of Adam of a decoder
+  attention forward|gradient BATCH HEADS LENGTH SIZE THREADS   causal attention of heads
   gpt TOKENS CONTEXT WIDTH HEADS BLOCKS BATCH THREADS STEPS   a step of AdamW of a language model
   decode TOKENS CONTEXT WIDTH HEADS BLOCKS THREADS STEPS   the next token of a language model
   model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
@@ -56,22 +57,10 @@ def step(sizes, batch, kind):
             layers.append(torch.nn.GELU())
     model = torch.nn.Sequential(*layers)
     x, y = torch.randn(int(batch), sizes[0]), torch.randint(0, sizes[-1], (int(batch),))
-    loss = torch.nn.CrossEntropyLoss()
-
-    def infer():
-        with torch.no_grad():
-            model(x)
-
     if kind == "none":
-        return infer
-    update = optimizer(kind, model.parameters(), 1e-4)
-
-    def train():
-        update.zero_grad()
-        loss(model(x), y).backward()
-        update.step()
-
-    return train
+        return torch.no_grad()(lambda: model(x))
+    return training(lambda: torch.nn.functional.cross_entropy(model(x), y),
+                    optimizer(kind, model.parameters(), 1e-4))
 
 
 class WorkingLayer:
@@ -498,6 +487,19 @@ def gpt(*sizes):
     return eager_and_compiled(way, threads)
 
 
+def attention(kind, *sizes):
+    """Returns causal attention, or attention and the gradients of its operands."""
+    operands = [torch.randn(*map(int, sizes), requires_grad=kind == "gradient") for _ in range(3)]
+    forward = functools.partial(torch.nn.functional.scaled_dot_product_attention, *operands,
+                                is_causal=True)
+
+    def both():
+        result = forward()
+        torch.autograd.grad(result, operands, result.detach())
+
+    return both if kind == "gradient" else forward
+
+
 def decode(*sizes):
     """Returns functions that draw the next token by keys and values of the earlier ones."""
     vocabulary, context, width, heads, blocks, threads = [int(s) for s in sizes]
@@ -544,7 +546,7 @@ class Answers:
     THREADS_AT = {"step": 2, "phases": 5, "model": 3, "transformer": 6,
                   "gpt": 6, "decode": 5}
     CASES = {f.__name__: f for f in (step, phases, gemm, memory, operator, conv, model, transformer,
-                                     gpt, decode)}
+                                     gpt, decode, attention)}
 
     def __init__(self):
         self.key, self.ways = None, []

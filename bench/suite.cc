@@ -27,6 +27,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(operator_cases(machine));
   append(step_cases(machine));
   append(model_cases(machine));
+  append(attention_cases(machine));
   append(transformer_cases(machine));
   append(phase_cases());
   append(stage_cases());

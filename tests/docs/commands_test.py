@@ -556,7 +556,7 @@ class Commands(unittest.TestCase):
           "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only operator",
           "sluice bench --only compile", "sluice bench --only phases", "sluice bench --only conv",
           "sluice bench --only model", "sluice bench --only transformer",
-          "sluice bench --only gpt")
+          "sluice bench --only gpt", "sluice bench --only attention")
     def test_measurements(self, *commands):
         case = {
             "limit": "limit hand-over between spinning threads",
@@ -569,7 +569,8 @@ class Commands(unittest.TestCase):
             "conv": "conv 5x5 1@28x28",
             "model": "model mnist-cnn inference, batch 1",
             "transformer": "transformer 2 blocks",
-            "gpt": "gpt of 2 blocks"
+            "gpt": "gpt of 2 blocks",
+            "attention": "attention forward, 8 x"
         }
         for command in commands:
             only = command.rpartition("--only ")[2] if "--only" in command else "limit"

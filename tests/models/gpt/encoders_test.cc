@@ -162,6 +162,31 @@ TEST(Encoders, BertHasTheLossesOfAnyBatch) {
   EXPECT_EQ(next.accuracies.size(), 1u);
 }
 
+// The labels of both losses are checked against the classes of their own loss.
+TEST(Encoders, BertNamesALabelThatIsNoClass) {
+  const auto fitted = [](int32_t token, int32_t next) {
+    return [=] {
+      train::TrainingModel model = train::training_model(
+          models::bert(bert_sizes()),
+          {.learning_rate = 0.1, .session = {.device = cpu_device({.threads = 1})}},
+          nn::Optimizer::sgd());
+      const int64_t samples = bert_sizes().micro_batch;
+      const Shape shape{samples, 12};
+      const auto zeros = [](int) { return 0; };
+      train::fit(model,
+                 data::from_tensors(
+                     {{"tokens", integers(shape, zeros)},
+                      {"segments", integers(shape, zeros)},
+                      {"mask", integers(shape, [](int) { return 1; })},
+                      {"labels", integers(shape, [&](int i) { return i == 3 ? token : 1; })},
+                      {"next", integers({samples}, [&](int i) { return i == 1 ? next : 0; })}}));
+    };
+  };
+  const ErrorKind diverged = ErrorKind::kDiverged;
+  expect_refused({{"token", fitted(11, 1), "; label 11 in row 0 is outside 0..10", diverged},
+                  {"next", fitted(3, 2), "; label 2 in row 1 is outside 0..1", diverged}});
+}
+
 // Evaluation returns the logits that training learns by, and hides padding.
 TEST(Encoders, BertHidesPadding) {
   models::BertSizes s = bert_sizes();

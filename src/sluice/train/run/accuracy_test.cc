@@ -173,13 +173,9 @@ TEST(Accuracy, NamesTheLabelOfALossThatIsNotFinite) {
   data::Element all = texts_with_finals(24);
   all.arrays[1].as<int32_t>()[kTokens * 4 + 1] = 7;
   InferenceModel test = inference_model(classes(), options());
-  try {
-    evaluate(test, data::from_tensors(all));
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
-    EXPECT_STREQ(e.what(), "prediction 'losses' in row 4 is nan; label 7 is outside 0..2");
-  }
+  expect_refused(
+      {{"label", [&] { evaluate(test, data::from_tensors(all)); },
+        "prediction 'losses' in row 4 is nan; label 7 is outside 0..2", ErrorKind::kDiverged}});
 }
 
 // A call returns the scores of its last micro-batch.
@@ -189,13 +185,9 @@ TEST(Accuracy, RefusesALossThatIsNotFiniteOfTheLastMicroBatch) {
   Options last = options(1, Output::final());
   last.device_iterations = 3;
   InferenceModel test = inference_model(scored_finals(), last);
-  try {
-    evaluate(test, data::from_tensors(all));
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
-    EXPECT_STREQ(e.what(), "the loss 'loss' of rows 4 to 5 is nan; label 9 is outside 0..2");
-  }
+  expect_refused(
+      {{"label", [&] { evaluate(test, data::from_tensors(all)); },
+        "the loss 'loss' of rows 4 to 5 is nan; label 9 is outside 0..2", ErrorKind::kDiverged}});
 }
 
 TEST(Accuracy, IsAbsentWithoutAMark) {

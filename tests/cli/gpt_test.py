@@ -248,7 +248,7 @@ class Gpt(TextTest):
                         for flags in ([], ["--tokenizer", tokenizer])]
                 keys = [key for key in ("test_loss", "text") if key in same[0]]
                 self.assertEqual(*([r[key] for key in keys] for r in same))
-            # Training goes on with the tokens, and keeps them again.
+            # Training continues with the tokens, and saves the tokenizer again.
             again = self.folder / "again.safetensors"
             self.record("train", *weights, *self.data, "--steps", 1, "--save", again)
             self.record("generate", "gpt", "--weights", again, *prompt)

@@ -23,6 +23,22 @@ data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
   return data::from_tensors(std::move(whole));
 }
 
+namespace {
+
+// Adds a list of several values with their names.
+void add_named(JsonRecord& record, const char* key, const char* name_key,
+               const std::vector<std::pair<std::string, double>>& values, const char* value_key) {
+  if (values.size() < 2) return;
+  std::vector<JsonRecord> all;
+  for (const auto& [name, value] : values) {
+    all.emplace_back().add(name_key, name);
+    all.back().add(value_key, value);
+  }
+  record.add(key, std::move(all));
+}
+
+}  // namespace
+
 HostTensor classes_of(const HostTensor& scores) {
   HostTensor classes({{scores.shape()[0]}, i32, {}});
   const Slices rows(scores.as<float>(), scores.shape()[0]);
@@ -67,23 +83,9 @@ std::string TestResult::text() const {
 void TestResult::add_to(JsonRecord& record) const {
   if (squared_error) record.add("mean_squared_error", *squared_error);
   if (accuracy) record.add("accuracy", *accuracy);
-  if (accuracies.size() > 1) {
-    std::vector<JsonRecord> all;
-    for (const auto& [name, percentage] : accuracies) {
-      all.emplace_back().add("prediction", name);
-      all.back().add("accuracy", percentage);
-    }
-    record.add("accuracies", std::move(all));
-  }
+  add_named(record, "accuracies", "prediction", accuracies, "accuracy");
   if (loss) record.add("test_loss", *loss);
-  if (losses.size() > 1) {
-    std::vector<JsonRecord> all;
-    for (const auto& [name, value] : losses) {
-      all.emplace_back().add("loss", name);
-      all.back().add("value", value);
-    }
-    record.add("test_losses", std::move(all));
-  }
+  add_named(record, "test_losses", "loss", losses, "value");
   if (loss && std::find(metrics.begin(), metrics.end(), Metric::kPerplexity) != metrics.end())
     record.add("perplexity", std::exp(*loss));
 }

@@ -47,7 +47,7 @@ struct GptSizes {
 /// multiple of 32.
 train::Network gpt(const GptSizes& sizes);
 
-/// Returns the sizes with defaults in place of zeros. Errors as for gpt().
+/// Returns the sizes, with zeros replaced by defaults. Errors as for gpt().
 GptSizes complete_sizes(const GptSizes& sizes);
 
 }  // namespace sluice::models

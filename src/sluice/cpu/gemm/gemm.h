@@ -69,13 +69,13 @@ void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_
 /// flags needs. Pointers and leading dimensions are not read.
 int64_t gemm_workspace_bytes(const GemmArgs& args);
 
-/// Multiply-adds, and bytes of operands outside the second cache, that take about a microsecond. A
-/// barrier takes 0.3 µs, and a kernel in several tasks has one before it and one after it.
+/// Multiply-adds, and bytes of operands outside the second cache, with a duration of about a
+/// microsecond. The duration of a barrier is 0.3 µs, and a kernel in several tasks needs two.
 inline constexpr double kTaskMultiplyAdds = 1 << 16;
 inline constexpr double kTaskReadBytes = 96 << 10;
 
-/// Returns how many tasks of a kernel take at least a microsecond each; 1 for a short kernel. The
-/// kernel computes `multiply_adds` and reads `bytes` once.
+/// Returns the maximum number of tasks of a kernel with a duration of at least a microsecond each,
+/// 1 for a short kernel. The kernel computes `multiply_adds` and reads `bytes` once.
 inline int64_t tasks_worthwhile(double multiply_adds, double bytes) {
   return static_cast<int64_t>(
       std::clamp(std::max(multiply_adds / kTaskMultiplyAdds, bytes / kTaskReadBytes), 1.0, 1e9));

@@ -122,7 +122,7 @@ struct Fused {
     // The rows of the first stage's blocks must be those of the chain.
     const int axis = chain.channel_axis();
     if (head != Head::kNone && axis >= 0 && axis != 1) return false;
-    // A part of the chain ends at the last channel or matrix, so it may not hold a whole column.
+    // A part of the chain ends at the last channel or matrix, so it may lack elements of a column.
     if ((axis >= 0 || chain.has_matrices()) && reduction && reduction->columns) return false;
     if (head == Head::kConv) {
       // A result that is not stored is computed where the chain's last result is, which must not
@@ -157,7 +157,7 @@ struct Fused {
       const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
       products = products_of(ops::matmul_shape(op.spec_of(a).shape, op.spec_of(b).shape, options));
       args.b_panel = panel_width(op.layout_of(b));
-      // A row-major vector may be described either way round. Panels fix whether B is transposed.
+      // A row-major vector is a row or a column. Panels fix whether B is transposed.
       if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
     } else {
       products = *products_of(from_attrs<ops::StridedMatmulOptions>(head.attrs));
@@ -186,7 +186,7 @@ struct Fused {
   }
 
   // Returns the operand of the chain's last result if products that are not stored may be computed
-  // in its place: no later stage reads them, and it holds no operand. -1: there is none.
+  // in its memory: no later stage reads them, and it is not an operand. -1: there is none.
   static int32_t last_result(const FusedOp& op) {
     for (size_t s = op.stages.size(); s-- > 1;) {
       const OpStage& stage = op.stages[s];
@@ -515,7 +515,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
   choice.tasks = f.tasks;
   choice.workspace_bytes = f.workspace_bytes();
   choice.may_coincide = f.chain.may_coincide();
-  // The first stage's result is computed where a later one is stored, which holds no operand then.
+  // The first stage's result overwrites the memory of a later one, which must not be an operand.
   const int32_t shared = f.head == Head::kConv ? f.c : f.finished > 0 ? f.destination : -1;
   if (shared >= 0 && op.stages.front().output < 0) {
     std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {

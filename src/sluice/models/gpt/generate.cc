@@ -28,8 +28,8 @@ using internal::KvCache;
 
 // Rows of a prompt that are computed together: enough work for each byte of the weights.
 constexpr int64_t kPrefillRows = 32;
-// Tokens that may be queued for the callback: those of some milliseconds, in which the system may
-// not run its thread.
+// Maximum number of tokens in the queue of the callback. The program continues for some
+// milliseconds if the system does not run the callback's thread.
 constexpr int kOutfeedDepth = 128;
 
 TensorSpec int_scalar() { return {{}, i32, {}}; }

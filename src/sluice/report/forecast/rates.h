@@ -32,10 +32,10 @@ struct LinkLevel {
   bool operator==(const LinkLevel&) const = default;
 };
 
-/// The link between two groups of devices, in place of their level's. A pair of smaller groups has
-/// precedence over a pair of larger ones.
+/// The link between two groups of devices, which replaces that of their level. A pair of smaller
+/// groups has precedence over a pair of larger ones.
 struct LinkPair {
-  int64_t devices = 1;  ///< Consecutive devices in a group: 1, or those of a level.
+  int64_t devices = 1;  ///< Consecutive devices in a group: 1, or LinkLevel::devices of a level.
   int64_t first = 0;    ///< Index of a group.
   int64_t second = 0;   ///< Index of the other group.
   double messages = 0;  ///< Bytes per second.

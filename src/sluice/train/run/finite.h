@@ -28,7 +28,7 @@ struct ClassLabels {
 /// Returns the reason why a loss of the item that `loader` returned last is not finite, or the
 /// remedy, for the end of a message: "; label 10 in row 3 is outside 0..9", "; field 'x' in row 5
 /// is nan", or "; a smaller learning rate may help". Empty if nothing is known: the first update
-/// has not changed any weight. Rows are those of the dataset, counted from 0. `first`: the first
+/// has not changed any weight. Rows are indices in the dataset. `first`: the first
 /// labels of the model, null if there are none, which losses of `ir` read. `labels`: all labels,
 /// for programs whose losses have several numbers of classes.
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,
@@ -49,7 +49,7 @@ std::string reason_of_row(const data::Element& inputs, int64_t row,
                           std::span<const ClassLabels> labels);
 
 /// Error{kDiverged} if one of these rows of a prediction has a NaN. The message has the row, and
-/// reason_of_row(). `labels`: those of `inputs`.
+/// reason_of_row(). `labels` are the labels of `inputs`.
 void check_finite_rows(std::string_view name, const HostTensor& prediction,
                        const PredictedRows& rows, std::span<const ClassLabels> labels);
 

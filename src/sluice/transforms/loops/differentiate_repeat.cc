@@ -250,7 +250,7 @@ class RepeatGradient {
   }
 
   void contribute(const RowLoop::Results& results) {
-    // A sum that continues a gradient replaces it, so these sums precede those of views of parts.
+    // A sum that continues a gradient replaces it, so these sums precede sums of partial views.
     for (const bool continues : {true, false}) {
       size_t next = gradients_.size();
       for (const Sum& s : sums_) {

@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 namespace {
 
-// An exponential and the other steps of a score take the time of this many multiply-adds.
+// The cost of an exponential and the other steps of a score, in multiply-adds.
 constexpr double kScoreMultiplyAdds = 64;
 
 // Attention and its gradients. A task computes some batches, or some heads of k of all batches.
@@ -25,7 +25,8 @@ struct Attention {
     position_is_signed = s.position_input >= 0 && op.input(s.position_input).dtype == i32;
   }
   int64_t tasks() const { return ceil_div(count, per_task); }
-  // Tasks that take a microsecond or more. The backward pass has five products instead of two.
+  // The maximum number of tasks that are worth their barriers. The backward pass has five products
+  // instead of two.
   int64_t worthwhile() const {
     const ops::AttentionShape& s = job.shape;
     const auto elements = static_cast<double>(s.size + s.value_size);

@@ -65,7 +65,8 @@ VENDORS = [
                        "src/sluice/models/hugging_face/*",
                        "src/sluice/report/compare.cc", "src/sluice/report/report_json.cc",
                        "src/sluice/report/forecast/rates.cc", "src/sluice/session/profile.cc",
-                       "tools/json_record.cc", "bench/table.cc"]),
+                       "src/sluice/train/checkpoints/manifest.cc", "tools/json_record.cc",
+                       "bench/table.cc"]),
     (r"CLI/.*|CLI11\.hpp", ["tools/flags/help.h"]),
     (r"zlib\.h", ["src/sluice/data/files/inflate.cc", "src/sluice/data/*test*"]),
     (r"pcre2\.h", ["src/sluice/data/text/regex.cc"]),
@@ -78,7 +79,7 @@ VENDORS = [
 # Headers that programs of users may include, and the headers that these include. The build
 # generates one of them.
 INSTALLED = "cmake/installed_headers.txt"
-MAX_INSTALLED = 110
+MAX_INSTALLED = 112
 GENERATED = ["sluice/ops/ops.h"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')

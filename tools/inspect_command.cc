@@ -2,12 +2,14 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
+#include "sluice/base/system/folder.h"
 #include "sluice/data/mnist.h"
 #include "sluice/exe/text.h"
 #include "sluice/report/compare.h"
 #include "sluice/report/plan_report.h"
 #include "tools/data/user_data.h"
 #include "tools/options.h"
+#include "tools/run/checkpoints.h"
 
 namespace sluice::tool {
 namespace {
@@ -26,6 +28,10 @@ report::ReportFacts read_report(const std::string& path) {
 int run_inspect(const ToolOptions& o) {
   require(o.other.empty() || has(o.file, ".json"),
           "inspect: must have two reports (*.json) to compare, got {}", o.file);
+  if (sys::is_folder(o.file)) {
+    inspect_folder(o.file);
+    return 0;
+  }
   const auto bytes = sys::read_file(o.file);
   if (has(o.file, "idx3-ubyte")) {
     const HostTensor images = data::read_idx_images(bytes, o.file);
@@ -59,7 +65,9 @@ int run_inspect(const ToolOptions& o) {
                                      : report::compare(facts, read_report(o.other)));
   } else {
     fail(ErrorKind::kUsage,
-         "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan, *.json",
+         "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan, "
+         "*.json, or a "
+         "folder of checkpoints",
          o.file);
   }
   return 0;

@@ -11,6 +11,7 @@
 #include "sluice/report/report.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
+#include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/options.h"
 #include "sluice/train/pipeline/stages.h"
 
@@ -47,6 +48,13 @@ struct ModelOptions {
   bool fresh_optimizer = false;  ///< The optimizer's state starts anew, also if `weights` has one.
 };
 
+/// How often a training saves a checkpoint: each `steps` steps or `seconds` seconds.
+struct SaveInterval {
+  int64_t steps = 0;
+  double seconds = 0;
+  bool operator==(const SaveInterval&) const = default;
+};
+
 /// How long and with which rate a model learns.
 struct TrainOptions {
   int64_t epochs = 1;
@@ -64,6 +72,12 @@ struct TrainOptions {
   std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
   std::string log_dir;                      ///< Folder for train::FitOptions::log_dir.
   int64_t log_histograms = 0;               ///< Steps between histograms; 0: none.
+  std::string checkpoint;                   ///< Folder for checkpoints; empty: none.
+  std::optional<SaveInterval> save_every;   ///< Absent: at the end and after a signal alone.
+  int64_t keep = 2;                         ///< Checkpoints that remain.
+  train::SaveCopy save_copy = train::SaveCopy::kHost;
+  std::string resume;                 ///< Folder of checkpoints to continue; empty: none.
+  std::vector<std::string> override;  ///< Names of options that may differ from the resumed run's.
 };
 
 /// Options of `sluice generate`.

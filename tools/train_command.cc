@@ -1,9 +1,12 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
@@ -23,8 +26,9 @@
 #include "tools/json_record.h"
 #include "tools/plan/profile.h"
 #include "tools/programs.h"
-#include "tools/run_digest.h"
-#include "tools/stop_signal.h"
+#include "tools/run/checkpoints.h"
+#include "tools/run/run_digest.h"
+#include "tools/run/stop_signal.h"
 
 namespace sluice::tool {
 namespace {
@@ -95,33 +99,56 @@ train::Show shown(const ToolOptions& o) {
   return o.output.speaks() ? train::Show::kProgress : train::Show::kNo;
 }
 
+// The samples of a training, cut into items of its calls.
+struct TrainingData {
+  TrainingData(const Programs& programs, const ToolOptions& o, const models::SampleSet& samples)
+      : ends(samples.dataset.size() != data::kForever),
+        loader(programs.options, samples.dataset,
+               {.batch_size = o.model.sizes.micro_batch,
+                .shuffle = ends ? data::Shuffle::kYes : data::Shuffle::kNo,
+                .seed = o.step.seed}),
+        calls(ends ? loader.items().value_or(0) : samples.size / loader.call_size().samples()) {
+    require(ends || calls > 0 || o.train.steps || o.train.epochs == 0,
+            "0 full batches: {}, the training text has {} windows of {} tokens",
+            to_string(loader.call_size()), samples.size, o.model.sizes.context);
+    steps = o.train.steps
+                ? *o.train.steps
+                : checked_mul(o.train.epochs, checked_mul(calls, o.step.device_iterations));
+  }
+
+  // Returns the calls that a run has not made yet.
+  int64_t calls_left(const train::TrainingModel& model, const ToolOptions& o) {
+    const int64_t updates = model.updates();
+    if (o.train.steps || !ends) {
+      require(updates <= steps, "--steps: must be at least {}, the steps of {}, got {}", updates,
+              o.train.resume, steps);
+      return (steps - updates) / o.step.device_iterations;
+    }
+    loader.start_at(model);
+    return std::max<int64_t>(
+        checked_mul(o.train.epochs - loader.epoch(), calls) - loader.position(), 0);
+  }
+
+  bool ends;
+  train::DataLoader loader;
+  int64_t calls;      ///< In an epoch.
+  int64_t steps = 0;  ///< In the whole run.
+};
+
 // Trains. Adds the calls after the first one to the report.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
-                       const models::SampleSet& samples, bool has_report) {
-  const bool ends = samples.dataset.size() != data::kForever;
-  train::DataLoader loader(programs.options, samples.dataset,
-                           {.batch_size = o.model.sizes.micro_batch,
-                            .shuffle = ends ? data::Shuffle::kYes : data::Shuffle::kNo,
-                            .seed = o.step.seed});
-  const int64_t updates = o.step.device_iterations;
-  const int64_t calls =
-      ends ? loader.items().value_or(0) : samples.size / loader.call_size().samples();
-  require(ends || calls > 0 || o.train.steps || o.train.epochs == 0,
-          "0 full batches: {}, the training text has {} windows of {} tokens",
-          to_string(loader.call_size()), samples.size, o.model.sizes.context);
-  train::FitOptions options{.epochs = o.train.epochs,
+                       TrainingData& data, train::Checkpoints* checkpoints, bool has_report) {
+  train::FitOptions options{.calls = data.calls_left(model, o),
                             .check_replicas = o.train.check_replicas,
+                            .checkpoints = checkpoints,
                             .log_dir = o.train.log_dir,
                             .log_histograms = o.train.log_histograms};
-  if (o.train.steps) options.calls = *o.train.steps / updates;
-  if (!o.train.steps && !ends) options.calls = checked_mul(o.train.epochs, calls);
-  const int64_t steps =
-      o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, checked_mul(calls, updates));
-  const train::LearningRateSchedule schedule = schedule_of(o, steps);
+  const train::LearningRateSchedule schedule = schedule_of(o, data.steps);
   if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
-    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(loader.call_size(), calls),
-                      loader.dropped().value_or(0), settings_text(o, programs, schedule));
+    sys::print_stderr("{}, {} samples dropped; {}\n",
+                      batch_text(data.loader.call_size(), data.calls),
+                      data.loader.dropped().value_or(0), settings_text(o, programs, schedule));
     if (const std::string text = results_text(programs); !text.empty())
       sys::print_stderr("{}\n", text);
   }
@@ -129,23 +156,33 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   Measuring measuring(model.session(), "train", has_report);
   options.after_call = [&](const train::CallReport&) {
     measuring.after_run();
-    return !model.session().agreement().any(stop_signal() != 0);
+    const bool saves = checkpoints != nullptr && take_save_signal();
+    runtime::Agreement& agreement = model.session().agreement();
+    if (!agreement.any(saves || stop_signal() != 0)) return true;
+    if (checkpoints != nullptr && agreement.any(saves)) checkpoints->save();
+    return !agreement.any(stop_signal() != 0);
   };
-  const train::FitResult outcome = train::fit(model, loader, options);
-  if (has_report) write_measured(o, programs, model.session(), measuring.take());
-  return outcome;
+  try {
+    const train::FitResult outcome = train::fit(model, data.loader, options);
+    if (has_report) write_measured(o, programs, model.session(), measuring.take());
+    return outcome;
+  } catch (const Error& e) {
+    if (checkpoints == nullptr) throw;
+    throw with_checkpoint(e, *checkpoints);
+  }
 }
 
 int devices_of(const Session& session) {
   return static_cast<int>(session.executable().devices.size());
 }
 
-void report(const ToolOptions& o, const Programs& programs, const Session& session,
-            const train::FitResult& outcome, const std::optional<TestResult>& test) {
-  const int64_t steps = outcome.updates;
-  const auto samples = static_cast<double>(steps * samples_of_step(o));
+void report(const ToolOptions& o, const Programs& programs, const train::Run& run,
+            const Session& session, const train::FitResult& outcome,
+            const std::optional<TestResult>& test) {
+  const int64_t steps = run.updates;
+  const auto samples = static_cast<double>(outcome.updates * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
-  const std::string digest = run_digest(session, outcome);
+  const std::string digest = run_digest(session, run);
   if (o.output.json) {
     JsonRecord record;
     record.add("model", o.model.name);
@@ -174,8 +211,10 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   }
   const std::string trained =
       outcome.accuracy ? fmt::format(", train accuracy {:.2f} %", *outcome.accuracy) : "";
-  if (steps > 0) {
+  if (outcome.updates > 0) {
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
+  } else if (steps > 0) {
+    fmt::print("{} steps\n", steps);
   }
   if (test) fmt::print("{}\n", test->text());
   if (test && steps == 0 && !test->shows_loss() && test->loss)
@@ -257,6 +296,22 @@ train::TrainingModel open(Programs& programs, const ToolOptions& o) {
   return model;
 }
 
+// Reports a training that a signal has stopped. Returns the exit code.
+int report_stop(const ToolOptions& o, const Programs& programs, train::TrainingModel& model,
+                const train::FitResult& outcome,
+                const std::optional<train::Checkpoints>& checkpoints) {
+  report(o, programs, model.run(), model.session(), outcome, std::nullopt);
+  const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
+  std::vector<std::string> saved;
+  if (!o.train.save.empty()) saved.push_back(o.train.save);
+  if (checkpoints) saved.push_back(checkpoints->newest());
+  if (o.speaks()) {
+    sys::print_stderr("stopped by signal {} after step {}{}\n", signal, model.updates(),
+                      saved.empty() ? "" : fmt::format("; saved to {}", fmt::join(saved, ", ")));
+  }
+  return saved.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
+}
+
 }  // namespace
 
 int run_train(const ToolOptions& o) {
@@ -269,20 +324,17 @@ int run_train(const ToolOptions& o) {
   check_saves(o);
   const models::SampleSet samples = load_samples(o, session, data::Split::kTrain);
   const models::SampleSet tests = load_samples(o, session, data::Split::kTest);
+  TrainingData data(programs, o, samples);
+  resume_run(model, o, data.steps);
+  std::optional<train::Checkpoints> checkpoints = open_checkpoints(model, o, data.steps);
   catch_stop_signals();
-  const train::FitResult outcome = train(model, programs, o, samples, has_report);
+  if (checkpoints) catch_save_signal();
+  const train::FitResult outcome =
+      train(model, programs, o, data, checkpoints ? &*checkpoints : nullptr, has_report);
   save(model, o);
   log_work(session, o);
-  if (outcome.stopped) {
-    report(o, programs, session, outcome, std::nullopt);
-    const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
-    if (o.speaks()) {
-      sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.updates,
-                        o.train.save.empty() ? "" : "; saved to " + o.train.save);
-    }
-    return o.train.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
-  }
-  report(o, programs, session, outcome, test(model, o.model, tests.dataset, shown(o)));
+  if (outcome.stopped) return report_stop(o, programs, model, outcome, checkpoints);
+  report(o, programs, model.run(), session, outcome, test(model, o.model, tests.dataset, shown(o)));
   return 0;
 }
 
@@ -298,7 +350,7 @@ int run_eval(const ToolOptions& o) {
   const TestResult result =
       test(model, o.model, tests.dataset, shown(o), [&] { measuring.after_run(); });
   if (has_report) write_measured(o, programs, session, measuring.take());
-  report(o, programs, session, {}, result);
+  report(o, programs, model.run(), session, {}, result);
   return 0;
 }
 

@@ -177,6 +177,11 @@ class Files(CliTest):
                 ["eval", "mnist", *DIGITS, "--weights"],
             ):
                 with self.subTest(kind=kind, command=command):
+                    if kind == "folder" and command == ["inspect"]:
+                        self.expect_error(7, "no checkpoint",
+                                          f"{file}: must have a checkpoint, got none\n",
+                                          *command, file)
+                        continue
                     self.expect_error(
                         3, "bad file",
                         f"cannot read {file}: must be a regular file, got a {kind}\n", *command,

@@ -126,12 +126,12 @@ class Includes(unittest.TestCase):
                          [f"{table}:1: header sluice/ir/gone.h does not exist"])
         self.assertEqual(found(whole + whole)[0],
                          f"{table}:1: the headers must be sorted and different")
-        many = {f"src/sluice/ir/h{i}.h": "" for i in range(100, 210)}
+        many = {f"src/sluice/ir/h{i}.h": "" for i in range(100, 212)}
         listed = "\n".join(sorted(f[4:] for f in many))
         self.assertEqual(faults(check_includes.check, {**many, table: listed}), [])
-        more = {**many, "src/sluice/ir/h210.h": "", table: listed + "\nsluice/ir/h210.h"}
+        more = {**many, "src/sluice/ir/h212.h": "", table: listed + "\nsluice/ir/h212.h"}
         self.assertEqual(faults(check_includes.check, more),
-                         [f"{table}:1: at most 110 headers may be installed, got 111"])
+                         [f"{table}:1: at most 112 headers may be installed, got 113"])
 
     def test_the_umbrella_is_for_users(self):
         self.expect_fault("src/sluice/nn/a.cc", '"sluice/sluice.h"', "only for programs of users")
@@ -225,7 +225,7 @@ class Closures(unittest.TestCase):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 8980)
+        self.assertLess(self.lines(own), 9400)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -240,8 +240,9 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 8980, "sluice/train/fit.h": 6950, "sluice/train/model.h": 6600,
+        limits = {"sluice/sluice.h": 9400, "sluice/train/fit.h": 7300, "sluice/train/model.h": 6600,
                   "sluice/train/pipeline.h": 5900, "sluice/train/training_step.h": 5720,
+                  "sluice/train/checkpoints/checkpoints.h": 6900,
                   "sluice/core.h": 4650, "sluice/train/network.h": 4260,
                   "sluice/train/options.h": 3300, "sluice/train/devices.h": 5730,
                   "sluice/train/plan/offload.h": 3520,

@@ -54,6 +54,14 @@ _sluice() {
       options="sum mean"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --save-copy)
+      options="host none"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --save-every)
+      options="N 15m"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --schedule)
       options="grouped interleaved sequential auto"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -66,7 +74,7 @@ _sluice() {
     --torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
-    --data|--log-dir|--profile-dir)
+    --checkpoint|--data|--log-dir|--profile-dir|--resume)
       COMPREPLY=($(compgen -d -- "$word"))
       return ;;
   esac
@@ -83,13 +91,14 @@ _sluice() {
       --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
       --weight-decay --clip-norm --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --min-lr
-      --device-iterations --output-mode --epochs --steps --save --warmup-steps --check-replicas
-      --torch-save --log-dir --log-histograms --seed --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
-      --io-queues --shard-threshold --recompute --recompute-blocks --machine --disable --verify
-      --json --quiet --log-level --digest --profile --profile-dir --single-process --help
-      --help-all" ;;
+      --device-iterations --output-mode --epochs --steps --save --checkpoint --save-every
+      --resume --keep --save-copy --override --warmup-steps --check-replicas --torch-save
+      --log-dir --log-histograms --seed --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
+      --shard-threshold --recompute --recompute-blocks --machine --disable --verify --json
+      --quiet --log-level --digest --profile --profile-dir --single-process --help --help-all"
+      ;;
     eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --all --data --weights --torch-weights --fresh-optimizer

@@ -21,6 +21,8 @@ const FlagTable& flag_table() {
                     {"--quiet", "--log-level"},
                     {"--epochs", "--steps"},
                     {"--weights", "--torch-weights"},
+                    {"--resume", "--weights"},
+                    {"--resume", "--torch-weights"},
                     {"--recompute", "--recompute-blocks"},
                     {"--device-ids", "--devices"}};
     const char* const forms[] = {"--full",      "--passes",         "--fusions", "--memory-map",

@@ -51,7 +51,8 @@ void add_dataset(FlagTable& table, unsigned commands, Common common, const Datas
   s.add("loss", of_sizes(&Sizes::loss),
         forms::words<models::Loss>({{"mse", models::Loss::kMeanSquaredError},
                                     {"cross_entropy", models::Loss::kCrossEntropy}}),
-        help.loss);
+        help.loss)
+      .that_decides_bits();
   const Requirement<ToolOptions> dataset{
       "{dataset}", [](const ToolOptions& o) { return !o.model.dataset.empty(); }};
   s.add("input", of_model(&ModelOptions::input), forms::texts("FIELDS"), help.input)
@@ -99,31 +100,42 @@ void add_model_flags(FlagTable& table) {
   s.add("model", of_model(&ModelOptions::name), names,
         fmt::format("Use this model: {}", fmt::join(names.words, ", ")))
       .named("model")
+      .that_decides_bits()
       .placeholder = "MODEL";
   s.add("layers", of_sizes(&Sizes::layers), forms::integers<int64_t>(1, 100000),
-        "Set the number of linear layers");
+        "Set the number of linear layers")
+      .that_decides_bits();
   s.add("width", of_sizes(&Sizes::width), forms::integers<int64_t>(1),
-        "Set the features or channels of a layer");
+        "Set the features or channels of a layer")
+      .that_decides_bits();
   Section rare(table, kWithModel, "Model", Common::kNo);
-  rare.add(
-      "arch", of_sizes(&Sizes::arch),
-      forms::words<models::Arch>({{"gpt2", models::Arch::kGpt2}, {"llama", models::Arch::kLlama}}),
-      "Build the language model like GPT-2 (learned positions, layer norms, GELU, tied head) or "
-      "Llama (rotary positions, RMS norms, SwiGLU)");
+  rare.add("arch", of_sizes(&Sizes::arch),
+           forms::words<models::Arch>(
+               {{"gpt2", models::Arch::kGpt2}, {"llama", models::Arch::kLlama}}),
+           "Build the language model like GPT-2 (learned positions, layer norms, GELU, tied head) "
+           "or "
+           "Llama (rotary positions, RMS norms, SwiGLU)")
+      .that_decides_bits();
   rare.add("blocks", of_sizes(&Sizes::blocks), forms::integers<int64_t>(1, 100000),
-           "Set the number of transformer blocks");
+           "Set the number of transformer blocks")
+      .that_decides_bits();
   rare.add("heads", of_sizes(&Sizes::heads), forms::integers<int64_t>(1),
-           "Set the heads of an attention; they divide --width");
+           "Set the heads of an attention; they divide --width")
+      .that_decides_bits();
   rare.add("kv_heads", of_sizes(&Sizes::kv_heads), forms::integers<int64_t>(0),
-           "Set the heads of keys and values; they divide --heads; 0: as many as --heads");
+           "Set the heads of keys and values; they divide --heads; 0: as many as --heads")
+      .that_decides_bits();
   rare.add("context", of_sizes(&Sizes::context), forms::integers<int64_t>(1),
-           "Set the tokens of a sample");
+           "Set the tokens of a sample")
+      .that_decides_bits();
   rare.add("vocab", of_sizes(&Sizes::vocabulary), forms::integers<int64_t>(1, 1 << 30),
-           "Set the number of different tokens; --dataset text:FILE sets it by default");
+           "Set the number of different tokens; --dataset text:FILE sets it by default")
+      .that_decides_bits();
   Section(table, kWithModel & ~kPredict, "Model", Common::kNo)
       .add("dropout", of_sizes(&Sizes::dropout),
            forms::floats({.max = 1, .excludes_max = true}, "P"),
-           "Drop hidden features with probability P while training");
+           "Drop hidden features with probability P while training")
+      .that_decides_bits();
 }
 
 void add_data_flags(FlagTable& table) {

@@ -134,8 +134,9 @@ void add_suite(FlagTable& table) {
 
 void add_files(FlagTable& table) {
   Section file(table, kInspect, "File", Common::kYes);
-  file.add("file", &ToolOptions::file, forms::texts("FILE"),
-           "Describe this IDX[.gz], safetensors, plan or report.json file")
+  file.add(
+          "file", &ToolOptions::file, forms::texts("FILE"),
+          "Describe this IDX[.gz], safetensors, plan or report.json file, or folder of checkpoints")
       .named("file");
   file.last().required = true;
   file.add("other", &ToolOptions::other, forms::texts("FILE"), "Compare it with this report.json")

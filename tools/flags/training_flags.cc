@@ -1,3 +1,4 @@
+#include "sluice/base/options/read_number.h"
 #include "sluice/train/options/option_table.h"
 
 #include "tools/flags/flag_table.h"
@@ -24,21 +25,26 @@ void add_evaluation(Section s) {
 void add_coefficients(Section s) {
   const TextForm<double> fraction = forms::floats({.max = 1, .excludes_max = true}, "BETA");
   s.add("beta1", of_train(&TrainOptions::beta1), fraction, "Set the decay of Adam's first moment")
+      .that_decides_bits()
       .defaults_to("the optimizer's");
   s.add("beta2", of_train(&TrainOptions::beta2), fraction, "Set the decay of Adam's second moment")
+      .that_decides_bits()
       .defaults_to("the optimizer's");
   s.add("weight_decay", of_train(&TrainOptions::weight_decay), forms::floats({}, "RATE"),
         "Decay the variables with two axes or more by this coefficient, and not the others")
+      .that_decides_bits()
       .defaults_to("that of the optimizer, for all variables");
 }
 
 void add_step(FlagTable& table) {
   Section s(table, kOfSteps, "Training", Common::kYes);
   s.add("micro_batch", of_size(&models::Sizes::micro_batch), forms::integers<int64_t>(1),
-        "Compute N samples at a time");
+        "Compute N samples at a time")
+      .that_decides_bits();
   s.add_library("accumulate");
   s.add_library("replicas");
-  s.add("optimizer", of_train(&TrainOptions::optimizer), optimizers(), "Use this optimizer");
+  s.add("optimizer", of_train(&TrainOptions::optimizer), optimizers(), "Use this optimizer")
+      .that_decides_bits();
   Section rare(table, kOfSteps, "Training", Common::kNo);
   add_coefficients(rare);
   Option<ToolOptions>& norm = rare.add_library("max_grad_norm");
@@ -54,6 +60,55 @@ void add_step(FlagTable& table) {
   add_evaluation(rare);
 }
 
+constexpr std::pair<char, double> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+
+// "200" (steps), "90s", "15m" or "2h".
+TextForm<SaveInterval> save_intervals() {
+  return {OptionType::kText, "N|15m", "steps of at least 1, or a time such as 90s, 15m or 2h",
+          [](const SaveInterval& i) {
+            return i.seconds > 0 ? fmt::format("{}s", i.seconds) : fmt::format("{}", i.steps);
+          },
+          [](const std::string& text) -> std::optional<SaveInterval> {
+            if (const auto steps = read_integer<int64_t>(text))
+              return *steps > 0 ? std::optional(SaveInterval{.steps = *steps}) : std::nullopt;
+            if (text.empty()) return std::nullopt;
+            for (const auto& [unit, seconds] : kUnits) {
+              if (text.back() != unit) continue;
+              const auto number = read_real(text.substr(0, text.size() - 1));
+              if (number && *number > 0) return SaveInterval{.seconds = *number * seconds};
+            }
+            return std::nullopt;
+          }};
+}
+
+void add_checkpoints(FlagTable& table) {
+  Section s(table, kTrain, "Training", Common::kYes);
+  s.add("checkpoint", of_train(&TrainOptions::checkpoint), forms::texts("DIR"),
+        "Save checkpoints to DIR, also at the end and on signals");
+  const Requirement<ToolOptions> saves{
+      "{checkpoint}", [](const ToolOptions& o) { return !o.train.checkpoint.empty(); }};
+  s.add("save_every", of_train(&TrainOptions::save_every), save_intervals(),
+        "Save every N steps or 15m")
+      .require(saves)
+      .defaults_to("at the end");
+  s.add("resume", of_train(&TrainOptions::resume), forms::texts("DIR"),
+        "Continue the newest whole checkpoint in DIR");
+  Section rare(table, kTrain, "Training", Common::kNo);
+  rare.add("keep", of_train(&TrainOptions::keep), forms::integers<int64_t>(1, 1000000),
+           "Keep the newest N checkpoints")
+      .require(saves);
+  rare.add("save_copy", of_train(&TrainOptions::save_copy),
+           forms::words<train::SaveCopy>(
+               {{"host", train::SaveCopy::kHost}, {"none", train::SaveCopy::kNone}}),
+           "Copy the variables to host memory and write them while training (host), or let the "
+           "training wait for the writing (none)")
+      .require(saves);
+  rare.add_list("override", of_train(&TrainOptions::override), "NAMES",
+                "Continue although these options differ from those of the checkpoint: accumulate, "
+                "replicas, data, dtype, ...")
+      .require({"{resume}", [](const ToolOptions& o) { return !o.train.resume.empty(); }});
+}
+
 // The flags of `sluice train` alone.
 void add_train(FlagTable& table) {
   Section s(table, kTrain, "Training", Common::kYes);
@@ -64,9 +119,11 @@ void add_train(FlagTable& table) {
       .defaults_to("by --epochs");
   s.add("save", of_train(&TrainOptions::save), forms::texts("FILE"),
         "Write the variables to FILE at the end");
+  add_checkpoints(table);
   Section rare(table, kTrain, "Training", Common::kNo);
   rare.add("warmup_steps", of_train(&TrainOptions::warmup_steps), forms::integers<int64_t>(0),
            "Raise the learning rate linearly in the first N steps")
+      .that_decides_bits()
       .require(
           {"{lr_schedule}", [](const ToolOptions& o) { return o.train.lr_schedule.has_value(); }});
   rare.add("check_replicas", of_train(&TrainOptions::check_replicas), forms::integers<int64_t>(1),
@@ -92,16 +149,19 @@ void add_training_flags(FlagTable& table) {
   Section rate(table, kOfUpdates, "Training", Common::kYes);
   rate.add("lr", of_train(&TrainOptions::lr), forms::floats({.excludes_min = true}, "RATE"),
            "Set the learning rate")
+      .that_decides_bits()
       .defaults_to(default_rates());
   rate.add("lr_schedule", of_train(&TrainOptions::lr_schedule),
            forms::words<train::Decay>({{"constant", train::Decay::kConstant},
                                        {"linear", train::Decay::kLinear},
                                        {"cosine", train::Decay::kCosine}}),
            "Stream the learning rate step by step, with this decay to 0 or --min-lr")
+      .that_decides_bits()
       .defaults_to("a constant of the program");
   Section(table, kTrain, "Training", Common::kNo)
       .add("min_lr", of_train(&TrainOptions::min_lr), forms::floats({}, "RATE"),
            "End the decay of the learning rate at RATE, at most that of the peak")
+      .that_decides_bits()
       .require({"{lr_schedule} linear or cosine",
                 [](const ToolOptions& o) {
                   return o.train.lr_schedule.value_or(train::Decay::kConstant) !=

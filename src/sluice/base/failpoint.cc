@@ -14,7 +14,8 @@ namespace sluice::sys {
 namespace {
 
 constexpr const char* kCalls[] = {"any",    "open",      "mkostemp", "fallocate", "fstat", "pread",
-                                  "pwrite", "fdatasync", "linkat",   "rename",    "mkdir", "fcntl"};
+                                  "pwrite", "fdatasync", "linkat",   "rename",    "mkdir", "fcntl",
+                                  "fsync",  "unlink",    "rmdir",    "statvfs",   "flock"};
 constexpr std::pair<const char*, int> kCodes[] = {
     {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
     {"EACCES", EACCES}, {"EDQUOT", EDQUOT}, {"EFBIG", EFBIG},
@@ -52,7 +53,8 @@ Failpoint parse_failpoint(const std::string& text) {
   }
   require(good,
           "failpoint: must be CALL@NUMBER=CODE, got '{}'; CALL is any, open, mkostemp, fallocate, "
-          "fstat, pread, pwrite, fdatasync, linkat, rename, mkdir or fcntl; CODE is EIO, ENOSPC, "
+          "fstat, pread, pwrite, fdatasync, linkat, rename, mkdir, fcntl, fsync, unlink, rmdir, "
+          "statvfs or flock; CODE is EIO, ENOSPC, "
           "EINTR, EACCES, EDQUOT, EFBIG, EMFILE, EINVAL, EOPNOTSUPP or short",
           text);
   return f;

@@ -22,6 +22,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/failpoint.h"
+#include "sluice/base/system/call_log.h"
 #include "sluice/base/system/cgroup.h"
 
 namespace sluice::sys {
@@ -200,6 +201,7 @@ void write_exactly(const File& file, const std::string& path, int64_t offset,
       return ::pwrite(file.fd(), in.data(), size, offset);
     });
     if (n < 0) io_error("write", path);
+    internal::record_call("pwrite", path, {}, offset, in.first(static_cast<size_t>(n)));
     in = {in.begin() + n, in.end()};
     offset += n;
   }
@@ -207,6 +209,7 @@ void write_exactly(const File& file, const std::string& path, int64_t offset,
 
 void sync(const File& file, const std::string& path) {
   if (retry("fdatasync", [&] { return ::fdatasync(file.fd()); }) != 0) io_error("sync", path);
+  internal::record_call("fdatasync", path);
 }
 
 std::vector<std::byte> read_file(const std::string& path) {
@@ -388,8 +391,11 @@ void check_folder(const std::string& path) {
 }
 
 void make_folder(const std::string& path) {
-  if (retry("mkdir", [&] { return ::mkdir(path.c_str(), 0755); }) != 0 && errno != EEXIST)
-    io_error("make folder", path);
+  if (retry("mkdir", [&] { return ::mkdir(path.c_str(), 0755); }) != 0) {
+    if (errno != EEXIST) io_error("make folder", path);
+    return;
+  }
+  internal::record_call("mkdir", path);
 }
 
 int usable_cores() {

@@ -169,6 +169,11 @@ class BatchLoader::Ring {
     return keeps() || *size_ == kForever ? 0 : *size_ % options_.batch;
   }
   const ElementSpecs& sample_specs() const { return sample_; }
+  std::optional<Element> sample(int64_t k) const {
+    if (!is_indexed_) return std::nullopt;
+    require(k >= 0 && k < *size_, "loader: sample must be in [0, {}), got {}", *size_, k);
+    return dataset_.node()->at(k);
+  }
   const LoaderOptions& options() const { return options_; }
 
  private:
@@ -493,6 +498,7 @@ std::optional<int64_t> BatchLoader::items() const { return ring_->items(); }
 std::optional<int64_t> BatchLoader::dropped() const { return ring_->dropped(); }
 std::optional<int64_t> BatchLoader::samples() const { return ring_->samples(); }
 const ElementSpecs& BatchLoader::sample_specs() const { return ring_->sample_specs(); }
+std::optional<Element> BatchLoader::sample(int64_t k) const { return ring_->sample(k); }
 const LoaderOptions& BatchLoader::options() const { return ring_->options(); }
 
 }  // namespace sluice::data

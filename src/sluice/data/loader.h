@@ -75,6 +75,9 @@ class BatchLoader {
   std::optional<int64_t> samples() const;
   /// Specs and names of the fields of a sample.
   const ElementSpecs& sample_specs() const;
+  /// Makes sample k of the dataset in its own order; nothing if the dataset is not indexed.
+  /// Error{kUsage} unless k is in [0, samples()).
+  std::optional<Element> sample(int64_t k) const;
   const LoaderOptions& options() const;
 
  private:

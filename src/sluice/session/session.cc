@@ -66,6 +66,7 @@ Session::Session(const Ir& ir, Compiled compiled, const SessionOptions& options)
           .feed_deadline = options.feed_deadline,
           .events = report_ != nullptr && options.events == 0 ? kReportEvents : options.events});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
+  by_path_ = by_path(*variables_);
   variables_->initialize();
   measure();
 }
@@ -276,25 +277,61 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
   const Call call(*this, "write_chunk");
   const size_t v = variables_->index_of(variable);
-  const TensorSpec spec = variables_->spec(v);
-  const int64_t width = size_of(spec.dtype);
-  const auto bytes = static_cast<int64_t>(in.size());
-  require(begin >= 0 && bytes % width == 0 && begin <= spec.elements() - bytes / width,
-          "variable '{}': {} bytes at element {} are outside its {} elements", variables_->path(v),
-          bytes, begin, spec.elements());
+  check_elements(v, begin, in.size());
   ++changes_;
   variables_->write(v, begin, in);
 }
 
+size_t Session::checked_index(size_t variable) const {
+  require(variable < by_path_.size(), "variable {}: must be below {}, the number of variables",
+          variable, by_path_.size());
+  return by_path_[variable];
+}
+
+void Session::check_elements(size_t variable, int64_t begin, size_t bytes) const {
+  const TensorSpec spec = variables_->spec(variable);
+  const int64_t width = size_of(spec.dtype), size = static_cast<int64_t>(bytes);
+  require(begin >= 0 && size % width == 0 && begin <= spec.elements() - size / width,
+          "variable '{}': {} bytes at element {} are outside its {} elements",
+          variables_->path(variable), size, begin, spec.elements());
+}
+
+std::vector<std::pair<std::string, TensorSpec>> Session::variables() const {
+  std::vector<std::pair<std::string, TensorSpec>> all;
+  for (const size_t v : by_path_) all.emplace_back(variables_->path(v), variables_->spec(v));
+  return all;
+}
+
+void Session::read_variable(size_t variable, int64_t begin, std::span<std::byte> out) const {
+  const Call call(*this, "read_variable");
+  const size_t v = checked_index(variable);
+  check_elements(v, begin, out.size());
+  variables_->read(v, begin, out);
+}
+
+void Session::write_variable(size_t variable, int64_t begin, std::span<const std::byte> in) {
+  const Call call(*this, "write_variable");
+  const size_t v = checked_index(variable);
+  check_elements(v, begin, in.size());
+  ++changes_;
+  variables_->write(v, begin, in);
+}
+
+void Session::initialize_variables() {
+  const Call call(*this, "initialize_variables");
+  ++changes_;
+  variables_->initialize();
+}
+
 void Session::each_variable(const VariableVisitor& visit) const {
   const Call call(*this, "each_variable");
-  for (const size_t v : by_path(*variables_)) visit(variables_->path(v), variables_->value(v));
+  for (const size_t v : by_path_) visit(variables_->path(v), variables_->value(v));
 }
 
 std::optional<ReplicaDifference> Session::find_replica_difference() const {
   const Call call(*this, "find_replica_difference");
   const std::vector<std::vector<std::string>> hashes = variables_->copy_hashes();
-  for (const size_t v : by_path(*variables_)) {
+  for (const size_t v : by_path_) {
     struct First {  // The first replica with a part.
       int replica;
       const std::string& hash;

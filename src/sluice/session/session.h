@@ -166,6 +166,15 @@ class Session {
                   std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
+  /// Returns the paths and specs of all variables, in ascending order of the paths.
+  std::vector<std::pair<std::string, TensorSpec>> variables() const;
+  /// Copy elements from `begin` on as read_chunk() and write_chunk() do. `variable` is an index in
+  /// variables().
+  void read_variable(size_t variable, int64_t begin, std::span<std::byte> out) const;
+  void write_variable(size_t variable, int64_t begin, std::span<const std::byte> in);
+  /// Sets all variables to their first values.
+  void initialize_variables();
+
   using VariableVisitor = std::function<void(const std::string& path, HostTensor value)>;
   /// Calls `visit` with the value of every variable, by path in ascending order. Holds one value at
   /// a time, so all values together need not fit into host memory.
@@ -232,6 +241,8 @@ class Session {
   void run_bound(const Binding& binding);
   void begin_run(const Binding& binding);
   HostTensors new_outputs(const std::string& program) const;
+  size_t checked_index(size_t variable) const;
+  void check_elements(size_t variable, int64_t begin, size_t bytes) const;
   int32_t feed_index(uint64_t ir, int32_t id, const std::string& name) const;
   void measure();
 
@@ -241,6 +252,7 @@ class Session {
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
   std::unique_ptr<SessionReport> report_;   ///< Null unless the session writes one.
+  std::vector<size_t> by_path_;             ///< Indices of the variables, ascending by path.
   std::vector<int64_t> measured_;           ///< Indexed by device.
   std::unique_ptr<CallQueue> calls_;        ///< The call in progress holds it.
   std::atomic<bool> busy_{false};           ///< A run of run_async() is in progress.

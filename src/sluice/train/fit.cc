@@ -13,6 +13,8 @@
 #include "sluice/base/numbers/number_text.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/train/checkpoints/checkpoints.h"
+#include "sluice/train/checkpoints/continue_run.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
 #include "sluice/train/run/label_counts.h"
@@ -140,14 +142,21 @@ class Fit {
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
+    int64_t first = 0;  // Number of the first epoch.
     for (int64_t e = 0; has_epoch(e); ++e) {
       start_epoch();
-      if (options_.show != Show::kNo) sys::print_stderr("Epoch {}/{}\n", e + 1, epochs);
+      if (e == 0) first = data_.epoch();
+      if (options_.show != Show::kNo)
+        sys::print_stderr("Epoch {}/{}\n", first + e + 1, first + epochs);
       run_epoch();
     }
     result_.seconds = seconds_since(begin);
     // The losses tell nothing about the last update.
     if (result_.updates > 0) check_finite(state_.programs().session, training_, state_.updates());
+    if (options_.checkpoints != nullptr) {
+      options_.checkpoints->save();
+      options_.checkpoints->wait();
+    }
     return std::move(result_);
   }
 
@@ -199,15 +208,9 @@ class Fit {
     return items_ || options_.calls ? result_.calls < total_ : e < options_.epochs;
   }
 
-  // The position in the data follows from the updates, so that calls of fit() continue each other.
+  // Calls of fit() continue each other.
   void start_epoch() {
-    if (!items_) {
-      if (result_.calls > 0 || data_.position() > 0) data_.start_epoch(data_.epoch() + 1);
-      return;
-    }
-    const int64_t done = state_.updates() / iterations_;
-    const int64_t epoch = done / *items_, item = done % *items_;
-    if (data_.epoch() != epoch || data_.position() != item) data_.start_epoch(epoch, item);
+    place_run(state_, data_, options_.checkpoints ? SampleHash::kYes : SampleHash::kNo);
   }
 
   void run_epoch() {
@@ -216,20 +219,22 @@ class Fit {
         items_ ? std::min(left, *items_ - data_.position()) : (options_.calls ? left : 0);
     report_.calls_of_epoch = length;
     logged_ = Clock::now();
-    const int64_t before = result_.calls;
     {
       ProgressBar bar(length, shown(options_.show));
       int64_t done = 0;
       while ((length == 0 ? result_.calls < total_ : done < length) && !result_.stopped) {
         const data::Element* const item = data_.next();
-        if (item == nullptr) break;
+        if (item == nullptr) {
+          if (data_.position() > 0) state_.end_epoch();
+          break;
+        }
         call(*item);
         ++done;
         if (bar.is_due(done)) bar.show(done, loss_text(report_.loss, report_.accuracy));
       }
     }
     if (result_.stopped) return;
-    require(result_.calls > before, "fit: 0 full batches: an epoch must have {} samples or more",
+    require(data_.position() > 0, "fit: 0 full batches: an epoch must have {} samples or more",
             calls_.size().samples());
     if (options_.validation_model != nullptr) {
       const Evaluation& validation = result_.validations.emplace_back(
@@ -268,6 +273,7 @@ class Fit {
     if (options_.after_call) result_.stopped = !options_.after_call(report_);
     if (options_.save_every > 0 && result_.calls % options_.save_every == 0)
       model_.save(options_.save);
+    if (options_.checkpoints != nullptr) options_.checkpoints->after_call();
     logged_ = Clock::now();
   }
 
@@ -338,6 +344,9 @@ class Fit {
         if (parts > 1) result_.parts[i].push_back(part);
       }
       result_.losses.push_back(static_cast<float>(sum));
+      std::vector<float> each;
+      for (const std::vector<float>& part : result_.parts) each.push_back(part.back());
+      state_.add_loss(result_.losses.back(), each);
     }
   }
 

@@ -14,6 +14,8 @@
 
 namespace sluice::train {
 
+class Checkpoints;
+
 struct DataLoaderOptions {
   int64_t batch_size = 1;                      ///< Samples of a micro-batch.
   data::Shuffle shuffle = data::Shuffle::kNo;  ///< Whether each epoch has an order of its own.
@@ -32,6 +34,11 @@ class DataLoader : public data::BatchLoader {
   /// Error{kUsage} "0 full batches: micro-batch 4 x accumulate 10 = 40, the dataset has 9" if the
   /// samples do not fill an item; also the errors of data::BatchLoader.
   DataLoader(const Options& options, data::Dataset dataset, const DataLoaderOptions& loader = {});
+
+  /// Starts at the item that the run of a model reads next, as fit() does: a loop by hand calls it
+  /// before the first item and after the last item of each epoch. Error{kUsage}, naming what
+  /// differs, if the run was resumed (train/checkpoints/checkpoints.h) and had other data.
+  void start_at(const TrainingModel& model);
 
   /// The samples of an item.
   const CallSize& call_size() const { return size_; }
@@ -103,6 +110,8 @@ struct FitOptions {
   /// The replicas' copies of all variables are compared each time after this number of updates.
   /// Absent: never.
   std::optional<int64_t> check_replicas = {};
+  /// Saves checkpoints of the model after calls, as its options ask, and at the end.
+  Checkpoints* checkpoints = nullptr;
   std::string save = {};   ///< File for weights and state after each `save_every` calls.
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
   /// Folder for an event file of TensorBoard and metrics.csv (docs/howto/watch_a_training.md). The
@@ -134,9 +143,9 @@ struct FitResult {
 };
 
 /// Trains a model on the items of a loader. Two calls of fit() have the order and the bits of one
-/// call that is as long as both: the position in the data and the epoch follow from
-/// TrainingModel::updates(). The accuracy is that of the first prediction with labels
-/// (Prediction::labels).
+/// call that is as long as both: each begins at the position of TrainingModel::run(), also of a run
+/// that was resumed (checkpoints/checkpoints.h). The accuracy is that of the first prediction with
+/// labels (Prediction::labels).
 ///
 /// Error{kDiverged} if a loss is not finite, if a variable is not finite after the last update or
 /// before a save, or if replicas hold different copies of a variable (`check_replicas`).

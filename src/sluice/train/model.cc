@@ -334,7 +334,7 @@ bool ModelState::is_compiled() const {
 
 int64_t ModelState::updates() const {
   const auto lock = next_call();
-  return updates_;
+  return run_.updates;
 }
 
 std::optional<double> ModelState::rate() const {
@@ -369,7 +369,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
   rates_.resize(static_cast<size_t>(options_.device_iterations));
   for (size_t u = 0; schedule != nullptr && u < rates_.size(); ++u) {
-    set_learning_rate(schedule->at(updates_ + static_cast<int64_t>(u)));
+    set_learning_rate(schedule->at(run_.updates + static_cast<int64_t>(u)));
     rates_[u] = *rate_;
   }
   require(rate_.has_value(),
@@ -384,8 +384,13 @@ const ModelCalls& ModelState::train(const data::Element& samples,
             t.learning_rate->name, options_.device_iterations);
     rates_.resize(1);
   }
-  calls.run(samples, rates_, updates_);
-  updates_ += options_.device_iterations;
+  calls.run(samples, rates_, run_.updates);
+  const int64_t samples_of_call = calls.size().samples();
+  run_.updates += options_.device_iterations;
+  ++run_.calls;
+  run_.micro_batches += samples_of_call / calls.size().micro_batch;
+  run_.samples += samples_of_call;
+  run_.epoch_samples += samples_of_call;
   return calls;
 }
 
@@ -449,6 +454,8 @@ bool TrainingModel::is_compiled() const { return state_->is_compiled(); }
 const Options& TrainingModel::options() const { return state_->options(); }
 CallSize TrainingModel::call_size() { return state_->calls(Use::kTrain).size(); }
 int64_t TrainingModel::updates() const { return state_->updates(); }
+Run TrainingModel::run() const { return state_->run(); }
+void TrainingModel::continue_run(const Run& run) { state_->continue_run(run, /*any_data=*/true); }
 void TrainingModel::set_learning_rate(double rate) { state_->set_learning_rate(rate); }
 void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learning_rate) {
   state_->set_optimizer(optimizer, learning_rate);

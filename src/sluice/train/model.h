@@ -10,6 +10,7 @@
 #include "sluice/data/dataset.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/session/session.h"
+#include "sluice/train/checkpoints/run.h"
 #include "sluice/train/network.h"
 #include "sluice/train/options.h"
 #include "sluice/train/training_step.h"
@@ -83,8 +84,12 @@ class TrainingModel {
   const Options& options() const;
   /// Compiles if necessary.
   CallSize call_size();
-  /// Number of updates so far.
+  /// Number of updates so far, those of a run that was resumed included.
   int64_t updates() const;
+  /// Returns the run so far.
+  Run run() const;
+  /// Continues another run from its counts, position and rate, without its variables.
+  void continue_run(const Run& run);
 
   /// Sets the learning rate of the next calls, a finite float32 of at least 0. It is that of
   /// Options::learning_rate at first; with a StreamedRate, set it before the first call.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/base/hash.h"
 #include "sluice/session/call_queue.h"
 #include "sluice/train/model.h"
 #include "sluice/train/plan/offload.h"
@@ -153,6 +154,19 @@ class ModelState {
   const Options& options() const { return options_; }
   const Options& inference_options() const { return trains_ ? inference_ : options_; }
   int64_t updates() const;
+  /// Returns the run so far, with its options.
+  Run run() const;
+  /// Continues a run: counts, position, rate and losses are those of `run`. place_run() compares
+  /// the data, unless `any_data`.
+  void continue_run(const Run& run, bool any_data);
+  /// The order of the data that place_run() must compare; absent: none.
+  const std::optional<DataOrder>& expected_data() const { return expected_data_; }
+  /// Sets the data of the run, and its position: `item` of `epoch`, of items of `batch` samples.
+  void set_position(DataOrder data, int64_t epoch, int64_t item, int64_t batch);
+  /// Ends an epoch of data of unknown length.
+  void end_epoch();
+  /// Adds a loss that a call returned: the weighted sum and its parts.
+  void add_loss(float sum, std::span<const float> parts);
   std::optional<double> rate() const;
   const Network& network() const { return network_; }
   /// The folder in which this model's trainings write the log that they ask for in `folder`; empty
@@ -188,7 +202,10 @@ class ModelState {
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
   std::vector<double> rates_;  ///< Indexed by update of a call.
-  int64_t updates_ = 0;
+  Run run_;                    ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
+  Hash128 losses_hash_;        ///< Run::losses_hash.
+  std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.
+  std::optional<DataOrder> expected_data_;
   std::map<std::string, std::string> log_folders_;  ///< Keyed by the requested folder.
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;

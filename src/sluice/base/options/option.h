@@ -50,7 +50,12 @@ struct Option {
   std::vector<Requirement<S>> requirements = {};
   std::string flag = {};          ///< "--lr"; empty: the last part of the name.
   std::string default_text = {};  ///< The default in help; empty: the text of a default S.
+  bool decides_bits = false;      ///< Whether the bits of a training depend on it.
 
+  Option& that_decides_bits() {
+    decides_bits = true;
+    return *this;
+  }
   Option& require(Requirement<S> requirement) {
     requirements.push_back(std::move(requirement));
     return *this;
@@ -263,6 +268,7 @@ class OptionTable {
     }
     option.flag = inner.flag;
     option.default_text = inner.default_text;
+    option.decides_bits = inner.decides_bits;
     return add(std::move(option));
   }
 

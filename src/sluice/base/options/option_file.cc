@@ -36,7 +36,32 @@ OptionTexts texts_of(const json& j, OptionType type) {
   return j.get<OptionTexts>();
 }
 
+std::string quoted_text(const std::string& text) {
+  try {
+    return json(text).dump();
+  } catch (const json::exception&) {
+    fail(ErrorKind::kUsage, "options: a text must be UTF-8, got other bytes");
+  }
+}
+
+std::string json_value(const OptionValue& option) {
+  if (option.type == OptionType::kText) return quoted_text(internal::only_text(option.texts));
+  if (option.type != OptionType::kList) return internal::only_text(option.texts);
+  std::vector<std::string> items;
+  for (const std::string& text : option.texts) items.push_back(quoted_text(text));
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
 }  // namespace
+
+std::string to_json(const std::vector<OptionValue>& options) {
+  std::string text;
+  for (const OptionValue& o : options) {
+    text +=
+        fmt::format("{}  {}: {}", text.empty() ? "" : ",\n", quoted_text(o.name), json_value(o));
+  }
+  return "{\n" + text + "\n}\n";
+}
 
 FileOptions parse_option_file(const std::string& path,
                               const std::vector<std::pair<std::string, OptionType>>& known) {

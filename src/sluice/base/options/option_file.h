@@ -16,6 +16,17 @@ using FileOptions = std::vector<std::pair<std::string, OptionTexts>>;
 FileOptions parse_option_file(const std::string& path,
                               const std::vector<std::pair<std::string, OptionType>>& known);
 
+/// An option with its value, as texts.
+struct OptionValue {
+  std::string name;  ///< As in Option.
+  OptionType type = OptionType::kText;
+  OptionTexts texts;
+};
+
+/// Formats options as a JSON object, which parse_option_file() reads: one line each, in this order.
+/// Error{kUsage} for a text that is not UTF-8.
+std::string to_json(const std::vector<OptionValue>& options);
+
 /// Sets the options that a JSON file names, in the order of the table. Errors as above, and
 /// Error{kBadFile} for a wrong value.
 template <typename S>

@@ -53,13 +53,13 @@ inline Results results(const Inputs& in, const Tensor& logits, std::vector<Loss>
   return {.losses = std::move(more), .predictions = {{"logits", logits}}};
 }
 
-struct Run {
+struct TrainedRun {
   std::string digest;
   int64_t planned = 0;
 };
 
-inline Run run(const Network& n, const Options& options, int replicas = 1, int threads = 1,
-               size_t more_devices = 0) {
+inline TrainedRun run(const Network& n, const Options& options, int replicas = 1, int threads = 1,
+                      size_t more_devices = 0) {
   Ir ir(replicas);
   const Training t = build_training(ir, n, nn::Optimizer::adam(), options);
   Session session(ir, {.device = cpu_device({.threads = threads}),

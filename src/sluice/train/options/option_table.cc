@@ -130,10 +130,10 @@ std::string print_recompute(const Options& o) {
 }
 
 // Adds an option that only C++ can set.
-void add_object(OptionTable<Options>& t, const char* name, const char* help, const char* value,
-                bool (*is_set)(const Options& options)) {
-  t.add({name, OptionType::kText, "", help,
-         [=](const Options& o) -> std::string { return is_set(o) ? value : "none"; }});
+Option<Options>& add_object(OptionTable<Options>& t, const char* name, const char* help,
+                            const char* value, bool (*is_set)(const Options& options)) {
+  return t.add({name, OptionType::kText, "", help,
+                [=](const Options& o) -> std::string { return is_set(o) ? value : "none"; }});
 }
 
 OptionTable<DeviceRates> rates_table() {
@@ -216,27 +216,33 @@ void add_strategy(OptionTable<Options>& t) {
 
 void add_gradients(OptionTable<Options>& t) {
   t.add("learning_rate", &Options::learning_rate, learning_rates(),
-        "Set the learning rate; streamed: the program reads it from a stream");
+        "Set the learning rate; streamed: the program reads it from a stream")
+      .that_decides_bits();
   t.add("accumulation_reduction", &Options::accumulation_reduction,
         forms::words<Accumulation>({{"sum", Accumulation::kSum},
                                     {"mean", Accumulation::kMean},
                                     {"running_mean", Accumulation::kRunningMean}}),
         "Reduce gradients over micro-batches by this")
+      .that_decides_bits()
       .require({"{accumulate} of at least 2", [](const Options& o) { return o.accumulate > 1; },
                 nullptr, false});
   t.add("replica_reduction", &Options::replica_reduction,
         forms::words<ReplicaReduction>(
             {{"sum", ReplicaReduction::kSum}, {"mean", ReplicaReduction::kMean}}),
         "Reduce gradients over replicas by this")
+      .that_decides_bits()
       .require({"{replicas} of at least 2", [](const Options& o) { return o.replicas > 1; },
                 nullptr, false});
   t.add("accumulator_dtype", &Options::accumulator_dtype, accumulator_dtypes(),
-        "Accumulate gradients in this dtype");
+        "Accumulate gradients in this dtype")
+      .that_decides_bits();
   add_object(t, "gradient_hook", "Build ops that change the gradient of each weight", "a function",
-             [](const Options& o) { return o.gradient_hook != nullptr; });
+             [](const Options& o) { return o.gradient_hook != nullptr; })
+      .that_decides_bits();
   t.add("max_grad_norm", &Options::max_grad_norm, forms::floats({}, "NORM"),
         "Scale all gradients so that their norm is at most NORM", "none")
-      .named("--clip-norm");
+      .named("--clip-norm")
+      .that_decides_bits();
 }
 
 OptionTable<Options> make_options_table() {
@@ -248,16 +254,20 @@ OptionTable<Options> make_options_table() {
                     return o.strategy && given_stages(*o.strategy) != nullptr;
                   }});
   t.add("accumulate", &Options::accumulate, forms::integers<int64_t>(1, kMaxTrips),
-        "Accumulate the gradients of N micro-batches for each update");
+        "Accumulate the gradients of N micro-batches for each update")
+      .that_decides_bits();
   t.add("device_iterations", &Options::device_iterations, forms::integers<int64_t>(1, kMaxTrips),
-        "Run N updates in a call of the program");
+        "Run N updates in a call of the program")
+      .that_decides_bits();
   t.add("replicas", &Options::replicas, forms::integers<int>(1, kMaxReplicas),
-        "Train N replicas, each on samples of its own");
+        "Train N replicas, each on samples of its own")
+      .that_decides_bits();
   t.add("output", &Options::output, outputs(),
         "Return the results of all micro-batches of a call, of the final one, their sum, or those "
         "of every:N, each Nth update",
         "default")
-      .named("--output-mode");
+      .named("--output-mode")
+      .that_decides_bits();
   add_object(t, "infeed", "Read micro-batches from this queue", "a queue",
              [](const Options& o) { return o.infeed != nullptr; });
   add_object(t, "outfeed", "Write results to this queue", "a queue",
@@ -280,7 +290,8 @@ OptionTable<Options> make_options_table() {
          }});
   add_gradients(t);
   t.add("seed", &Options::seed, forms::integers<uint64_t>(0),
-        "Draw first weights, the samples' order and dropout from this seed");
+        "Draw first weights, the samples' order and dropout from this seed")
+      .that_decides_bits();
   t.add_members("session", &Options::session, session_table());
   return t;
 }

@@ -25,7 +25,7 @@ bool uses(const std::vector<OrderItem>& items, size_t depth) {
 
 // A task in one iteration of each loop around it. `time` alternates positions in a body and
 // iterations; its lexicographic order is the order of time.
-struct Run {
+struct TaskRun {
   std::vector<int64_t> time;
   const Task* task = nullptr;
   std::optional<BlockId> block = {};
@@ -39,7 +39,7 @@ struct Run {
   }
 };
 
-std::string text(const Run& run) { return "'" + to_string(run.at()) + "'"; }
+std::string text(const TaskRun& run) { return "'" + to_string(run.at()) + "'"; }
 
 class Check {
  public:
@@ -54,13 +54,13 @@ class Check {
             step_.counts.updates, updates_of_run_);
     check_written();
     runs_at(std::nullopt, updates_);
-    std::optional<std::vector<Run>> before;
+    std::optional<std::vector<TaskRun>> before;
     int64_t last = -1;
     for (const int64_t m : samples()) {
-      std::vector<Run> runs;
+      std::vector<TaskRun> runs;
       runs_at(m, runs);
       std::sort(runs.begin(), runs.end(),
-                [](const Run& a, const Run& b) { return a.time < b.time; });
+                [](const TaskRun& a, const TaskRun& b) { return a.time < b.time; });
       check_micro_batch(runs, m);
       if (before && last + 1 == m) check_ascent(*before, runs);
       before = std::move(runs);
@@ -70,7 +70,7 @@ class Check {
   }
 
  private:
-  using ByBlock = Ids<BlockId, const Run*>;
+  using ByBlock = Ids<BlockId, const TaskRun*>;
 
   // The facts that hold for each task apart from the others.
   void check_written() const {
@@ -139,7 +139,7 @@ class Check {
   }
 
   // Finds the runs of a micro-batch, or the runs of tasks without a micro-batch.
-  void runs_at(std::optional<int64_t> m, std::vector<Run>& runs) const {
+  void runs_at(std::optional<int64_t> m, std::vector<TaskRun>& runs) const {
     std::vector<int64_t> time, iterations(depth_), trips(depth_, 1);
     std::vector<bool> used(depth_, true);
     find_runs(items_, m, time, iterations, trips, used, runs);
@@ -147,7 +147,7 @@ class Check {
   void find_runs(const std::vector<OrderItem>& items, std::optional<int64_t> m,
                  std::vector<int64_t>& time, std::vector<int64_t>& iterations,
                  std::vector<int64_t>& trips, std::vector<bool>& used,
-                 std::vector<Run>& runs) const {
+                 std::vector<TaskRun>& runs) const {
     for (size_t p = 0; p < items.size(); ++p) {
       time.push_back(static_cast<int64_t>(p));
       if (const OrderLoop* loop = items[p].loop()) {
@@ -166,10 +166,10 @@ class Check {
   // `time` has the positions.
   void solve(const Task& task, int64_t m, const std::vector<int64_t>& trips, size_t d,
              std::vector<int64_t>& at, const std::vector<int64_t>& positions,
-             std::vector<Run>& runs) const {
+             std::vector<TaskRun>& runs) const {
     if (d == trips.size()) {
       if (task.has_micro_batch() && task.micro_batch.at(at) != m) return;
-      Run run{.task = &task, .micro_batch = m};
+      TaskRun run{.task = &task, .micro_batch = m};
       for (size_t i = 0; i < positions.size(); ++i) {
         run.time.push_back(positions[i]);
         if (depth_ + i < at.size()) run.time.push_back(at[depth_ + i]);
@@ -216,23 +216,23 @@ class Check {
   }
 
   // Each task of a micro-batch follows those that it depends on, and runs once.
-  void check_micro_batch(const std::vector<Run>& runs, int64_t m) const {
+  void check_micro_batch(const std::vector<TaskRun>& runs, int64_t m) const {
     ByBlock forward(step_.blocks.size()), backward(step_.blocks.size());
-    const Run* seeds = nullptr;
-    const auto need = [&](const Run& run, BlockId b, const ByBlock& made, BlockId of,
+    const TaskRun* seeds = nullptr;
+    const auto need = [&](const TaskRun& run, BlockId b, const ByBlock& made, BlockId of,
                           std::string_view what) {
       require(made[of] != nullptr,
               "order: {} must follow the {} task of block '{}' for micro-batch "
               "{}, which block '{}' reads",
               text(run), what, name(of), m, name(b));
     };
-    const auto once = [&](const Run& run, BlockId b, ByBlock& made) {
+    const auto once = [&](const TaskRun& run, BlockId b, ByBlock& made) {
       require(made[b] == nullptr,
               "order: block '{}' must run once for a micro-batch, got {} and {}", name(b),
               made[b] == nullptr ? "" : text(*made[b]), text(run));
       made[b] = &run;
     };
-    for (const Run& run : runs) {
+    for (const TaskRun& run : runs) {
       if (run.task->kind == TaskKind::kSeeds) {
         seeds = &run;
         continue;
@@ -268,9 +268,10 @@ class Check {
     }
   }
 
-  std::map<std::pair<BlockId, bool>, const Run*> by_block(const std::vector<Run>& runs) const {
-    std::map<std::pair<BlockId, bool>, const Run*> result;
-    for (const Run& run : runs) {
+  std::map<std::pair<BlockId, bool>, const TaskRun*> by_block(
+      const std::vector<TaskRun>& runs) const {
+    std::map<std::pair<BlockId, bool>, const TaskRun*> result;
+    for (const TaskRun& run : runs) {
       if (run.task->kind == TaskKind::kSeeds) continue;
       for (const BlockId b : blocks_of(*run.task, run.block)) {
         if (run.task->runs_forward()) result[{b, false}] = &run;
@@ -281,12 +282,12 @@ class Check {
   }
 
   // `next` are the runs of the following micro-batch.
-  void check_ascent(const std::vector<Run>& runs, const std::vector<Run>& next) const {
+  void check_ascent(const std::vector<TaskRun>& runs, const std::vector<TaskRun>& next) const {
     const auto now = by_block(runs), then = by_block(next);
     for (const auto& [key, run] : now) {
       const auto& [b, backward] = key;
       if (!backward && !step_.blocks[b].ascends) continue;
-      const Run& later = *then.at(key);
+      const TaskRun& later = *then.at(key);
       require(run->time < later.time,
               "order: {} must follow {}; the micro-batches of block '{}' ascend, because they {}",
               text(later), text(*run), name(b),
@@ -296,12 +297,12 @@ class Check {
 
   // Each weight is updated once, after all that reads it.
   void check_updates() const {
-    std::vector<Run> last;
+    std::vector<TaskRun> last;
     runs_at(step_.counts.micro_batches - 1, last);
-    std::map<size_t, const Run*> updated;  // Keyed by weight.
-    for (const Run& run : updates_) {
+    std::map<size_t, const TaskRun*> updated;  // Keyed by weight.
+    for (const TaskRun& run : updates_) {
       if (run.task->kind == TaskKind::kNorm) {
-        for (const Run& reader : last)
+        for (const TaskRun& reader : last)
           require(reader.time < run.time, "order: 'norm' must follow {}", text(reader));
         continue;
       }
@@ -310,7 +311,7 @@ class Check {
                 "order: {} must not update a weight that another update has updated", text(run));
       }
       const std::set<size_t> written = weights_of(run);
-      for (const Run& reader : last) {
+      for (const TaskRun& reader : last) {
         if (reader.task->kind == TaskKind::kSeeds) continue;
         require(!reader.task->runs_forward() || reader.time < run.time,
                 "order: {} must follow the last forward task, {}", text(run), text(reader));
@@ -331,7 +332,7 @@ class Check {
   }
 
   // The first block with a gradient that reads a weight updates it.
-  bool owns(const Run& update, size_t weight) const {
+  bool owns(const TaskRun& update, size_t weight) const {
     if (!update.block) return true;
     for (const BlockId other : IdRange(BlockId(0), *update.block)) {
       const BlockDependences& o = step_.blocks[other];
@@ -341,7 +342,7 @@ class Check {
     }
     return true;
   }
-  std::set<size_t> weights_of(const Run& update) const {
+  std::set<size_t> weights_of(const TaskRun& update) const {
     std::set<size_t> result;
     for (const BlockId b : step_.blocks.ids()) {
       if (update.block && *update.block != b) continue;
@@ -356,7 +357,7 @@ class Check {
   const std::vector<OrderItem>& items_;
   int64_t updates_of_run_;
   size_t depth_;  ///< Loops around the items: that over updates.
-  std::vector<Run> updates_;
+  std::vector<TaskRun> updates_;
 };
 
 // Micro-batches in flight of a stage's blocks, or of the stage if its tasks have all blocks.

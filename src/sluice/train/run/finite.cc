@@ -50,6 +50,17 @@ std::optional<size_t> find_element(DType dtype, std::span<const std::byte> bytes
 bool is_not_finite(double value) { return !std::isfinite(value); }
 bool is_nan(double value) { return std::isnan(value); }
 
+void check_elements(std::string_view what, DType dtype, std::span<const std::byte> bytes,
+                    int64_t begin, std::optional<int64_t> updates) {
+  const auto found = find_element(dtype, bytes, is_not_finite);
+  if (!found) return;
+  const std::string after = updates ? fmt::format(" after {} updates", *updates) : "";
+  const std::string remedy = updates.value_or(0) > 0 ? "; a smaller learning rate may help" : "";
+  fail(ErrorKind::kDiverged, "{} must be finite, got {} in element {}{}; it is not saved{}", what,
+       number_text(element(dtype, bytes, *found)), begin + static_cast<int64_t>(*found), after,
+       remedy);
+}
+
 void check_variable(const Session& session, const Tensor& variable, std::string_view what,
                     std::optional<int64_t> updates) {
   const TensorSpec spec = host_spec(variable.spec(), *variable.graph().info(variable).variable);
@@ -58,13 +69,7 @@ void check_variable(const Session& session, const Tensor& variable, std::string_
     const int64_t count = std::min(kCheckedPart, spec.elements() - begin);
     part.resize(static_cast<size_t>(count * size_of(spec.dtype)));
     session.read_chunk(variable, begin, count, part);
-    const auto found = find_element(spec.dtype, part, is_not_finite);
-    if (!found) continue;
-    const std::string after = updates ? fmt::format(" after {} updates", *updates) : "";
-    const std::string remedy = updates.value_or(0) > 0 ? "; a smaller learning rate may help" : "";
-    fail(ErrorKind::kDiverged, "{} must be finite, got {} in element {}{}; it is not saved{}", what,
-         number_text(element(spec.dtype, part, *found)), begin + static_cast<int64_t>(*found),
-         after, remedy);
+    check_elements(what, spec.dtype, part, begin, updates);
   }
 }
 
@@ -142,6 +147,11 @@ std::string name_of_field(const data::Element& item, size_t field) {
 }
 
 }  // namespace
+
+void check_finite_value(std::string_view path, DType dtype, std::span<const std::byte> bytes,
+                        int64_t begin, std::optional<int64_t> updates) {
+  check_elements(fmt::format("variable '{}'", path), dtype, bytes, begin, updates);
+}
 
 void check_finite(const Session& session, const Training& training,
                   std::optional<int64_t> updates) {

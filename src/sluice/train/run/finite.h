@@ -18,6 +18,11 @@ namespace sluice::train {
 void check_finite(const Session& session, const Training& training,
                   std::optional<int64_t> updates = {});
 
+/// Error{kDiverged} for the first element of a variable that is not finite. `bytes` are its value
+/// in C order, or a part of it from element `begin` on.
+void check_finite_value(std::string_view path, DType dtype, std::span<const std::byte> bytes,
+                        int64_t begin, std::optional<int64_t> updates);
+
 /// Labels with the number of classes that their losses have.
 struct ClassLabels {
   const HostTensor* labels;  ///< int32, with the samples as first axis.

@@ -254,12 +254,12 @@ TEST(VocabularyLoss, HasTheBitsOfAllLogitsInEveryStrategy) {
       for (const int replicas : {1, 2}) {
         const Options shared{.accumulate = 3, .learning_rate = 0.1};
         const std::vector<Way> all = ways(Ways::kSome);
-        const train::Run want = run(language_model(head, 96, ignored),
-                                    with_reductions_of(all[0].step, shared), replicas);
+        const train::TrainedRun want = run(language_model(head, 96, ignored),
+                                           with_reductions_of(all[0].step, shared), replicas);
         for (const Way& way : all) {
           SCOPED_TRACE(
               fmt::format("{} tied {} replicas {}", way.name, head == Head::kTied, replicas));
-          const train::Run have =
+          const train::TrainedRun have =
               run(language_model(head, 32, ignored), with_reductions_of(way.step, shared), replicas,
                   2, way.more_devices);
           EXPECT_EQ(have.digest, want.digest);

@@ -1,4 +1,4 @@
-#include "tools/stop_signal.h"
+#include "tools/run/stop_signal.h"
 
 #include <csignal>
 
@@ -6,6 +6,7 @@ namespace sluice::tool {
 namespace {
 
 volatile std::sig_atomic_t received = 0;
+volatile std::sig_atomic_t save_received = 0;
 
 constexpr int kStop[] = {SIGHUP, SIGINT, SIGTERM};
 
@@ -13,6 +14,8 @@ extern "C" void remember(int signal) {
   received = signal;
   for (const int each : kStop) std::signal(each, SIG_DFL);
 }
+
+extern "C" void remember_save(int) { save_received = 1; }
 
 }  // namespace
 
@@ -29,5 +32,19 @@ void catch_stop_signals() {
 }
 
 int stop_signal() { return received; }
+
+void catch_save_signal() {
+  struct sigaction action {};
+  action.sa_handler = remember_save;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+bool take_save_signal() {
+  const bool was = save_received != 0;
+  save_received = 0;
+  return was;
+}
 
 }  // namespace sluice::tool

@@ -1,4 +1,4 @@
-#include "tools/run_digest.h"
+#include "tools/run/run_digest.h"
 
 #include <map>
 
@@ -6,10 +6,9 @@
 
 namespace sluice::tool {
 
-std::string run_digest(const Session& session, const train::FitResult& fit) {
+std::string run_digest(const Session& session, const train::Run& run) {
   Digest digest;
-  digest.add(std::as_bytes(std::span(fit.losses)));
-  for (const std::vector<float>& part : fit.parts) digest.add(std::as_bytes(std::span(part)));
+  digest.add(std::as_bytes(std::span(run.losses_hash.data(), run.losses_hash.size())));
   session.each_variable(
       [&](const std::string&, const HostTensor& value) { digest.add(value.bytes()); });
   return "fma-" + digest.hex();

@@ -1,0 +1,283 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/hash.h"
+#include "sluice/base/safetensors.h"
+#include "sluice/base/system/folder.h"
+#include "sluice/runtime/process_group.h"
+#include "sluice/train/checkpoints/checkpoint_folder.h"
+#include "sluice/train/checkpoints/checkpoints.h"
+#include "sluice/train/model_state.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr const char* kData = "data";    // Override of the samples and their order.
+constexpr const char* kDtype = "dtype";  // Override of the dtypes of variables.
+constexpr int64_t kLoadedBytes = 1 << 20;
+
+// Returns the checkpoints that may be resumed, the newest first.
+std::vector<std::string> candidates(const std::string& folder) {
+  if (sys::exists(fmt::format("{}/{}", folder, Manifest::kName))) return {folder};
+  std::vector<std::string> paths;
+  if (!sys::is_folder(folder))
+    fail(ErrorKind::kNoCheckpoint, "{}: must be a folder of checkpoints, got none", folder);
+  for (const int64_t updates : checkpoints_in(folder))
+    paths.push_back(fmt::format("{}/{}", folder, checkpoint_name(updates)));
+  if (paths.empty()) fail(ErrorKind::kNoCheckpoint, "{}: must have a checkpoint, got none", folder);
+  return paths;
+}
+
+bool is_part(const CheckpointFile& file) { return file.name.ends_with(".safetensors"); }
+
+void check_file(const std::string& checkpoint, const CheckpointFile& file) {
+  const std::string path = fmt::format("{}/{}", checkpoint, file.name);
+  check_hash(path, file, hash128(sys::read_file(path)).hex());
+}
+
+Run read_run_of(const std::string& checkpoint, const Manifest& manifest) {
+  bool has_run = false;
+  for (const CheckpointFile& f : manifest.files) {
+    if (!is_part(f)) check_file(checkpoint, f);
+    has_run = has_run || f.name == kRunName;
+  }
+  if (!has_run) fail(ErrorKind::kBadFile, "{}: must have the file {}", checkpoint, kRunName);
+  const Run run = read_run(fmt::format("{}/{}", checkpoint, kRunName));
+  if (run.updates != manifest.updates)
+    fail(ErrorKind::kBadFile, "{}: must have {} updates in {}, got {}", checkpoint,
+         manifest.updates, kRunName, run.updates);
+  return run;
+}
+
+// The facts of a run that a resumed one must have, and those that may differ.
+class Facts {
+ public:
+  Facts(const Run& run, const ResumeOptions& options) : options_(options) {
+    for (const auto& [name, value] : run.options) found_[name] = value;
+    for (const auto& [name, value] : options.options) found_[name] = value;
+  }
+
+  bool overrides(const std::string& name) const {
+    return std::find(options_.override.begin(), options_.override.end(), name) !=
+           options_.override.end();
+  }
+
+  // Error{kUsage} for a fact that differs and is not overridden. Returns the others that differ.
+  std::vector<std::string> compare(const Run& saved, const std::string& checkpoint) const {
+    const std::map<std::string, std::string> expected(saved.options.begin(), saved.options.end());
+    std::set<std::string> names = {kData, kDtype};
+    for (const auto* facts : {&expected, &found_}) {
+      for (const auto& [name, value] : *facts) names.insert(name);
+    }
+    for (const std::string& name : options_.override)
+      require(names.contains(name), "resume: an override must be one of {}, got '{}'",
+              fmt::join(names, ", "), name);
+    std::vector<std::string> changed;
+    for (const std::string& name : names) {
+      const std::string before = value_of(expected, name), now = value_of(found_, name);
+      if (before == now) continue;
+      require(overrides(name),
+              "resume: {} must be {}, as in {}, got {}; override {} (--override {}) to continue "
+              "with {}",
+              name, before, checkpoint, now, name, name, now);
+      changed.push_back(fmt::format("{}: {}, now {}", name, before, now));
+    }
+    return changed;
+  }
+
+ private:
+  static std::string value_of(const std::map<std::string, std::string>& facts,
+                              const std::string& name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? "absent" : found->second;
+  }
+
+  const ResumeOptions& options_;
+  std::map<std::string, std::string> found_;
+};
+
+// The file of variables and the tensor of each variable of a session.
+class Loader {
+ public:
+  Loader(Session& session, std::string checkpoint, const Manifest& manifest, bool converts)
+      : session_(session), checkpoint_(std::move(checkpoint)), converts_(converts) {
+    for (const CheckpointFile& f : manifest.files) {
+      if (is_part(f)) files_.push_back(f);
+    }
+    for (const CheckpointFile& f : files_)
+      readers_.emplace_back(fmt::format("{}/{}", checkpoint_, f.name));
+    mismatch_ = find_mismatch();
+  }
+
+  // Returns why the checkpoint is of another model; empty if it has the variables of the session.
+  const std::string& mismatch() const { return mismatch_; }
+
+  // Sets the variables. Error{kBadFile} if the bytes are not those of the manifest.
+  void load() {
+    const VariableSpecs variables = session_.variables();
+    for (size_t f = 0; f < files_.size(); ++f) load_file(files_[f], readers_[f], variables);
+  }
+
+ private:
+  std::string find_mismatch() {
+    const VariableSpecs variables = session_.variables();
+    for (size_t v = 0; v < variables.size(); ++v) indices_[variables[v].first] = v;
+    std::set<std::string> found;
+    for (const SafetensorsReader& reader : readers_) {
+      for (const ForeignTensor& t : reader.index().foreign)
+        return fmt::format("{}: '{}' must have a dtype of Sluice, got {}", checkpoint_, t.name,
+                           t.dtype);
+      for (const SafetensorsTensor& t : reader.index().tensors) {
+        const auto index = indices_.find(t.name);
+        if (index == indices_.end())
+          return fmt::format("{}: must be of this model, got the variable '{}' of another one",
+                             checkpoint_, t.name);
+        const TensorSpec& spec = variables[index->second].second;
+        if (!is_loaded(t.spec, spec))
+          return fmt::format("{}: '{}' must be {}, got {}{}", checkpoint_, t.name, to_string(spec),
+                             to_string(t.spec),
+                             t.spec.shape == spec.shape
+                                 ? "; override dtype (--override dtype) to convert it"
+                                 : "");
+        found.insert(t.name);
+      }
+    }
+    for (const auto& [name, spec] : variables) {
+      if (!found.contains(name))
+        return fmt::format("{}: variable '{}' is missing", checkpoint_, name);
+    }
+    return "";
+  }
+
+  bool is_loaded(const TensorSpec& saved, const TensorSpec& spec) const {
+    if (saved.shape != spec.shape) return false;
+    return saved.dtype == spec.dtype ||
+           (converts_ && is_float(saved.dtype) && is_float(spec.dtype));
+  }
+
+  // Reads the file once, from its begin to its end.
+  void load_file(const CheckpointFile& file, const SafetensorsReader& reader,
+                 const VariableSpecs& variables) {
+    const std::string path = fmt::format("{}/{}", checkpoint_, file.name);
+    const sys::File raw = sys::open_for_read(path);
+    std::vector<SafetensorsTensor> tensors = reader.index().tensors;
+    std::sort(tensors.begin(), tensors.end(),
+              [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    Digest digest;
+    std::vector<std::byte> bytes(
+        static_cast<size_t>(tensors.empty() ? file.bytes : tensors[0].offset));
+    sys::read_exactly(raw, path, 0, bytes);
+    digest.add(bytes);
+    for (const SafetensorsTensor& t : tensors) {
+      const size_t v = indices_.at(t.name);
+      const TensorSpec& spec = variables[v].second;
+      const int64_t width = size_of(t.spec.dtype), elements = t.spec.elements();
+      const int64_t step = kLoadedBytes / width;
+      for (int64_t begin = 0; begin < elements; begin += step) {
+        const int64_t count = std::min(step, elements - begin);
+        HostTensor part({{count}, t.spec.dtype, {}});
+        reader.read(t, begin * width, part.bytes());
+        digest.add(part.bytes());
+        session_.write_variable(
+            v, begin, t.spec.dtype == spec.dtype ? part.bytes() : part.cast(spec.dtype).bytes());
+      }
+    }
+    check_hash(path, file, digest.hex());
+  }
+
+  Session& session_;
+  std::string checkpoint_;
+  bool converts_;
+  std::vector<CheckpointFile> files_;
+  std::vector<SafetensorsReader> readers_;
+  std::map<std::string, size_t> indices_;  ///< By path.
+  std::string mismatch_;
+};
+
+// Returns the error of a function that reads a checkpoint; empty without one.
+template <typename F>
+std::string damage_of(const F& read) {
+  try {
+    read();
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::kBadFile || e.kind() == ErrorKind::kIo) return e.what();
+    throw;
+  }
+  return "";
+}
+
+}  // namespace
+
+Resumed resume(TrainingModel& model, const std::string& folder, const ResumeOptions& options) {
+  Session& session = model.session();
+  runtime::Agreement& agreement = session.agreement();
+  const Run own = model.run();
+  const Facts facts(own, options);
+  std::vector<std::string> skipped;
+  bool changed = false;  // Whether variables may have values of a damaged checkpoint.
+  for (const std::string& path : candidates(folder)) {
+    Resumed resumed{.checkpoint = path};
+    Manifest manifest;
+    const auto is_whole = [&](const auto& read) {
+      std::string damage = damage_of(read);
+      if (!agreement.any(!damage.empty())) return true;
+      skipped.push_back(damage.empty() ? path + ": another process could not read it" : damage);
+      return false;
+    };
+    if (!is_whole([&] {
+          manifest = read_manifest(path);
+          resumed.run = read_run_of(path, manifest);
+        }))
+      continue;
+    agreement.require_same("checkpoints", to_text(manifest));
+    resumed.changed = facts.compare(resumed.run, path);
+    std::optional<Loader> loader;
+    if (!is_whole([&] {
+          loader.emplace(session, path, manifest, facts.overrides(kDtype));
+          // A damaged header may name any variables.
+          if (!loader->mismatch().empty()) check_checkpoint(path, manifest);
+        }))
+      continue;
+    if (!loader->mismatch().empty()) fail(ErrorKind::kBadFile, "{}", loader->mismatch());
+    changed = true;
+    if (!is_whole([&] { loader->load(); })) continue;
+    resumed.skipped = std::move(skipped);
+    internal::ModelAccess::state(model).continue_run(resumed.run, facts.overrides(kData));
+    return resumed;
+  }
+  if (changed) session.initialize_variables();
+  fail(ErrorKind::kNoCheckpoint, "{}: must have a whole checkpoint, got damaged ones alone:\n  {}",
+       folder, fmt::join(skipped, "\n  "));
+}
+
+std::vector<CheckpointInfo> inspect_checkpoints(const std::string& folder) {
+  std::vector<CheckpointInfo> all;
+  for (const std::string& path : candidates(folder)) {
+    CheckpointInfo& info = all.emplace_back();
+    info.path = path;
+    try {
+      const Manifest manifest = read_manifest(path);
+      for (const CheckpointFile& f : manifest.files) {
+        info.bytes += f.bytes;
+        if (!is_part(f)) continue;
+        ++info.parts;
+        info.variables += static_cast<int64_t>(
+            SafetensorsReader(fmt::format("{}/{}", path, f.name)).index().tensors.size());
+      }
+      info.run = read_run_of(path, manifest);
+      check_checkpoint(path, manifest);
+    } catch (const Error& e) {
+      info.damage = e.what();
+    }
+  }
+  return all;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,96 @@
+#include "sluice/train/checkpoints/run.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sluice/base/error.h"
+#include "sluice/base/hash.h"
+#include "sluice/base/options/option_file.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr const char* kOptions = "options";
+
+template <typename Member>
+void add_count(OptionTable<Run>& table, const char* name, Member member, const char* help) {
+  table.add(name, member, forms::integers<int64_t>(0), help);
+}
+
+OptionTable<Run> make_table() {
+  OptionTable<Run> t;
+  add_count(t, "updates", &Run::updates, "Updates of the run");
+  add_count(t, "calls", &Run::calls, "Calls of the model");
+  add_count(t, "micro_batches", &Run::micro_batches, "Micro-batches of all replicas");
+  add_count(t, "samples", &Run::samples, "Samples of all replicas");
+  add_count(t, "epoch", &Run::epoch, "Number of the epoch, from 0");
+  add_count(t, "epoch_samples", &Run::epoch_samples, "Samples since the begin of the epoch");
+  const auto of_data = [](auto member) { return member_path(&Run::data, member); };
+  add_count(t, "data.samples", of_data(&DataOrder::samples), "Samples of an epoch");
+  t.add("data.shuffled", of_data(&DataOrder::shuffled), forms::flags(),
+        "Whether each epoch has an order of its own");
+  t.add("data.seed", of_data(&DataOrder::seed), forms::integers<uint64_t>(0),
+        "Seed of the order of the data");
+  t.add("data.fields", of_data(&DataOrder::fields), forms::texts("TEXT"),
+        "Names and specs of the fields of a sample");
+  t.add("data.hash", of_data(&DataOrder::hash), forms::texts("HASH"),
+        "XXH3-128 of samples spread over epoch 0");
+  t.add("seed", &Run::seed, forms::integers<uint64_t>(0), "Seed of random operators");
+  t.add("learning_rate", &Run::learning_rate,
+        forms::reals({.min = 0, .max = std::numeric_limits<double>::max()}),
+        "Learning rate of the last update");
+  add_count(t, "losses", &Run::losses, "Losses that calls returned");
+  t.add("losses_hash", &Run::losses_hash, forms::texts("HASH"), "Hash chain over the losses");
+  t.add({kOptions, OptionType::kList, "OPTIONS", "Options that decide the bits",
+         [](const Run&) { return std::string(); },
+         [](Run& run, const OptionTexts& texts) {
+           for (const std::string& text : texts) {
+             const size_t is = text.find('=');
+             require(is != text.npos && is > 0, "must be NAME=VALUE, got '{}'", text);
+             run.options.emplace_back(text.substr(0, is), text.substr(is + 1));
+           }
+         }});
+  return t;
+}
+
+const OptionTable<Run>& run_table() {
+  static const OptionTable<Run> table = make_table();
+  return table;
+}
+
+OptionTexts options_of(const Run& run) {
+  OptionTexts texts;
+  for (const auto& [name, value] : run.options) texts.push_back(name + "=" + value);
+  return texts;
+}
+
+}  // namespace
+
+std::string Run::options_hash() const {
+  Digest digest;
+  for (const std::string& text : options_of(*this))
+    digest.add(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  return digest.hex();
+}
+
+std::string to_json(const Run& run) {
+  const Run defaults;
+  std::vector<OptionValue> values;
+  for (const Option<Run>& o : run_table()) {
+    const std::string text = o.print(run);
+    if (o.name == kOptions) {
+      values.push_back({o.name, o.type, options_of(run)});
+    } else if (text != o.print(defaults)) {
+      values.push_back({o.name, o.type, {text}});
+    }
+  }
+  return to_json(values);
+}
+
+Run read_run(const std::string& path) {
+  Run run;
+  read_option_file(path, run_table(), run);
+  return run;
+}
+
+}  // namespace sluice::train

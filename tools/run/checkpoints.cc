@@ -1,0 +1,82 @@
+#include "tools/run/checkpoints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "sluice/base/sys.h"
+#include "tools/flags/flag_table.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr const char* kLibrary = "step.";  // Prefix of options that train::Run knows.
+
+}  // namespace
+
+std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps) {
+  std::vector<train::NamedOption> options;
+  for (const Option<ToolOptions>& option : flag_table().options) {
+    const bool known = std::any_of(options.begin(), options.end(), [&](const auto& other) {
+      return other.first == option.name;  // Several commands may have a flag of one name.
+    });
+    if (option.decides_bits && !known && !option.name.starts_with(kLibrary))
+      options.emplace_back(option.name, option.print(o));
+  }
+  const bool decays =
+      o.train.lr_schedule.value_or(train::Decay::kConstant) != train::Decay::kConstant;
+  if (decays) options.emplace_back("steps", fmt::format("{}", steps));
+  return options;
+}
+
+void resume_run(train::TrainingModel& model, const ToolOptions& o, int64_t steps) {
+  if (o.train.resume.empty()) return;
+  const train::Resumed resumed = train::resume(
+      model, o.train.resume, {.override = o.train.override, .options = bit_options(o, steps)});
+  if (!o.output.speaks()) return;
+  for (const std::string& reason : resumed.skipped)
+    sys::print_stderr("skipped a damaged checkpoint: {}\n", reason);
+  for (const std::string& change : resumed.changed) sys::print_stderr("changed {}\n", change);
+  sys::print_stderr("resumed {} after step {}\n", resumed.checkpoint, resumed.run.updates);
+}
+
+std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& model,
+                                                   const ToolOptions& o, int64_t steps) {
+  if (o.train.checkpoint.empty()) return std::nullopt;
+  const SaveInterval interval = o.train.save_every.value_or(SaveInterval());
+  return train::Checkpoints(model, {.folder = o.train.checkpoint,
+                                    .save_every = interval.steps,
+                                    .save_every_seconds = interval.seconds,
+                                    .keep = o.train.keep,
+                                    .copy = o.train.save_copy,
+                                    .options = bit_options(o, steps)});
+}
+
+Error with_checkpoint(const Error& error, const train::Checkpoints& checkpoints) {
+  const std::string newest = checkpoints.newest();
+  return Error(error.kind(), newest.empty()
+                                 ? fmt::format("{}\n  {} has no checkpoint yet", error.what(),
+                                               checkpoints.folder())
+                                 : fmt::format("{}\n  continue from {} with --resume {}",
+                                               error.what(), newest, checkpoints.folder()));
+}
+
+void inspect_folder(const std::string& folder) {
+  bool whole = false;
+  for (const train::CheckpointInfo& c : train::inspect_checkpoints(folder)) {
+    if (!c.damage.empty()) {
+      fmt::print("{}: damaged: {}\n", c.path, c.damage);
+      continue;
+    }
+    whole = true;
+    fmt::print("{}: step {}, epoch {}, {} samples of it, {} variables in {} files, {} bytes\n",
+               c.path, c.run.updates, c.run.epoch, c.run.epoch_samples, c.variables, c.parts,
+               c.bytes);
+  }
+  if (!whole)
+    fail(ErrorKind::kNoCheckpoint, "{}: must have a whole checkpoint, got damaged ones alone",
+         folder);
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,28 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/train/checkpoints/checkpoints.h"
+#include "tools/options.h"
+
+namespace sluice::tool {
+
+/// Returns the options of the command line that decide the bits of a training of `steps` steps,
+/// beside those of train::Options.
+std::vector<train::NamedOption> bit_options(const ToolOptions& options, int64_t steps);
+
+/// Continues the run of --resume, and reports it. Nothing happens without that flag.
+void resume_run(train::TrainingModel& model, const ToolOptions& options, int64_t steps);
+
+/// Opens the folder of --checkpoint; nothing without that flag.
+std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& model,
+                                                   const ToolOptions& options, int64_t steps);
+
+/// Returns an error with the checkpoint from which the training can be continued.
+Error with_checkpoint(const Error& error, const train::Checkpoints& checkpoints);
+
+/// Prints a line for each checkpoint in a folder. Error{kNoCheckpoint} unless one is whole.
+void inspect_folder(const std::string& folder);
+
+}  // namespace sluice::tool

@@ -1,0 +1,250 @@
+"""Trainings that are saved, stopped, killed and resumed.
+
+SLUICE_RESUMES is the number of random pairs of layouts (40), SLUICE_KILLS that of kills (40).
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from cli_case import DIGITS, HANG, PROGRAM, CliTest, FolderTest, has_signal, sluice, wait_until
+
+RESUMES = int(os.environ.get("SLUICE_RESUMES", "40"))
+KILLS = int(os.environ.get("SLUICE_KILLS", "40"))
+STEPS = 6
+
+SMALL_BLOCKS = ["--width", "16", "--blocks", "2", "--heads", "2"]
+DROPOUT = ["--dropout", "0.1"]
+# The models of the registry, with small sizes.
+MODELS = {
+    "mnist": ["--width", "16", *DROPOUT],
+    "mnist-rts": ["--width", "16", *DROPOUT],
+    "mnist-phased": ["--width", "16", *DROPOUT],
+    "mnist-cnn": DROPOUT,
+    "mlp": ["--width", "16", *DROPOUT],
+    "mlp-skip": ["--width", "16"],
+    "resnet8": ["--micro-batch", "2"],
+    "gpt": [*SMALL_BLOCKS, "--context", "16", *DROPOUT],
+    "bert": [*SMALL_BLOCKS, "--context", "16", *DROPOUT],
+    "vit": [*SMALL_BLOCKS, *DROPOUT],
+}
+# Strategies with the tensors that may leave the device.
+PHASED = "weights,optimizer,activations"
+STRATEGIES = [
+    (["resident"], ["none", "optimizer", "weights,optimizer"]),
+    (["phased"], ["none", "optimizer", PHASED]),
+    (["phased", "--recompute"], [PHASED, PHASED + ",accumulators"]),
+    (["pipelined", "--stages", "2"], ["none", "optimizer"]),
+    (["pipelined", "--stages", "2", "--schedule", "sequential"], ["none", "optimizer"]),
+    (["sharded", "--stages", "2"], ["none", "optimizer"]),
+    (["phased", "--stages", "2"], [PHASED]),
+]
+
+
+def digest_of(result):
+    return re.search(r"digest (\S+)", result.stdout)[1]
+
+
+class Resumes(FolderTest):
+    """Any layout continues what any other has saved, with the digest of an uninterrupted run."""
+
+    def layout(self, draw):
+        strategy, offloads = draw.choice(STRATEGIES)
+        remote = draw.choice(["host", f"file:{self.folder}"])
+        return ["--strategy", *strategy, "--offload", draw.choice(offloads), "--remote", remote,
+                "--threads", draw.choice("12")]
+
+    def train(self, *arguments):
+        return digest_of(self.expect_code(0, "train", *arguments, "--digest", "--quiet"))
+
+    def test_pairs_of_layouts(self):
+        draw = random.Random(1)
+        models = list(MODELS)
+        saved = {}  # Digest and folder of a run by its model, replicas and layout.
+        for pair in range(RESUMES):
+            model = models[pair % len(models)]
+            replicas = draw.choice([1, 2])
+            common = [model, *MODELS[model], "--synthetic", "--steps", STEPS, "--accumulate", "4",
+                      "--replicas", replicas, "--lr-schedule", "cosine", "--warmup-steps", "2"]
+            before, after = self.layout(draw), self.layout(draw)
+            with self.subTest(model=model, replicas=replicas, before=before, after=after):
+                key = (model, replicas)
+                folder = self.folder / f"run-{pair}"
+                digest = self.train(*common, *before, "--checkpoint", folder, "--save-every", 1,
+                                    "--keep", STEPS)
+                self.assertEqual(digest, saved.setdefault(key, digest))
+                step = draw.randrange(1, STEPS)
+                self.assertEqual(
+                    self.train(*common, *after, "--resume", folder / f"step-{step:09}"), digest)
+                shutil.rmtree(folder)
+
+    def test_halves_have_the_digest_of_the_whole(self):
+        run = ["mnist", *DIGITS, "--width", "16", "--dropout", "0.2"]
+        whole = self.train(*run, "--steps", "400")
+        folder = self.folder / "c"
+        self.train(*run, "--steps", "200", "--checkpoint", folder)
+        self.assertEqual(self.train(*run, "--steps", "400", "--resume", folder), whole)
+        by_epochs = self.train(*run, "--epochs", "4")
+        self.assertEqual(self.train(*run, "--epochs", "4", "--resume", folder), by_epochs)
+
+    def test_changes_are_refused_or_named(self):
+        run = ["train", "mnist", *DIGITS, "--width", "16"]
+        folder = self.folder / "c"
+        self.expect_code(0, *run, "--steps", "20", "--checkpoint", folder)
+        step = folder / "step-000000020"
+        schedule = ["--lr-schedule", "cosine"]
+        for changed, name, before, now in (
+            (["--accumulate", "4"], "accumulate", "1", "4"),
+            (["--replicas", "2"], "replicas", "1", "2"),
+            (["--lr", "0.01"], "learning_rate", "0.05", "0.01"),
+            (schedule, "learning_rate", "0.05", "streamed"),
+            (["--optimizer", "adam"], "learning_rate", "0.05", "0.001"),
+            (["--seed", "5"], "seed", "0", "5"),
+            (["--micro-batch", "4"], "micro_batch", "8", "4"),
+            (["--layers", "2"], "layers", "4", "2"),
+            (["--clip-norm", "1"], "max_grad_norm", "none", "1"),
+        ):
+            with self.subTest(changed=changed):
+                self.expect_error(
+                    2, "usage", f"resume: {name} must be {before}, as in {step}, got {now}; "
+                    f"override {name} (--override {name}) to continue with {now}\n", *run,
+                    "--steps", "40", "--resume", folder, *changed)
+        result = self.expect_code(0, *run, "--steps", "40", "--resume", folder, "--accumulate",
+                                  "4", "--override", "accumulate")
+        self.assertIn("changed accumulate: 1, now 4\n", result.stderr)
+        self.assertIn(f"resumed {step} after step 20\n", result.stderr)
+        self.expect_error(2, "usage", "--steps: must be at least 20", *run, "--steps", "10",
+                          "--resume", folder)
+        self.expect_error(2, "usage", "got 'acumulate'", *run, "--resume", folder, "--override",
+                          "acumulate")
+        self.expect_error(2, "usage", "data: must be", "train", "mnist", "--synthetic", "--width",
+                          "16", "--steps", "40", "--resume", folder)
+        for options in (["--save-every", "5"], ["--keep", "3"], ["--save-copy", "none"]):
+            self.expect_error(2, "usage", f"{options[0]} requires --checkpoint", *run, *options)
+        self.expect_error(2, "usage", "--override requires --resume", *run, "--override", "data")
+        for wrong in ("0", "-1", "5d", "m", "nan"):
+            self.expect_error(2, "usage", "--save-every: must be steps of at least 1, or a time",
+                              *run, "--checkpoint", folder, f"--save-every={wrong}")
+
+    def test_a_folder_of_another_run_is_kept(self):
+        run = ["train", "mnist", *DIGITS, "--width", "16", "--steps", "20"]
+        folder = self.folder / "c"
+        self.expect_code(0, *run, "--checkpoint", folder)
+        self.expect_error(2, "usage", "is of another run", *run, "--checkpoint", folder)
+        self.expect_error(7, "no checkpoint", f"{self.folder}/none: must be a folder of "
+                          "checkpoints, got none\n", *run, "--resume", self.folder / "none")
+        file = folder / "step-000000020" / "run.json"
+        file.write_bytes(file.read_bytes().replace(b"20", b"21"))
+        self.expect_error(7, "no checkpoint", f"{file}: must have the hash", *run, "--resume",
+                          folder)
+        self.assertIn(f"{folder}/step-000000020: damaged: {file}: must have the hash",
+                      sluice("inspect", folder).stdout)
+        self.expect_code(7, "inspect", folder)
+
+    def test_inspect_describes_a_folder(self):
+        folder = self.folder / "c"
+        self.expect_code(0, "train", "mnist", *DIGITS, "--width", "16", "--steps", "20",
+                         "--save-every", "15", "--checkpoint", folder)
+        lines = self.expect_code(0, "inspect", folder).stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertIn(f"{folder}/step-000000020: step 20, epoch 0, 160 samples of it, 8 variables "
+                      "in 1 files, ", lines[0])
+
+
+class Kills(FolderTest):
+    """A killed training loses no checkpoint."""
+
+    RUN = ["train", "mnist", *DIGITS, "--width", "64", "--dropout", "0.1", "--accumulate", "2",
+           "--quiet", "--digest"]
+
+    def test_kills_at_random_moments(self):
+        draw = random.Random(2)
+        run = [*self.RUN, "--steps", "3000"]
+        whole = digest_of(self.expect_code(0, *run))
+        kills = 0
+        while kills < KILLS:
+            folder = self.folder / f"c{kills}"
+            newest, result = -1, None
+            while result is None or result.returncode != 0:
+                start = ["--resume", folder] if newest >= 0 else []
+                copy = draw.choice(["host", "none"])
+                process = subprocess.Popen(
+                    [PROGRAM, *map(str, [*run, "--checkpoint", folder, "--save-every", "20",
+                                         "--save-copy", copy, *start])],
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                try:
+                    out, err = process.communicate(timeout=draw.uniform(0.03, 0.5))
+                    result = subprocess.CompletedProcess([], process.returncode, out, err)
+                    self.assertEqual(result.returncode, 0, err)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    kills += 1
+                saved = sluice("inspect", folder) if folder.exists() else None
+                if saved is not None and saved.returncode == 0:
+                    now = int(re.search(r"step (\d+),", saved.stdout)[1])
+                    self.assertNotIn("damaged", saved.stdout)
+                    self.assertGreaterEqual(now, newest)
+                    newest = now
+            self.assertEqual(digest_of(result), whole)
+
+    def stopped(self, number, *options):
+        """Sends a signal to a training that has begun. Returns its exit code and stderr."""
+        folder = self.folder / "c"
+        command = ["train", "mnist", *DIGITS, "--width", "64", "--epochs", "1000000",
+                   "--checkpoint", folder, *options]
+        process = subprocess.Popen([PROGRAM, *map(str, command)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        wait_until(lambda: has_signal(process.pid, signal.SIGUSR1, "SigCgt"))
+        return process, folder, number
+
+    def test_signals_save_and_stop(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(signal=number):
+                process, folder, _ = self.stopped(number)
+                time.sleep(0.1)
+                process.send_signal(number)
+                _, text = process.communicate(timeout=HANG)
+                self.assertEqual(process.returncode, 75, text)
+                self.assertRegex(text, rf"stopped by signal {number} after step \d+; saved to "
+                                 rf"{folder}/step-\d+\n")
+                step = int(re.search(r"after step (\d+)", text)[1])
+                self.assertIn(f"step-{step:09}: step {step},", sluice("inspect", folder).stdout)
+                shutil.rmtree(folder)
+
+    def test_a_signal_saves_and_the_training_continues(self):
+        process, folder, _ = self.stopped(signal.SIGUSR1)
+        saves = lambda: [p.name for p in folder.glob("step-*")]
+        self.assertEqual(saves(), [])
+        process.send_signal(signal.SIGUSR1)
+        wait_until(saves)
+        first = saves()
+        process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: len(saves()) == 2)
+        self.assertIn(first[0], saves())
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=HANG)
+        self.assertEqual(process.returncode, 75)
+
+    def test_a_full_disk_leaves_the_checkpoint_before(self):
+        folder = self.folder / "c"
+        result = self.expect_code(5, *self.RUN, "--steps", "3000", "--checkpoint", folder,
+                                  "--save-every", "100",
+                                  env={"SLUICE_FAILPOINT": "pwrite@30=ENOSPC"})
+        newest = sorted(p.name for p in folder.glob("step-*"))[-1]
+        self.assertIn("No space left on device", result.stderr)
+        self.assertIn(f"continue from {folder}/{newest} with --resume {folder}\n", result.stderr)
+        whole = digest_of(self.expect_code(0, *self.RUN, "--steps", "3000"))
+        resumed = self.expect_code(0, *self.RUN, "--steps", "3000", "--resume", folder)
+        self.assertEqual(digest_of(resumed), whole)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -8,6 +8,7 @@ SLUICE_MPIRUN names the launcher.
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -376,7 +377,10 @@ class Mpi(CliTest):
         self.expect_no_orphans(pids)
 
     def test_a_stopped_process_is_waited_for_and_then_given_up(self):
-        run, pids, log = self.start(3, *LONG)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        run, pids, log = self.start(3, *LONG, "--checkpoint", folder.name, "--save-every", "50")
+        wait_until(lambda: list(Path(folder.name).glob("step-*")))
         os.kill(pids[1], signal.SIGSTOP)
         time.sleep(2)  # Shorter than the 20 silent beats after which a process is lost.
         trained = len(metrics(log))
@@ -394,7 +398,37 @@ class Mpi(CliTest):
         self.assertRegex(
             errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
             r"  while (running Replicated\w+\.\d+ made at |gathering data of all)")
+        self.assertRegex(errors, rf"\n  continue from {folder.name}/step-\d+ with --resume "
+                         rf"{folder.name}\n")
         self.expect_no_orphans(pids)
+
+    def test_a_killed_process_loses_no_checkpoint(self):
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        saves = lambda: sorted(p.name for p in folder.glob("step-*"))
+        for copy, flags in (("host", []), ("none", ["--map", "devices"])):
+            with self.subTest(copy=copy):
+                shutil.rmtree(folder)
+                run, pids, _ = self.start(2, *LONG, *STAGES, *flags, "--replicas", "2",
+                                          "--checkpoint", folder, "--save-every", "20",
+                                          "--save-copy", copy)
+                wait_until(lambda: len(saves()) > 1)
+                os.kill(pids[1], signal.SIGKILL)
+                run.communicate(timeout=HANG)
+                self.assertNotEqual(run.returncode, 0)
+                self.expect_no_orphans(pids)
+                newest = saves()[-1]
+                self.assertEqual(len(list((folder / newest).glob("*.safetensors"))), 2)
+                train = ["train", "mnist", "--synthetic", "--width", "64", "--replicas", "2",
+                         "--accumulate", "4", "--digest", "--steps", int(newest[5:]) + 20]
+                whole = self.expect_code(0, *train)
+                resumed = self.expect_code(0, *train, "--resume", folder)
+                self.assertIn(f"resumed {folder}/{newest} after", resumed.stderr)
+                self.assertEqual(resumed.stdout.splitlines()[-1], whole.stdout.splitlines()[-1])
+                # Processes continue what one has saved, too.
+                shared = self.finish(mpi(2, *train, *STAGES[:4], *flags, "--resume", folder))
+                self.assertEqual(shared.returncode, 0, shared.stderr)
+                self.assertEqual(shared.stdout.splitlines()[-1], whole.stdout.splitlines()[-1])
 
     def test_an_error_of_one_stops_all(self):
         with tempfile.TemporaryDirectory() as folder:

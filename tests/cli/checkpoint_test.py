@@ -12,7 +12,8 @@ import subprocess
 import time
 import unittest
 
-from cli_case import DIGITS, HANG, PROGRAM, CliTest, FolderTest, has_signal, sluice, wait_until
+from cli_case import DIGITS, HANG, PROGRAM, FolderTest, has_signal, sluice, wait_until
+from readers.event_reader import Events
 
 RESUMES = int(os.environ.get("SLUICE_RESUMES", "40"))
 KILLS = int(os.environ.get("SLUICE_KILLS", "40"))
@@ -169,13 +170,15 @@ class Kills(FolderTest):
         kills = 0
         while kills < KILLS:
             folder = self.folder / f"c{kills}"
-            newest, result = -1, None
+            newest, result, log = -1, None, self.folder / f"log{kills}"
             while result is None or result.returncode != 0:
                 start = ["--resume", folder] if newest >= 0 else []
+                if newest < 0:
+                    shutil.rmtree(log, ignore_errors=True)
                 copy = draw.choice(["host", "none"])
                 process = subprocess.Popen(
                     [PROGRAM, *map(str, [*run, "--checkpoint", folder, "--save-every", "20",
-                                         "--save-copy", copy, *start])],
+                                         "--save-copy", copy, "--log-dir", log, *start])],
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 try:
                     out, err = process.communicate(timeout=draw.uniform(0.03, 0.5))
@@ -192,6 +195,13 @@ class Kills(FolderTest):
                     self.assertGreaterEqual(now, newest)
                     newest = now
             self.assertEqual(digest_of(result), whole)
+            lines = (log / "metrics.csv").read_text().splitlines()[1:]
+            self.assertEqual([int(line.split(",")[0]) for line in lines], [*range(1, 3001)])
+            seconds = [float(line.split(",")[5]) for line in lines]
+            self.assertEqual(seconds, sorted(seconds))
+            events = [Events(path) for path in sorted(log.glob("events.*"))]
+            steps = sorted(s for e in events for s, _ in e.numbers.get("loss", []))
+            self.assertEqual(steps, [*range(1, 3001)])
 
     def stopped(self, number, *options):
         """Sends a signal to a training that has begun. Returns its exit code and stderr."""

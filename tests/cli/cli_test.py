@@ -12,7 +12,7 @@ import unittest
 
 from cli_case import DIGITS, SHORT, CliTest, sluice
 from machine_test import FLAT
-from report_reader import Report
+from readers.report_reader import Report
 
 RECORD_KEYS = [
     "loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",

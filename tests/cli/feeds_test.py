@@ -10,7 +10,7 @@ from pathlib import Path
 
 import viewer_test
 from cli_case import HANG
-from report_reader import Report
+from readers.report_reader import Report
 
 
 class Feeds(unittest.TestCase):

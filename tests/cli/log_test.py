@@ -16,7 +16,7 @@ import sys
 import unittest
 
 from cli_case import DIGITS, HANG, PROGRAM, FolderTest
-from event_reader import Events, crc32c, read_safetensors, records
+from readers.event_reader import Events, crc32c, read_safetensors, records
 
 try:
     from tensorboard.backend.event_processing import plugin_event_accumulator

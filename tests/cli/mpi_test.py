@@ -18,8 +18,8 @@ import unittest
 from pathlib import Path
 
 from cli_case import DIGITS, HANG, PROGRAM, CliTest, wait_until
-from event_reader import Events
-from report_reader import Report
+from readers.event_reader import Events
+from readers.report_reader import Report
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
 # Open MPI must accept root, more processes than cores, and systems where a process may not read

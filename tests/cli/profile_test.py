@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from cli_case import DIGITS, HANG, PROGRAM, CliTest
-from report_reader import Report
+from readers.report_reader import Report
 
 RUN = ["mlp", "--width", "32", *DIGITS, "--steps", "2"]
 FILES = {"report.json", "report.html", "trace.json"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cli_case import DIGITS, HANG, PROGRAM, CliTest
 from machine_test import FLAT
-from report_reader import Report
+from readers.report_reader import Report
 
 STEP = ["--optimizer", "adam", "--micro-batch", 4, "--accumulate", 3, "--threads", 1]
 MODELS = {

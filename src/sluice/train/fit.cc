@@ -103,6 +103,23 @@ const HostTensor& CallReport::result(std::string_view name) const {
        name);
 }
 
+// Writes a log to the disk before each checkpoint, as long as this object lives.
+class LogBeforeSaves {
+ public:
+  LogBeforeSaves(Checkpoints* checkpoints, std::optional<TrainingLog>& log)
+      : checkpoints_(log ? checkpoints : nullptr) {
+    if (checkpoints_ != nullptr) checkpoints_->before_each_save([&log] { log->sync(); });
+  }
+  ~LogBeforeSaves() {
+    if (checkpoints_ != nullptr) checkpoints_->before_each_save(nullptr);
+  }
+  LogBeforeSaves(const LogBeforeSaves&) = delete;
+  LogBeforeSaves& operator=(const LogBeforeSaves&) = delete;
+
+ private:
+  Checkpoints* checkpoints_;
+};
+
 /// A run of fit().
 class Fit {
  public:
@@ -139,6 +156,7 @@ class Fit {
                         fmt::join(training_.frozen, ", "));
     }
     open_log();
+    const LogBeforeSaves log_before_saves(options_.checkpoints, log_);
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
@@ -287,10 +305,13 @@ class Fit {
       for (const D2hStream& loss : training_.losses) names.push_back(loss.name);
       if (names.size() == 1) names.clear();
       try {
-        std::string& folder = state_.log_folder(options_.log_dir);
-        const bool continues = !folder.empty();
-        if (!continues) folder = folder_of_new_log(options_.log_dir);
-        log_.emplace(folder, names, continues);
+        std::string name = state_.log_in(options_.log_dir);
+        const bool continues = !name.empty();
+        if (!continues) name = name_of_new_log(options_.log_dir);
+        const std::string folder =
+            name == kOnlyLog ? options_.log_dir : fmt::format("{}/{}", options_.log_dir, name);
+        log_.emplace(folder, names, continues ? std::optional(state_.updates()) : std::nullopt);
+        state_.set_log(options_.log_dir, name);
         result_.log_dir = folder;
         if (options_.show != Show::kNo && folder != options_.log_dir)
           sys::print_stderr("log: {}; {} has the log of another run\n", folder, options_.log_dir);

@@ -169,9 +169,10 @@ class ModelState {
   void add_loss(float sum, std::span<const float> parts);
   std::optional<double> rate() const;
   const Network& network() const { return network_; }
-  /// The folder in which this model's trainings write the log that they ask for in `folder`; empty
-  /// before the first one.
-  std::string& log_folder(const std::string& folder) { return log_folders_[folder]; }
+  /// Name of the log of this model's trainings in `folder` (Run::log); empty before the first one,
+  /// unless a run that was resumed has one.
+  std::string log_in(const std::string& folder) const;
+  void set_log(const std::string& folder, const std::string& name);
   /// Makes inference a program of the training's session, with these options. Returns false if it
   /// must have a session of its own: it has such a program already, its programs exist, or
   /// `options` has other replicas.
@@ -206,7 +207,8 @@ class ModelState {
   Hash128 losses_hash_;        ///< Run::losses_hash.
   std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.
   std::optional<DataOrder> expected_data_;
-  std::map<std::string, std::string> log_folders_;  ///< Keyed by the requested folder.
+  std::map<std::string, std::string> logs_;  ///< Names of logs by folder.
+  std::string resumed_log_;                  ///< Name of the log of a run that was resumed.
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;
   std::optional<ModelCalls> infer_;

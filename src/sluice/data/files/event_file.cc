@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
+#include <span>
 
 #include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
+#include "sluice/base/system/folder.h"
 
 namespace sluice::data {
 namespace {
@@ -136,6 +139,56 @@ std::string encode_version(double wall_time) {
   put_double_field(out, 1, wall_time);
   put_bytes(out, 3, "brain.Event:2");
   return out;
+}
+
+namespace {
+
+// Returns the step of the event that begins with these bytes, as encode_event() writes it.
+int64_t step_of(std::string_view event) {
+  constexpr char kTimeKey = 1 << 3 | 1, kStepKey = 2 << 3;
+  constexpr size_t kTimeBytes = 9;
+  if (event.starts_with(kTimeKey)) event.remove_prefix(std::min(kTimeBytes, event.size()));
+  if (!event.starts_with(kStepKey)) return 0;
+  uint64_t step = 0;
+  for (size_t i = 1, shift = 0; i < event.size() && shift < 64; ++i, shift += 7) {
+    const auto byte = static_cast<uint8_t>(event.substr(i)[0]);
+    step |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) break;
+  }
+  return static_cast<int64_t>(step);
+}
+
+// Returns the bytes of a file before the first record that cut_events() removes.
+int64_t kept_events(const std::string& path, int64_t step) {
+  constexpr int64_t kHead = 12, kTail = 4;  // Length with its CRC, and the CRC of the event.
+  constexpr int64_t kBegin = 20;            // Bytes of an event that have its time and step.
+  const sys::File file = sys::open_for_read(path);
+  const int64_t size = sys::size(file, path);
+  std::array<std::byte, kHead> head;
+  std::array<std::byte, kBegin> begin;
+  int64_t at = 0;
+  while (at + kHead + kTail <= size) {
+    sys::read_exactly(file, path, at, head);
+    uint64_t length = 0;
+    for (size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<uint64_t>(head[i]);
+    if (length > static_cast<uint64_t>(size - at - kHead - kTail)) break;
+    const auto part = std::span(begin).first(std::min<size_t>(length, kBegin));
+    sys::read_exactly(file, path, at + kHead, part);
+    if (step_of({reinterpret_cast<const char*>(part.data()), part.size()}) > step) break;
+    at += kHead + static_cast<int64_t>(length) + kTail;
+  }
+  return at;
+}
+
+}  // namespace
+
+void cut_events(const std::string& folder, int64_t step) {
+  for (const std::string& name : sys::names_in(folder)) {
+    if (!name.starts_with("events.out.tfevents.")) continue;
+    const std::string path = folder + "/" + name;
+    const int64_t kept = kept_events(path, step);
+    if (kept < sys::size(sys::open_for_read(path), path)) const GrowingFile cut(path, kept);
+  }
 }
 
 EventFile::EventFile(const std::string& folder) : file_(new_name(folder)) {

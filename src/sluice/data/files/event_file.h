@@ -36,6 +36,10 @@ class Summary {
 std::string encode_event(double wall_time, int64_t step, const Summary& summary);
 std::string encode_version(double wall_time);
 
+/// Cuts the event files of a folder before the first event of a step above `step`, and before a
+/// record that is not whole.
+void cut_events(const std::string& folder, int64_t step);
+
 /// An event file that grows.
 class EventFile {
  public:
@@ -46,8 +50,9 @@ class EventFile {
   const std::string& path() const { return file_.path(); }
   /// Adds an event of this moment to those that the next flush() writes.
   void add(int64_t step, const Summary& summary);
-  /// As GrowingFile::flush.
+  /// As functions of GrowingFile.
   void flush() { file_.flush(); }
+  void sync() { file_.sync(); }
 
  private:
   GrowingFile file_;

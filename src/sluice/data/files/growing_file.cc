@@ -50,4 +50,9 @@ void GrowingFile::flush() {
   size_ += static_cast<int64_t>(bytes.size());
 }
 
+void GrowingFile::sync() {
+  flush();
+  sys::sync(file_, path_);
+}
+
 }  // namespace sluice::data

@@ -20,6 +20,8 @@ class GrowingFile {
   /// Writes the added bytes. Error{kIo} if they cannot be written, for example on a full disk. Then
   /// the file is cut back to its bytes before the call, and the added bytes are discarded.
   void flush();
+  /// Writes the added bytes as flush() does, and waits until all are on the disk.
+  void sync();
 
  private:
   std::string path_;

@@ -123,6 +123,7 @@ class Checkpoints::State {
     statistics_.waited_seconds += seconds_from(begin);
   }
 
+  void before_each_save(std::function<void()> f) { before_save_ = std::move(f); }
   const std::string& folder() const { return options_.folder; }
   std::string newest() const {
     return newest_ < 0 ? "" : fmt::format("{}/{}", options_.folder, checkpoint_name(newest_));
@@ -182,6 +183,7 @@ class Checkpoints::State {
     const auto lock = internal::ModelAccess::state(model_).next_call();
     const Run run = run_now();
     if (run.updates == newest_) return;
+    if (before_save_ != nullptr) before_save_();
     updates_ = run.updates;
     run_json_ = to_json(run);
     saved_ = Clock::now();
@@ -371,6 +373,7 @@ class Checkpoints::State {
   std::vector<CheckpointPart> parts_;
   std::vector<int64_t> offsets_;  ///< In copy_, by variable; -1: another process writes it.
   std::vector<std::byte> copy_;
+  std::function<void()> before_save_;
   Statistics statistics_;
   int64_t newest_ = -1;                     ///< Updates of the newest complete checkpoint.
   int64_t counted_ = 0;                     ///< Updates at the last after_call().
@@ -396,6 +399,9 @@ Checkpoints& Checkpoints::operator=(Checkpoints&&) noexcept = default;
 void Checkpoints::after_call() { state_->after_call(); }
 void Checkpoints::save() { state_->save(); }
 void Checkpoints::wait() { state_->wait(); }
+void Checkpoints::before_each_save(std::function<void()> f) {
+  state_->before_each_save(std::move(f));
+}
 const std::string& Checkpoints::folder() const { return state_->folder(); }
 std::string Checkpoints::newest() const { return state_->newest(); }
 Checkpoints::Statistics Checkpoints::statistics() const { return state_->statistics(); }

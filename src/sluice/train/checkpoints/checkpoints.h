@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,10 @@ class Checkpoints {
   void save();
   /// Waits until the last save is complete.
   void wait();
+
+  /// Calls `f` before each save from now on, such as to write a log up to the same update. Null:
+  /// nothing.
+  void before_each_save(std::function<void()> f);
 
   const std::string& folder() const;
   /// Path of the newest complete checkpoint; empty before the first one.

@@ -116,6 +116,7 @@ void ModelState::continue_run(const Run& run, bool any_data) {
   losses_hash_ = Hash128::parse(run.losses_hash).value_or(Hash128());
   if (run.learning_rate && (!programs_ || programs_->training.learning_rate))
     rate_ = run.learning_rate;
+  resumed_log_ = run.log;
   expected_data_.reset();
   if (!any_data && !run.data.fields.empty()) expected_data_ = run.data;
 }
@@ -126,6 +127,17 @@ void ModelState::set_position(DataOrder data, int64_t epoch, int64_t item, int64
   run_.epoch = epoch;
   run_.epoch_samples = checked_mul(item, batch);
   expected_data_.reset();
+}
+
+std::string ModelState::log_in(const std::string& folder) const {
+  const auto found = logs_.find(folder);
+  return found == logs_.end() ? resumed_log_ : found->second;
+}
+
+void ModelState::set_log(const std::string& folder, const std::string& name) {
+  const auto lock = next_call();
+  logs_[folder] = name;
+  run_.log = name;
 }
 
 void ModelState::end_epoch() {

@@ -41,6 +41,7 @@ OptionTable<Run> make_table() {
         "Learning rate of the last update");
   add_count(t, "losses", &Run::losses, "Losses that calls returned");
   t.add("losses_hash", &Run::losses_hash, forms::texts("HASH"), "Hash chain over the losses");
+  t.add("log", &Run::log, forms::texts("NAME"), "Name of its log in the folder for logs");
   t.add({kOptions, OptionType::kList, "OPTIONS", "Options that decide the bits",
          [](const Run&) { return std::string(); },
          [](Run& run, const OptionTexts& texts) {

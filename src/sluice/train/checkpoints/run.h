@@ -44,6 +44,8 @@ struct Run {
   /// loss. Empty before the first one.
   std::string losses_hash = {};
 
+  std::string log = {};  ///< Its log in the folder for logs: "." or "run-2"; empty: none.
+
   /// Options that decide the bits of the training, in ascending order of their names.
   std::vector<NamedOption> options = {};
 

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "sluice/base/error.h"
+#include "sluice/base/options/read_number.h"
 #include "sluice/base/sys.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/ir/graph.h"
@@ -39,23 +40,31 @@ std::string header_of(const std::vector<std::string>& losses) {
   return header + '\n';
 }
 
-// Returns the bytes of the whole lines of a file that begins with `header`; else 0.
-int64_t kept_bytes(const std::string& path, const std::string& header) {
-  if (!sys::exists(path)) return 0;
+// The lines of a file that a training keeps.
+struct KeptLines {
+  int64_t bytes = 0;   ///< 0: the file has another header, or does not exist.
+  double seconds = 0;  ///< Cell "seconds" of the last one.
+};
+
+// Returns the whole lines of steps up to `step`, if the file begins with `header`.
+KeptLines kept_lines(const std::string& path, const std::string& header, int64_t step) {
+  constexpr int kSecondsCell = 5;  // As in kColumns.
+  if (!sys::exists(path)) return {};
   const std::vector<std::byte> bytes = sys::read_file(path);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return text.starts_with(header) ? static_cast<int64_t>(text.rfind('\n')) + 1 : 0;
-}
-
-data::GrowingFile open_metrics(const std::string& folder, const std::vector<std::string>& losses,
-                               bool continues) {
-  const std::string header = header_of(losses);
-  const int64_t kept = continues ? kept_bytes(metrics_path(folder), header) : 0;
-  data::GrowingFile file(metrics_path(folder), kept);
-  if (kept > 0) return file;
-  file.append(header);
-  file.flush();
-  return file;
+  if (!text.starts_with(header)) return {};
+  KeptLines kept{static_cast<int64_t>(header.size()), 0};
+  for (size_t begin = header.size(), end; (end = text.find('\n', begin)) != text.npos;
+       begin = end + 1) {
+    std::string_view line = text.substr(begin, end - begin);
+    const auto found = read_integer<int64_t>(std::string(line.substr(0, line.find(','))));
+    if (!found || *found > step) break;
+    for (int cell = 0; cell < kSecondsCell; ++cell)
+      line = line.substr(std::min(line.find(','), line.size() - 1) + 1);
+    kept.seconds = read_real(std::string(line.substr(0, line.find(',')))).value_or(kept.seconds);
+    kept.bytes = static_cast<int64_t>(end) + 1;
+  }
+  return kept;
 }
 
 }  // namespace
@@ -72,12 +81,13 @@ void make_log_folder(const std::string& folder) {
   }
 }
 
-std::string folder_of_new_log(const std::string& folder) {
-  std::string own = folder;
+std::string name_of_new_log(const std::string& folder) {
+  std::string name = kOnlyLog;
   std::error_code error;  // A folder that cannot be read is refused later, by its name.
-  for (int64_t run = 2; std::filesystem::is_regular_file(metrics_path(own), error); ++run)
-    own = fmt::format("{}/run-{}", folder, run);
-  return own;
+  for (int64_t run = 2; std::filesystem::is_regular_file(metrics_path(folder + "/" + name), error);
+       ++run)
+    name = fmt::format("run-{}", run);
+  return name;
 }
 
 std::vector<TaggedNumber> bytes_of(const Session& session) {
@@ -134,28 +144,51 @@ void each_histogram(const Session& session, const nn::NamedTensors& variables,
 
 namespace {
 
-const std::string& made(const std::string& folder) {
+// Makes the folder, and removes events after a step that the training continues.
+const std::string& prepared(const std::string& folder, std::optional<int64_t> continued) {
   make_log_folder(folder);
+  if (continued) data::cut_events(folder, *continued);
   return folder;
+}
+
+// Opens metrics.csv and sets the seconds of the lines that it keeps.
+data::GrowingFile open_metrics(const std::string& folder, const std::vector<std::string>& losses,
+                               std::optional<int64_t> continued, double& seconds) {
+  const std::string header = header_of(losses), path = metrics_path(folder);
+  const KeptLines kept = continued ? kept_lines(path, header, *continued) : KeptLines();
+  seconds = kept.seconds;
+  data::GrowingFile file(path, kept.bytes);
+  if (kept.bytes > 0) return file;
+  file.append(header);
+  file.flush();
+  return file;
 }
 
 }  // namespace
 
 TrainingLog::TrainingLog(const std::string& folder, const std::vector<std::string>& losses,
-                         bool continues, std::chrono::milliseconds period)
+                         std::optional<int64_t> continued, std::chrono::milliseconds period)
     : losses_(losses),
       period_(period),
-      events_(made(folder)),
-      metrics_(open_metrics(folder, losses, continues)) {}
+      events_(prepared(folder, continued)),
+      metrics_(open_metrics(folder, losses, continued, seconds_)) {}
 
 TrainingLog::~TrainingLog() {
   if (!failed_) flush();
 }
 
-void TrainingLog::flush() {
+void TrainingLog::sync() {
+  if (!failed_) flush(/*to_disk=*/true);
+}
+
+void TrainingLog::flush(bool to_disk) {
   try {
     events_.flush();
     metrics_.flush();
+    if (to_disk) {
+      events_.sync();
+      metrics_.sync();
+    }
     written_ = Clock::now();
   } catch (const Error& e) {
     failed_ = true;
@@ -176,7 +209,7 @@ void TrainingLog::add(const Call& call) {
     if (call.accuracy) summary.add("accuracy", *call.accuracy);
     summary.add("samples_per_second", call.samples_per_second);
     if (call.learning_rate) summary.add("learning_rate", *call.learning_rate);
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    const double seconds = seconds_ + std::chrono::duration<double>(Clock::now() - begin_).count();
     std::string line =
         fmt::format("{},{},{},{:.1f},{},{:.6f}", call.step, call.loss, cell(call.accuracy),
                     call.samples_per_second, cell(call.learning_rate), seconds);

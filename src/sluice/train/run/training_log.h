@@ -20,9 +20,12 @@ namespace sluice::train {
 /// if no file can be created in it.
 void make_log_folder(const std::string& folder);
 
-/// Returns the folder for the log of a new training: `folder`, or if that has a log already, the
-/// first "folder/run-N" without one, from run-2 on.
-std::string folder_of_new_log(const std::string& folder);
+/// Name of a log that is in the folder for logs itself.
+inline constexpr const char* kOnlyLog = ".";
+
+/// Returns the name of the log of a new training in `folder`: kOnlyLog, or if that has a log
+/// already, the first "run-N" without one, from run-2 on.
+std::string name_of_new_log(const std::string& folder);
 
 /// A number with its tag.
 using TaggedNumber = std::pair<std::string, double>;
@@ -45,10 +48,12 @@ void each_histogram(const Session& session, const nn::NamedTensors& variables,
 class TrainingLog {
  public:
   /// Creates the folder and the files. metrics.csv has the columns kColumns, and "loss/NAME" for
-  /// each name of `losses`. A training that `continues` an earlier one adds its lines to a
-  /// metrics.csv with these columns; another file of that name is replaced. Error{kIo} if a file
+  /// each name of `losses`. A training that continues an earlier one after update `continued` adds
+  /// its lines to a metrics.csv with these columns; lines and events of later updates are removed,
+  /// and the seconds continue. Otherwise, a file of that name is replaced. Error{kIo} if a file
   /// cannot be written.
-  TrainingLog(const std::string& folder, const std::vector<std::string>& losses, bool continues,
+  TrainingLog(const std::string& folder, const std::vector<std::string>& losses,
+              std::optional<int64_t> continued,
               std::chrono::milliseconds period = std::chrono::seconds(1));
   /// Writes the rest.
   ~TrainingLog();
@@ -75,17 +80,21 @@ class TrainingLog {
   /// if there are any.
   void add_histogram(int64_t step, const std::string& path, const data::Histogram& values);
 
+  /// Writes all that was added to the disk. A failure is reported as that of a write.
+  void sync();
+
   /// Whether a write has failed.
   bool failed() const { return failed_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   void write(const std::function<void()>& add);
-  void flush();
+  void flush(bool to_disk = false);
 
   std::vector<std::string> losses_;
   std::chrono::milliseconds period_;
   data::EventFile events_;
+  double seconds_ = 0;  ///< Seconds of the earlier training that it continues.
   data::GrowingFile metrics_;
   bool failed_ = false;
   Clock::time_point begin_ = Clock::now();

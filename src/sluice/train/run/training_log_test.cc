@@ -142,7 +142,7 @@ TEST_F(Log, AFullDiskIsOneWarning) {
 TEST_F(Log, WritesNothingAfterAFailure) {
   testing::internal::CaptureStderr();
   {
-    TrainingLog log(folder_, {}, false, std::chrono::milliseconds(0));
+    TrainingLog log(folder_, {}, std::nullopt, std::chrono::milliseconds(0));
     TrainingLog::Call call;
     log.add(call);
     EXPECT_EQ(lines().size(), 2u);  // At once, not at the end.

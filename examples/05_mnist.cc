@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   train::InferenceModel test = train::inference_model(model);
   const train::FitResult fit = train::fit(model, data::from_samples(digits));
   fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.updates, digits.source, fit.loss);
-  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
+  const double accuracy = *train::evaluate(test, data::from_samples(tests))["accuracy"];
   fmt::print("Accuracy on test set: {:.2f}%\n", accuracy);
   return accuracy >= 96.0 ? 0 : 1;
 }

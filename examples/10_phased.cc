@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     fmt::print("bits of the last loss: {:a}\n", fit.loss);
     return 0;
   }
-  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
+  const double accuracy = *train::evaluate(test, data::from_samples(tests))["accuracy"];
   fmt::print("Accuracy on test set: {:.2f}%\n", accuracy);
 
   // Throughput is measured on arrays of ones. The variables keep their values.

@@ -90,5 +90,5 @@ int main(int argc, char** argv) {
   }
   const train::Evaluation tested = train::evaluate(test, test_data, train::Show::kProgress);
   fmt::print("{}\n", to_string(tested));
-  return learns && *tested.accuracy > 97.5 && *tested.accuracy < 99.9 ? 0 : 1;
+  return learns && *tested["accuracy"] > 97.5 && *tested["accuracy"] < 99.9 ? 0 : 1;
 }

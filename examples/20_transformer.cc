@@ -46,5 +46,5 @@ int main(int argc, char** argv) {
   train::InferenceModel inference = train::inference_model(model);
   const auto test = train::evaluate(inference, data::consecutive_windows(parts.test, kContext));
   fmt::print("{} steps, loss {:.3f}; test loss {:.3f}, accuracy {:.1f} %\n", fit.updates, fit.loss,
-             *test.loss, *test.accuracy);
+             *test["loss"], *test["accuracy"]);
 }

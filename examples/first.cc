@@ -24,6 +24,6 @@ int main(int argc, char** argv) {
   fmt::print("trained {} steps on {}, loss {:.4f}\n", fit.updates, digits.source, fit.loss);
   train::InferenceModel test = train::inference_model(model);
   const data::Samples tests = data::load_digits(data::Split::kTest, folder);
-  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
+  const double accuracy = *train::evaluate(test, data::from_samples(tests))["accuracy"];
   fmt::print("accuracy {:.2f} %\n", accuracy);
 }

@@ -178,7 +178,7 @@ int devices_of(const Session& session) {
 
 void report(const ToolOptions& o, const Programs& programs, const train::Run& run,
             const Session& session, const train::FitResult& outcome,
-            const std::optional<TestResult>& test) {
+            const std::optional<train::Evaluation>& test) {
   const int64_t steps = run.updates;
   const auto samples = static_cast<double>(outcome.updates * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
@@ -191,7 +191,7 @@ void report(const ToolOptions& o, const Programs& programs, const train::Run& ru
       record.add("result_bytes", result_bytes(programs));
     }
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
-    if (test) test->add_to(record);
+    if (test) add_metrics(*test, record);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
@@ -216,9 +216,7 @@ void report(const ToolOptions& o, const Programs& programs, const train::Run& ru
   } else if (steps > 0) {
     fmt::print("{} steps\n", steps);
   }
-  if (test) fmt::print("{}\n", test->text());
-  if (test && steps == 0 && !test->shows_loss() && test->loss)
-    fmt::print("loss {:.4f}\n", *test->loss);
+  if (test) fmt::print("{}\n", metrics_text(*test));
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
   for (int d = 1; d < devices_of(session); ++d) {
@@ -334,7 +332,7 @@ int run_train(const ToolOptions& o) {
   save(model, o);
   log_work(session, o);
   if (outcome.stopped) return report_stop(o, programs, model, outcome, checkpoints);
-  report(o, programs, model.run(), session, outcome, test(model, o.model, tests.dataset, shown(o)));
+  report(o, programs, model.run(), session, outcome, test(model, tests.dataset, shown(o)));
   return 0;
 }
 
@@ -347,8 +345,8 @@ int run_eval(const ToolOptions& o) {
   const bool has_report = write_profile(o, programs, session);
   const models::SampleSet tests = load_samples(o, session, data::Split::kTest);
   Measuring measuring(session, "eval", has_report);
-  const TestResult result =
-      test(model, o.model, tests.dataset, shown(o), [&] { measuring.after_run(); });
+  const train::Evaluation result =
+      test(model, tests.dataset, shown(o), [&] { measuring.after_run(); });
   if (has_report) write_measured(o, programs, session, measuring.take());
   report(o, programs, model.run(), session, {}, result);
   return 0;

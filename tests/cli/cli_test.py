@@ -227,7 +227,7 @@ class Records(CliTest):
 
     def test_stdout_carries_results_and_stderr_the_rest(self):
         result = self.expect_code(0, "train", "mnist", *SHORT, "--digest")
-        self.assertRegex(result.stdout, r"(?m)^accuracy \d+\.\d\d %$")
+        self.assertRegex(result.stdout, r"(?m), accuracy \d+\.\d\d %, top5 accuracy")
         self.assertRegex(result.stdout, r"(?m)^digest (fma|base)-[0-9a-f]{32}$")
         self.assertNotIn("samples dropped", result.stdout)
         self.assertIn("samples dropped", result.stderr)

@@ -87,7 +87,10 @@ class Files(CliTest):
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
         self.assertEqual(evaluated["test_loss"], trained["test_loss"])
         said = self.expect_code(0, "eval", "mnist", *DIGITS, "--width", 64, "--weights", weights)
-        self.assertIn(f"\nloss {trained['test_loss']:.4f}\n", said.stdout)
+        self.assertTrue(trained["accuracy"] <= trained["top5_accuracy"] <= 100)
+        self.assertIn(f"test loss {trained['test_loss']:.4f}, perplexity "
+                      f"{trained['perplexity']:.4f}, accuracy {trained['accuracy']:.2f} %, top5 "
+                      f"accuracy {trained['top5_accuracy']:.2f} %\n", said.stdout)
         for replicas in (3, 64):  # Batches of 240 and 5,120 digits do not divide 400.
             shared = self.record("eval", "mnist", *DIGITS, "--width", 64, "--weights", weights,
                                  "--replicas", replicas)

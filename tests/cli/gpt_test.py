@@ -2,6 +2,7 @@
 """Tests language models on the command line."""
 
 import json
+import math
 import re
 import shutil
 import struct
@@ -373,18 +374,17 @@ class Bert(TextTest):
         run = [*self.RUN, *self.data, "--steps", 1200, "--lr", 0.003, "--lr-schedule", "linear",
                "--warmup-steps", 100, "--save", self.weights]
         record = self.record("train", *run)
-        tokens, following = record["accuracies"]
-        self.assertEqual((tokens["prediction"], following["prediction"]),
-                         ("predicted", "next_logits"))
-        self.assertEqual(tokens["accuracy"], record["accuracy"])
+        self.assertEqual(record["accuracy/predicted"], record["accuracy"])
         # The most frequent character is a fifth of this text.
         self.assertGreater(record["accuracy"], 45)
         result = self.expect_code(0, "eval", "bert", "--weights", self.weights, *self.data)
-        losses = [loss["value"] for loss in record["test_losses"]]
+        losses = [record[f"test_loss/{name}"] for name in ("token_loss", "next_loss")]
         self.assertAlmostEqual(sum(losses), record["test_loss"], 9)
+        self.assertAlmostEqual(record["perplexity"], math.exp(losses[0]), 9)
         self.assertIn(f"test loss {record['test_loss']:.4f} (token_loss {losses[0]:.4f}, next_loss "
-                      f"{losses[1]:.4f}), accuracy {record['accuracy']:.2f} % (predicted) and "
-                      f"{following['accuracy']:.2f} % (next_logits)",
+                      f"{losses[1]:.4f}), perplexity {record['perplexity']:.4f}, accuracy "
+                      f"{record['accuracy']:.2f} % (predicted {record['accuracy']:.2f} %, "
+                      f"next_logits {record['accuracy/next_logits']:.2f} %)\n",
                       result.stdout)
 
     def test_strategies_have_one_digest(self):

@@ -357,7 +357,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(text, self.sluice("sluice plan mnist --dot").stdout)
 
     def accuracy(self, text):
-        return float(re.search(r"(?m)^accuracy ([\d.]+) %$", text)[1])
+        return float(re.search(r"(?m), accuracy ([\d.]+) %", text)[1])
 
     def assert_learned(self, text):
         self.assertGreater(self.accuracy(text), 80)

@@ -57,7 +57,7 @@ void add_classes(const std::vector<train::Labelled>& labelled,
   for (const train::Labelled& l : labelled) {
     for (const NamedArray& p : predictions) {
       const bool has_scores = p.array.dtype() == f32 && p.array.shape().rank() == 2;
-      if (p.name != l.prediction || !has_scores) continue;
+      if (p.name != l.prediction || l.regression || !has_scores) continue;
       predictions.push_back({kClass, classes_of(p.array)});
       return;
     }

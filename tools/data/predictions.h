@@ -1,8 +1,6 @@
 #pragma once
 #include <functional>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "sluice/data/samples.h"
 #include "sluice/train/fit.h"
@@ -17,30 +15,16 @@ data::Dataset dataset_of(models::Loss loss, data::Samples samples);
 /// Returns the column of the largest element of each row: (n, classes) f32 to (n) i32.
 HostTensor classes_of(const HostTensor& scores);
 
-/// The quality of a model on test samples.
-struct TestResult {
-  std::vector<models::Metric> metrics = {};  ///< The measures of its model.
-  std::optional<double> accuracy = {};       ///< Percentage of the first labels.
-  /// Percentage of each labels by the name of their prediction.
-  std::vector<std::pair<std::string, double>> accuracies = {};
-  std::optional<double> loss = {};                          ///< Mean of the loss.
-  std::vector<std::pair<std::string, double>> losses = {};  ///< Means of its parts by name.
-  std::optional<double> squared_error = {};                 ///< Mean squared error of a regression.
+/// Formats metrics as the line of a report: "test loss 0.0931, accuracy 97.20 %". Values of several
+/// losses or predictions follow in parentheses.
+std::string metrics_text(const train::Evaluation& evaluation);
 
-  bool shows_loss() const;
-  /// The line of a report: "accuracy 97.20 %".
-  std::string text() const;
-  void add_to(JsonRecord& record) const;
+/// Adds the metrics to a record, by name; the loss is "test_loss".
+void add_metrics(const train::Evaluation& evaluation, JsonRecord& record);
 
- private:
-  std::string accuracy_text() const;
-  std::string loss_text() const;
-};
-
-/// Tests a model on every sample: counts the right classes, or computes the mean of the squared
-/// differences of all elements of all targets. Calls `after_call` after each call of the model.
-TestResult test(const train::TrainingModel& model, const ModelOptions& options,
-                const data::Dataset& samples, train::Show show,
-                const std::function<void()>& after_call = nullptr);
+/// Evaluates a model on all samples. Calls `after_call` after each call of the model. Error{kUsage}
+/// if no label counts.
+train::Evaluation test(const train::TrainingModel& model, const data::Dataset& samples,
+                       train::Show show, const std::function<void()>& after_call = nullptr);
 
 }  // namespace sluice::tool

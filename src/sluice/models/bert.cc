@@ -15,7 +15,6 @@ Model bert_model() {
                        {"--test-batch", "16"},
                        {"--optimizer", "adamw"}},
           .sizes = {"--blocks", "--heads", "--width", "--context", "--vocab", "--dropout"},
-          .metrics = {Metric::kLoss, Metric::kAccuracy},
           .test_sizes = {.micro_batch = 2,
                          .eval_batch = 4,
                          .width = 16,

@@ -69,7 +69,6 @@ Model gpt_model() {
                        {"--optimizer", "adamw"}},
           .sizes = {"--arch", "--blocks", "--heads", "--kv-heads", "--width", "--context",
                     "--vocab", "--dropout"},
-          .metrics = {Metric::kLoss, Metric::kPerplexity, Metric::kAccuracy},
           .test_sizes = {.micro_batch = 2,
                          .eval_batch = 4,
                          .width = 16,

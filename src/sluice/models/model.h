@@ -80,13 +80,6 @@ extern const Data kTexts;
 /// Segment pairs of such a text with masked tokens.
 extern const Data kMaskedTexts;
 
-/// A measure of a model on test samples.
-enum class Metric : uint8_t {
-  kLoss,        ///< Mean of the loss.
-  kAccuracy,    ///< Percentage of labels whose class has the largest score.
-  kPerplexity,  ///< e to the mean cross entropy.
-};
-
 /// The value of a command-line flag, e.g. "--replicas", that is used unless the flag is given.
 struct Default {
   std::string_view flag;
@@ -101,7 +94,6 @@ struct Model {
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
   /// Flags of the sizes of the network, in addition to its batches.
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
-  std::vector<Metric> metrics = {Metric::kAccuracy};  ///< In the order of a report.
   Sizes test_sizes;               ///< A small network that has every part of the real one.
   bool saves_sizes = false;       ///< Whether files of weights have the flags `sizes`.
   bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.

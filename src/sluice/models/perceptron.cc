@@ -59,7 +59,7 @@ class Regressor : public Perceptron {
   train::Results build(nn::Builder& b, const train::Inputs& in) const {
     const Tensor y = Perceptron::build(b, in["input"]);
     train::Results results;
-    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"prediction", y}};
+    if (in.mode() == nn::RunMode::kEvaluate) results.predictions = {{"prediction", y, "target"}};
     if (in.wants_losses()) results.losses = {train::mean_squared_error(y, in["target"])};
     return results;
   }

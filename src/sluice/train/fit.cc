@@ -259,15 +259,8 @@ class Fit {
           evaluate(*options_.validation_model, *options_.validation_data, options_.show));
       if (options_.show != Show::kNo) sys::print_stderr("{}\n", to_string(validation));
       std::vector<TaggedNumber> numbers;
-      if (validation.accuracy) numbers.emplace_back("validation/accuracy", *validation.accuracy);
-      if (validation.loss) numbers.emplace_back("validation/loss", *validation.loss);
-      const auto add = [&](const char* tag, const auto& named) {
-        for (const auto& [name, value] : named) {
-          if (named.size() > 1) numbers.emplace_back(fmt::format("{}/{}", tag, name), value);
-        }
-      };
-      add("validation/accuracy", validation.accuracies);
-      add("validation/loss", validation.losses);
+      for (const Metric& m : validation.metrics)
+        numbers.emplace_back("validation/" + m.name, m.value);
       if (log_ && !numbers.empty()) log_->add_numbers(state_.updates(), numbers);
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
@@ -415,9 +408,11 @@ class Fit {
 
   // Compares the first prediction with labels that the call returned, of the last samples.
   std::optional<double> accuracy_of(const data::Element& item) const {
-    if (calls_.labelled().empty()) return std::nullopt;
-    const ModelCalls::LabelledResult& result = calls_.labelled()[0];
-    const HostTensor* const labels = calls_.labels(item, result.labels);
+    const auto& all = calls_.labelled();
+    const auto found = std::find_if(all.begin(), all.end(), [](auto& r) { return !r.regression; });
+    if (found == all.end()) return std::nullopt;
+    const ModelCalls::LabelledResult& result = *found;
+    const HostTensor* const labels = calls_.labels(item, result);
     if (labels == nullptr) return std::nullopt;
     const HostTensor& prediction = calls_.arrays()[result.index];
     const int64_t rows = labelled_rows(prediction);

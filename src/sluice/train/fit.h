@@ -69,27 +69,51 @@ class CallReport {
   const std::vector<HostTensor>* arrays_ = nullptr;
 };
 
+/// A measure of a model on a dataset.
+struct Metric {
+  enum class Better : uint8_t { kLower, kHigher };
+
+  std::string name;
+  double value = 0;
+  Better better = Better::kLower;  ///< Whether lower or higher values are better.
+  bool percent = false;            ///< Whether the value is a percentage.
+
+  /// Whether the value is better than another one of this metric. NaN is the worst value.
+  bool is_better_than(double other) const;
+};
+
 /// The result of evaluate().
 struct Evaluation {
   int64_t samples = 0;  ///< Samples whose predictions were returned.
   int64_t dropped = 0;  ///< Samples of the dataset that were not.
-  /// Percentage of correct predictions of the first prediction with labels (Prediction::labels).
-  /// Absent if there is none, if the dataset has no labels, or if all are ignored.
-  std::optional<double> accuracy;
-  /// Percentages of correct predictions of all predictions with labels, by name.
-  std::vector<std::pair<std::string, double>> accuracies;
-  /// Sum of `losses` with their weights; absent unless all losses of the network are there.
-  std::optional<double> loss;
-  /// The losses that the network's build() returns in evaluation (Inputs::wants_losses), by name:
-  /// means over the samples, where a micro-batch counts by its samples or by its total weight
-  /// (Loss::total_weight). They are computed from the predictions and the fields of the dataset;
-  /// other losses are left out.
-  std::vector<std::pair<std::string, double>> losses;
+  /// The metrics that the network and the dataset define, in this order:
+  ///
+  ///     loss                 sum of all losses with their weights (Loss::weight)
+  ///     perplexity           e to the loss; for losses with Loss::mean_cross_entropy
+  ///     accuracy             percentage of labels that a prediction predicts (Prediction::labels)
+  ///     top5_accuracy        percentage of labels with one of the 5 largest scores of a row; for
+  ///                          predictions with more than 5 scores a row
+  ///     mean_absolute_error  for predictions with floating-point labels
+  ///     mean_squared_error   for predictions with floating-point labels
+  ///
+  /// If several losses or predictions have a metric, it is that of the first one; "accuracy/NAME"
+  /// and so on are those of each. The losses are those that build() returns in evaluation
+  /// (Inputs::wants_losses): means over the samples, where a micro-batch counts by its samples or
+  /// by its total weight (Loss::total_weight). They are computed from the predictions and the
+  /// fields of the dataset; other losses are left out, and then "loss" is, too. Ignored labels do
+  /// not count. A metric without a label that counts is left out. Of equal scores, the first one is
+  /// the larger one; NaN is larger than each number.
+  std::vector<Metric> metrics = {};
   double seconds = 0;
+
+  /// Returns the value of a metric; absent without this metric.
+  std::optional<double> operator[](std::string_view name) const;
+  /// Returns a metric. Error{kUsage}, which lists the names, without this metric.
+  const Metric& metric(std::string_view name) const;
 };
 
-/// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)"; without an accuracy,
-/// "Loss on test set: 0.0312 (9600 samples, 400 dropped)".
+/// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)", several accuracies as
+/// "… 97.20% (a) and 50.00% (b) …". Without one: "Loss on test set: 0.0312 (…)".
 std::string to_string(const Evaluation& evaluation);
 
 /// The progress that a function reports on stderr.
@@ -157,11 +181,12 @@ FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options 
 /// dataset without an end keeps its order and requires FitOptions::calls.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
 
-/// Compares the predictions for all items of an epoch with their labels, and computes the losses. A
-/// smaller last item (Remainder::kKeep) is completed with its own samples, which do not count
-/// twice. If the model returns the last micro-batch only, only the samples of that micro-batch
-/// count. Calls `after_call` after each call of the model. Error{kDiverged} for a loss, or an
-/// element of a prediction's row, that is NaN, with its row.
+/// Compares the predictions for all items of an epoch with their labels, and computes the losses.
+/// Counts are exact; means over calls are sums in double. A smaller last item (Remainder::kKeep) is
+/// completed with its own samples, which do not count twice. If the model returns the last
+/// micro-batch only, only the samples of that micro-batch count. Calls `after_call` after each call
+/// of the model. Error{kDiverged} for a loss, an element of a prediction's row or a floating-point
+/// label that is NaN, with its row.
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo,
                     const std::function<void()>& after_call = nullptr);
 /// As above, on all samples of a dataset.

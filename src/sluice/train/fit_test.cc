@@ -196,7 +196,7 @@ TEST(Fit, EpochsEndWithTheirValidation) {
   ASSERT_EQ(result.validations.size(), 3u);
   EXPECT_EQ(result.validations[0].samples, 8);
   EXPECT_EQ(result.validations[0].dropped, 2);
-  EXPECT_TRUE(result.validations[2].accuracy.has_value());
+  EXPECT_TRUE(result.validations[2]["accuracy"].has_value());
 }
 
 TEST(Evaluate, CountsEachSampleOnce) {
@@ -214,7 +214,7 @@ TEST(Evaluate, CountsEachSampleOnce) {
   EXPECT_EQ(max.samples, 12);
   EXPECT_EQ(max.dropped, 1);
   // The one sample is right or wrong.
-  const double right = *all.accuracy * 13 / 100 - *max.accuracy * 12 / 100;
+  const double right = *all["accuracy"] * 13 / 100 - *max["accuracy"] * 12 / 100;
   EXPECT_TRUE(std::abs(right) < 1e-6 || std::abs(right - 1) < 1e-6) << right;
 }
 
@@ -268,7 +268,7 @@ TEST(Fit, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
     EXPECT_EQ(result.accuracy, seen.back());
     EXPECT_GT(*std::max_element(seen.begin(), seen.end()),
               *std::min_element(seen.begin(), seen.end()));
-    EXPECT_GT(evaluate(test, test::dataset(24)).accuracy.value_or(0), 0);
+    EXPECT_GT(evaluate(test, test::dataset(24))["accuracy"].value_or(0), 0);
     return std::tuple(result.losses, result.parts, seen);
   };
   EXPECT_EQ(run(phased()), run(resident()));
@@ -325,7 +325,7 @@ TEST(Evaluate, CountsEachSampleOfReplicasOnce) {
     InferenceModel test = inference_model(model);
     const Evaluation evaluation = evaluate(test, data::from_samples(set));
     EXPECT_EQ(evaluation.samples, 7);
-    EXPECT_DOUBLE_EQ(evaluation.accuracy.value_or(0), 500.0 / 7);
+    EXPECT_DOUBLE_EQ(evaluation["accuracy"].value_or(0), 500.0 / 7);
   }
 }
 

@@ -134,18 +134,26 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
       add_result(s, renamed ? name : s.name);
     }
   }
+  find_labels(network);
+}
+
+void ModelCalls::find_labels(const Network& network) {
+  const Training& t = programs_.training;
+  const bool trains = use_ == Use::kTrain;
   const std::vector<Labelled>& labelled = trains ? t.labelled : t.eval_labelled;
   for (size_t i = 0; i < results_.size() && returns_last(); ++i) {
     for (const Labelled& l : labelled) {
       if (results_[i].name == l.prediction)
-        labelled_.push_back({i, field_of(network, l.labels), l.ignore_index});
+        labelled_.push_back({i, field_of(network, l.labels), l.ignore_index, l.regression});
     }
   }
   const std::vector<Labelled>& other = trains ? t.eval_labelled : t.labelled;
-  const std::vector<Labelled>& first = labelled.empty() ? other : labelled;
-  if (!first.empty()) labels_ = field_of(network, first[0].labels);
   for (const auto* all : {&labelled, &other}) {
-    for (const Labelled& l : *all) known_.emplace_back(field_of(network, l.labels), l);
+    for (const Labelled& l : *all) {
+      if (l.regression) continue;
+      known_.emplace_back(field_of(network, l.labels), l);
+      if (!labels_) labels_ = known_.back().first;
+    }
   }
 }
 
@@ -163,6 +171,16 @@ const HostTensor* ModelCalls::labels(const data::Element& samples, const Field& 
   const HostTensor* const found = find(samples, field);
   require(found == nullptr || found->dtype() == i32, "{}: the labels '{}' must be int32, got {}",
           program_, field.name, found == nullptr ? "" : to_string(found->spec()));
+  return found;
+}
+
+const HostTensor* ModelCalls::labels(const data::Element& samples,
+                                     const LabelledResult& result) const {
+  if (!result.regression) return labels(samples, result.labels);
+  const HostTensor* const found = find(samples, result.labels);
+  require(found == nullptr || is_float(found->dtype()),
+          "{}: the labels '{}' must be floating-point, got {}", program_, result.labels.name,
+          found == nullptr ? "" : to_string(found->spec()));
   return found;
 }
 

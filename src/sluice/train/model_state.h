@@ -76,6 +76,7 @@ class ModelCalls {
     size_t index = 0;  ///< Among the results.
     Field labels;
     std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
+    bool regression = false;                   ///< Labelled::regression.
   };
   /// Whether the results of a call are those of its last samples.
   bool returns_last() const;
@@ -87,8 +88,11 @@ class ModelCalls {
   /// Returns the array of labels among samples; null if there is none. Error{kUsage} unless the
   /// array is int32.
   const HostTensor* labels(const data::Element& samples, const Field& field) const;
-  /// As above, of the first prediction with labels, in this program or else in the other one of the
-  /// model.
+  /// As above, of a prediction. Error{kUsage} unless the array is int32, or floating-point in a
+  /// regression.
+  const HostTensor* labels(const data::Element& samples, const LabelledResult& result) const;
+  /// As above, of the first prediction with int32 labels, in this program or else in the other one
+  /// of the model.
   const HostTensor* labels(const data::Element& samples) const;
   /// Returns all labels among samples whose number of classes is known, of predictions of both
   /// programs of the model.
@@ -96,6 +100,7 @@ class ModelCalls {
 
  private:
   Field field_of(const Network& network, const std::string& name) const;
+  void find_labels(const Network& network);
   void check_fed(const data::Element& samples) const;
   ConstArrayView view(const data::Element& samples, const Field& field) const;
   HostTensor selected(const HostTensor& array, const TensorSpec& entry) const;

@@ -79,6 +79,22 @@ void check_results(const Graph& graph, const Results& results, nn::RunMode mode)
   for (const Prediction& p : results.predictions) check_result(graph, p.name, p.value, names);
 }
 
+// Checks a prediction whose labels are floating-point.
+void check_targets(const Prediction& p, const Field& field, nn::RunMode mode) {
+  const TensorSpec value = p.value.spec();
+  const std::vector<int64_t> have = value.shape.dims(), want = field.spec.shape.dims();
+  const size_t compared = mode == nn::RunMode::kTrain ? 0 : 1;
+  require(is_float(value.dtype) && have.size() == want.size() && !want.empty() &&
+              std::equal(want.begin() + compared, want.end(), have.begin() + compared),
+          "network: prediction '{}' must be floating-point with the shape of its labels '{}' {}, "
+          "got {}",
+          p.name, p.labels, to_string(field.spec), to_string(value));
+  require(!p.ignore_index && p.classes == 0,
+          "network: prediction '{}' has the floating-point labels '{}', so it must have no classes "
+          "and no ignore_index",
+          p.name, p.labels);
+}
+
 // Checks that the labels of a prediction are a field with an int32 for each of its classes or rows
 // of scores. In evaluation, the field may have another number of samples than the prediction.
 void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::RunMode mode) {
@@ -90,10 +106,14 @@ void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::Run
           "network: the labels of prediction '{}' must be a field of each micro-batch, one of {}, "
           "got '{}'",
           p.name, fmt::join(names, ", "), p.labels);
+  require(p.writing.form == Writing::Reduction::kEach,
+          "network: prediction '{}' has labels, so its value of each micro-batch must be written",
+          p.name);
+  if (is_float(field->spec.dtype)) return check_targets(p, *field, mode);
   const Shape& labels = field->spec.shape;
   require(field->spec.dtype == i32 && labels.rank() >= 1 && labels.elements() > 0,
-          "network: the labels '{}' of prediction '{}' must be int32 with the samples as first "
-          "axis, got {}",
+          "network: the labels '{}' of prediction '{}' must be int32 or floating-point with the "
+          "samples as first axis, got {}",
           p.labels, p.name, to_string(field->spec));
   const TensorSpec value = p.value.spec();
   const bool has_classes = value.dtype == i32;
@@ -109,9 +129,6 @@ void check_labels(const Prediction& p, const std::vector<Field>& fields, nn::Run
       "network: prediction '{}' must be int32 with a class, or float32 with a row of scores, for "
       "each of its labels '{}' {}, got {}",
       p.name, p.labels, to_string(field->spec), to_string(value));
-  require(p.writing.form == Writing::Reduction::kEach,
-          "network: prediction '{}' has labels, so its value of each micro-batch must be written",
-          p.name);
 }
 
 void check_labels(const Results& results, const std::vector<Field>& fields, nn::RunMode mode) {
@@ -262,8 +279,11 @@ const Tensor& Inputs::operator[](std::string_view field) const {
 
 Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name, double weight) {
   const auto [loss, gradient] = ops::cross_entropy_with_grad(logits, labels, {.loss_grad = weight});
-  return {
-      .name = std::move(name), .value = loss, .weight = weight, .gradients = {{logits, gradient}}};
+  return {.name = std::move(name),
+          .value = loss,
+          .weight = weight,
+          .gradients = {{logits, gradient}},
+          .mean_cross_entropy = true};
 }
 
 Loss cross_entropy(const Tensor& logits, const Tensor& labels,
@@ -273,11 +293,13 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels,
           "samples of nn::CrossEntropyLoss instead",
           name);
   nn::CrossEntropyLoss::Sum sum = nn::CrossEntropyLoss(options).sum(logits, labels, weight);
+  const bool plain = options.class_weights.empty() && options.label_smoothing == 0;
   return {.name = std::move(name),
           .value = sum.loss,
           .weight = weight,
           .gradients = std::move(sum.gradients),
-          .total_weight = sum.weight};
+          .total_weight = sum.weight,
+          .mean_cross_entropy = plain && !is_float(labels.dtype())};
 }
 
 Tensor divisor_of(const Tensor& total_weight) {

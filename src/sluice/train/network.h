@@ -100,6 +100,9 @@ struct Loss {
   /// of a micro-batch: value / total_weight, or 0 without weight. In training, all losses of a
   /// network share one tensor. Empty: all micro-batches have equal shares in the update.
   Tensor total_weight = {};
+  /// Whether the mean of the loss is the mean cross entropy of a label that counts. evaluate() then
+  /// reports its perplexity, e to the mean.
+  bool mean_cross_entropy = false;
 };
 
 /// Softmax cross entropy of logits (batch, classes) and labels (batch). It computes the gradient of
@@ -170,8 +173,9 @@ struct Prediction {
   Tensor value = {};
   /// Field with the labels of `value`: fit() and evaluate() report the percentage of labels that it
   /// predicts. `value` then has classes, int32, or float32 scores of all classes on its last axis,
-  /// of which the largest counts. The field has an int32 for each class or row of scores. Empty:
-  /// none; a network without labels has no accuracy.
+  /// of which the largest counts. The field has an int32 for each class or row of scores. In a
+  /// regression, `value` and the field are floating-point and have one shape; evaluate() reports
+  /// the errors. Empty: none; a network without labels has neither.
   std::string labels = {};
   Writing writing = {};  ///< As for a loss. With labels, that of each micro-batch.
   std::optional<int64_t> ignore_index = {};  ///< Label of rows that do not count.

@@ -50,8 +50,14 @@ std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Optio
   return streams;
 }
 
+// Whether the labels of a prediction are floating-point.
+bool is_regression(const Prediction& p, const Network& network) {
+  return std::any_of(network.fields().begin(), network.fields().end(),
+                     [&](const Field& f) { return f.name == p.labels && is_float(f.spec.dtype); });
+}
+
 // Adds streams for the losses and predictions that are written: those of a feed, or their own.
-void add_results(Ir& ir, const Results& results, const Options& options,
+void add_results(Ir& ir, const Network& network, const Results& results, const Options& options,
                  std::vector<D2hStream>& predictions, std::vector<Labelled>& labelled,
                  Training& t) {
   const Output output = options.output.value_or(Output::all());
@@ -70,8 +76,13 @@ void add_results(Ir& ir, const Results& results, const Options& options,
   const size_t losses = fields.size();
   for (const Prediction& p : results.predictions) {
     if (!add(p) || p.labels.empty()) continue;
-    const int64_t classes = p.value.dtype() == i32 ? p.classes : p.value.dim(-1);
-    labelled.push_back({p.name, p.labels, p.ignore_index, classes});
+    const bool regression = is_regression(p, network);
+    const bool scores = !regression && p.value.dtype() != i32;
+    labelled.push_back({.prediction = p.name,
+                        .labels = p.labels,
+                        .ignore_index = p.ignore_index,
+                        .classes = scores ? p.value.dim(-1) : p.classes,
+                        .regression = regression});
   }
   if (options.outfeed) t.outfeed = ir.outfeed("results", fields);
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -82,15 +93,16 @@ void add_results(Ir& ir, const Results& results, const Options& options,
   }
 }
 
-void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
-                 const Options& options, const Options& inference, Training& t) {
+void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
+                 const NetworkGraph& eval, const Options& options, const Options& inference,
+                 Training& t) {
   t.fields = add_fields(ir, graph, options, t);
   for (const auto& [name, input] : graph.inputs) {
     if (!t.learning_rate || t.learning_rate->name != name)
       t.inputs.push_back(ir.h2d_stream(input.spec(), name));
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
-  add_results(ir, graph.results, options, t.predictions, t.labelled, t);
+  add_results(ir, network, graph.results, options, t.predictions, t.labelled, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -106,7 +118,7 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
   }
   Options arrays = inference;
   arrays.outfeed = nullptr;
-  add_results(ir, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
+  add_results(ir, network, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
 }
 
 Strategy default_strategy(const NetworkGraph& network) {
@@ -228,7 +240,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   } else {
     t.constant_rate = std::get<double>(options.learning_rate);
   }
-  add_streams(ir, graph, eval, options, inference, t);
+  add_streams(ir, network, graph, eval, options, inference, t);
   check_evaluation(inference, strategy);
   emit_training(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
   t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
@@ -263,7 +275,7 @@ Training build_inference(Ir ir, const Network& network, const Options& given) {
   for (const Prediction& p : eval.results.predictions)
     require(p.writing.form != Writing::Reduction::kNone,
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
-  add_results(ir, {.predictions = eval.results.predictions}, options, t.eval_predictions,
+  add_results(ir, network, {.predictions = eval.results.predictions}, options, t.eval_predictions,
               t.eval_labelled, t);
   emit_inference(ir, eval, options, strategy, t);
   t.torch_weights = torch_weights(eval.factories);

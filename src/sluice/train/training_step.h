@@ -31,6 +31,7 @@ struct Labelled {
   std::string labels;                        ///< Name of the field.
   std::optional<int64_t> ignore_index = {};  ///< Prediction::ignore_index.
   int64_t classes = 0;                       ///< Number of classes; 0: not known.
+  bool regression = false;                   ///< Whether the labels are floating-point targets.
 };
 
 /// The reductions of a training program.

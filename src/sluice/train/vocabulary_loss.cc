@@ -224,7 +224,8 @@ Loss vocabulary_cross_entropy(const Tensor& x, const Tensor& weight, const Tenso
       .name = o.name,
       .value = ops::emit_one(ops::nll_total_def(), {results[0], flat_labels}, total_options(o)),
       .weight = o.weight,
-      .gradients = {{x, ops::reshape(results[1], x.shape())}, {ops::identity(weight), dweight}}};
+      .gradients = {{x, ops::reshape(results[1], x.shape())}, {ops::identity(weight), dweight}},
+      .mean_cross_entropy = true};
   if (o.bias.valid()) {
     loss.gradients.emplace_back(ops::identity(o.bias),
                                 ops::reshape(shared[3].tensor, o.bias.shape()));
@@ -256,7 +257,8 @@ VocabularyPredictions vocabulary_predictions(const Tensor& x, const Tensor& weig
   p.loss = {.name = o.name,
             .value = ops::emit_one(ops::nll_total_def(),
                                    {ops::reshape(p.losses, {s.rows}), of_rows}, total_options(o)),
-            .weight = o.weight};
+            .weight = o.weight,
+            .mean_cross_entropy = true};
   if (o.ignore_index) p.loss.total_weight = counted_labels(of_rows, *o.ignore_index);
   return p;
 }

@@ -144,22 +144,21 @@ TEST(Encoders, BertHasTheLossesOfAnyBatch) {
                                    {"next", integers({7}, [](int i) { return i % 3 == 0; })}}));
   };
   const train::Evaluation want = evaluated(7, true);
-  ASSERT_EQ(want.losses.size(), 2u);
   for (const int64_t batch : {1, 2, 3}) {
     const train::Evaluation have = evaluated(batch, true);
-    for (size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(have.losses.at(i).first, want.losses[i].first);
-      EXPECT_NEAR(have.losses[i].second, want.losses[i].second, 1e-6);
+    ASSERT_EQ(have.metrics.size(), 7u);
+    for (size_t i = 0; i < have.metrics.size(); ++i) {
+      const train::Metric& expected = want.metrics.at(i);
+      EXPECT_EQ(have.metrics[i].name, expected.name);
+      EXPECT_NEAR(have.metrics[i].value, expected.value, expected.percent ? 0 : 1e-5);
     }
-    EXPECT_EQ(have.accuracies, want.accuracies);
   }
   // Without a predicted token, there is no loss of them.
   const train::Evaluation next = evaluated(2, false);
-  ASSERT_EQ(next.losses.size(), 1u);
-  EXPECT_EQ(next.losses[0].first, "next_loss");
-  EXPECT_NEAR(next.losses[0].second, want.losses[1].second, 1e-6);
-  EXPECT_EQ(next.loss, std::nullopt);
-  EXPECT_EQ(next.accuracies.size(), 1u);
+  EXPECT_NEAR(next["loss/next_loss"].value_or(-1), want.metric("loss/next_loss").value, 1e-6);
+  for (const char* const name : {"loss", "loss/token_loss", "perplexity", "accuracy"})
+    EXPECT_EQ(next[name], std::nullopt) << name;
+  EXPECT_EQ(next.metrics.size(), 2u);
 }
 
 // The labels of both losses are checked against the classes of their own loss.

@@ -67,10 +67,10 @@ TEST(Accuracy, IsThatOfTheMarkedPrediction) {
   EXPECT_EQ(fit(model, set).accuracy, 75);
   InferenceModel test = inference_model(model);
   const Evaluation all = evaluate(test, set);
-  EXPECT_EQ(all.accuracy, 75);
+  EXPECT_EQ(all["accuracy"], 75);
   EXPECT_EQ(all.samples, kTexts);
   // A text of five is alone in its micro-batch: 18 of 20 tokens are right.
-  EXPECT_EQ(evaluate(test, set.take(5)).accuracy, 90);
+  EXPECT_EQ(evaluate(test, set.take(5))["accuracy"], 90);
   // The last micro-batch alone: texts 4 and 5, of whose 8 tokens the first 2 are right.
   TrainingModel last = training_model(tokens("targets"), options(3, Output::final()));
   DataLoader data(last.options(), set, {.batch_size = 2});
@@ -138,15 +138,17 @@ TEST(Accuracy, IsThatOfClassesAndOfSeveralLabels) {
   EXPECT_EQ(fit(model, set).accuracy, 75);
   InferenceModel test = inference_model(model);
   const Evaluation all = evaluate(test, set);
-  EXPECT_EQ(all.accuracy, 75);
-  using Accuracies = std::vector<std::pair<std::string, double>>;
-  EXPECT_EQ(all.accuracies, (Accuracies{{"tokens", 75}, {"last", 50}}));
-  EXPECT_EQ(evaluate(test, set.take(5)).accuracies, (Accuracies{{"tokens", 90}, {"last", 60}}));
+  EXPECT_EQ(all["accuracy"], 75);
+  EXPECT_EQ(all["accuracy/tokens"], 75);
+  EXPECT_EQ(all["accuracy/last"], 50);
+  const Evaluation five = evaluate(test, set.take(5));
+  EXPECT_EQ(five["accuracy/tokens"], 90);
+  EXPECT_EQ(five["accuracy/last"], 60);
   // The losses of all tokens are returned, and the loss is their mean.
   TrainingModel scored = training_model(tokens("targets"), options(3));
   InferenceModel of_scores = inference_model(scored);
-  EXPECT_FLOAT_EQ(static_cast<float>(all.loss.value()),
-                  static_cast<float>(evaluate(of_scores, set).loss.value()));
+  EXPECT_FLOAT_EQ(static_cast<float>(all["loss"].value()),
+                  static_cast<float>(evaluate(of_scores, set)["loss"].value()));
 }
 
 TEST(Accuracy, LeavesOutIgnoredLabels) {
@@ -160,7 +162,7 @@ TEST(Accuracy, LeavesOutIgnoredLabels) {
   ASSERT_EQ(wrong, 16);
   const auto accuracy = [&](std::optional<int64_t> ignored) {
     InferenceModel test = inference_model(classes(ignored), options());
-    return evaluate(test, data::from_tensors(all)).accuracy;
+    return evaluate(test, data::from_tensors(all))["accuracy"];
   };
   EXPECT_DOUBLE_EQ(accuracy({}).value(), 100.0 / 3);
   EXPECT_EQ(accuracy(1), 50);
@@ -195,13 +197,14 @@ TEST(Accuracy, IsAbsentWithoutAMark) {
   TrainingModel model = training_model(tokens(""), options());
   EXPECT_EQ(fit(model, set).accuracy, std::nullopt);
   InferenceModel test = inference_model(model);
-  EXPECT_EQ(evaluate(test, set).accuracy, std::nullopt);
+  EXPECT_EQ(evaluate(test, set)["accuracy"], std::nullopt);
 }
 
 TEST(Accuracy, IsAbsentWithoutLabelsInTheDataset) {
   InferenceModel test = inference_model(tokens("targets"), options());
   const data::Element all = texts(18);
-  EXPECT_EQ(evaluate(test, data::from_tensors({{"input", all["input"]}})).accuracy, std::nullopt);
+  EXPECT_EQ(evaluate(test, data::from_tensors({{"input", all["input"]}}))["accuracy"],
+            std::nullopt);
   data::Element other = texts(18);
   other.arrays[1] = HostTensor(f32_spec({kTexts, kTokens}));
   expect_refused(
@@ -255,7 +258,10 @@ TEST(Accuracy, RefusesLabelsThatAreNotThoseOfTheScores) {
                "'input', 'labels', 'floats', 'rate', got 'targets'",
                same),
        refused("rate", "one of 'input', 'labels', 'floats', 'rate', got 'rate'", same),
-       refused("floats", "must be int32 with the samples as first axis, got (2", same),
+       refused("floats",
+               "network: prediction 'p' must be floating-point with the shape of its labels "
+               "'floats' (2,) float32, got (2, 3) float32",
+               same),
        refused("labels", "int32, got () float32", [](const Tensor& x) { return ops::mean(x); }),
        refused("labels", "int32, got (3, 2) float32",
                [](const Tensor& x) {

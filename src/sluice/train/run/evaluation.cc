@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "sluice/base/numbers/slices.h"
@@ -56,7 +60,7 @@ void each_item(const Pass& pass, const char* text, const Use& use) {
 class LabelledPredictions {
  public:
   explicit LabelledPredictions(const ModelCalls& calls)
-      : calls_(calls), counts_(calls.labelled().size()) {}
+      : calls_(calls), counts_(calls.labelled().size()), errors_(counts_.size()) {}
 
   // Compares the predictions of a call. The first `rows` samples of `item` count; the first one is
   // sample `first` of the dataset. Returns the number of samples whose predictions were returned.
@@ -67,13 +71,13 @@ class LabelledPredictions {
     const std::vector<ClassLabels> class_labels = calls_.class_labels(item);
     for (size_t i = 0; i < results.arrays.size(); ++i) {
       const HostTensor& prediction = results.arrays[i];
-      if (!is_labelled(i) && is_float(prediction.dtype()) && prediction.shape().rank() > 0 &&
+      if (!has_labels(i, item) && is_float(prediction.dtype()) && prediction.shape().rank() > 0 &&
           prediction.shape()[0] == batch)
         check_finite_rows(calls_.names()[i], prediction, {rows, first, item}, class_labels);
     }
     for (size_t i = 0; i < counts_.size(); ++i) {
       const ModelCalls::LabelledResult& result = calls_.labelled()[i];
-      const HostTensor* const labels = calls_.labels(item, result.labels);
+      const HostTensor* const labels = calls_.labels(item, result);
       if (labels == nullptr) continue;
       const int64_t compared =
           compare(results.arrays[result.index], {rows, first, item}, *labels, i);
@@ -82,19 +86,45 @@ class LabelledPredictions {
     return returned;
   }
 
-  void set(Evaluation& evaluation) const {
+  void add_metrics(Evaluation& evaluation) const {
+    NamedValues accuracies, top, absolute, squared;
     for (size_t i = 0; i < counts_.size(); ++i) {
-      const std::optional<double> percentage = counts_[i].percentage();
-      if (i == 0) evaluation.accuracy = percentage;
-      if (percentage)
-        evaluation.accuracies.emplace_back(calls_.names()[calls_.labelled()[i].index], *percentage);
+      const ModelCalls::LabelledResult& result = calls_.labelled()[i];
+      const std::string& name = calls_.names()[result.index];
+      if (result.regression) {
+        absolute.emplace_back(name, errors_[i].mean_absolute());
+        squared.emplace_back(name, errors_[i].mean_squared());
+        continue;
+      }
+      accuracies.emplace_back(name, counts_[i].percentage());
+      if (counts_[i].has_top()) top.emplace_back(name, counts_[i].top_percentage());
     }
+    const Metric percentage{.better = Metric::Better::kHigher, .percent = true};
+    add_metric(evaluation, "accuracy", accuracies, percentage);
+    add_metric(evaluation, fmt::format("top{}_accuracy", kTopClasses), top, percentage);
+    add_metric(evaluation, "mean_absolute_error", absolute);
+    add_metric(evaluation, "mean_squared_error", squared);
   }
 
  private:
-  bool is_labelled(size_t result) const {
+  // Whether compare() checks a prediction.
+  bool has_labels(size_t result, const data::Element& item) const {
     const auto& all = calls_.labelled();
-    return std::any_of(all.begin(), all.end(), [&](const auto& l) { return l.index == result; });
+    return std::any_of(all.begin(), all.end(), [&](const auto& l) {
+      return l.index == result && calls_.labels(item, l) != nullptr;
+    });
+  }
+
+  // Refuses floating-point labels with NaN: their errors are not defined.
+  static void check_labels(const std::string& name, const HostTensor& labels,
+                           const PredictedRows& rows) {
+    const int64_t of_sample = labels.elements() / labels.shape()[0];
+    const std::vector<double> values = labels.to_doubles();
+    for (int64_t i = rows.offset * of_sample; i < (rows.offset + rows.count) * of_sample; ++i) {
+      if (!std::isnan(at(values, i))) continue;
+      fail(ErrorKind::kDiverged, "the label of prediction '{}' in row {} is nan", name,
+           rows.first + i / of_sample - rows.offset);
+    }
   }
 
   // `rows`: the samples that count. The prediction may be that of the last samples alone.
@@ -102,7 +132,8 @@ class LabelledPredictions {
                   size_t i) {
     const ModelCalls::LabelledResult& result = calls_.labelled()[i];
     const std::string& name = calls_.names()[result.index];
-    const int64_t batch = calls_.size().samples(), all = labelled_rows(prediction);
+    const int64_t batch = calls_.size().samples();
+    const int64_t all = result.regression ? prediction.elements() : labelled_rows(prediction);
     const int64_t of_sample = labels.elements() / batch;  // Labels of a sample.
     const int64_t samples = of_sample == 0 ? 0 : all / of_sample;
     require(samples * of_sample == all && samples >= 1 && samples <= batch,
@@ -113,16 +144,63 @@ class LabelledPredictions {
     check_finite_rows(name, prediction.reshaped({samples, prediction.elements() / samples}),
                       {end - begin, rows.first + begin, rows.inputs, begin},
                       calls_.class_labels(rows.inputs));
-    counts_[i].add(prediction, Slices(labels.as<int32_t>(), batch).range(begin, end - begin),
-                   result.ignore_index);
-    return end - begin;
+    const int64_t count = end - begin;
+    if (result.regression) {
+      errors_[i].add(prediction, labels, begin * of_sample, count * of_sample);
+      check_labels(name, labels, {count, rows.first + begin, rows.inputs, begin});
+    } else {
+      counts_[i].add(prediction, Slices(labels.as<int32_t>(), batch).range(begin, count),
+                     result.ignore_index);
+    }
+    return count;
   }
 
   const ModelCalls& calls_;
-  std::vector<LabelCounts> counts_;
+  std::vector<LabelCounts> counts_;  ///< Indexed as calls_.labelled().
+  std::vector<LabelErrors> errors_;  ///< Likewise.
 };
 
 }  // namespace
+
+bool Metric::is_better_than(double other) const {
+  if (std::isnan(value) || std::isnan(other)) return std::isnan(other) && !std::isnan(value);
+  return better == Better::kHigher ? value > other : value < other;
+}
+
+std::optional<double> Evaluation::operator[](std::string_view name) const {
+  for (const Metric& m : metrics) {
+    if (m.name == name) return m.value;
+  }
+  return std::nullopt;
+}
+
+const Metric& Evaluation::metric(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const Metric& m : metrics) {
+    if (m.name == name) return m;
+    names.push_back(m.name);
+  }
+  fail(ErrorKind::kUsage, "evaluation: a metric must be one of {}, got '{}'",
+       fmt::join(names, ", "), name);
+}
+
+std::string to_string(const Evaluation& evaluation) {
+  std::string text = "Accuracy on test set: none";
+  std::vector<std::string> several;
+  for (const Metric& m : evaluation.metrics) {
+    constexpr std::string_view kPrefix = "accuracy/";
+    if (m.name.starts_with(kPrefix))
+      several.push_back(fmt::format("{:.2f}% ({})", m.value, m.name.substr(kPrefix.size())));
+  }
+  if (!several.empty()) {
+    text = fmt::format("Accuracy on test set: {}", fmt::join(several, " and "));
+  } else if (const auto accuracy = evaluation["accuracy"]) {
+    text = fmt::format("Accuracy on test set: {:.2f}%", *accuracy);
+  } else if (const auto loss = evaluation["loss"]) {
+    text = fmt::format("Loss on test set: {:.6g}", *loss);
+  }
+  return fmt::format("{} ({} samples, {} dropped)", text, evaluation.samples, evaluation.dropped);
+}
 
 Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show,
                     const std::function<void()>& after_call) {
@@ -189,8 +267,8 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show,
     if (calls.returns_last()) losses.add(results, {rows, read, item}, calls.class_labels(item));
     read += rows;
   });
-  labelled.set(result);
-  losses.set(result);
+  losses.add_metrics(result);
+  labelled.add_metrics(result);
   result.dropped = data.samples().value_or(result.samples) - result.samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

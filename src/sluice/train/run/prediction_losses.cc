@@ -1,7 +1,6 @@
 #include "sluice/train/run/prediction_losses.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -93,6 +92,7 @@ struct PredictionLosses::Program {
   struct Result {
     std::string name;
     double weight = 1;
+    bool mean_cross_entropy = false;
     D2hStream stream;
     std::optional<D2hStream> total_weight = {};  // The divisor of a sum; else it is a mean.
   };
@@ -108,8 +108,8 @@ struct PredictionLosses::Program {
       return dependence.knows(loss.value.id()) &&
              (!weighs || dependence.knows(loss.total_weight.id()));
     };
+    losses = n.results.losses.size();
     for (const Loss& loss : n.results.losses) {
-      whole = whole && knows(loss);
       if (!knows(loss)) continue;
       needed.insert(loss.value.id());
       if (loss.total_weight.valid()) needed.insert(loss.total_weight.id());
@@ -140,7 +140,8 @@ struct PredictionLosses::Program {
     }
     for (const Loss& loss : n.results.losses) {
       if (!knows(loss)) continue;
-      Result result{loss.name, loss.weight, main.host_store(made.at(loss.value.id()), loss.name)};
+      Result result{loss.name, loss.weight, loss.mean_cross_entropy,
+                    main.host_store(made.at(loss.value.id()), loss.name)};
       if (loss.total_weight.valid()) {
         const Tensor& weight = made.at(loss.total_weight.id());
         result.total_weight = main.host_store(weight, loss.name + "_weight");
@@ -156,7 +157,7 @@ struct PredictionLosses::Program {
   }
 
   Ir ir;
-  bool whole = true;  // Whether it computes all losses of the network.
+  size_t losses = 0;  // Losses of the network; the program computes those of `results`.
   std::vector<Source> sources;
   std::vector<Result> results;
   std::optional<Session> session;
@@ -225,34 +226,42 @@ void PredictionLosses::add(const data::Element& results, const PredictedRows& co
   }
 }
 
-void PredictionLosses::set(Evaluation& evaluation) {
+void PredictionLosses::add_metrics(Evaluation& evaluation) {
   const Program* const p = program(samples_);
   if (p == nullptr || sums_.size() < p->results.size()) return;
-  double loss = 0;
-  bool whole = p->whole;
+  std::optional<double> loss = 0;
+  NamedValues losses, perplexities;
   for (const Program::Result& r : p->results) {
     const auto& [sum, weight] = sums_.at(r.name);
-    whole = whole && weight > 0;
-    if (!(weight > 0)) continue;  // No sample counts.
-    evaluation.losses.emplace_back(r.name, sum / weight);
-    loss += r.weight * sum / weight;
+    std::optional<double> mean;
+    if (weight > 0) mean = sum / weight;  // Absent: no sample counts.
+    losses.emplace_back(r.name, mean);
+    if (r.mean_cross_entropy) {
+      perplexities.emplace_back(r.name, mean);
+      if (mean) perplexities.back().second = std::exp(*mean);
+    }
+    loss = loss && mean ? std::optional(*loss + r.weight * *mean) : std::nullopt;
   }
-  if (whole) evaluation.loss = loss;
+  if (p->losses > p->results.size()) loss.reset();
+  add_metric(evaluation, "loss", {{"", loss}});
+  if (p->losses > 1) {
+    for (const auto& [name, mean] : losses) add_metric(evaluation, "loss/" + name, {{"", mean}});
+  }
+  add_metric(evaluation, "perplexity", perplexities);
 }
 
-std::string to_string(const Evaluation& evaluation) {
-  std::string text = "Accuracy on test set: none";
-  if (evaluation.accuracies.size() > 1) {
-    std::vector<std::string> texts;
-    for (const auto& [name, percentage] : evaluation.accuracies)
-      texts.push_back(fmt::format("{:.2f}% ({})", percentage, name));
-    text = fmt::format("Accuracy on test set: {}", fmt::join(texts, " and "));
-  } else if (evaluation.accuracy) {
-    text = fmt::format("Accuracy on test set: {:.2f}%", *evaluation.accuracy);
-  } else if (evaluation.loss) {
-    text = fmt::format("Loss on test set: {:.6g}", *evaluation.loss);
+void add_metric(Evaluation& evaluation, const std::string& name, const NamedValues& values,
+                const Metric& metric) {
+  const auto add = [&](const std::string& own, const std::optional<double>& value) {
+    if (!value) return;
+    Metric& added = evaluation.metrics.emplace_back(metric);
+    added.name = own;
+    added.value = *value;
+  };
+  if (!values.empty()) add(name, values[0].second);
+  for (const auto& [of, value] : values) {
+    if (values.size() > 1) add(fmt::format("{}/{}", name, of), value);
   }
-  return fmt::format("{} ({} samples, {} dropped)", text, evaluation.samples, evaluation.dropped);
 }
 
 }  // namespace sluice::train

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,14 @@
 #include "sluice/train/run/finite.h"
 
 namespace sluice::train {
+
+/// Values of a metric by name of a loss or prediction. Absent: no label counts.
+using NamedValues = std::vector<std::pair<std::string, std::optional<double>>>;
+
+/// Adds the metric `name` of the first of some losses or predictions, and if there are several,
+/// "name/NAME" of each, with the other members of `metric`. Absent values are left out.
+void add_metric(Evaluation& evaluation, const std::string& name, const NamedValues& values,
+                const Metric& metric = {});
 
 /// Computes the losses that a network returns in evaluation from its predictions and its fields. A
 /// loss that reads something else is left out. The programs of the model need no labels for it.
@@ -29,8 +38,8 @@ class PredictionLosses {
   /// Error{kDiverged} for a loss that is NaN, with its samples and the reason (reason_of_row()).
   void add(const data::Element& results, const PredictedRows& rows,
            std::span<const ClassLabels> labels);
-  /// Sets the losses of an evaluation.
-  void set(Evaluation& evaluation);
+  /// Adds the losses and their perplexities to an evaluation.
+  void add_metrics(Evaluation& evaluation);
 
   struct Source;
 

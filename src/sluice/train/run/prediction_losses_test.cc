@@ -44,11 +44,11 @@ TEST(Evaluate, ReturnsTheMeanOfTheLossOverAllSamples) {
     InferenceModel test = inference_model(model);
     const Evaluation found = evaluate(test, test::dataset(11));
     EXPECT_EQ(found.samples, 11);
-    ASSERT_TRUE(found.loss.has_value());
+    ASSERT_TRUE(found["loss"].has_value());
     const data::Element scores = predict(test, test::dataset(11));
-    EXPECT_NEAR(*found.loss, cross_entropy_of(scores["logits"], all["labels"]), 1e-6);
-    ASSERT_EQ(found.losses.size(), 1u);
-    EXPECT_EQ(found.losses[0], std::pair(std::string("loss"), *found.loss));
+    EXPECT_NEAR(*found["loss"], cross_entropy_of(scores["logits"], all["labels"]), 1e-6);
+    EXPECT_EQ(found["loss/loss"], std::nullopt);
+    EXPECT_EQ(found["perplexity"], std::exp(*found["loss"]));
   }
 }
 
@@ -86,18 +86,18 @@ TEST(Evaluate, ReturnsTheLossesOfARegression) {
       size += y[i] * y[i] / 7;
     }
     const Evaluation found = evaluate(test, data);
-    EXPECT_EQ(found.accuracy, std::nullopt);
-    EXPECT_EQ(found.losses.size(), 2u);
-    EXPECT_NEAR(found.losses.at(0).second, error, 1e-6);
-    EXPECT_NEAR(found.losses.at(1).second, size, 1e-6);
+    for (const char* const name : {"accuracy", "perplexity", "loss/hidden"})
+      EXPECT_EQ(found[name], std::nullopt) << name;
+    EXPECT_NEAR(found["loss/loss"].value_or(-1), error, 1e-6);
+    EXPECT_NEAR(found["loss/size"].value_or(-1), size, 1e-6);
     return std::pair(found, error + 0.5 * size);
   };
   const auto [found, expected] = evaluated(false, evaluated_on({.device_iterations = 2}));
-  EXPECT_NEAR(found.loss.value_or(-1), expected, 1e-6);
+  EXPECT_NEAR(found["loss"].value_or(-1), expected, 1e-6);
   EXPECT_THAT(to_string(found), testing::MatchesRegex("Loss on test set: [0-9.]+ \\(7 samples, 0 "
                                                       "dropped\\)"));
   // A loss that does not follow from the predictions is left out, and so is the sum.
-  EXPECT_EQ(evaluated(true, evaluated_on()).first.loss, std::nullopt);
+  EXPECT_EQ(evaluated(true, evaluated_on()).first["loss"], std::nullopt);
 }
 
 // Labels below zero do not count. The last micro-batch has none that counts.
@@ -122,7 +122,7 @@ TEST(Evaluate, DividesALossByItsTotalWeight) {
     const auto label = static_cast<size_t>(labels.as<int32_t>()[i]);
     sum += std::log(std::exp(row[0]) + std::exp(row[1]) + std::exp(row[2])) - row[label];
   }
-  EXPECT_NEAR(evaluate(model, data).loss.value_or(-1), sum / 4, 1e-6);
+  EXPECT_NEAR(evaluate(model, data)["loss"].value_or(-1), sum / 4, 1e-6);
 }
 
 // Its build() returns losses in training only.
@@ -138,7 +138,8 @@ TEST(Evaluate, ReturnsNoLossThatTheNetworkComputesInTrainingAlone) {
   const Network net(TrainingLoss(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}});
   InferenceModel model = inference_model(net, evaluated_on());
   const Evaluation found = evaluate(model, test::dataset(8));
-  EXPECT_TRUE(found.losses.empty() && !found.loss && found.accuracy);
+  ASSERT_EQ(found.metrics.size(), 1u);
+  EXPECT_EQ(found.metrics[0].name, "accuracy");
 }
 
 }  // namespace

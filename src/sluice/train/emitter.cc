@@ -379,8 +379,7 @@ class Emitter {
   template <typename Use>
   void each_written(const Use& use) const {
     const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
-    for (const WrittenResult& result :
-         written_results(network_.results, training_.losses, predictions, output_)) {
+    for (const WrittenResult& result : written_results(network_, training_, predictions, output_)) {
       if (devices_.maker(result.value)) use(result);
     }
   }

@@ -15,9 +15,10 @@
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/checkpoints/continue_run.h"
+#include "sluice/train/metrics/call_loss.h"
+#include "sluice/train/metrics/label_counts.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/run/label_counts.h"
 #include "sluice/train/run/progress.h"
 #include "sluice/train/run/training_log.h"
 #include "sluice/train/step_arrays.h"
@@ -131,6 +132,7 @@ class Fit {
         options_(options),
         calls_(state.calls(ModelCalls::Use::kTrain)),
         training_(state.programs().training),
+        call_loss_(training_, calls_),
         iterations_(calls_.size().device_iterations) {
     check();
     report_.names_ = &calls_.names();
@@ -328,8 +330,7 @@ class Fit {
                              .samples_per_second = samples / std::max(seconds_since(logged_), 1e-9),
                              .learning_rate = state_.rate(),
                              .losses = {}};
-      for (const std::vector<float>& part : result_.parts)
-        call.losses.push_back(mean(std::span(part).last(values_)));
+      for (size_t i = 0; i < result_.parts.size(); ++i) call.losses.push_back(call_loss_.mean(i));
       log_->add(call);
     }
     if (every == 0 || step % every >= iterations_) return;
@@ -371,30 +372,19 @@ class Fit {
     return (next * iterations_ + entries - 1) / entries - 1;
   }
 
-  // Returns the mean of the losses of micro-batches whose values or sums a call has returned.
-  double mean(std::span<const float> losses) const {
-    const CallSize& size = calls_.size();
-    const Output output = state_.options().output.value_or(Output::final());
-    const int64_t summed = output.mode == Output::Mode::kSum
-                               ? iterations_ * size.accumulate * size.replicas / written_
-                               : 1;
-    double mean = 0;
-    for (const float loss : losses)
-      mean +=
-          static_cast<double>(loss) / static_cast<double>(values_) / static_cast<double>(summed);
-    return mean;
-  }
-
+  // Returns the loss of a call. The error for one that is not finite has its step, or the last one
+  // of the call if the losses that it returned are finite.
   double mean_loss(const data::Element& item, int64_t update) const {
-    for (size_t i = 0; i < values_; ++i) {
-      const double loss = report_.losses[i];
-      if (std::isfinite(loss)) continue;
-      const int64_t step = update + update_of(i);
+    const auto check = [&](double loss, int64_t step) {
+      if (std::isfinite(loss)) return;
       fail(ErrorKind::kDiverged, "the loss of step {} is {}{}", step, number_text(loss),
            reason_of_loss(state_.programs().ir, data_, item, calls_.labels(item),
                           calls_.class_labels(item), step));
-    }
-    return mean(report_.losses);
+    };
+    for (size_t i = 0; i < values_; ++i) check(report_.losses[i], update + update_of(i));
+    const double loss = call_loss_.total();
+    check(loss, update + iterations_ - 1);
+    return loss;
   }
 
   void compare_replicas() const {
@@ -430,6 +420,7 @@ class Fit {
   const FitOptions& options_;
   const ModelCalls& calls_;
   const Training& training_;
+  const CallLoss call_loss_;
   int64_t iterations_;
   int64_t written_ = 1;           ///< Entries of a loss that the program writes in a call.
   ModelCalls::Taken taken_;       ///< Entries that the output names.

@@ -52,7 +52,9 @@ class CallReport {
  public:
   int64_t call = 0;            ///< Calls done in this run of fit().
   int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
-  /// Mean of the losses that the call returned; with Output::sum(), of those that it added.
+  /// Mean of the losses over all micro-batches of the call, whatever Output names. They count by
+  /// their total weights (Loss::total_weight), if there is one. Of several losses, the sum with
+  /// their weights.
   double loss = 0;
   /// Percentage of correct predictions among those returned of the first prediction with labels
   /// (Prediction::labels); absent if there is none.

@@ -10,10 +10,10 @@
 #include "sluice/data/feed_queues.h"
 #include "sluice/report/summary.h"
 #include "sluice/train/devices.h"
+#include "sluice/train/metrics/label_counts.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/pipeline/pipeline_report.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/run/label_counts.h"
 #include "sluice/train/run/load_weights.h"
 #include "sluice/train/step_arrays.h"
 
@@ -115,6 +115,8 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
       for (const D2hStream& s : t.losses) add_result(s, s.name);
       for (const D2hStream& s : t.predictions) add_result(s, s.name);
     }
+    for (const D2hStream& s : t.loss_sums)
+      loss_sums_.emplace_back(TensorSpec{entries_shape({}, 1, t.replicas), s.spec.dtype, {}});
     const int64_t micro_batches = checked_mul(size_.device_iterations, size_.accumulate);
     if (t.seed) seeds_ = HostTensor({entries_shape({2}, micro_batches, t.replicas), u32, {}});
     if (t.learning_rate)
@@ -259,6 +261,8 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
     if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
     std::vector<StreamOutput> outputs;
     for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
+    for (size_t i = 0; i < loss_sums_.size(); ++i)
+      outputs.push_back({t.loss_sums[i], loss_sums_[i]});
     if (bindings_.size() == kMaxBindings) bindings_.erase(bindings_.begin());
     bindings_.emplace_back(std::move(addresses), programs_.session.bind(inputs, outputs, program_));
     found = std::prev(bindings_.end());

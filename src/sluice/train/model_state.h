@@ -51,6 +51,8 @@ class ModelCalls {
   /// of a micro-batch's value.
   const std::vector<HostTensor>& arrays() const { return arrays_; }
   const std::vector<std::string>& names() const { return names_; }
+  /// Returns the arrays of Training::loss_sums, an element for each replica.
+  const std::vector<HostTensor>& loss_sums() const { return loss_sums_; }
   const CallSize& size() const { return size_; }
   /// Entries of all replicas that `options.output` names among those of a result that the program
   /// writes: the last `kept` of each `period`.
@@ -116,6 +118,7 @@ class ModelCalls {
   std::vector<D2hStream> results_;
   std::vector<std::string> names_;
   std::vector<HostTensor> arrays_;
+  std::vector<HostTensor> loss_sums_;
   std::vector<LabelledResult> labelled_;
   std::optional<Field> labels_;                    ///< The first labels, also of the other program.
   std::vector<std::pair<Field, Labelled>> known_;  ///< Labels of both programs.

@@ -206,6 +206,7 @@ void remove_unused(NetworkGraph& n, Purpose purpose) {
     add(t);
     add(gradient);
   }
+  for (const Tensor& sum : n.loss_sums) add(sum);
   if (n.total_weight.valid()) add(n.total_weight);
   for (const Prediction& p : n.results.predictions) add(p.value);
   for (const nn::internal::RunningUpdate& u : n.updates) add(u.value);
@@ -369,6 +370,7 @@ NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
   if (mode == nn::RunMode::kTrain) n.total_weight = total_weight_of(state.graph, n.results.losses);
   if (mode == nn::RunMode::kTrain) {
     add_loss_gradients(n);
+    for (const Loss& loss : n.results.losses) n.loss_sums.push_back(loss.value);
     add_means(n);
   }
   remove_unused(n, purpose);

@@ -206,6 +206,8 @@ struct NetworkGraph {
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
   Tensor total_weight = {};  ///< Loss::total_weight of all losses; empty without.
+  /// The values of the losses in training; with a total weight, the sums that it divides.
+  Tensors loss_sums = {};
   /// Pairs of an op after the module's ops, which computes a gradient of a loss, and the op whose
   /// block it belongs to.
   std::vector<std::pair<OpId, OpId>> added = {};

@@ -291,6 +291,9 @@ struct Options {
   int replicas = 1;
   /// Absent: all for build_training() and inference, final for a TrainingModel.
   std::optional<Output> output = {};
+  /// Whether a training program also returns the sums of the losses over a run where fit() needs
+  /// them for the mean (Training::loss_sums). A TrainingModel has them. Not an option of files.
+  bool loss_sums = false;
   /// Produces the fields of each micro-batch (data/feed_queues.h): element t · R + r to replica r.
   /// A call then takes only the fields that are given once a run. Null: a call takes all fields.
   std::shared_ptr<data::InfeedQueue> infeed = nullptr;

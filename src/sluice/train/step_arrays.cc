@@ -27,6 +27,7 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
     once.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, t.replicas), s.spec.dtype});
   if (!t.outfeed) {
     for (const D2hStream& s : t.losses) losses.push_back(result(s));
+    for (const D2hStream& s : t.loss_sums) loss_sums.push_back(result(s));
     for (const D2hStream& s : t.predictions) predictions.push_back(result(s));
   }
   if (t.learning_rate)
@@ -85,6 +86,7 @@ std::vector<StreamInput> StepArrays::inputs(const Training& t) const {
 std::vector<StreamOutput> StepArrays::outputs(const Training& t) {
   std::vector<StreamOutput> result;
   for (size_t i = 0; i < losses.size(); ++i) result.push_back({t.losses[i], losses[i]});
+  for (size_t i = 0; i < loss_sums.size(); ++i) result.push_back({t.loss_sums[i], loss_sums[i]});
   for (size_t i = 0; i < predictions.size(); ++i)
     result.push_back({t.predictions[i], predictions[i]});
   return result;

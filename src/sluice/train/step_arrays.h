@@ -43,6 +43,7 @@ struct StepArrays {
   int64_t updates;  ///< Updates of a run.
   HostTensor learning_rate;
   std::vector<HostTensor> losses;       ///< One for each of Training::losses.
+  std::vector<HostTensor> loss_sums;    ///< One for each of Training::loss_sums.
   std::vector<HostTensor> predictions;  ///< One for each of Training::predictions.
 };
 

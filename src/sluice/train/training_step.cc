@@ -71,7 +71,10 @@ void add_results(Ir& ir, const Network& network, const Results& results, const O
     return true;
   };
   for (const Loss& loss : results.losses) {
-    if (add(loss)) t.loss_weights.push_back(loss.weight);
+    if (!add(loss)) continue;
+    t.loss_weights.push_back(loss.weight);
+    t.loss_micro_batches.push_back(micro_batches_of_entry(
+        result_form(loss.writing, output), options.accumulate, options.device_iterations));
   }
   const size_t losses = fields.size();
   for (const Prediction& p : results.predictions) {
@@ -91,6 +94,28 @@ void add_results(Ir& ir, const Network& network, const Results& results, const O
     (i < losses ? t.losses : predictions).push_back(stream);
     t.entries[stream.name] = entries[i];
   }
+}
+
+// Adds the streams of Training::loss_sums, unless the losses that are returned define the means.
+void add_loss_sums(Ir& ir, const NetworkGraph& graph, const Options& options, Training& t) {
+  if (!options.loss_sums || options.outfeed) return;
+  const Output output = options.output.value_or(Output::all());
+  const bool weighted = graph.total_weight.valid();
+  const bool several = options.accumulate > 1 || options.device_iterations > 1;
+  bool needed = weighted && (several || ir.replication() > 1);
+  for (const Loss& loss : graph.results.losses) {
+    const bool written = loss.writing.form != Writing::Reduction::kNone;
+    needed =
+        needed || (several && written && result_form(loss.writing, output) == ResultForm::kRunLast);
+  }
+  if (!needed) return;
+  const auto add = [&](std::string name) {
+    while (t.entries.contains(name)) name += '_';
+    t.loss_sums.push_back(ir.d2h_stream({{}, f32, {}}, name));
+    t.entries[name] = 1;
+  };
+  for (size_t i = 0; i < t.losses.size(); ++i) add(t.losses[i].name + ".sum");
+  if (weighted) add("total_weight.sum");
 }
 
 void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
@@ -119,6 +144,7 @@ void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
   Options arrays = inference;
   arrays.outfeed = nullptr;
   add_results(ir, network, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
+  add_loss_sums(ir, graph, options, t);
 }
 
 Strategy default_strategy(const NetworkGraph& network) {

@@ -60,6 +60,7 @@ class Grouper {
     stages_.resize(cut.blocks.size(), StageId(0));
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const Loss& l : network.results.losses) results_.insert(l.value.id());
+    for (const Tensor& sum : network.loss_sums) results_.insert(sum.id());
     for (const Prediction& p : network.results.predictions) results_.insert(p.value.id());
     if (network.total_weight.valid()) results_.insert(network.total_weight.id());
     for (const BlockGraph& block : cut.blocks) {

@@ -146,8 +146,7 @@ Phases::Phases(const PhasedStep& step, const StepGraph& scope)
       scope_(scope),
       main_(scope.graph),
       ir_(main_.ir()),
-      results_(written_results(step.network.results, step.training.losses,
-                               step.training.predictions,
+      results_(written_results(step.network, step.training, step.training.predictions,
                                step.options.output.value_or(Output::all()))) {
   find_readers();
   if (step_.blocks.cut.seeds) seeds_ = serialise_seeds();

@@ -125,7 +125,8 @@ PlannedPrograms plan(const Options& options, const PlanBuilder& builder,
 PlannedPrograms plan_training(const Network& network, const nn::Optimizer& optimizer,
                               const Options& options, const Options& inference,
                               const ForecastRates& rates) {
-  const auto build = [&](Ir ir, const Options& o) {
+  const auto build = [&](Ir ir, Options o) {
+    o.loss_sums = true;
     return build_training_for(o.session, ir, network, optimizer, o, inference);
   };
   return plan(options, {build, true, optimizer.has_state()}, rates);

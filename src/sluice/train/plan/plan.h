@@ -26,9 +26,9 @@ struct PlannedPrograms {
 using ForecastRates = std::function<report::Rates()>;
 
 /// Builds and compiles the programs of build_training_for() and build_inference_for(), with the
-/// locations that Options::offload asks for. Each program that is tried is compiled once. If none
-/// fits the budgets, the result is the first one, with OffloadDecision::fits false. Errors of
-/// building and compiling.
+/// locations that Options::offload asks for. A training has Options::loss_sums. Each program that
+/// is tried is compiled once. If none fits the budgets, the result is the first one, with
+/// OffloadDecision::fits false. Errors of building and compiling.
 PlannedPrograms plan_training(const Network& network, const nn::Optimizer& optimizer,
                               const Options& options, const Options& inference = {},
                               const ForecastRates& rates = nullptr);

@@ -30,6 +30,11 @@ int64_t entries_of_run(ResultForm form, int64_t accumulate, int64_t device_itera
   return form == ResultForm::kUpdateSum ? device_iterations : 1;
 }
 
+int64_t micro_batches_of_entry(ResultForm form, int64_t accumulate, int64_t device_iterations) {
+  if (form == ResultForm::kUpdateSum) return accumulate;
+  return form == ResultForm::kRunSum ? checked_mul(accumulate, device_iterations) : 1;
+}
+
 TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const Output& output) {
   TensorSpec spec = value;
   const ResultForm form = result_form(writing, output);
@@ -38,8 +43,7 @@ TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const
   return spec;
 }
 
-std::vector<WrittenResult> written_results(const Results& results,
-                                           const std::vector<D2hStream>& losses,
+std::vector<WrittenResult> written_results(const NetworkGraph& network, const Training& training,
                                            const std::vector<D2hStream>& predictions,
                                            const Output& output) {
   std::vector<WrittenResult> written;
@@ -50,8 +54,16 @@ std::vector<WrittenResult> written_results(const Results& results,
         written.push_back({result.value, *stream++, result_form(result.writing, output)});
     }
   };
-  add(results.losses, losses);
-  add(results.predictions, predictions);
+  add(network.results.losses, training.losses);
+  add(network.results.predictions, predictions);
+  if (network.loss_sums.empty() || training.loss_sums.empty()) return written;
+  auto stream = training.loss_sums.begin();
+  for (size_t i = 0; i < network.loss_sums.size(); ++i) {
+    if (network.results.losses[i].writing.form != Writing::Reduction::kNone)
+      written.push_back({network.loss_sums[i], *stream++, ResultForm::kRunSum});
+  }
+  if (stream != training.loss_sums.end())
+    written.push_back({network.total_weight, *stream, ResultForm::kRunSum});
   return written;
 }
 

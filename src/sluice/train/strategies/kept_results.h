@@ -7,6 +7,7 @@
 
 #include "sluice/train/network.h"
 #include "sluice/train/options.h"
+#include "sluice/train/training_step.h"
 
 namespace sluice::train {
 
@@ -28,6 +29,9 @@ ResultForm result_form(const Writing& writing, const Output& output);
 /// Returns the entries of its stream in a run.
 int64_t entries_of_run(ResultForm form, int64_t accumulate, int64_t device_iterations);
 
+/// Returns the micro-batches whose results an entry of its stream is the sum of.
+int64_t micro_batches_of_entry(ResultForm form, int64_t accumulate, int64_t device_iterations);
+
 /// Returns the spec of its stream.
 TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const Output& output);
 
@@ -38,9 +42,9 @@ struct WrittenResult {
   ResultForm form = ResultForm::kEach;
 };
 
-/// Returns the written losses, then the written predictions. The lists have their streams.
-std::vector<WrittenResult> written_results(const Results& results,
-                                           const std::vector<D2hStream>& losses,
+/// Returns the written losses and predictions of a network and the sums of losses. `training` has
+/// the streams of losses and sums; `predictions` are those of the predictions.
+std::vector<WrittenResult> written_results(const NetworkGraph& network, const Training& training,
                                            const std::vector<D2hStream>& predictions,
                                            const Output& output);
 

@@ -19,6 +19,7 @@ std::set<TensorId> loaded_values(const NetworkGraph& network) {
 std::set<TensorId> results_of(const NetworkGraph& network) {
   std::set<TensorId> values;
   for (const Loss& loss : network.results.losses) values.insert(loss.value.id());
+  for (const Tensor& sum : network.loss_sums) values.insert(sum.id());
   for (const Prediction& p : network.results.predictions) values.insert(p.value.id());
   if (network.total_weight.valid()) values.insert(network.total_weight.id());
   return values;

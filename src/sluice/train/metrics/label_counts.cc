@@ -1,4 +1,4 @@
-#include "sluice/train/run/label_counts.h"
+#include "sluice/train/metrics/label_counts.h"
 
 #include <algorithm>
 #include <cmath>

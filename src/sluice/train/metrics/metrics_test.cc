@@ -11,7 +11,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/train/fit.h"
-#include "sluice/train/run/label_counts.h"
+#include "sluice/train/metrics/label_counts.h"
 
 namespace sluice::train {
 namespace {

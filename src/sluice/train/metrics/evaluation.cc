@@ -8,10 +8,10 @@
 
 #include "sluice/base/numbers/slices.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/metrics/label_counts.h"
+#include "sluice/train/metrics/prediction_losses.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
-#include "sluice/train/run/label_counts.h"
-#include "sluice/train/run/prediction_losses.h"
 #include "sluice/train/run/progress.h"
 #include "sluice/train/step_arrays.h"
 

@@ -1,4 +1,4 @@
-#include "sluice/train/run/prediction_losses.h"
+#include "sluice/train/metrics/prediction_losses.h"
 
 #include <fmt/format.h>
 

@@ -89,7 +89,7 @@ _sluice() {
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --standardize --data --weights --torch-weights --fresh-optimizer
       --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
-      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --min-lr
       --device-iterations --output-mode --epochs --steps --save --checkpoint --save-every
       --resume --keep --save-copy --override --warmup-steps --check-replicas --torch-save
@@ -103,7 +103,7 @@ _sluice() {
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --all --data --weights --torch-weights --fresh-optimizer
       --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
-      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
@@ -122,7 +122,7 @@ _sluice() {
     plan) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
-      --weight-decay --clip-norm --accumulation-reduction --replica-reduction
+      --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --device-iterations
       --output-mode --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
@@ -133,13 +133,13 @@ _sluice() {
       --help-all" ;;
     bench) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --micro-batch --accumulate --replicas --optimizer --beta1 --beta2 --weight-decay
-      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
-      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --stages --schedule --group --devices --device-ids
-      --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --disable
-      --verify --profile --profile-dir --json --only --rounds --dataset --epochs --elements
-      --repeat --python --single-process --help --help-all" ;;
+      --clip-norm --freeze --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic
+      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --stages --schedule --group --devices
+      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
+      --disable --verify --profile --profile-dir --json --only --rounds --dataset --epochs
+      --elements --repeat --python --single-process --help --help-all" ;;
     inspect) options="--single-process --help --help-all" ;;
     doctor) options="--data --measure --single-process --help --help-all" ;;
     *) return ;;

@@ -52,6 +52,7 @@ void add_step(FlagTable& table) {
     read(o, texts);
     if (o.step.max_grad_norm == 0) o.step.max_grad_norm.reset();  // No limit.
   };
+  rare.add_library("freeze");
   rare.add_library("accumulation_reduction");
   rare.add_library("replica_reduction");
   rare.add_library("accumulator_dtype")

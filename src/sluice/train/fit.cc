@@ -154,8 +154,7 @@ class Fit {
     result_.losses.reserve(std::min(kReservedLosses, reserved));
     if (options_.show == Show::kAll) show_header();
     if (options_.show != Show::kNo && !training_.frozen.empty()) {
-      sys::print_stderr("Frozen, because they are in no parameter group: {}\n",
-                        fmt::join(training_.frozen, ", "));
+      sys::print_stderr("Frozen weights: {}\n", fmt::join(training_.frozen, ", "));
     }
     open_log();
     const LogBeforeSaves log_before_saves(options_.checkpoints, log_);

@@ -91,8 +91,7 @@ TEST(Fit, ListsFrozenWeightsOnce) {
   };
   const auto grouped =
       nn::Optimizer::grouped({{nn::keys_unlike({"hidden.*"}), nn::Optimizer::sgd()}});
-  const std::string line =
-      "Frozen, because they are in no parameter group: hidden.weight, hidden.bias\n";
+  const std::string line = "Frozen weights: hidden.weight, hidden.bias\n";
   const std::string shown = text(grouped, Show::kProgress);
   EXPECT_NE(shown.find(line), std::string::npos) << shown;
   EXPECT_EQ(shown.find(line), shown.rfind(line)) << shown;

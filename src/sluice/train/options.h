@@ -320,6 +320,12 @@ struct Options {
   /// the sum of squares over all gradients (nn::clip_factor). Phases then keep the gradients, and
   /// visit each block again to update it.
   std::optional<double> max_grad_norm = {};
+  /// Patterns of the paths of weights that are frozen, as are those in none of the optimizer's
+  /// parameter groups. `*` represents any characters, dots included, as in nn::keys_like():
+  /// "embedding.*". A frozen weight has no gradient, no optimizer state and no update, and no share
+  /// of `max_grad_norm`. The backward pass ends at the first block with a trained weight. Running
+  /// variables are updated.
+  std::vector<std::string> freeze = {};
   /// Seed of the variables' first values and, in a model, of the draws of its runs.
   uint64_t seed = 0;
   /// The session that a model opens: devices and their memory, threads, remote memory, io queues.

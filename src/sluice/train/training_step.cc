@@ -176,6 +176,7 @@ void check_inference(const Options& options) {
                                         "replica_reduction",
                                         "accumulator_dtype",
                                         "gradient_hook",
+                                        "freeze",
                                         "recompute",
                                         "locations.optimizer",
                                         "locations.activations",

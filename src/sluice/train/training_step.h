@@ -77,7 +77,8 @@ struct Training {
                                             ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
   std::vector<TorchWeight> torch_weights;   ///< One for each weight.
-  std::vector<std::string> frozen;  ///< Paths of the weights that are in no parameter group.
+  std::vector<std::string> frozen;  ///< Paths of the weights that are in no parameter group or that
+                                    ///< Options::freeze freezes.
   int64_t accumulate = 1;           ///< Micro-batches of an update.
   int64_t device_iterations = 1;    ///< Updates in a run of "train".
   int64_t eval_iterations = 1;      ///< Micro-batches in a run of "eval".
@@ -95,6 +96,7 @@ struct Training {
 /// replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
 /// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, if a
 /// parameter group has none, and if no loss depends on a weight that the optimizer trains.
+/// Error{kUsage} for a pattern of `freeze` that matches no weight, and if it freezes all.
 /// Error{kUsage} for an accumulator's dtype that is not f32, f16 or bf16, and for a hook's result
 /// of another shape or graph, with the weight.
 ///

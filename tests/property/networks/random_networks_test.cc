@@ -203,6 +203,18 @@ void draw_reductions(uint64_t seed, train::Options& step) {
   };
 }
 
+// Draws the frozen weights, which all ways share.
+void draw_weights(uint64_t seed, const nn::NamedTensors& weights, train::Options& step) {
+  Dice dice(fold(Seed{7, 9}, seed));
+  if (dice.one_in(3)) {
+    const Names keys = weights.keys_flat();
+    const int trained = dice(static_cast<int>(keys.size()));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (static_cast<int>(i) != trained && dice.one_in(2)) step.freeze.push_back(keys[i]);
+    }
+  }
+}
+
 std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {
   Dice dice(fold(Seed{7, 7}, seed));
   TrainingWay base{.replicas = 1 + dice(2), .optimizer = dice(4)};
@@ -214,8 +226,9 @@ std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict
   {
     Ir ir;
     const train::NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
-    if (graph.factories.select(graph.graph.args(), nn::Role::kWeight).keys_flat().empty())
-      return judge_untrainable(network);
+    const nn::NamedTensors weights = graph.factories.select(graph.graph.args(), nn::Role::kWeight);
+    if (weights.keys_flat().empty()) return judge_untrainable(network);
+    draw_weights(seed, weights, base.step);
     verdict.exact = rounded_differently(graph).empty();
     for (const train::BlockGraph& block : train::cut(graph).blocks) blocks.push_back(block.name);
   }

@@ -92,13 +92,14 @@ std::string TrainingWay::text() const {
       "{}, accumulate {}, {} replicas, {} threads, {} io queues, optimizer {}, io mode "
       "{}, "
       "recompute {}{}, offload{} from {}, shard {}, norm {}, gradients {} and {} of replicas, "
-      "accumulators {}{}{}",
+      "accumulators {}{}, freeze {}{}",
       strategy_text(step.strategy.value_or(train::resident())), step.accumulate, replicas, threads,
       io_queues, optimizer, static_cast<int>(step.io_mode), step.recompute.all,
       step.recompute.blocks, remote, l.min_elements_off_device, l.min_elements_sharded,
       step.max_grad_norm.value_or(0), to_string(step.accumulation_reduction),
       to_string(step.replica_reduction), step.accumulator_dtype.index(),
-      step.gradient_hook ? ", with a hook" : "", order ? ", in the order\n" + *order : "");
+      step.gradient_hook ? ", with a hook" : "", step.freeze,
+      order ? ", in the order\n" + *order : "");
 }
 
 nn::Optimizer optimizer_of(const TrainingWay& way) {

@@ -77,7 +77,12 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
   t.variables = n.factories.init(main, {.seed = options.seed});
   Tensors given;
   for (const auto& [value, gradient] : n.loss_gradients) given.push_back(value);
-  const nn::NamedTensors weights = n.factories.select(t.variables, nn::Role::kWeight);
+  nn::NamedTensors weights;
+  const nn::KeyMatch frozen = nn::keys_like(options.freeze);
+  n.factories.select(t.variables, nn::Role::kWeight)
+      .for_each([&](const std::string& key, const Tensor& weight) {
+        if (!frozen(key)) weights.merge(key, weight);
+      });
   const auto gradient = n.graph.autodiff(
       {.grads_provided = given,
        .grads_required = n.factories.select(n.graph.args(), nn::Role::kWeight).tensors()});

@@ -1,5 +1,7 @@
 #include "sluice/train/cut/gradient_rule.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -41,6 +43,23 @@ std::shared_ptr<const HookGraph> build_hook(Ir ir, const GradientHook& hook, con
   if (!reads(g, variable)) GraphEditor(g).set_inputs({gradient});
   return std::make_shared<const HookGraph>(
       HookGraph{nn::GraphWithNamedArgs(g, {}), made.dtype(), structure_of(g)});
+}
+
+// Returns a match of the weights that `patterns` freeze. Error{kUsage} for a pattern without a
+// weight, and if all of `trained` are frozen.
+nn::KeyMatch frozen_weights(const std::vector<std::string>& patterns,
+                            const std::vector<std::string>& keys,
+                            const std::vector<std::string>& trained) {
+  for (const std::string& pattern : patterns) {
+    require(std::any_of(keys.begin(), keys.end(), nn::keys_like({pattern})),
+            "freeze: '{}' must match the path of a weight, got none; weights are {}", pattern,
+            fmt::join(keys, ", "));
+  }
+  nn::KeyMatch frozen = nn::keys_like(patterns);
+  require(patterns.empty() || !std::all_of(trained.begin(), trained.end(), frozen),
+          "freeze: must leave a weight that the optimizer trains, got {}, which match all of {}",
+          fmt::join(patterns, ", "), fmt::join(trained, ", "));
+  return frozen;
 }
 
 // Divides in float32.
@@ -106,9 +125,13 @@ WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer
       network.factories.select(network.graph.args(), nn::Role::kWeight);
   const std::vector<std::string> keys = weights.keys_flat();
   optimizer.check_groups(keys);
+  std::vector<std::string> trained;
   for (const std::string& key : keys) {
+    if (optimizer.group_of(key)) trained.push_back(key);
+  }
+  std::erase_if(trained, frozen_weights(options.freeze, keys, trained));
+  for (const std::string& key : trained) {
     const auto group = optimizer.group_of(key);
-    if (!group) continue;
     const TensorSpec& spec = weights[key].spec();
     WeightRule rule{
         .group = *group,

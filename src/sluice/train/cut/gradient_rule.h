@@ -52,8 +52,9 @@ struct WeightRule {
 using WeightRules = std::map<std::string, WeightRule>;
 
 /// Returns the rules of a network's trained weights. May add graphs of hooks to `ir`. Error{kUsage}
-/// for the faults of accumulator dtypes and hooks that Options names, for a parameter group that
-/// has no weight, and for sums over micro-batches or replicas of losses with a total weight.
+/// for the faults of accumulator dtypes and hooks that Options names, for a pattern of
+/// Options::freeze without a weight or patterns that freeze all, for a parameter group that has no
+/// weight, and for sums over micro-batches or replicas of losses with a total weight.
 WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer& optimizer,
                          const Options& options);
 

@@ -66,6 +66,7 @@ inline Options with_reductions_of(Options way, const Options& options) {
   way.accumulator_dtype = options.accumulator_dtype;
   way.gradient_hook = options.gradient_hook;
   way.max_grad_norm = options.max_grad_norm;
+  way.freeze = options.freeze;
   return way;
 }
 

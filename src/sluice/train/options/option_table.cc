@@ -243,6 +243,15 @@ void add_gradients(OptionTable<Options>& t) {
         "Scale all gradients so that their norm is at most NORM", "none")
       .named("--clip-norm")
       .that_decides_bits();
+  t.add({"freeze", OptionType::kList, "PATTERNS",
+         "Freeze weights by patterns of their paths, for example embedding.*",
+         [](const Options& o) {
+           return o.freeze.empty() ? "none" : fmt::format("{}", fmt::join(o.freeze, ", "));
+         },
+         [](Options& o, const OptionTexts& texts) {
+           o.freeze = texts == OptionTexts{"none"} ? OptionTexts() : texts;
+         }})
+      .that_decides_bits();
 }
 
 OptionTable<Options> make_options_table() {

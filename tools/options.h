@@ -45,6 +45,8 @@ struct ModelOptions {
   std::shared_ptr<const UserData> user_data = {};  ///< Samples of `dataset`; null without it.
   std::string weights;        ///< File with the first values of variables; empty: random ones.
   std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.
+  bool load_strict = true;    ///< LoadOptions::strict for `weights`.
+  std::vector<std::string> load_names = {};  ///< LoadOptions::names as "NAME=PATH".
   bool fresh_optimizer = false;  ///< The optimizer's state starts anew, also if `weights` has one.
 };
 

@@ -254,17 +254,42 @@ void log_work(const Session& session, const ToolOptions& o) {
                     work.waits);
 }
 
+// The options of --load-strict and --load-names.
+LoadOptions load_options(const ModelOptions& o) {
+  LoadOptions options{.strict = o.load_strict};
+  for (const std::string& pair : o.load_names) {
+    const size_t equals = pair.find('=');
+    require(equals != pair.npos && equals > 0,
+            "--load-names: a pair must be NAME=PATH, or NAME= to leave a tensor out, got '{}'",
+            pair);
+    const bool added =
+        options.names.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second;
+    require(added, "--load-names: must have different names, got '{}' twice",
+            pair.substr(0, equals));
+  }
+  return options;
+}
+
+LoadResult load_file(train::TrainingModel& model, const ToolOptions& o) {
+  if (!o.model.torch_weights.empty()) {
+    return {.unused = train::load_torch_weights(model.session(), model.programs(),
+                                                o.model.torch_weights)};
+  }
+  const LoadOptions options = load_options(o.model);
+  return o.model.fresh_optimizer ? model.load_weights(o.model.weights, options)
+                                 : model.load(o.model.weights, options);
+}
+
 void load_weights(train::TrainingModel& model, const ToolOptions& o) {
-  const bool torch = !o.model.torch_weights.empty();
-  const std::string& file = torch ? o.model.torch_weights : o.model.weights;
+  const std::string& torch = o.model.torch_weights;
+  const std::string& file = torch.empty() ? o.model.weights : torch;
   if (file.empty()) return;
-  const std::vector<std::string> unknown =
-      torch                     ? train::load_torch_weights(model.session(), model.programs(), file)
-      : o.model.fresh_optimizer ? model.load_weights(file)
-                                : model.load(file);
+  const LoadResult loaded = load_file(model, o);
   if (!o.output.speaks()) return;
-  for (const std::string& name : unknown)
+  for (const std::string& name : loaded.unused)
     sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
+  for (const std::string& path : loaded.missing)
+    sys::print_stderr("{}: variable '{}' is missing and keeps its first value\n", file, path);
 }
 
 // Refuses a training before it runs if its result cannot be written.

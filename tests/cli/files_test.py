@@ -123,6 +123,41 @@ class Files(CliTest):
             self.expect_error(2, "usage", "--fresh-optimizer requires --weights (it is absent)",
                               command, "mlp", *DIGITS, "--fresh-optimizer")
 
+    def test_a_part_of_the_weights_is_loaded(self):
+        weights, more = self.path("w.safetensors"), self.path("more.safetensors")
+        run = ["mlp", *DIGITS, "--width", 16]
+        self.expect_code(0, "train", *run, "--layers", 2, "--steps", 2, "--save", weights)
+        # The last layer of the file is that of a deeper network.
+        deeper = ["train", *run, "--layers", 3, "--steps", 0, "--weights", weights]
+        self.expect_error(3, "bad file", "'fc.1.bias' must be (16,) float32, got (10,) float32",
+                          *deeper, "--load-strict", "no")
+        moved = ["--load-names", "fc.1.*=fc.2.*"]
+        self.expect_error(3, "bad file", "variable 'fc.1.weight' is missing", *deeper, *moved)
+        said = self.expect_code(0, *deeper, *moved, "--load-strict", "no", "--save", more).stderr
+        for path in ("fc.1.bias", "fc.1.weight"):
+            self.assertIn(f"{weights}: variable '{path}' is missing and keeps its first value\n",
+                          said)
+        self.assertNotIn("left out", said)
+        # An empty path leaves a tensor out; another path that is no variable is listed.
+        said = self.expect_code(0, *deeper, "--load-names", "fc.1.weight=,fc.1.bias=head",
+                                "--load-strict", "no").stderr
+        self.assertIn(f"{weights}: 'fc.1.bias' is not part of this model and was left out\n", said)
+        self.assertNotIn("'fc.1.weight' is not", said)
+        self.assertIn("variable 'fc.2.weight' is missing", said)
+        back = ["train", *run, "--layers", 2, "--steps", 0, "--digest", "--quiet", "--weights"]
+        same = self.expect_code(0, *back, weights).stdout
+        self.assertEqual(self.expect_code(0, *back, more, "--load-names",
+                                          "fc.1.*=,fc.2.*=fc.1.*").stdout, same)
+        self.expect_error(2, "usage", "load: 'fc.7.*' must match a tensor of ", *back,
+                          weights, "--load-names", "fc.7.*=fc.0.*")
+        self.expect_error(2, "usage", "--load-names: a pair must be NAME=PATH, or NAME= to leave "
+                          "a tensor out, got 'fc'", *back, weights, "--load-names", "fc")
+        self.expect_error(2, "usage", "--load-names: must have different names, got 'a' twice",
+                          *back, weights, "--load-names", "a=b,a=c")
+        for flag, value in (("--load-strict", "no"), ("--load-names", "a=b")):
+            self.expect_error(2, "usage", f"{flag} requires --weights (it is absent)", "eval",
+                              "mlp", *DIGITS, flag, value)
+
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)

@@ -124,6 +124,75 @@ TEST_F(Variables, LoadRefusesMissingAndOtherSpecsAndNamesUnknownOnes) {
   EXPECT_EQ(all_bytes(session), before) << "a refused file must change nothing";
 }
 
+TEST_F(Variables, LoadOfSomeVariablesListsTheOthers) {
+  train(session, p, 2);
+  session.save(file("w.safetensors"));
+  auto arrays = read_safetensors_file(file("w.safetensors"));
+  std::erase_if(arrays, [](const NamedArray& a) { return a.name == "layer1.fc.bias"; });
+  arrays.push_back({"not.a.variable", HostTensor::scalar(1)});
+  write_safetensors_file(file("fewer"), arrays);
+  Session other(p.ir, {.device = cpu_device({.threads = 1})});
+  const HostTensor first = other.read(p.variables["layer1.fc.bias"]);
+  EXPECT_THAT(error_of(ErrorKind::kBadFile, [&] { other.load(file("fewer"), {}); }),
+              HasSubstr("variable 'layer1.fc.bias' is missing; to keep its value, load without "
+                        "LoadOptions::strict (--load-strict no)"));
+  const LoadResult loaded = other.load(file("fewer"), {.strict = false});
+  EXPECT_THAT(loaded.missing, ElementsAre("layer1.fc.bias"));
+  EXPECT_THAT(loaded.unused, ElementsAre("not.a.variable"));
+  EXPECT_TRUE(other.read(p.variables["layer1.fc.bias"]).same_bits(first));
+  EXPECT_TRUE(other.read(weight).same_bits(session.read(weight)));
+  // Another shape stays an error.
+  arrays[0].array = HostTensor(f32_spec({1}));
+  write_safetensors_file(file("other"), arrays);
+  EXPECT_THAT(error_of(ErrorKind::kBadFile, [&] { other.load(file("other"), {.strict = false}); }),
+              AllOf(HasSubstr("(10,)"), HasSubstr("(1,)")));
+}
+
+TEST_F(Variables, LoadOfRenamedTensors) {
+  train(session, p, 2);
+  session.save(file("w.safetensors"));
+  auto arrays = read_safetensors_file(file("w.safetensors"));
+  for (NamedArray& a : arrays) {
+    if (a.name == "layer0.fc.bias") a.name = "first";
+    if (a.name.starts_with("layer")) a.name = "old." + a.name.substr(5);
+  }
+  write_safetensors_file(file("renamed"), arrays);
+  Session other(p.ir, {.device = cpu_device({.threads = 1})});
+  const LoadResult loaded =
+      other.load(file("renamed"), {.names = {{"old.*", "layer*"}, {"first", "layer0.fc.bias"}}});
+  EXPECT_THAT(loaded.missing, ElementsAre());
+  EXPECT_THAT(loaded.unused, ElementsAre());
+  EXPECT_EQ(all_bytes(other), all_bytes(session));
+  // A name precedes patterns, and an empty path leaves a tensor out without listing it.
+  const LoadResult some =
+      other.load(file("renamed"),
+                 {.strict = false,
+                  .names = {{"old.*", "layer*"}, {"old.0.fc.weight", ""}, {"first", "none"}}});
+  EXPECT_THAT(some.missing, ElementsAre("layer0.fc.bias", "layer0.fc.weight"));
+  EXPECT_THAT(some.unused, ElementsAre("first"));
+}
+
+TEST_F(Variables, LoadRefusesWrongNames) {
+  session.save(file("w.safetensors"));
+  const auto before = all_bytes(session);
+  const auto refusal = [&](const std::map<std::string, std::string>& names) {
+    return error_of(ErrorKind::kUsage,
+                    [&] { session.load(file("w.safetensors"), {.names = names}); });
+  };
+  EXPECT_THAT(refusal({{"layer9.*", "layer0.*"}}),
+              AllOf(HasSubstr("load: 'layer9.*' must match a tensor of "), HasSubstr("got none")));
+  EXPECT_THAT(refusal({{"layer0.*", "*.*"}}),
+              HasSubstr("load: a name must have one '*' or none, got '*.*'"));
+  EXPECT_THAT(refusal({{"layer0.fc.bias", "*"}}),
+              HasSubstr("the path '*' must be without '*', as the name 'layer0.fc.bias' is"));
+  EXPECT_THAT(refusal({{"layer0.*", "layer1.*"}}),
+              HasSubstr("load: variable 'layer1.fc.bias' must be set by one tensor of "));
+  EXPECT_THAT(refusal({{"layer0.*", "a.*"}, {"*.bias", "b.*"}}),
+              HasSubstr("'layer0.fc.bias' must match one name with '*', got '*.bias' and "
+                        "'layer0.*'"));
+  EXPECT_EQ(all_bytes(session), before) << "a refused file must change nothing";
+}
+
 TEST_F(Variables, StateStaysFromRunToRun) {
   // Two runs of five steps equal one run of ten.
   Session other(p.ir, {.device = cpu_device({.threads = 1})});

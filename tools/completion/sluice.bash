@@ -30,6 +30,10 @@ _sluice() {
       options="1 3"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --load-strict)
+      options="yes no"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --log-level)
       options="error info debug"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -101,9 +105,9 @@ _sluice() {
       ;;
     eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
-      --tokenizer --validation --all --data --weights --torch-weights --fresh-optimizer
-      --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
-      --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
+      --tokenizer --validation --all --data --weights --torch-weights --load-strict --load-names
+      --fresh-optimizer --synthetic --micro-batch --accumulate --replicas --optimizer --beta1
+      --beta2 --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode

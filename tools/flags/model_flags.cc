@@ -185,9 +185,19 @@ void add_data_flags(FlagTable& table) {
   rare.add("torch_weights", of_model(&ModelOptions::torch_weights), forms::texts("FILE"),
            "Start from the state_dict of the same PyTorch module, as safetensors")
       .defaults_to("none");
+  const Requirement<ToolOptions> weights{
+      "{weights}", [](const ToolOptions& o) { return !o.model.weights.empty(); }};
+  rare.add("load_strict", of_model(&ModelOptions::load_strict),
+           forms::words<bool>({{"yes", true}, {"no", false}}),
+           "Refuse --weights that lack a variable (yes), or keep and list its first value (no)")
+      .require(weights);
+  rare.add_list("load_names", of_model(&ModelOptions::load_names), "PAIRS",
+                "Load tensors of --weights to variables of other names by pairs NAME=PATH, or "
+                "leave them out (NAME=); one * on both sides represents any characters")
+      .require(weights);
   rare.add("fresh_optimizer", of_model(&ModelOptions::fresh_optimizer), forms::flags(),
            "Initialise the optimizer's state, whether --weights has one or not")
-      .require({"{weights}", [](const ToolOptions& o) { return !o.model.weights.empty(); }});
+      .require(weights);
   rare.add("synthetic", of_model(&ModelOptions::synthetic), forms::flags(),
            "Use generated samples even if real ones are found");
 }

@@ -361,10 +361,12 @@ void Session::save(const std::string& path,
   save_variables(*variables_, *agreement_, path, metadata);
 }
 
-std::vector<std::string> Session::load(const std::string& path) {
+std::vector<std::string> Session::load(const std::string& path) { return load(path, {}).unused; }
+
+LoadResult Session::load(const std::string& path, const LoadOptions& options) {
   const Call call(*this, "load");
   ++changes_;
-  return load_variables(*variables_, *agreement_, path);
+  return load_variables(*variables_, *agreement_, path, options);
 }
 
 void Session::add_to_report(report::Pipeline stages) {

@@ -43,6 +43,24 @@ struct ReplicaDifference {
   int other = 0;
 };
 
+/// How a file sets variables.
+struct LoadOptions {
+  /// Whether the file must have each variable. If not, the other variables keep their values.
+  bool strict = true;
+  /// Pairs of a tensor's name in the file and the path of the variable that it sets. Both may have
+  /// one `*`, which represents the same characters, dots included: {"backbone.*", "encoder.*"}. A
+  /// name without `*` precedes patterns. An empty path leaves the tensor out. Other tensors set the
+  /// variable of their name.
+  std::map<std::string, std::string> names = {};
+};
+
+/// The differences between a file and the variables that it was loaded to.
+struct LoadResult {
+  std::vector<std::string> missing = {};  ///< Paths of the variables that keep their values.
+  /// Names in the file that set no variable, without those that LoadOptions::names leaves out.
+  std::vector<std::string> unused = {};
+};
+
 /// A run on a thread of its own; Session::run_async makes it. Several threads may use one object,
 /// except that wait() takes the outputs.
 class AsyncRun {
@@ -197,6 +215,9 @@ class Session {
   /// Error{kBadFile} for a bool other than 0 and 1. Error{kUsage} if processes read different
   /// values.
   std::vector<std::string> load(const std::string& path);
+  /// Does the same with options. Error{kUsage} for a name of LoadOptions::names that the file does
+  /// not have, for patterns that are not as described there, and if two tensors set one variable.
+  LoadResult load(const std::string& path, const LoadOptions& options);
 
   /// Returns a number that grows with each call that may change variables: a run of a program that
   /// updates some, a write, a load. Equal numbers mean equal values.

@@ -488,11 +488,17 @@ void TrainingModel::save(const std::string& path,
   session().save(path, metadata);
 }
 std::vector<std::string> TrainingModel::load(const std::string& path) {
-  require_state(programs(), path);
-  return session().load(path);
+  return load(path, {}).unused;
+}
+LoadResult TrainingModel::load(const std::string& path, const LoadOptions& options) {
+  if (options.strict) require_state(programs(), path, options);
+  return session().load(path, options);
 }
 std::vector<std::string> TrainingModel::load_weights(const std::string& path) {
-  return train::load_weights(session(), programs(), path);
+  return load_weights(path, {}).unused;
+}
+LoadResult TrainingModel::load_weights(const std::string& path, const LoadOptions& options) {
+  return train::load_weights(session(), programs(), path, options);
 }
 HostTensor TrainingModel::weight(std::string_view path) {
   const nn::NamedTensors& variables = programs().variables;
@@ -513,10 +519,13 @@ void InferenceModel::compile() { state_->compile(); }
 const Options& InferenceModel::options() const { return state_->inference_options(); }
 CallSize InferenceModel::call_size() { return state_->calls(Use::kInfer).size(); }
 std::vector<std::string> InferenceModel::load(const std::string& path) {
+  return load(path, {}).unused;
+}
+LoadResult InferenceModel::load(const std::string& path, const LoadOptions& options) {
   internal::ModelState* const training = state_->training();
-  if (training == nullptr) return session().load(path);
+  if (training == nullptr) return session().load(path, options);
   internal::ModelPrograms& programs = training->programs();
-  return load_weights(programs.session, programs.training, path);
+  return load_weights(programs.session, programs.training, path, options);
 }
 report::Plan InferenceModel::plan() { return session().plan(); }
 const OffloadDecision& InferenceModel::offload() { return state_->programs().offload; }

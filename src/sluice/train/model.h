@@ -103,9 +103,11 @@ class TrainingModel {
   /// which names load_weights(), if a file has the weights but not the state.
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {});
   std::vector<std::string> load(const std::string& path);
+  LoadResult load(const std::string& path, const LoadOptions& options);
   /// Loads the weights and running variables alone. The state of the optimizer keeps its values,
   /// whether the file has any or not: those of a new model are the first ones.
   std::vector<std::string> load_weights(const std::string& path);
+  LoadResult load_weights(const std::string& path, const LoadOptions& options);
   /// Returns a weight or running variable by its path. Error{kUsage}, which lists the paths, if the
   /// path does not exist.
   HostTensor weight(std::string_view path);
@@ -139,6 +141,7 @@ class InferenceModel {
   /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored. A
   /// model that reads the weights of a training loads those of the training.
   std::vector<std::string> load(const std::string& path);
+  LoadResult load(const std::string& path, const LoadOptions& options);
   report::Plan plan();
   /// As of a TrainingModel.
   const OffloadDecision& offload();

@@ -96,7 +96,9 @@ double default_rate(const ToolOptions& o) {
   return optimizer_of(o).make({}).default_learning_rate();
 }
 
-bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).make({}).has_state(); }
+bool has_optimizer_state(const ToolOptions& o) {
+  return optimizer_of(o).make({}).has_state() || o.step.ema_decay.has_value();
+}
 
 nn::Optimizer make_optimizer(const ToolOptions& o, const train::Network& network) {
   const NamedOptimizer& row = optimizer_of(o);

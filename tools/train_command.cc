@@ -17,6 +17,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/run/load_weights.h"
 #include "sluice/train/run/training_log.h"
 #include "tools/call_results.h"
 #include "tools/data/predictions.h"
@@ -254,6 +255,8 @@ void log_work(const Session& session, const ToolOptions& o) {
                     work.waits);
 }
 
+enum class Averages : uint8_t { kVariables, kAsWeights };
+
 // The options of --load-strict and --load-names.
 LoadOptions load_options(const ModelOptions& o) {
   LoadOptions options{.strict = o.load_strict};
@@ -270,21 +273,24 @@ LoadOptions load_options(const ModelOptions& o) {
   return options;
 }
 
-LoadResult load_file(train::TrainingModel& model, const ToolOptions& o) {
+// A training resumes with the averages of its file; `eval` uses averages in place of weights.
+LoadResult load_file(train::TrainingModel& model, const ToolOptions& o, Averages averages) {
   if (!o.model.torch_weights.empty()) {
     return {.unused = train::load_torch_weights(model.session(), model.programs(),
                                                 o.model.torch_weights)};
   }
-  const LoadOptions options = load_options(o.model);
+  LoadOptions options = load_options(o.model);
+  if (averages == Averages::kAsWeights)
+    options = train::averages_as_weights(o.model.weights, options);
   return o.model.fresh_optimizer ? model.load_weights(o.model.weights, options)
                                  : model.load(o.model.weights, options);
 }
 
-void load_weights(train::TrainingModel& model, const ToolOptions& o) {
+void load_weights(train::TrainingModel& model, const ToolOptions& o, Averages averages) {
   const std::string& torch = o.model.torch_weights;
   const std::string& file = torch.empty() ? o.model.weights : torch;
   if (file.empty()) return;
-  const LoadResult loaded = load_file(model, o);
+  const LoadResult loaded = load_file(model, o, averages);
   if (!o.output.speaks()) return;
   for (const std::string& name : loaded.unused)
     sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
@@ -310,12 +316,12 @@ void save(train::TrainingModel& model, const ToolOptions& o) {
 }
 
 // Opens the model with the weights of the options, and reports the choices of the tool.
-train::TrainingModel open(Programs& programs, const ToolOptions& o) {
+train::TrainingModel open(Programs& programs, const ToolOptions& o, Averages averages) {
   log_offload(o, programs);
   log_devices(o);
   train::TrainingModel model = open_model(programs, o);
   log_compiled(model.session(), o);
-  load_weights(model, o);
+  load_weights(model, o, averages);
   return model;
 }
 
@@ -341,7 +347,7 @@ int run_train(const ToolOptions& o) {
   require(!o.train.check_replicas || o.step.replicas > 1,
           "--check-replicas requires --replicas of at least 2 (it is {})", o.step.replicas);
   Programs programs = build_programs(o);
-  train::TrainingModel model = open(programs, o);
+  train::TrainingModel model = open(programs, o, Averages::kVariables);
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
   check_saves(o);
@@ -365,7 +371,7 @@ int run_eval(const ToolOptions& o) {
   require(!o.model.weights.empty() || !o.model.torch_weights.empty(),
           "eval: --weights FILE or --torch-weights FILE is needed");
   Programs programs = build_programs(o);
-  train::TrainingModel model = open(programs, o);
+  train::TrainingModel model = open(programs, o, Averages::kAsWeights);
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
   const models::SampleSet tests = load_samples(o, session, data::Split::kTest);

@@ -158,6 +158,33 @@ class Files(CliTest):
             self.expect_error(2, "usage", f"{flag} requires --weights (it is absent)", "eval",
                               "mlp", *DIGITS, flag, value)
 
+    def test_averages_are_evaluated(self):
+        weights = self.path("w.safetensors")
+        run = ["mlp", *DIGITS, "--width", 16]
+        train = ["train", *run, "--steps", 20, "--lr", 0.5, "--ema-decay", 0.9]
+        trained = self.record(*train, "--save", weights)
+        said = self.expect_code(0, "eval", *run, "--weights", weights, "--quiet")
+        self.assertEqual(said.stderr, "")
+        averages = self.record("eval", *run, "--weights", weights)
+        plain = self.record("eval", *run, "--weights", weights, "--load-names", "ema.*=")
+        self.assertEqual(averages["test_loss"], trained["test_loss"])
+        self.assertNotEqual(averages["test_loss"], plain["test_loss"])
+        self.assertEqual(plain["test_loss"],
+                         self.record(*train[:-2], "--save", self.path("p"))["test_loss"])
+        # Phases and shards have the digest, and remote memory holds the averages.
+        for flags in (["--strategy", "phased", "--io-mode", "io_overlapped"],
+                      ["--strategy", "pipelined", "--stages", 2], ["--accumulate", 1]):
+            self.assertEqual(self.record(*train, *flags)["digest"], trained["digest"])
+        two = [*train, "--replicas", 2]
+        self.assertEqual(self.record(*two, "--shard-threshold", 16)["digest"],
+                         self.record(*two)["digest"])
+        # A training resumes with the averages of its file.
+        resumed = self.record("train", *run, "--ema-decay", 0.9, "--steps", 0,
+                              "--weights", weights)
+        self.assertEqual(resumed["test_loss"], trained["test_loss"])
+        self.expect_error(2, "usage", "--ema-decay: must be a finite float32 number from 0 to "
+                          "below 1, got '1'", *train[:-1], 1)
+
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)

@@ -216,6 +216,18 @@ class Gpt(TextTest):
         self.expect_error(3, "bad file", "must have the sizes of a model", "generate", "gpt",
                           "--weights", other)
 
+    def test_averages_continue_a_text(self):
+        texts = {}
+        for decay in (None, 0, 0.9999):
+            flags = [] if decay is None else ["--ema-decay", decay]
+            self.record("train", *RUN, *self.data, "--steps", 60, "--lr", 0.01, *flags, "--save",
+                        self.weights)
+            run = ["generate", "gpt", "--weights", self.weights, "--prompt", "the old"]
+            texts[decay] = self.record(*run, "--temperature", 0)["text"]
+        # With decay 0 they are the weights; with 0.9999, they are still near the first weights.
+        self.assertEqual(texts[0], texts[None])
+        self.assertNotEqual(texts[0.9999], texts[None])
+
     def test_text_is_whole_whatever_its_tokens_are(self):
         # The tokens of bytes are parts of characters; tokens of this file lose a leading space.
         llama = Path(__file__).resolve().parent.parent / "tokenizers/llama2.json"

@@ -398,6 +398,15 @@ class Commands(unittest.TestCase):
         usual = usual.replace("FILE", "poems.txt")
         self.assertIn("vocabulary", self.sluice(usual, "--steps", 2).stderr)
 
+    @runs("sluice train mlp --steps 500 --save first.safetensors",
+          "sluice train mlp --layers 5 --weights first.safetensors --load-strict no "
+          "--load-names 'fc.3.*=fc.4.*'", "sluice train mlp --weights first.safetensors "
+          "--fresh-optimizer --freeze 'fc.0.*,*.bias' --ema-decay 0.99 --save tuned.safetensors",
+          "sluice eval mlp --weights tuned.safetensors")
+    def test_fine_tuning(self, *commands):  # cli_Files_test has the results.
+        for command in commands:
+            self.sluice(command, *ONE_THREAD, env=FEW_DIGITS)
+
     @runs("sluice train bert --dataset text:poems.txt --steps 2000 --lr 3e-3 --lr-schedule linear "
           "--warmup-steps 100")
     def test_an_encoder_learns_masked_tokens(self, train):

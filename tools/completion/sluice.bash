@@ -127,23 +127,24 @@ _sluice() {
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
       --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
-      --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --device-iterations
-      --output-mode --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --print-after --profile
-      --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --sweep --sort --problem --capacity --check --nodes --single-process --help
-      --help-all" ;;
+      --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --ema-decay
+      --device-iterations --output-mode --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
+      --shard-threshold --recompute --recompute-blocks --machine --disable --verify
+      --print-after --profile --profile-dir --json --full --passes --fusions --memory-map
+      --transfers --schedule-table --dot --sweep --sort --problem --capacity --check --nodes
+      --single-process --help --help-all" ;;
     bench) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --micro-batch --accumulate --replicas --optimizer --beta1 --beta2 --weight-decay
       --clip-norm --freeze --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --stages --schedule --group --devices
-      --device-ids --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks
-      --disable --verify --profile --profile-dir --json --only --rounds --dataset --epochs
-      --elements --repeat --python --single-process --help --help-all" ;;
+      --test-batch --test-iterations --lr --lr-schedule --ema-decay --device-iterations --steps
+      --synthetic --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
+      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --recompute --recompute-blocks --disable --verify --profile --profile-dir --json --only
+      --rounds --dataset --epochs --elements --repeat --python --single-process --help
+      --help-all" ;;
     inspect) options="--single-process --help --help-all" ;;
     doctor) options="--data --measure --single-process --help --help-all" ;;
     *) return ;;

@@ -169,6 +169,7 @@ void add_training_flags(FlagTable& table) {
                          train::Decay::kConstant;
                 }})
       .defaults_to("0");
+  Section(table, kOfUpdates, "Training", Common::kNo).add_library("ema_decay");
   Section(table, kOfUpdates, "Training", Common::kNo).add_library("device_iterations");
   Section(table, kTrain | kPlan, "Training", Common::kNo).add_library("output");
   add_train(table);

@@ -132,12 +132,15 @@ void add_transfers(const report::PlanReport& report, JsonRecord& record) {
   record.add("tier_bytes", tier_bytes);
 }
 
-// Returns the bytes of the optimizer's state that an update loads and stores on each replica; 0 if
-// the state stays on the device.
+// Returns the bytes of the optimizer's state and of averages that an update loads and stores on
+// each replica; 0 if they stay on the device.
 int64_t state_bytes_per_update(const train::Training& training, const exe::Executable& e) {
   std::set<std::string> paths;
-  training.state.for_each(
-      [&](const std::string&, const Tensor& t) { paths.insert(t.graph().info(t).variable->path); });
+  for (const nn::NamedTensors* tree : {&training.state, &training.averages}) {
+    tree->for_each([&](const std::string&, const Tensor& t) {
+      paths.insert(t.graph().info(t).variable->path);
+    });
+  }
   std::set<int32_t> buffers;
   for (const exe::VariablePlan& v : e.variables) {
     if (v.buffer >= 0 && paths.contains(v.path)) buffers.insert(v.buffer);

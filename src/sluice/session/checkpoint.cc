@@ -69,7 +69,8 @@ void NewNames::require_all_used(const std::string& path) const {
 }
 
 FileMatch match_file(const SafetensorsReader& file, const std::string& path,
-                     std::span<const NamedSpec> variables, const LoadOptions& options) {
+                     std::span<const NamedSpec> variables, const LoadOptions& options,
+                     size_t required) {
   std::map<std::string, size_t> by_path;
   for (size_t v = 0; v < variables.size(); ++v) by_path.emplace(variables[v].name, v);
   FileMatch match{std::vector<const SafetensorsTensor*>(variables.size(), nullptr), {}};
@@ -96,7 +97,7 @@ FileMatch match_file(const SafetensorsReader& file, const std::string& path,
   new_names.require_all_used(path);
   for (size_t v = 0; v < variables.size(); ++v) {
     if (match.tensors[v] != nullptr) continue;
-    if (options.strict)
+    if (options.strict && v < required)
       fail(ErrorKind::kBadFile,
            "{}: variable '{}' is missing; to keep its value, load without LoadOptions::strict "
            "(--load-strict no)",

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -47,9 +49,11 @@ struct FileMatch {
 
 /// Returns the tensors of `file` that set `variables`, whose names are their paths. `path` is that
 /// of the file, for errors. Error{kBadFile} for a tensor of another spec than its variable. With
-/// LoadOptions::strict, also for a missing variable. Error{kUsage} as for Session::load().
+/// LoadOptions::strict, also for a missing variable among the first `required`. Error{kUsage} as
+/// for Session::load().
 FileMatch match_file(const SafetensorsReader& file, const std::string& path,
-                     std::span<const NamedSpec> variables, const LoadOptions& options = {});
+                     std::span<const NamedSpec> variables, const LoadOptions& options = {},
+                     size_t required = SIZE_MAX);
 
 /// Implement Session::save(), load() and restore(); see their contracts.
 void save_variables(const Variables& variables, runtime::Agreement& agreement,

@@ -485,14 +485,18 @@ void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learnin
 void TrainingModel::save(const std::string& path,
                          const std::map<std::string, std::string>& metadata) {
   check_finite(session(), programs(), updates());
-  session().save(path, metadata);
+  std::map<std::string, std::string> all = metadata;
+  if (options().ema_decay) all[kAverageKey] = fmt::format("{}", *options().ema_decay);
+  session().save(path, all);
 }
 std::vector<std::string> TrainingModel::load(const std::string& path) {
   return load(path, {}).unused;
 }
 LoadResult TrainingModel::load(const std::string& path, const LoadOptions& options) {
   if (options.strict) require_state(programs(), path, options);
-  return session().load(path, options);
+  LoadResult result = session().load(path, options);
+  start_missing_averages(session(), programs(), result);
+  return result;
 }
 std::vector<std::string> TrainingModel::load_weights(const std::string& path) {
   return load_weights(path, {}).unused;
@@ -502,7 +506,11 @@ LoadResult TrainingModel::load_weights(const std::string& path, const LoadOption
 }
 HostTensor TrainingModel::weight(std::string_view path) {
   const nn::NamedTensors& variables = programs().variables;
-  const Tensor* const found = variables.find_leaf(std::string(path));
+  const Tensor* found = variables.find_leaf(std::string(path));
+  if (found == nullptr && path.starts_with(kAveragePrefix)) {
+    const auto weight = path.substr(std::string_view(kAveragePrefix).size());
+    found = programs().averages.find_leaf(std::string(weight));
+  }
   require(found != nullptr, "weight: must be one of {}, got '{}'",
           fmt::join(variables.keys_flat(), ", "), path);
   return session().read(*found);
@@ -523,7 +531,7 @@ std::vector<std::string> InferenceModel::load(const std::string& path) {
 }
 LoadResult InferenceModel::load(const std::string& path, const LoadOptions& options) {
   internal::ModelState* const training = state_->training();
-  if (training == nullptr) return session().load(path, options);
+  if (training == nullptr) return session().load(path, averages_as_weights(path, options));
   internal::ModelPrograms& programs = training->programs();
   return load_weights(programs.session, programs.training, path, options);
 }

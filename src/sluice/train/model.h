@@ -98,18 +98,18 @@ class TrainingModel {
   /// rules than the model's, which are compiled into the programs.
   void set_optimizer(const nn::Optimizer& optimizer, double learning_rate);
 
-  /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
-  /// Error{kDiverged} for values that are not finite; then no file is written. Error{kBadFile},
-  /// which names load_weights(), if a file has the weights but not the state.
+  /// Save and load the weights, the state of the optimizer and averages (Session::save,
+  /// Session::load). Error{kDiverged} for values that are not finite; then no file is written.
+  /// Error{kBadFile}, which names load_weights(), if a file has the weights but not the state.
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {});
   std::vector<std::string> load(const std::string& path);
   LoadResult load(const std::string& path, const LoadOptions& options);
-  /// Loads the weights and running variables alone. The state of the optimizer keeps its values,
-  /// whether the file has any or not: those of a new model are the first ones.
+  /// Loads weights, running variables and averages. The state of the optimizer keeps its values. An
+  /// average that a file lacks starts as its weight, also in load() without LoadOptions::strict.
   std::vector<std::string> load_weights(const std::string& path);
   LoadResult load_weights(const std::string& path, const LoadOptions& options);
-  /// Returns a weight or running variable by its path. Error{kUsage}, which lists the paths, if the
-  /// path does not exist.
+  /// Returns a weight, a running variable or an average ("ema.<path>") by its path. Error{kUsage},
+  /// which lists the paths of weights and running variables, if the path does not exist.
   HostTensor weight(std::string_view path);
   /// Returns the plan for users.
   report::Plan plan();
@@ -138,8 +138,8 @@ class InferenceModel {
   void compile();
   const Options& options() const;
   CallSize call_size();
-  /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored. A
-  /// model that reads the weights of a training loads those of the training.
+  /// Loads the weights, or their averages from a file of TrainingModel::save() that has them. Other
+  /// variables are ignored. A model that reads the weights of a training loads those of it.
   std::vector<std::string> load(const std::string& path);
   LoadResult load(const std::string& path, const LoadOptions& options);
   report::Plan plan();

@@ -326,6 +326,13 @@ struct Options {
   /// of `max_grad_norm`. The backward pass ends at the first block with a trained weight. Running
   /// variables are updated.
   std::vector<std::string> freeze = {};
+  /// Decay of exponential moving averages (EMA) of trained weights, at least 0 and below 1. After
+  /// each update, average = decay·average + (1 − decay)·weight in float32, with the decay rounded
+  /// to float32 (ops::accumulate_moving_average_). The first average is the first weight. Averages
+  /// are variables with the path "ema.<path of the weight>", in the memory of the optimizer's
+  /// state, and sharded as it is. Evaluation and inference read averages in place of weights.
+  /// Trained weights must be float32. Absent: without averages.
+  std::optional<double> ema_decay = {};
   /// Seed of the variables' first values and, in a model, of the draws of its runs.
   uint64_t seed = 0;
   /// The session that a model opens: devices and their memory, threads, remote memory, io queues.

@@ -8,6 +8,7 @@
 #include "sluice/runtime/process_group.h"
 #include "sluice/session/session.h"
 #include "sluice/train/run/finite.h"
+#include "sluice/train/run/load_weights.h"
 
 namespace sluice::train {
 namespace {
@@ -135,6 +136,7 @@ std::vector<std::string> load_named_weights(Session& session, const Training& tr
   }
   session.agreement().require_same("values in " + files.name(), digest.hex());
   session.write(values);
+  start_averages(session, training, [](const std::string&) { return true; });
   std::erase_if(unknown, [&](const std::string& name) { return read.contains(name); });
   return unknown;
 }

@@ -177,6 +177,7 @@ void check_inference(const Options& options) {
                                         "accumulator_dtype",
                                         "gradient_hook",
                                         "freeze",
+                                        "ema_decay",
                                         "recompute",
                                         "locations.optimizer",
                                         "locations.activations",

@@ -18,6 +18,9 @@ namespace sluice::train {
 
 struct PipelinePlan;
 
+/// Path of the average of a weight before the path of the weight (Options::ema_decay).
+inline constexpr const char* kAveragePrefix = "ema.";
+
 /// A weight and its counterpart in the state_dict of the PyTorch module of the same structure.
 struct TorchWeight {
   std::string path;         ///< Key of Training::variables.
@@ -77,6 +80,8 @@ struct Training {
                                             ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
   std::vector<TorchWeight> torch_weights;   ///< One for each weight.
+  nn::NamedTensors averages;                ///< Averages by path of the weight, if
+                                            ///< Options::ema_decay asks for them.
   std::vector<std::string> frozen;  ///< Paths of the weights that are in no parameter group or that
                                     ///< Options::freeze freezes.
   int64_t accumulate = 1;           ///< Micro-batches of an update.

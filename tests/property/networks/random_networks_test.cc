@@ -32,6 +32,7 @@ std::string compare_with_uncut(const train::Network& network, TrainingWay way, b
   // The uncut network adds the gradients of a tied weight before they are rounded.
   way.step.accumulator_dtype = {};
   way.step.gradient_hook = nullptr;
+  way.step.ema_decay.reset();
   if (!exact) way.optimizer = 0;
   if (!exact) way.step.learning_rate = 1.0;
   if (!exact) way.step.max_grad_norm.reset();
@@ -203,7 +204,7 @@ void draw_reductions(uint64_t seed, train::Options& step) {
   };
 }
 
-// Draws the frozen weights, which all ways share.
+// Draws the frozen weights and averages of the others, which all ways share.
 void draw_weights(uint64_t seed, const nn::NamedTensors& weights, train::Options& step) {
   Dice dice(fold(Seed{7, 9}, seed));
   if (dice.one_in(3)) {
@@ -213,6 +214,9 @@ void draw_weights(uint64_t seed, const nn::NamedTensors& weights, train::Options
       if (static_cast<int>(i) != trained && dice.one_in(2)) step.freeze.push_back(keys[i]);
     }
   }
+  const auto is_f32 = [](const Tensor& t) { return t.dtype() == f32; };
+  const Tensors all = weights.tensors();
+  if (dice.one_in(3) && std::all_of(all.begin(), all.end(), is_f32)) step.ema_decay = 0.75;
 }
 
 std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {

@@ -92,13 +92,13 @@ std::string TrainingWay::text() const {
       "{}, accumulate {}, {} replicas, {} threads, {} io queues, optimizer {}, io mode "
       "{}, "
       "recompute {}{}, offload{} from {}, shard {}, norm {}, gradients {} and {} of replicas, "
-      "accumulators {}{}, freeze {}{}",
+      "accumulators {}{}, freeze {}, averages {}{}",
       strategy_text(step.strategy.value_or(train::resident())), step.accumulate, replicas, threads,
       io_queues, optimizer, static_cast<int>(step.io_mode), step.recompute.all,
       step.recompute.blocks, remote, l.min_elements_off_device, l.min_elements_sharded,
       step.max_grad_norm.value_or(0), to_string(step.accumulation_reduction),
       to_string(step.replica_reduction), step.accumulator_dtype.index(),
-      step.gradient_hook ? ", with a hook" : "", step.freeze,
+      step.gradient_hook ? ", with a hook" : "", step.freeze, step.ema_decay.value_or(0),
       order ? ", in the order\n" + *order : "");
 }
 
@@ -153,6 +153,7 @@ Outcome in_interpreter(const Ir& ir, const Training& t, int updates, Precision p
   };
   t.variables.for_each(add);
   t.state.for_each(add);
+  t.averages.for_each(add);
   outcome.insert(outcome.end(), variables.begin(), variables.end());
   return outcome;
 }

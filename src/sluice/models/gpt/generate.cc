@@ -385,7 +385,9 @@ Generator Generator::open_hugging_face(const GptSizes& sizes, const std::string&
 }
 
 std::vector<std::string> Generator::load(const std::string& path) {
-  return train::load_weights(*state_->session, state_->programs, path);
+  return train::load_weights(*state_->session, state_->programs, path,
+                             train::averages_as_weights(path))
+      .unused;
 }
 
 void Generator::load_hugging_face(const std::string& path) {

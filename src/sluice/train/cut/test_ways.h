@@ -67,6 +67,7 @@ inline Options with_reductions_of(Options way, const Options& options) {
   way.gradient_hook = options.gradient_hook;
   way.max_grad_norm = options.max_grad_norm;
   way.freeze = options.freeze;
+  way.ema_decay = options.ema_decay;
   return way;
 }
 

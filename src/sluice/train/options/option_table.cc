@@ -243,6 +243,9 @@ void add_gradients(OptionTable<Options>& t) {
         "Scale all gradients so that their norm is at most NORM", "none")
       .named("--clip-norm")
       .that_decides_bits();
+  t.add("ema_decay", &Options::ema_decay, forms::floats({.max = 1, .excludes_max = true}, "DECAY"),
+        "Evaluate exponential moving averages (EMA) of the weights with this decay", "none")
+      .that_decides_bits();
   t.add({"freeze", OptionType::kList, "PATTERNS",
          "Freeze weights by patterns of their paths, for example embedding.*",
          [](const Options& o) {

@@ -50,7 +50,7 @@ TEST(Options, AreReadFromAFile) {
                   "min_elements_sharded": 8192},
     "offload": "automatic", "io_mode": "io_overlapped", "recompute": ["B1"], "learning_rate": 0.001,
     "accumulation_reduction": "sum", "replica_reduction": "sum", "accumulator_dtype": "float16",
-    "max_grad_norm": 1.5, "freeze": ["a.*"], "seed": 18446744073709551615,
+    "max_grad_norm": 1.5, "ema_decay": 0.5, "freeze": ["a.*"], "seed": 18446744073709551615,
     "session": {"device": {"memory": 1000, "threads": 3}, "remote": "file:/tmp",
                 "remote_memory": 2000, "remote_bandwidth": 3000, "remote_direct": true,
                 "verify_remote": true, "stop_deadline": 1, "events": 5, "profile": "/tmp",
@@ -78,6 +78,7 @@ TEST(Options, AreReadFromAFile) {
   EXPECT_EQ(options.io_mode, IoMode::kIoOverlapped);
   EXPECT_EQ(std::get<double>(options.learning_rate), 0.001);
   EXPECT_EQ(std::get<DType>(options.accumulator_dtype), f16);
+  EXPECT_EQ(options.ema_decay, 0.5);
   EXPECT_EQ(options.freeze, std::vector<std::string>{"a.*"});
   EXPECT_EQ(options.seed, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(options.session.device.memory, 1000);
@@ -151,6 +152,8 @@ TEST(Options, BadFilesAreRefused) {
       bad(R"({"locations": 3})", "got 'locations'"),
       bad(R"({"session": {"verify": 1}})", "session.verify: must be one of false, true, got '1'"),
       bad(R"({"accumulator_dtype": "float8"})", "accumulator_dtype: "),
+      bad(R"({"ema_decay": 1})",
+          "ema_decay: must be a finite float32 number from 0 to below 1, got '1'"),
       bad(R"({"recompute": ["B1", 1]})", "recompute: must be a list of strings, got"),
       bad(R"({"learning_rate": true})",
           "learning_rate: must be default, streamed, streamed from a field, or a finite float32 "

@@ -18,7 +18,7 @@ namespace {
 struct PlanBuilder {
   std::function<Training(Ir ir, const Options& options)> build;
   bool trains = true;
-  bool has_state = false;  ///< Whether the optimizer keeps state.
+  bool has_state = false;  ///< Whether updates keep state of the optimizer or averages.
 };
 
 /// The options of a rung, and its name.
@@ -129,7 +129,8 @@ PlannedPrograms plan_training(const Network& network, const nn::Optimizer& optim
     o.loss_sums = true;
     return build_training_for(o.session, ir, network, optimizer, o, inference);
   };
-  return plan(options, {build, true, optimizer.has_state()}, rates);
+  const bool has_state = optimizer.has_state() || options.ema_decay.has_value();
+  return plan(options, {build, true, has_state}, rates);
 }
 
 PlannedPrograms plan_inference(const Network& network, const Options& options,

@@ -161,6 +161,9 @@ void check_finite(const Session& session, const Training& training,
   training.state.for_each([&](const std::string& path, const Tensor& variable) {
     check_variable(session, variable, fmt::format("optimizer state '{}'", path), updates);
   });
+  training.averages.for_each([&](const std::string& path, const Tensor& variable) {
+    check_variable(session, variable, fmt::format("average '{}{}'", kAveragePrefix, path), updates);
+  });
 }
 
 std::string reason_of_loss(const Ir& ir, const data::BatchLoader& loader, const data::Element& item,

@@ -114,15 +114,16 @@ void ModelState::open_inference_session() {
     training_->inference_bytes_[device] += bytes;
 }
 
-// Copies the weights of the training unless they are those of the last call.
+// Copies the weights of the training, or their averages, unless they are those of the last call.
 void ModelState::copy_weights() {
   const auto lock = training_->next_call();
   const Session& from = training_->programs_->session;
   const uint64_t changes = from.variable_changes();
   if (copied_ == changes) return;
-  const nn::NamedTensors& trained = training_->programs_->training.variables;
+  const Training& trained = training_->programs_->training;
   programs_->training.variables.for_each([&](const std::string& path, const Tensor& variable) {
-    const Tensor* const source = trained.find_leaf(path);
+    const Tensor* const average = trained.averages.find_leaf(path);
+    const Tensor* const source = average != nullptr ? average : trained.variables.find_leaf(path);
     // Training may lack a variable of evaluation, which then keeps its value.
     if (source != nullptr) programs_->session.write(variable, from.read(*source));
   });

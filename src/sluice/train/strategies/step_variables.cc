@@ -161,8 +161,19 @@ StepVariables::StepVariables(Graph& main, const StepVariables& trained)
       training_(trained.training_),
       devices_(trained.devices_),
       variable_rows_(trained.variable_rows_),
+      reads_averages_(options_.ema_decay.has_value()),
       step_sizes_(main, trained.optimizer_, trained.training_),
-      made_(main.ir()) {}
+      made_(main.ir()) {
+  std::map<const Variable*, std::shared_ptr<Variable>> averages;
+  for (auto& [key, row] : variable_rows_) {
+    if (!reads_averages_ || !row.variable->update) continue;
+    std::shared_ptr<Variable>& average = averages[row.variable.get()];
+    if (average == nullptr)
+      average = std::make_shared<Variable>(
+          Variable{row.variable->rows, row.variable->update->average_there});
+    row.variable = average;
+  }
+}
 
 // A key of another network is not remote.
 bool StepVariables::is_remote(const std::string& key) const {
@@ -197,6 +208,11 @@ void StepVariables::store(Graph& graph, const std::string& key, const Tensor& t)
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
   const Graph::ProvenanceScope of(graph, {.variable = key});
   if (is_remote(key)) return nn::gather_replica_sharded_tensor(load(graph, key));
+  if (const Tensor* const average = reads_averages_ ? training_.averages.find_leaf(key) : nullptr) {
+    const DeviceScope on(graph, device(key));
+    return nn::gather_replica_sharded_tensor(graph.ir().share_variable(*average, graph),
+                                             average->graph().info(*average).variable->group);
+  }
   const Tensor* const variable = training_.variables.find_leaf(key);
   require(variable != nullptr,
           "evaluation: weight '{}' must be trained, but the training network has no such weight",
@@ -347,7 +363,47 @@ StepVariables::Update& StepVariables::update_of(const std::string& key) {
     }
   }
   update.kept_here.resize(own.rows.keys.size());
+  if (options_.ema_decay) make_averages(own, spec, info, update);
   return own.update.emplace(std::move(update));
+}
+
+void StepVariables::make_averages(const Variable& own, const TensorSpec& spec,
+                                  const VariableInfo& info, Update& update) {
+  require(spec.dtype == f32, "ema_decay: trained weights must be float32, got {} for '{}'",
+          name_of(spec.dtype), own.rows.keys.front());
+  const bool off = is_off_device(options_.locations.optimizer, spec, options_.locations);
+  if (off) update.average_there = main_.ir().remote_buffer(spec, own.rows.keys.end_id());
+  update.average_here.resize(own.rows.keys.size());
+  for (const RowId r : own.rows.keys.ids()) {
+    const std::string& key = own.rows.keys[r];
+    const VariableInfo& weight = *main_.info(training_.variables[key]).variable;
+    VariableInfo average = info;
+    average.path = kAveragePrefix + weight.path;
+    average.initializer = weight.initializer;
+    average.location =
+        off ? VariableLocation{update.average_there->id, r.value()} : VariableLocation{};
+    average.role = OpRole::kUpdate;
+    average.owner = weight.path;
+    require(made_[average.path] == 0,
+            "ema_decay: variables must not have the path of the average of '{}', got '{}'", key,
+            average.path);
+    const std::string name = average.path;
+    const Tensor t = main_.variable(spec, std::move(average), name);
+    made_.add(t);
+    training_.averages.merge(key, t);
+    if (!off) update.average_here[r] = t;
+  }
+}
+
+void StepVariables::update_average(const Update& update, const std::string& key,
+                                   const RemoteEntry& row, const nn::NamedTensors& loaded,
+                                   const Tensor& weight) const {
+  if (!options_.ema_decay) return;
+  const Tensor* const there = loaded.find_leaf("average." + key);
+  const Tensor& average = there != nullptr ? *there : update.average_here[RowId(row.constant())];
+  // The factors are decay and 1 − decay of one float32, so that their sum is 1.
+  const double decay = static_cast<float>(*options_.ema_decay);
+  ops::accumulate_moving_average_(average, weight, decay);
 }
 
 Tensor StepVariables::own(Graph& graph, const std::string& key) const {
@@ -408,7 +464,11 @@ bool StepVariables::add_rows(const std::string& key, VariablePart part, bool sto
                            name.empty() ? states[i] : name + "." + states[i], buffers[i], stored,
                            key});
       }
-      return update.here.front().empty();
+      if (update.average_there)
+        tensors.push_back({"average." + key, name.empty() ? "ema" : name + ".ema",
+                           *update.average_there, stored, key});
+      const bool averages_here = options_.ema_decay && !update.average_there;
+      return update.here.front().empty() && !averages_here;
     }
     case VariablePart::kGradient: {
       Update& update = update_of(key);
@@ -513,6 +573,7 @@ Tensor StepVariables::apply(Graph& graph, const std::string& key, const RemoteEn
   const Tensor changed = value != nullptr ? *value : own(graph, variable(key).key(row));
   update.step.bind(state).call(changed, gradient, arguments[fmt::format("step_size.{}", group)],
                                scale != nullptr ? Tensors{*scale} : Tensors{}, hypers);
+  update_average(update, key, row, loaded, changed);
   return changed;
 }
 

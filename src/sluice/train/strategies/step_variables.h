@@ -56,12 +56,12 @@ struct RowTensor {
 /// The tensors of a variable that may be in remote memory.
 enum class VariablePart : uint8_t {
   kValue,     ///< The weight or running variable itself.
-  kState,     ///< Optimizer state.
+  kState,     ///< Optimizer state, and the average of the weight (Options::ema_decay).
   kGradient,  ///< The reduced gradient that waits for its update (StepVariables::keep()).
 };
 
-/// The weights, running variables, optimizer state and kept gradients of a step, on the device or
-/// in remote memory.
+/// The weights, running variables, optimizer state, averages and kept gradients of a step, on the
+/// device or in remote memory.
 ///
 /// A function with a `row` addresses a variable by the key of row 0 (VariableRows) and a row, which
 /// may be a tensor of a loop over rows. The loop loads and stores the tensors of add_rows(), under
@@ -74,6 +74,7 @@ class StepVariables {
                 nn::Optimizer& optimizer, const Options& options, Training& training,
                 const std::vector<VariableRows>& rows = {});
   /// Makes the variables of a training program usable in entry graph `main`, which only reads them.
+  /// Averages are in place of their weights.
   StepVariables(Graph& main, const StepVariables& trained);
 
   /// Chooses the devices of weights and running variables, by key. The others stay on the device of
@@ -157,6 +158,8 @@ class StepVariables {
     Ids<RowId, nn::NamedTensors> here = {};  ///< State on the device.
     std::optional<RemoteBuffer> kept_there = {};
     Ids<RowId, Tensor> kept_here = {};  ///< Kept gradients on the device.
+    std::optional<RemoteBuffer> average_there = {};
+    Ids<RowId, Tensor> average_here = {};  ///< Averages on the device.
   };
   struct Variable {
     VariableRows rows;
@@ -177,6 +180,12 @@ class StepVariables {
   };
   Variable& variable(const std::string& key) const { return *variable_rows_.at(key).variable; }
   Update& update_of(const std::string& key);
+  /// Makes the averages of all rows of a variable. `spec` and `info` are those of its state.
+  void make_averages(const Variable& own, const TensorSpec& spec, const VariableInfo& info,
+                     Update& update);
+  /// Adds a weight after its update to its average.
+  void update_average(const Update& update, const std::string& key, const RemoteEntry& row,
+                      const nn::NamedTensors& loaded, const Tensor& weight) const;
   Tensor load(Graph& graph, const std::string& key) const;
   /// Returns the weight on the device, or the replica's shard if it is updated in shards.
   Tensor own(Graph& graph, const std::string& key) const;
@@ -202,6 +211,7 @@ class StepVariables {
   Training& training_;
   std::map<std::string, DeviceId> devices_;
   std::map<std::string, VariableRow> variable_rows_;  ///< Indexed by key.
+  bool reads_averages_ = false;                       ///< Averages are in place of their weights.
   mutable nn::GraphCache cache_;                      ///< Graphs of the norm.
   std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
   std::map<std::string, StackedSquares> stacked_;  ///< Keyed by the first key.

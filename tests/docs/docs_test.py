@@ -129,12 +129,13 @@ class Text(unittest.TestCase):
         errors = re.findall(r"(?m)^\| `(.*?)` \|", page)
         self.assertEqual(errors, re.findall(r'(?m)^       "(.*)"\},$', test))
 
-    def test_the_page_on_datasets_shows_the_code_of_its_test(self):
-        page = (ROOT / "docs" / "howto" / "fast_dataset.md").read_text()
-        test = (ROOT / "tests" / "docs" / "fast_dataset_test.cc").read_text()
-        parts = re.findall(r"  // --- Code of the page\.\n(.*?)  // --- End", test, re.DOTALL)
-        self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
-                         [re.sub(r"(?m)^  ", "", part) for part in parts])
+    def test_the_pages_on_datasets_show_the_code_of_their_tests(self):
+        for name in ("fast_dataset", "compose_datasets"):
+            page = (ROOT / "docs" / "howto" / f"{name}.md").read_text()
+            test = (ROOT / "tests" / "docs" / f"{name}_test.cc").read_text()
+            parts = re.findall(r"  // --- Code of the page\.\n(.*?)  // --- End", test, re.DOTALL)
+            self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
+                             [re.sub(r"(?m)^  ", "", part) for part in parts])
 
     def test_the_page_on_strategies_shows_the_code_and_the_order_of_its_test(self):
         page = (ROOT / "docs" / "howto" / "add_a_strategy.md").read_text()

@@ -129,12 +129,14 @@ ElementSpecs check_static(const Dataset& dataset, std::string_view what) {
 
 namespace internal {
 
-Element Node::at(int64_t) const {
+Element Node::at(int64_t, uint64_t) const {
   SLUICE_CHECK(!"at() of a dataset that is not indexed");
   return {};
 }
 
-size_t Node::write_at(int64_t k, const ElementView& to) const { return copy_element(at(k), k, to); }
+size_t Node::write_at(int64_t k, uint64_t pass, const ElementView& to) const {
+  return copy_element(at(k, pass), k, to);
+}
 
 size_t copy_element(const Element& element, int64_t number, const ElementView& to) {
   const size_t n = element.arrays.size();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/rng.h"
 #include "sluice/data/samples.h"
 
 namespace sluice::data {
@@ -95,6 +96,19 @@ class Iterator {
   int64_t position_ = 0;
 };
 
+/// The element that an EpochMap computes, and a key for random numbers.
+struct ElementContext {
+  int64_t epoch = 0;  ///< Number of the pass: the epoch of a loader, or the pass of repeat().
+  int64_t index = 0;  ///< Number of the element in a pass of the map's input.
+  Seed key = {};      ///< A pure function of (MapOptions::seed, epoch, index).
+};
+
+/// Options of a map that reads the epoch.
+struct MapOptions {
+  uint64_t seed = 0;  ///< Seed of ElementContext::key. Maps of one pipeline need different seeds.
+  std::optional<ElementSpecs> specs = {};  ///< Specs that each result must have, if they are given.
+};
+
 /// Describes a lazy pipeline from a source over combinators to elements. A copy is cheap and shares
 /// the source's memory. Nothing runs before iterate() begins a pass. All elements, in order and
 /// bytes, are a pure function of the sources, the seeds and the number of the pass; workers and
@@ -106,6 +120,7 @@ class Iterator {
 class Dataset {
  public:
   using Map = std::function<Element(Element)>;
+  using EpochMap = std::function<Element(Element, const ElementContext&)>;
 
   /// For sources and combinators.
   explicit Dataset(std::shared_ptr<const internal::Node> node) : node_(std::move(node)) {}
@@ -122,10 +137,18 @@ class Dataset {
 
   /// Replaces each element e by f(e). If `specs` are given, each result must have them.
   Dataset map(Map f, std::optional<ElementSpecs> specs = std::nullopt) const;
+  /// Replaces each element e by f(e, context), which differs from epoch to epoch: an augmentation.
+  ///   map([](Element e, const ElementContext& c) { return flipped(e, random_unit(c.key, 0)); },
+  ///       {.seed = 1})
+  /// The result is a pure function of (e, epoch, index, seed), also in a loader with workers or one
+  /// that starts at any item. Put it after cache(), which refuses it, and before repeat(), which
+  /// numbers the epochs.
+  Dataset map(EpochMap f, MapOptions options = {}) const;
   /// Computes map(f) on `workers` threads, in [0, 256]; 0 computes on the thread of the consumer.
   /// Several threads call `f` at once, on at most 2·workers elements ahead of the consumer, and
   /// possibly on elements after one that fails.
   Dataset parallel_map(Map f, int workers, std::optional<ElementSpecs> specs = std::nullopt) const;
+  Dataset parallel_map(EpochMap f, int workers, MapOptions options = {}) const;
   /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn element by the next element.
   /// The order is a pure function of (seed, pass). With a buffer of size() elements, all orders are
   /// equally likely.
@@ -142,7 +165,7 @@ class Dataset {
   Dataset skip(int64_t n) const;
   /// Stores the elements of the first pass that is read to its end, and reads later passes from
   /// memory. It always reads pass 0, so call shuffle() after cache(). If a loader makes elements
-  /// one by one, each of them is stored.
+  /// one by one, each of them is stored. Error{kUsage} if an EpochMap computes the elements.
   Dataset cache() const;
   /// Reads up to `depth` elements, in [1, 65536], ahead on a thread. An iterator of prefetch() or
   /// parallel_map() throws Error{kIo} if the system does not start a thread.

@@ -2,10 +2,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "sluice/base/rng.h"
 
 namespace sluice::data {
+
+/// Returns the key of the random numbers that `use` draws, from a seed of 64 bits.
+inline Seed key_of(uint64_t seed, std::string_view use) {
+  return fold({static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, use);
+}
 
 /// Returns a uniform number in [0, bound) from one counter value, which yields four random words.
 /// If all four are rejected, the last one is used; the chance is below 2^-48 for a million samples.

@@ -46,7 +46,11 @@ Dataset readable(const Dataset& dataset, const LoaderOptions& options) {
           "which holds all elements, or Dataset::shuffle(seed, buffer) and Shuffle::kNo");
   require(*size <= kMaxShuffled,
           "loader: a dataset to shuffle must have at most {} samples, got {}", kMaxShuffled, *size);
-  return is_indexed ? dataset : dataset.cache();
+  if (is_indexed) return dataset;
+  require(!dataset.node()->varies_by_epoch(),
+          "loader: a dataset to shuffle must be indexed if a map reads the epoch, got one that is "
+          "not; put cache() before the map, or use Shuffle::kNo");
+  return dataset.cache();
 }
 
 /// Returns the specs of an item of `rows` samples.
@@ -65,8 +69,7 @@ Element item_of(const ElementSpecs& sample, int64_t rows) {
 
 void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order) {
   std::iota(order.begin(), order.end(), 0u);
-  const Seed start{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
-  const Seed key = fold(fold(start, "loader"), static_cast<uint64_t>(epoch));
+  const Seed key = fold(key_of(seed, "loader"), static_cast<uint64_t>(epoch));
   for (size_t i = order.size(); i-- > 1;) {
     std::swap(order[i], order[random_below(key, i, static_cast<uint32_t>(i + 1))]);
   }
@@ -333,7 +336,8 @@ class BatchLoader::Ring {
     try {
       for (const int64_t number : part.numbers) {
         if (abandons_) return;
-        const size_t arrays = dataset_.node()->write_at(number, view(part, row));
+        const size_t arrays =
+            dataset_.node()->write_at(number, static_cast<uint64_t>(part.epoch), view(part, row));
         require_arrays(arrays, number);
         ++row;
       }

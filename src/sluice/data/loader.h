@@ -16,7 +16,7 @@ void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order);
 
 /// Whether each epoch has an order of its own.
 enum class Shuffle : uint8_t {
-  kNo,   ///< The order of the dataset; epoch e reads pass e.
+  kNo,   ///< The order of pass e of the dataset in epoch e.
   kYes,  ///< The order of shuffled_order().
 };
 
@@ -33,7 +33,8 @@ struct LoaderOptions {
 
 /// Cuts the elements of a dataset, here called samples, into items: the fields of a sample with a
 /// new first axis of `batch`. The items are a pure function of the dataset, the options and the
-/// epoch; `workers` and `depth` do not change them.
+/// epoch; `workers` and `depth` do not change them. Epoch e makes samples of pass e, so a
+/// Dataset::EpochMap receives e.
 ///
 /// A dataset is *indexed* if each element can be made without those before it. All sources except
 /// from_generator() are indexed. So are map, parallel_map, zip, take, skip, batch, repeat and
@@ -42,8 +43,9 @@ struct LoaderOptions {
 /// parallel_map() and prefetch(). Other datasets are read in order by one thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
-/// memory, as cache() does. A dataset of unknown size is refused. Call cache() on it to hold all
-/// its elements, or use Shuffle::kNo with Dataset::shuffle(seed, buffer) to hold `buffer` of them.
+/// memory, as cache() does, and refuses an EpochMap. A dataset of unknown size is refused. Call
+/// cache() on it to hold all its elements, or use Shuffle::kNo with Dataset::shuffle(seed, buffer)
+/// to hold `buffer` of them.
 class BatchLoader {
  public:
   /// Starts epoch 0, without reading ahead before the first next() or start_epoch(). Allocates the

@@ -19,7 +19,7 @@ class Shuffled final : public Combinator {
  public:
   Shuffled(const Dataset& input, uint64_t seed, int64_t buffer)
       : Combinator(input), buffer_(static_cast<size_t>(buffer)) {
-    key_ = fold({static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, "shuffle");
+    key_ = key_of(seed, "shuffle");
   }
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
@@ -108,11 +108,11 @@ class Batched final : public Combinator {
   }
   std::optional<int64_t> size() const override { return batches_of(input().size()); }
   std::optional<int64_t> indexed() const override { return batches_of(input().indexed()); }
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t pass) const override {
     const int64_t first = k * n_;
     const int64_t end = std::min(first + n_, *input().indexed());
     std::vector<Element> elements;
-    for (int64_t i = first; i < end; ++i) elements.push_back(input().at(i));
+    for (int64_t i = first; i < end; ++i) elements.push_back(input().at(i, pass));
     return join(std::move(elements), first);
   }
 
@@ -169,7 +169,7 @@ class Cached final : public Combinator {
     if (!size) size = static_cast<int64_t>(load()->size());
     return size == kForever ? std::nullopt : size;
   }
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t) const override {
     const auto index = static_cast<size_t>(k);
     if (const auto all = stored()) return (*all)[index];
     const std::optional<int64_t> size = input().indexed();
@@ -178,14 +178,14 @@ class Cached final : public Combinator {
       const std::lock_guard lock(mutex_);
       if (index < parts_.size() && parts_[index]) return *parts_[index];
     }
-    Element element = input().at(k);
+    Element element = input().at(k, 0);
     const std::lock_guard lock(mutex_);
     if (elements_ == nullptr) keep(element, index, static_cast<size_t>(*size));
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
     const auto all = stored();
-    return all ? internal::copy_element(sluice::at(*all, k), k, to) : Node::write_at(k, to);
+    return all ? internal::copy_element(sluice::at(*all, k), k, to) : Node::write_at(k, pass, to);
   }
 
  private:
@@ -278,6 +278,11 @@ Dataset Dataset::batch(int64_t n, Remainder remainder) const {
   return Dataset(std::make_shared<const Batched>(*this, n, remainder));
 }
 
-Dataset Dataset::cache() const { return Dataset(std::make_shared<const Cached>(*this)); }
+Dataset Dataset::cache() const {
+  require(!node_->varies_by_epoch(),
+          "cache: must store elements that all epochs share, got a map that reads the epoch; put "
+          "the map after cache()");
+  return Dataset(std::make_shared<const Cached>(*this));
+}
 
 }  // namespace sluice::data

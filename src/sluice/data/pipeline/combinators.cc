@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sluice/data/draw.h"
 #include "sluice/data/pipeline/node.h"
 
 namespace sluice::data {
@@ -18,28 +19,30 @@ class Mapped final : public Combinator {
   Mapped(const Dataset& input, CheckedMap map) : Combinator(input), map_(std::move(map)) {}
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
-    return std::make_unique<Calls>(map_, input().open(pass));
+    return std::make_unique<Calls>(map_, input().open(pass), pass);
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
   bool may_vary() const override { return !map_.specs && input().may_vary(); }
   std::optional<int64_t> indexed() const override { return input().indexed(); }
-  Element at(int64_t k) const override { return map_(input().at(k), k); }
+  Element at(int64_t k, uint64_t pass) const override { return map_(input().at(k, pass), k, pass); }
+  bool varies_by_epoch() const override { return map_.epoch_f || input().varies_by_epoch(); }
 
  private:
   class Calls final : public Stream {
    public:
-    Calls(const CheckedMap& map, std::unique_ptr<Stream> input)
-        : map_(map), input_(std::move(input)) {}
+    Calls(const CheckedMap& map, std::unique_ptr<Stream> input, uint64_t pass)
+        : map_(map), input_(std::move(input)), pass_(pass) {}
 
     std::optional<Element> next() override {
       std::optional<Element> element = input_->next();
-      if (element) element = map_(std::move(*element), number_++);
+      if (element) element = map_(std::move(*element), number_++, pass_);
       return element;
     }
 
    private:
     const CheckedMap& map_;
     std::unique_ptr<Stream> input_;
+    uint64_t pass_;
     int64_t number_ = 0;
   };
 
@@ -51,20 +54,27 @@ class Repeated final : public Combinator {
   Repeated(const Dataset& input, int64_t passes) : Combinator(input), passes_(passes) {}
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
-    const auto n = static_cast<uint64_t>(passes_);
-    return std::make_unique<Passes>(*this, passes_ == kForever ? pass : pass * n);
+    return std::make_unique<Passes>(*this, first_pass(pass));
   }
   std::optional<int64_t> size() const override { return all_of(input().size()); }
   std::optional<int64_t> indexed() const override {
     const std::optional<int64_t> each = input().indexed();
     return each ? all_of(each) : std::nullopt;
   }
-  Element at(int64_t k) const override { return input().at(k % *input().indexed()); }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    return input().write_at(k % *input().indexed(), to);
+  Element at(int64_t k, uint64_t pass) const override {
+    const int64_t n = *input().indexed();
+    return input().at(k % n, first_pass(pass) + static_cast<uint64_t>(k / n));
+  }
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    const int64_t n = *input().indexed();
+    return input().write_at(k % n, first_pass(pass) + static_cast<uint64_t>(k / n), to);
   }
 
  private:
+  /// Number of the pass of the input that a pass begins with.
+  uint64_t first_pass(uint64_t pass) const {
+    return passes_ == kForever ? pass : pass * static_cast<uint64_t>(passes_);
+  }
   /// Number of elements of all passes, from that of each.
   std::optional<int64_t> all_of(std::optional<int64_t> each) const {
     if (passes_ == 0 || each == 0) return 0;
@@ -123,9 +133,9 @@ class Range final : public Combinator {
     const std::optional<int64_t> all = input().indexed();
     return all ? part_of(all) : std::nullopt;
   }
-  Element at(int64_t k) const override { return input().at(skipped_ + k); }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    return input().write_at(skipped_ + k, to);
+  Element at(int64_t k, uint64_t pass) const override { return input().at(skipped_ + k, pass); }
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    return input().write_at(skipped_ + k, pass, to);
   }
 
  private:
@@ -205,6 +215,10 @@ class Zipped final : public Node {
     return std::any_of(inputs_.begin(), inputs_.end(),
                        [](const Dataset& input) { return input.node()->may_vary(); });
   }
+  bool varies_by_epoch() const override {
+    return std::any_of(inputs_.begin(), inputs_.end(),
+                       [](const Dataset& input) { return input.node()->varies_by_epoch(); });
+  }
   std::optional<int64_t> indexed() const override {
     int64_t min = kForever;
     for (const Dataset& input : inputs_) {
@@ -214,15 +228,16 @@ class Zipped final : public Node {
     }
     return min;
   }
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t pass) const override {
     Element all;
-    for (const Dataset& input : inputs_) append(input.node()->at(k), all);
+    for (const Dataset& input : inputs_) append(input.node()->at(k, pass), all);
     internal::check_names(all.arrays.size(), all.names, "zip");
     return all;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
     size_t written = 0;
-    for (const Dataset& input : inputs_) written += input.node()->write_at(k, to.from(written));
+    for (const Dataset& input : inputs_)
+      written += input.node()->write_at(k, pass, to.from(written));
     return written;
   }
 
@@ -265,10 +280,32 @@ class Zipped final : public Node {
 
 }  // namespace
 
+namespace internal {
+
+CheckedMap checked_map(std::string_view what, Dataset::Map f, std::optional<ElementSpecs> specs) {
+  require(f != nullptr, "{}: the function must be callable, got an empty one", what);
+  if (specs) check_names(specs->arrays.size(), specs->names, what);
+  return {.f = std::move(f), .specs = std::move(specs)};
+}
+
+CheckedMap checked_map(std::string_view what, Dataset::EpochMap f, MapOptions options) {
+  require(f != nullptr, "{}: the function must be callable, got an empty one", what);
+  if (options.specs) check_names(options.specs->arrays.size(), options.specs->names, what);
+  return {.epoch_f = std::move(f),
+          .key = key_of(options.seed, "map"),
+          .specs = std::move(options.specs)};
+}
+
+}  // namespace internal
+
 Dataset Dataset::map(Map f, std::optional<ElementSpecs> specs) const {
-  require(f != nullptr, "map: the function must be callable, got an empty one");
-  if (specs) internal::check_names(specs->arrays.size(), specs->names, "map");
-  return Dataset(std::make_shared<const Mapped>(*this, CheckedMap{std::move(f), std::move(specs)}));
+  return Dataset(std::make_shared<const Mapped>(
+      *this, internal::checked_map("map", std::move(f), std::move(specs))));
+}
+
+Dataset Dataset::map(EpochMap f, MapOptions options) const {
+  return Dataset(std::make_shared<const Mapped>(
+      *this, internal::checked_map("map", std::move(f), std::move(options))));
 }
 
 Dataset Dataset::repeat(int64_t passes) const {

@@ -75,14 +75,14 @@ TEST(Indexed, ElementsAreThoseOfAPass) {
     ASSERT_EQ(static_cast<int64_t>(all.size()), *n) << name;
     for (int64_t k = *n; k-- > 0;) {
       const Element& expected = all[static_cast<size_t>(k)];
-      EXPECT_TRUE(same(node.at(k), expected)) << name << " " << k;
+      EXPECT_TRUE(same(node.at(k, 0), expected)) << name << " " << k;
       Element written = expected;
       std::vector<ArrayView> views;
       for (HostTensor& array : written.arrays) {
         std::fill(array.bytes().begin(), array.bytes().end(), std::byte{0xff});
         views.emplace_back(array);
       }
-      EXPECT_EQ(node.write_at(k, {views, written.names}), views.size()) << name;
+      EXPECT_EQ(node.write_at(k, 0, {views, written.names}), views.size()) << name;
       EXPECT_TRUE(same(written, expected)) << name << " " << k;
     }
   }
@@ -113,7 +113,7 @@ TEST(Indexed, CacheMakesEachElementOnce) {
     const Dataset cached = rows(50).map(count).cache();
     const auto read = [&](int64_t first) {
       for (int64_t k = first; k < 50; k += parallel ? 2 : 1) {
-        EXPECT_EQ(cached.node()->at(k)["y"].as<int32_t>()[0], k);
+        EXPECT_EQ(cached.node()->at(k, 0)["y"].as<int32_t>()[0], k);
       }
     };
     for (int pass = 0; pass < 2; ++pass) {
@@ -127,7 +127,7 @@ TEST(Indexed, CacheMakesEachElementOnce) {
   }
   calls = 0;
   const Dataset loaded = generated_elements(5).map(count).cache();
-  std::thread other([&] { loaded.node()->at(3); });
+  std::thread other([&] { loaded.node()->at(3, 0); });
   EXPECT_EQ(loaded.node()->indexed(), 5);
   other.join();
   EXPECT_EQ(calls, 5);
@@ -144,17 +144,17 @@ TEST(Indexed, ErrorsNameTheElement) {
   const auto write = [](const Dataset& dataset, int64_t k, Element to) {
     std::vector<ArrayView> views;
     for (HostTensor& array : to.arrays) views.emplace_back(array);
-    dataset.node()->write_at(k, {views, to.names});
+    dataset.node()->write_at(k, 0, {views, to.names});
   };
   const Element one = HostTensor({{1}, f32, {}});
-  const Element row = rows(1).node()->at(0);
+  const Element row = rows(1).node()->at(0, 0);
   const Dataset more = zip({rows(3), rows(3).map([](Element e) {
                               return Element{{"z", e["y"]}};
                             })});
   Element renamed = row;
   renamed.names = {"x", "z"};
   expect_refused({
-      {"user", [&] { failing.node()->at(3); }, "map: the function for element 3 must not throw"},
+      {"user", [&] { failing.node()->at(3, 0); }, "map: the function for element 3 must not throw"},
       {"shape", [&] { write(ragged, 4, one); },
        "element 4: must be (1,) float32 like the first one, got (2,) float32"},
       {"tuple", [&] { write(rows(3), 1, one); },

@@ -54,14 +54,16 @@ class Node {
   }
 
   /// If at() can make each element without those before it, returns the number of elements, or
-  /// kForever if the dataset never ends. Otherwise returns nothing. These elements are equal in all
-  /// passes. cache() may read a pass here.
+  /// kForever if the dataset never ends. Otherwise returns nothing. All passes have this number of
+  /// elements. cache() may read a pass here.
   virtual std::optional<int64_t> indexed() const { return std::nullopt; }
-  /// Makes element `k` in [0, indexed()). Several threads may call it at once.
-  virtual Element at(int64_t k) const;
-  /// Writes element k to the first arrays of `to`. Returns their number. Error{kUsage} unless the
-  /// element has their specs and names.
-  virtual size_t write_at(int64_t k, const ElementView& to) const;
+  /// Makes element `k` in [0, indexed()) of a pass. Several threads may call it at once.
+  virtual Element at(int64_t k, uint64_t pass) const;
+  /// Writes element k of a pass to the first arrays of `to`. Returns their number. Error{kUsage}
+  /// unless the element has their specs and names.
+  virtual size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const;
+  /// Whether an EpochMap computes the elements, so that each pass has elements of its own.
+  virtual bool varies_by_epoch() const { return false; }
 };
 
 /// A node with one input. It has the specs and size of the input unless a subclass changes them.
@@ -71,6 +73,7 @@ class Combinator : public Node {
   std::optional<ElementSpecs> specs() const override { return input_->specs(); }
   std::optional<int64_t> size() const override { return input_->size(); }
   bool may_vary() const override { return input_->may_vary(); }
+  bool varies_by_epoch() const override { return input_->varies_by_epoch(); }
 
  protected:
   const Node& input() const { return *input_; }
@@ -108,18 +111,31 @@ size_t copy_element(const Element& element, int64_t number, const ElementView& t
 /// Requires `arrays` >= 1 arrays, and one name for each array, all different, or no names.
 void check_names(size_t arrays, const std::vector<std::string>& names, std::string_view what);
 
-/// A user's map with its stated specs.
+/// A user's map with its stated specs. One of the functions is not empty.
 struct CheckedMap {
-  Dataset::Map f;
-  std::optional<ElementSpecs> specs;
+  Dataset::Map f = {};
+  Dataset::EpochMap epoch_f = {};
+  Seed key = {};  ///< The key of an EpochMap's random numbers.
+  std::optional<ElementSpecs> specs = {};
 
-  Element operator()(Element element, int64_t number) const {
+  /// Maps element `number` of a pass.
+  Element operator()(Element element, int64_t number, uint64_t pass) const {
     return call_for_element("map", number, [&] {
-      Element result = f(std::move(element));
+      Element result =
+          f ? f(std::move(element)) : epoch_f(std::move(element), context_of(number, pass));
       check_element(result, specs);
       return result;
     });
   }
+  ElementContext context_of(int64_t number, uint64_t pass) const {
+    return {.epoch = static_cast<int64_t>(pass),
+            .index = number,
+            .key = fold(fold(key, pass), static_cast<uint64_t>(number))};
+  }
 };
+
+/// Checks the arguments of map() or parallel_map(), whose name is `what`.
+CheckedMap checked_map(std::string_view what, Dataset::Map f, std::optional<ElementSpecs> specs);
+CheckedMap checked_map(std::string_view what, Dataset::EpochMap f, MapOptions options);
 
 }  // namespace sluice::data::internal

@@ -23,9 +23,9 @@ constexpr int64_t kMaxQueueDepth = 65536;
 class Ahead final : public Stream {
  public:
   /// `map` may be null.
-  Ahead(const char* name, std::unique_ptr<Stream> input, const CheckedMap* map, int threads,
-        size_t depth)
-      : input_(std::move(input)), map_(map), ring_(depth) {
+  Ahead(const char* name, std::unique_ptr<Stream> input, uint64_t pass, const CheckedMap* map,
+        int threads, size_t depth)
+      : input_(std::move(input)), pass_(pass), map_(map), ring_(depth) {
     try {
       for (int i = 0; i < threads; ++i) {
         threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
@@ -96,7 +96,7 @@ class Ahead final : public Stream {
   /// Maps an element that this thread alone holds.
   void map(Slot& made, uint64_t number) const {
     try {
-      made.element = (*map_)(std::move(*made.element), static_cast<int64_t>(number));
+      made.element = (*map_)(std::move(*made.element), static_cast<int64_t>(number), pass_);
     } catch (...) {
       made.element.reset();
       made.error = std::current_exception();
@@ -104,6 +104,7 @@ class Ahead final : public Stream {
   }
 
   std::unique_ptr<Stream> input_;  ///< Used by the thread that set `reading_`.
+  uint64_t pass_;
   const CheckedMap* map_;
   std::mutex mutex_;  ///< Guards the members below.
   std::condition_variable_any has_room_;
@@ -122,13 +123,14 @@ class ParallelMapped final : public Combinator {
       : Combinator(input), map_(std::move(map)), workers_(workers) {}
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
-    return std::make_unique<Ahead>("parallel_map", input().open(pass), &map_, workers_,
+    return std::make_unique<Ahead>("parallel_map", input().open(pass), pass, &map_, workers_,
                                    2 * static_cast<size_t>(workers_));
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
   bool may_vary() const override { return !map_.specs && input().may_vary(); }
   std::optional<int64_t> indexed() const override { return input().indexed(); }
-  Element at(int64_t k) const override { return map_(input().at(k), k); }
+  Element at(int64_t k, uint64_t pass) const override { return map_(input().at(k, pass), k, pass); }
+  bool varies_by_epoch() const override { return map_.epoch_f || input().varies_by_epoch(); }
 
  private:
   CheckedMap map_;
@@ -141,28 +143,37 @@ class Prefetched final : public Combinator {
       : Combinator(input), depth_(static_cast<size_t>(depth)) {}
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
-    return std::make_unique<Ahead>("prefetch", input().open(pass), nullptr, 1, depth_);
+    return std::make_unique<Ahead>("prefetch", input().open(pass), pass, nullptr, 1, depth_);
   }
   std::optional<int64_t> indexed() const override { return input().indexed(); }
-  Element at(int64_t k) const override { return input().at(k); }
-  size_t write_at(int64_t k, const internal::ElementView& to) const override {
-    return input().write_at(k, to);
+  Element at(int64_t k, uint64_t pass) const override { return input().at(k, pass); }
+  size_t write_at(int64_t k, uint64_t pass, const internal::ElementView& to) const override {
+    return input().write_at(k, pass, to);
   }
 
  private:
   size_t depth_;
 };
 
+void check_workers(int workers) {
+  require(workers >= 0 && workers <= kMaxMapWorkers,
+          "parallel_map: workers must be in [0, {}], got {}", kMaxMapWorkers, workers);
+}
+
 }  // namespace
 
 Dataset Dataset::parallel_map(Map f, int workers, std::optional<ElementSpecs> specs) const {
-  require(workers >= 0 && workers <= kMaxMapWorkers,
-          "parallel_map: workers must be in [0, {}], got {}", kMaxMapWorkers, workers);
+  check_workers(workers);
   if (workers == 0) return map(std::move(f), std::move(specs));
-  require(f != nullptr, "parallel_map: the function must be callable, got an empty one");
-  if (specs) internal::check_names(specs->arrays.size(), specs->names, "parallel_map");
   return Dataset(std::make_shared<const ParallelMapped>(
-      *this, CheckedMap{std::move(f), std::move(specs)}, workers));
+      *this, internal::checked_map("parallel_map", std::move(f), std::move(specs)), workers));
+}
+
+Dataset Dataset::parallel_map(EpochMap f, int workers, MapOptions options) const {
+  check_workers(workers);
+  if (workers == 0) return map(std::move(f), std::move(options));
+  return Dataset(std::make_shared<const ParallelMapped>(
+      *this, internal::checked_map("parallel_map", std::move(f), std::move(options)), workers));
 }
 
 Dataset Dataset::prefetch(int64_t depth) const {

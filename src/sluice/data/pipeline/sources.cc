@@ -36,7 +36,7 @@ class Tensors final : public Node {
   std::optional<int64_t> size() const override { return whole_.arrays[0].shape()[0]; }
 
   std::optional<int64_t> indexed() const override { return size(); }
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t) const override {
     Element element;
     element.names = specs_.names;
     element.arrays.reserve(specs_.arrays.size());
@@ -47,11 +47,11 @@ class Tensors final : public Node {
     }
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
     const size_t n = specs_.arrays.size();
     bool is_right = n <= to.arrays.size() && specs_.names.empty() == to.names.empty();
     for (size_t i = 0; i < n && is_right; ++i) is_right = to.arrays[i].spec == specs_.arrays[i];
-    if (!is_right) return Node::write_at(k, to);  // Reports the difference.
+    if (!is_right) return Node::write_at(k, pass, to);  // Reports the difference.
     for (size_t i = 0; i < n; ++i) {
       const auto from = row(k, i);
       if (!from.empty()) std::memcpy(to.arrays[i].data, from.data(), from.size());
@@ -66,7 +66,7 @@ class Tensors final : public Node {
 
     std::optional<Element> next() override {
       if (row_ == tensors_.size()) return std::nullopt;
-      return tensors_.at(row_++);
+      return tensors_.at(row_++, 0);
     }
 
    private:
@@ -96,7 +96,7 @@ class Function final : public Node {
   std::optional<ElementSpecs> specs() const override { return specs_; }
   std::optional<int64_t> size() const override { return n_; }
   std::optional<int64_t> indexed() const override { return n_; }
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t) const override {
     return call_for_element("from_function", k, [&] {
       Element element = f_(k);
       internal::check_element(element, specs_);
@@ -111,7 +111,7 @@ class Function final : public Node {
 
     std::optional<Element> next() override {
       if (function_.n_ != kForever && number_ == function_.n_) return std::nullopt;
-      return function_.at(number_++);
+      return function_.at(number_++, 0);
     }
 
    private:

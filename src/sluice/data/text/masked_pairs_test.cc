@@ -93,7 +93,7 @@ TEST(MaskedPairs, HaveTheSharesOfBert) {
   int following = 0, shorter = 0, predicted = 0, masked = 0, kept = 0, sizes = 0;
   std::set<int32_t> begins, places;
   for (int k = 0; k < kSamples; ++k) {
-    const Read r(pairs.node()->at(k));
+    const Read r(pairs.node()->at(k, 0));
     const Segments s = check(r);
     following += r.next == 0;
     shorter += s.first_size + s.second_size < kContext - 3;
@@ -119,7 +119,8 @@ TEST(MaskedPairs, HaveTheSharesOfBert) {
 
 TEST(MaskedPairs, ArePureFunctionsOfSeedAndIndex) {
   const auto sample = [](uint64_t seed, int64_t k) {
-    return Read(random_masked_pairs(counted(), {.context = 20, .seed = seed}).node()->at(k)).tokens;
+    return Read(random_masked_pairs(counted(), {.context = 20, .seed = seed}).node()->at(k, 0))
+        .tokens;
   };
   EXPECT_EQ(sample(1, 5), sample(1, 5));
   EXPECT_NE(sample(1, 5), sample(1, 6));
@@ -132,14 +133,14 @@ TEST(MaskedPairs, OfAnEvaluationDoNotOverlap) {
   const Dataset pairs = consecutive_masked_pairs(counted(), {.context = 20});
   ASSERT_EQ(pairs.size(), 1000 / 17);
   for (int64_t k = 0; k < *pairs.size(); ++k)
-    EXPECT_EQ(check(Read(pairs.node()->at(k))).first, 17 * k);
+    EXPECT_EQ(check(Read(pairs.node()->at(k, 0))).first, 17 * k);
   // The smallest samples and text.
   const Tokens three = counted(kText).range(0, 3);
   const Dataset one = consecutive_masked_pairs(three, {.context = 5});
   ASSERT_EQ(one.size(), 1);
-  check(Read(one.node()->at(0)));
+  check(Read(one.node()->at(0, 0)));
   for (int64_t k = 0; k < 50; ++k)
-    check(Read(random_masked_pairs(three, {.context = 5}).node()->at(k)));
+    check(Read(random_masked_pairs(three, {.context = 5}).node()->at(k, 0)));
 }
 
 TEST(MaskedPairs, RefuseTextsThatAreTooShort) {

@@ -34,7 +34,7 @@ Tokens counted_tokens(int64_t n) {
 std::vector<int64_t> starts(const Dataset& windows, int64_t count) {
   std::vector<int64_t> found;
   for (int64_t k = 0; k < count; ++k) {
-    const Element element = windows.node()->at(k);
+    const Element element = windows.node()->at(k, 0);
     const Ids input = ids_of(element["input"]);
     const Ids target = ids_of(element["target"]);
     for (size_t i = 0; i < input.size(); ++i) {
@@ -126,7 +126,7 @@ TEST(TokenFiles, AreReadByParts) {
   EXPECT_EQ(tokens.vocabulary(), 65536);
   const Dataset windows = consecutive_windows(tokens, 100);
   EXPECT_EQ(windows.size(), 10485);
-  const Element last = windows.node()->at(10484);
+  const Element last = windows.node()->at(10484, 0);
   EXPECT_EQ(last["input"].as<int32_t>()[99], (10484 * 100 + 99) % 65536);
   EXPECT_EQ(last["target"].as<int32_t>()[99], (10484 * 100 + 100) % 65536);
   EXPECT_LT(test::largest_allocation.load(), 1 << 14);
@@ -140,7 +140,7 @@ TEST(TokenFiles, RefuseOtherFilesAndIds) {
   const TestFile file("tokens.bin", bytes_of<uint16_t>({1, 2, 3, 9, 5, 6, 7}));
   const TestFile empty("empty.bin", std::string_view());
   const Tokens tokens = tokens_file(file.path(), 9);
-  EXPECT_EQ(ids_of(consecutive_windows(tokens, 2).node()->at(2)["target"]), (Ids{6, 7}));
+  EXPECT_EQ(ids_of(consecutive_windows(tokens, 2).node()->at(2, 0)["target"]), (Ids{6, 7}));
   const Tokens cut = tokens_file(file.path());
   expect_refused({
       {"odd", [&] { tokens_file(odd.path()); }, "odd.bin: must have 2 bytes for each token, got 3",
@@ -154,7 +154,7 @@ TEST(TokenFiles, RefuseOtherFilesAndIds) {
       {"long", [&] { random_windows(tokens, {.context = std::numeric_limits<int64_t>::max()}); },
        "must have at least 9223372036854775808 tokens", ErrorKind::kBadFile},
       {"context", [&] { consecutive_windows(tokens, 0); }, "must be at least 1 token, got 0"},
-      {"id", [&] { consecutive_windows(tokens.range(1, 7), 2).node()->at(1); },
+      {"id", [&] { consecutive_windows(tokens.range(1, 7), 2).node()->at(1, 0); },
        "tokens.bin: token 3: must be in [0, 9), got 9", ErrorKind::kBadFile},
       {"array",
        [] {
@@ -167,7 +167,7 @@ TEST(TokenFiles, RefuseOtherFilesAndIds) {
       {"shorter",
        [&] {
          std::filesystem::resize_file(file.path(), 6);
-         consecutive_windows(cut, 3).node()->at(1);
+         consecutive_windows(cut, 3).node()->at(1, 0);
        },
        "tokens.bin", ErrorKind::kIo},
   });
@@ -178,7 +178,7 @@ TEST(TextTokens, AreCharactersOrBytes) {
   const TextTokens characters = text_tokens(file.path(), TextUnit::kCharacter);
   EXPECT_EQ(characters.tokens.size(), 5);
   EXPECT_EQ(characters.tokens.vocabulary(), 4);
-  const Element window = consecutive_windows(characters.tokens, 4).node()->at(0);
+  const Element window = consecutive_windows(characters.tokens, 4).node()->at(0, 0);
   EXPECT_EQ(characters.tokenizer->decode(ids_of(window["target"])), "éllo");
   const TextTokens bytes = text_tokens(file.path(), TextUnit::kByte);
   EXPECT_EQ(bytes.tokens.size(), 6);

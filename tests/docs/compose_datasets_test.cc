@@ -59,6 +59,63 @@ TEST_F(Compose, AnAugmentationDiffersByEpochAndRepeatsBySeed) {
   EXPECT_FALSE(sample_of(digits.map(augment, {.seed = 2}), 1).same_bits(sample_of(augmented, 1)));
 }
 
+TEST_F(Compose, ASplitIsFixedAndDisjoint) {
+  const data::Dataset digits = data::from_samples(samples_);
+  const auto augment = [](data::Element e, const data::ElementContext&) { return e; };
+  // --- Code of the page.
+  const std::vector<data::Dataset> parts = digits.split({0.9, 0.1}, 7);
+  const data::Dataset training = parts[0].map(augment, {.seed = 1});
+  const data::Dataset validation = parts[1];
+  // --- End of the code.
+  EXPECT_EQ(training.size(), 58);
+  EXPECT_EQ(validation.size(), 6);
+  std::set<std::vector<double>> images;
+  for (const data::Element& e : training) images.insert(e["input"].to_doubles());
+  for (const data::Element& e : validation) images.insert(e["input"].to_doubles());
+  EXPECT_EQ(images.size(), 64U);
+  data::BatchLoader loader(training, {.batch = 8, .workers = 2});
+  EXPECT_EQ(loader.items(), 7);
+}
+
+TEST_F(Compose, WeightsBalanceClasses) {
+  const data::Dataset digits = data::from_samples(samples_);
+  // --- Code of the page.
+  std::vector<double> weights;  // The digits 0 and 1 are five times as likely as others.
+  for (const data::Element& e : digits)
+    weights.push_back(e["labels"].as<int32_t>()[0] < 2 ? 5.0 : 1.0);
+  const data::Dataset balanced = digits.weighted(weights, 3);
+  // --- End of the code.
+  const auto low_digits = [](const data::Dataset& dataset) {
+    int64_t count = 0;
+    for (const data::Element& e : dataset) count += e["labels"].as<int32_t>()[0] < 2 ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(balanced.size(), 64);
+  EXPECT_GT(low_digits(balanced), 2 * low_digits(digits));
+}
+
+TEST_F(Compose, DatasetsAreJoined) {
+  const data::Dataset digits = data::from_samples(samples_);
+  const data::Dataset more = data::from_samples(data::synthetic_digits(32, 2));
+  // --- Code of the page.
+  const data::Dataset all = data::concat({digits, more});             // One after the other.
+  const data::Dataset in_turn = data::interleave({digits, more}, 8);  // Blocks of 8 in turn.
+  const data::Dataset mixed =                                         // 4 of 5 elements are digits.
+      data::sample_from({digits.repeat(), more.repeat()}, {0.8, 0.2}, 5);
+  // --- End of the code.
+  EXPECT_EQ(all.size(), 96);
+  EXPECT_EQ(in_turn.size(), 96);
+  EXPECT_EQ(mixed.size(), data::kForever);
+  data::BatchLoader loader(mixed, {.batch = 8, .shuffle = data::Shuffle::kNo, .workers = 2});
+  EXPECT_NE(loader.next(), nullptr);
+  // --- Code of the page.
+  std::vector<double> shares(64, 0.8 / 64);   // The 64 digits have 0.8 of the draws,
+  shares.insert(shares.end(), 32, 0.2 / 32);  // the 32 others 0.2.
+  const data::Dataset epochs = data::concat({digits, more}).weighted(shares, 5, 48);
+  // --- End of the code.
+  EXPECT_EQ(data::BatchLoader(epochs, {.batch = 8}).items(), 6);
+}
+
 // Epoch e of fit() is epoch e of the map, in one run and in a run that continues another one.
 TEST_F(Compose, FitNumbersTheEpochs) {
   std::mutex lock;

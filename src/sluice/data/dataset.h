@@ -163,6 +163,19 @@ class Dataset {
   Dataset take(int64_t n) const;
   /// Skips the first `n` >= 0 elements of a pass.
   Dataset skip(int64_t n) const;
+  /// Splits the elements at random into one dataset for each of `fractions`, positive numbers with
+  /// the sum 1, such as {0.9, 0.1}. The parts are disjoint and hold all elements, each part in the
+  /// order of the dataset. They are the same in each pass: a pure function of (seed, size()). Parts
+  /// 0 to i hold round(size() · (fractions[0] + … + fractions[i])) elements, halves up, of
+  /// fractions that are rounded to 1e-12. Error{kUsage} unless the dataset is indexed
+  /// (data/loader.h) and has an end, or if a part has no elements.
+  std::vector<Dataset> split(const std::vector<double>& fractions, uint64_t seed) const;
+  /// Draws `n` elements in each pass, or size() of them, with replacement: element k with the
+  /// probability weights[k] / sum. A weight is a finite number >= 0. The draws are a pure function
+  /// of (seed, pass, number of the draw). Error{kUsage} unless the dataset is indexed and has an
+  /// end, or if there is not one weight for each element. Compare PyTorch's WeightedRandomSampler.
+  Dataset weighted(const std::vector<double>& weights, uint64_t seed,
+                   std::optional<int64_t> n = std::nullopt) const;
   /// Stores the elements of the first pass that is read to its end, and reads later passes from
   /// memory. It always reads pass 0, so call shuffle() after cache(). If a loader makes elements
   /// one by one, each of them is stored. Error{kUsage} if an EpochMap computes the elements.
@@ -203,6 +216,25 @@ class Dataset {
 /// those of the second, …. Ends with the shortest dataset. Error{kUsage}, here or at the first
 /// element, if only some datasets have names, or if a name appears twice.
 Dataset zip(std::vector<Dataset> datasets);
+
+/// Reads the datasets one after the other. The size is the sum of their sizes. Only the last one
+/// may have no end. Error{kUsage}, for interleave() and sample_from() too, if the specs that are
+/// known differ in more than the shapes of arrays.
+Dataset concat(std::vector<Dataset> datasets);
+
+/// Reads `block` >= 1 elements of each dataset in turn, until all have ended. A dataset that has
+/// ended is passed over. The size is the sum of the sizes.
+///   interleave({count_to(5), letters("abc")}, 2)   // 0 1 a b 2 3 c 4
+Dataset interleave(std::vector<Dataset> datasets, int64_t block = 1);
+
+/// Draws the dataset of each element with the probability weights[i] / sum, and reads the next
+/// element of that dataset. A weight is a finite number >= 0. The draws are a pure function of
+/// (seed, pass, number of the draw). Pass p reads pass p of each dataset. It ends when the drawn
+/// dataset has ended, so repeat() the datasets and take(n) elements for a known size; it is indexed
+/// then. An indexed dataset draws up to 512 times to find an element by its number, and stores a
+/// count for every 512 draws and dataset. Error{kUsage} unless each dataset has one weight.
+Dataset sample_from(std::vector<Dataset> datasets, const std::vector<double>& weights,
+                    uint64_t seed);
 
 /// Cuts arrays along their first axis: element k has row k of each array.
 ///   from_tensors(x)   from_tensors({x, y})   from_tensors({{"image", x}, {"label", y}})

@@ -2,7 +2,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "sluice/base/rng.h"
 
@@ -38,6 +41,15 @@ inline uint64_t random_below(Seed key, uint64_t counter, uint64_t bound) {
     if (static_cast<uint64_t>(product) >= threshold) break;
   }
   return static_cast<uint64_t>(product >> 64);
+}
+
+/// Writes a random order of the numbers 0 to order.size() - 1. Does not allocate. Source:
+/// Fisher-Yates, with one Philox counter for each swap.
+inline void random_order(Seed key, std::span<uint32_t> order) {
+  std::iota(order.begin(), order.end(), 0u);
+  for (size_t i = order.size(); i-- > 1;) {
+    std::swap(order[i], order[random_below(key, i, static_cast<uint32_t>(i + 1))]);
+  }
 }
 
 /// Returns the sum of the four bytes of a word.

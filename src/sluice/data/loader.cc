@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
-#include <numeric>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -68,11 +67,7 @@ Element item_of(const ElementSpecs& sample, int64_t rows) {
 }  // namespace
 
 void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order) {
-  std::iota(order.begin(), order.end(), 0u);
-  const Seed key = fold(key_of(seed, "loader"), static_cast<uint64_t>(epoch));
-  for (size_t i = order.size(); i-- > 1;) {
-    std::swap(order[i], order[random_below(key, i, static_cast<uint32_t>(i + 1))]);
-  }
+  random_order(fold(key_of(seed, "loader"), static_cast<uint64_t>(epoch)), order);
 }
 
 /// Items that are made ahead, in slots that are allocated once. Item n since restart() is in slot n

@@ -11,7 +11,7 @@
 namespace sluice::data {
 
 /// Writes a random order of the numbers 0 to order.size() - 1, a pure function of (seed, epoch,
-/// order.size()). Does not allocate. Source: Fisher-Yates, with one Philox counter for each swap.
+/// order.size()). Does not allocate.
 void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order);
 
 /// Whether each epoch has an order of its own.
@@ -37,10 +37,11 @@ struct LoaderOptions {
 /// Dataset::EpochMap receives e.
 ///
 /// A dataset is *indexed* if each element can be made without those before it. All sources except
-/// from_generator() are indexed. So are map, parallel_map, zip, take, skip, batch, repeat and
-/// prefetch of indexed datasets, and cache of any dataset. Workers make samples of an indexed
-/// dataset at once and call its functions from several threads. They replace the threads of
-/// parallel_map() and prefetch(). Other datasets are read in order by one thread.
+/// from_generator() are indexed. So are combinators of indexed datasets except shuffle() and
+/// sample_from() of a dataset that ends. cache() of any dataset with an end is indexed. Workers
+/// make samples of an indexed dataset at once and call its functions from several threads. They
+/// replace the threads of parallel_map() and prefetch(). Other datasets are read in order by one
+/// thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
 /// memory, as cache() does, and refuses an EpochMap. A dataset of unknown size is refused. Call

@@ -7,9 +7,7 @@
 #include <thread>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/loader.h"
-#include "sluice/data/pipeline/node.h"
-#include "sluice/data/test_elements.h"
+#include "sluice/data/pipeline/test_indexed.h"
 
 namespace sluice::data {
 namespace {
@@ -112,21 +110,7 @@ TEST(EpochMap, ElementsOfAnyPassAreMadeByTheirNumbers) {
   };
   for (const Dataset& dataset : datasets) {
     EXPECT_TRUE(dataset.node()->varies_by_epoch());
-    for (const uint64_t pass : {0, 1, 4}) {
-      int64_t k = 0;
-      for (Iterator i = dataset.iterate(pass); const std::optional<Element> e = i.next(); ++k) {
-        Element written = dataset.node()->at(k, pass);
-        EXPECT_TRUE(written[0].same_bits((*e)[0])) << pass << " " << k;
-        std::vector<ArrayView> views;
-        for (HostTensor& array : written.arrays) {
-          std::fill(array.bytes().begin(), array.bytes().end(), std::byte{0xff});
-          views.emplace_back(array);
-        }
-        dataset.node()->write_at(k, pass, {views, written.names});
-        EXPECT_TRUE(written[0].same_bits((*e)[0])) << pass << " " << k;
-      }
-      EXPECT_EQ(k, dataset.node()->indexed());
-    }
+    test::expect_indexed("epoch map", dataset, {0, 1, 4});
   }
 }
 

@@ -6,8 +6,7 @@
 #include <thread>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/pipeline/node.h"
-#include "sluice/data/test_elements.h"
+#include "sluice/data/pipeline/test_indexed.h"
 
 namespace sluice::data {
 namespace {
@@ -34,14 +33,6 @@ Dataset generated_elements(int64_t n) {
   });
 }
 
-bool same(const Element& a, const Element& b) {
-  if (a.names != b.names || a.arrays.size() != b.arrays.size()) return false;
-  for (size_t i = 0; i < a.arrays.size(); ++i) {
-    if (!a.arrays[i].same_bits(b.arrays[i])) return false;
-  }
-  return true;
-}
-
 TEST(Indexed, ElementsAreThoseOfAPass) {
   const Dataset named = zip({rows(9).map([](Element e) {
                                return Element{{"z", e["y"]}};
@@ -66,26 +57,7 @@ TEST(Indexed, ElementsAreThoseOfAPass) {
       {"cache of shuffle", rows(7).shuffle(1, 7).cache()},
       {"cache of generator", generated_elements(7).cache()},
   };
-  for (const auto& [name, dataset] : datasets) {
-    const internal::Node& node = *dataset.node();
-    const std::optional<int64_t> n = node.indexed();
-    ASSERT_TRUE(n) << name;
-    std::vector<Element> all;
-    for (const Element& element : dataset) all.push_back(element);
-    ASSERT_EQ(static_cast<int64_t>(all.size()), *n) << name;
-    for (int64_t k = *n; k-- > 0;) {
-      const Element& expected = all[static_cast<size_t>(k)];
-      EXPECT_TRUE(same(node.at(k, 0), expected)) << name << " " << k;
-      Element written = expected;
-      std::vector<ArrayView> views;
-      for (HostTensor& array : written.arrays) {
-        std::fill(array.bytes().begin(), array.bytes().end(), std::byte{0xff});
-        views.emplace_back(array);
-      }
-      EXPECT_EQ(node.write_at(k, 0, {views, written.names}), views.size()) << name;
-      EXPECT_TRUE(same(written, expected)) << name << " " << k;
-    }
-  }
+  for (const auto& [name, dataset] : datasets) test::expect_indexed(name, dataset);
 }
 
 TEST(Indexed, OthersAreNot) {

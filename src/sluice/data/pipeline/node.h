@@ -66,6 +66,23 @@ class Node {
   virtual bool varies_by_epoch() const { return false; }
 };
 
+/// Elements 0 to n - 1 of a pass of an indexed node.
+class NumberedStream final : public Stream {
+ public:
+  NumberedStream(const Node& node, int64_t n, uint64_t pass) : node_(node), n_(n), pass_(pass) {}
+
+  std::optional<Element> next() override {
+    if (n_ != kForever && number_ == n_) return std::nullopt;
+    return node_.at(number_++, pass_);
+  }
+
+ private:
+  const Node& node_;
+  int64_t n_;
+  uint64_t pass_;
+  int64_t number_ = 0;
+};
+
 /// A node with one input. It has the specs and size of the input unless a subclass changes them.
 class Combinator : public Node {
  public:

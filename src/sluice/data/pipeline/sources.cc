@@ -14,6 +14,7 @@ namespace {
 using internal::call_for_element;
 using internal::ElementView;
 using internal::Node;
+using internal::NumberedStream;
 using internal::Stream;
 
 class Tensors final : public Node {
@@ -31,7 +32,9 @@ class Tensors final : public Node {
     }
   }
 
-  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Rows>(*this); }
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    return std::make_unique<NumberedStream>(*this, *size(), pass);
+  }
   std::optional<ElementSpecs> specs() const override { return specs_; }
   std::optional<int64_t> size() const override { return whole_.arrays[0].shape()[0]; }
 
@@ -60,20 +63,6 @@ class Tensors final : public Node {
   }
 
  private:
-  class Rows final : public Stream {
-   public:
-    explicit Rows(const Tensors& tensors) : tensors_(tensors) {}
-
-    std::optional<Element> next() override {
-      if (row_ == tensors_.size()) return std::nullopt;
-      return tensors_.at(row_++, 0);
-    }
-
-   private:
-    const Tensors& tensors_;
-    int64_t row_ = 0;
-  };
-
   std::span<const std::byte> row(int64_t k, size_t array) const {
     const HostTensor& whole = whole_.arrays[array];
     return Slices(whole.bytes(), whole.shape()[0])[k];
@@ -92,7 +81,9 @@ class Function final : public Node {
     if (specs_) internal::check_names(specs_->arrays.size(), specs_->names, "from_function");
   }
 
-  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Calls>(*this); }
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    return std::make_unique<NumberedStream>(*this, n_, pass);
+  }
   std::optional<ElementSpecs> specs() const override { return specs_; }
   std::optional<int64_t> size() const override { return n_; }
   std::optional<int64_t> indexed() const override { return n_; }
@@ -105,20 +96,6 @@ class Function final : public Node {
   }
 
  private:
-  class Calls final : public Stream {
-   public:
-    explicit Calls(const Function& function) : function_(function) {}
-
-    std::optional<Element> next() override {
-      if (function_.n_ != kForever && number_ == function_.n_) return std::nullopt;
-      return function_.at(number_++, 0);
-    }
-
-   private:
-    const Function& function_;
-    int64_t number_ = 0;
-  };
-
   int64_t n_;
   std::function<Element(int64_t)> f_;
   std::optional<ElementSpecs> specs_;

@@ -116,6 +116,30 @@ TEST_F(Compose, DatasetsAreJoined) {
   EXPECT_EQ(data::BatchLoader(epochs, {.batch = 8}).items(), 6);
 }
 
+TEST_F(Compose, ElementsOfDifferentLengthsArePaddedOrBucketed) {
+  const data::Dataset sentences = data::from_function(40, [](int64_t k) {
+    HostTensor tokens({{1 + k * 7 % 30}, i32, {}});
+    return data::Element{{"tokens", tokens}, {"labels", tokens}};
+  });
+  // --- Code of the page.
+  const data::Dataset padded = sentences.pad(32, {{"tokens", 0}, {"labels", -100}});
+  data::BatchLoader loader(padded, {.batch = 8, .seed = 1, .workers = 2});
+  // --- End of the code.
+  EXPECT_EQ(to_string(loader.sample_specs()), "tokens (32,) int32, labels (32,) int32");
+  EXPECT_EQ((*loader.next())["labels"].shape(), (Shape{8, 32}));
+  std::set<std::pair<int64_t, int64_t>> shapes;
+  const auto run = [&](const data::Element& batch) {
+    shapes.emplace(batch["tokens"].shape()[0], batch["tokens"].shape()[1]);
+  };
+  // --- Code of the page.
+  const data::Dataset buckets = sentences.shuffle(1, 40).bucket_by_length(
+      {.buckets = {{.length = 8, .batch = 16}, {.length = 16, .batch = 8}, {32, 4}},
+       .fields = {{"tokens", 0}, {"labels", -100}}});
+  for (const data::Element& batch : buckets) run(batch);  // (16, 8), (8, 16) or (4, 32).
+  // --- End of the code.
+  EXPECT_EQ(shapes, (std::set<std::pair<int64_t, int64_t>>{{8, 16}, {4, 32}}));
+}
+
 // Epoch e of fit() is epoch e of the map, in one run and in a run that continues another one.
 TEST_F(Compose, FitNumbersTheEpochs) {
   std::mutex lock;

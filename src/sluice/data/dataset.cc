@@ -110,8 +110,14 @@ ElementSpecs check_static(const Dataset& dataset, std::string_view what) {
     if (first) specs = specs_of(*first);
   }
   require(!is_empty, "{}: must have elements, got none", what);
+  const internal::ShapeVariation variation = dataset.node()->variation();
   require(
-      !dataset.node()->may_vary(),
+      variation != internal::ShapeVariation::kBuckets,
+      "{}: all elements must have one shape, got buckets of several lengths; use one bucket, or "
+      "pad(n)",
+      what);
+  require(
+      variation == internal::ShapeVariation::kNo,
       "{}: all elements must have one shape, got {} and possibly a smaller last batch; drop the "
       "remainder with batch(n, Remainder::kDrop)",
       what, to_string(*specs));
@@ -157,6 +163,18 @@ size_t copy_element(const Element& element, int64_t number, const ElementView& t
     if (!from.empty()) std::memcpy(to.arrays[i].data, from.data(), from.size());
   }
   return n;
+}
+
+Element stack_elements(std::vector<Element> elements) {
+  Element stacked;
+  stacked.names = elements[0].names;
+  for (size_t i = 0; i < elements[0].arrays.size(); ++i) {
+    std::vector<HostTensor> arrays;
+    arrays.reserve(elements.size());
+    for (Element& element : elements) arrays.push_back(std::move(element.arrays[i]));
+    stacked.arrays.push_back(HostTensor::stack(arrays));
+  }
+  return stacked;
 }
 
 bool has_specs(const Element& element, const ElementSpecs& specs) {

@@ -96,6 +96,43 @@ class Iterator {
   int64_t position_ = 0;
 };
 
+/// A field of elements: its name, or its index in a tuple.
+struct FieldId {
+  std::string name = {};
+  int64_t index = -1;  ///< Used if it is at least 0.
+
+  FieldId() = default;
+  FieldId(std::string field) : name(std::move(field)) {}  // NOLINT: implicit
+  FieldId(const char* field) : name(field) {}             // NOLINT: implicit
+  FieldId(int field) : index(field) {}                    // NOLINT: implicit
+
+  bool operator==(const FieldId&) const = default;
+};
+
+/// A field whose arrays are padded at the end of an axis. Other axes keep their lengths.
+struct PaddedField {
+  FieldId field = {};
+  double value = 0;  ///< The new entries. The field's dtype must store it.
+  int axis = 0;      ///< The axis whose length varies, in [0, rank).
+};
+
+/// A bucket of bucket_by_length(): batches of the shape (batch, length, …).
+struct Bucket {
+  int64_t length = 1;  ///< The greatest length of its elements, which are padded to it; >= 1.
+  int64_t batch = 1;   ///< Elements of a batch, >= 1.
+};
+
+/// Whether bucket_by_length() refuses or drops an element that is longer than all buckets.
+enum class Longer : uint8_t { kRefuse, kDrop };
+
+/// Options of bucket_by_length().
+struct BucketOptions {
+  std::vector<Bucket> buckets = {};        ///< At least one, in strictly ascending lengths.
+  std::vector<PaddedField> fields = {};    ///< Fields whose length varies, at least one.
+  Remainder remainder = Remainder::kDrop;  ///< Whether a pass ends with smaller batches.
+  Longer longer = Longer::kRefuse;         ///< Elements that are longer than all buckets.
+};
+
 /// The element that an EpochMap computes, and a key for random numbers.
 struct ElementContext {
   int64_t epoch = 0;  ///< Number of the pass: the epoch of a loader, or the pass of repeat().
@@ -156,6 +193,25 @@ class Dataset {
   /// Joins `n` >= 1 consecutive elements along a new first axis. An iterator throws Error{kUsage}
   /// if the specs of elements differ.
   Dataset batch(int64_t n, Remainder remainder = Remainder::kDrop) const;
+  /// Pads the axis of each of `fields` to `length` >= 1, so that elements of different lengths have
+  /// one shape, as batch() and a program require:
+  ///   pad(128, {{"tokens", 0}, {"labels", -100}})
+  /// If fields are padded on axis 0 after batch(n, Remainder::kKeep), the last batch has n rows. An
+  /// iterator, or pad() if the specs are known, throws Error{kUsage} if a length is greater, or if
+  /// a field, its axis or its dtype does not suit.
+  Dataset pad(int64_t length, std::vector<PaddedField> fields) const;
+  /// Pads the axis of each of `fields` to the next multiple of `multiple` >= 1.
+  Dataset pad_to_multiple(int64_t multiple, std::vector<PaddedField> fields) const;
+  /// Joins elements of similar lengths into batches, so that little is padded. The length of an
+  /// element is the greatest length of its fields. It joins the first bucket that is long enough,
+  /// and is padded to its length. A batch follows the element that completes it. A pass ends with
+  /// the smaller batches of Remainder::kKeep in ascending lengths, or drops their elements.
+  ///   bucket_by_length({.buckets = {{32, 16}, {128, 4}}, .fields = {{"tokens"}}})
+  /// Each bucket has one static shape, so a program runs the batches of one bucket. The dataset is
+  /// not indexed: put parallel_map() before it. Error{kUsage} if an option is out of range; an
+  /// iterator also throws it for an element that is too long, or as pad() does.
+  /// Source: tf.data's bucket_by_sequence_length.
+  Dataset bucket_by_length(BucketOptions options) const;
   /// Reads n = `passes` >= 0 passes in turn: pass p reads passes p·n to p·n + n - 1, or p, p + 1, …
   /// for kForever. An iterator throws Error{kUsage} if a pass that repeats forever is empty.
   Dataset repeat(int64_t passes = kForever) const;

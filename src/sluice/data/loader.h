@@ -37,11 +37,11 @@ struct LoaderOptions {
 /// Dataset::EpochMap receives e.
 ///
 /// A dataset is *indexed* if each element can be made without those before it. All sources except
-/// from_generator() are indexed. So are combinators of indexed datasets except shuffle() and
-/// sample_from() of a dataset that ends. cache() of any dataset with an end is indexed. Workers
-/// make samples of an indexed dataset at once and call its functions from several threads. They
-/// replace the threads of parallel_map() and prefetch(). Other datasets are read in order by one
-/// thread.
+/// from_generator() are indexed. So are combinators of indexed datasets except shuffle(),
+/// bucket_by_length() and sample_from() of a dataset that ends. cache() of any dataset with an end
+/// is indexed. Workers make samples of an indexed dataset at once and call its functions from
+/// several threads. They replace the threads of parallel_map() and prefetch(). Other datasets are
+/// read in order by one thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
 /// memory, as cache() does, and refuses an EpochMap. A dataset of unknown size is refused. Call

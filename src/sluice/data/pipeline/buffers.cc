@@ -13,6 +13,7 @@ namespace {
 using internal::Combinator;
 using internal::ElementView;
 using internal::Node;
+using internal::ShapeVariation;
 using internal::Stream;
 
 class Shuffled final : public Combinator {
@@ -69,15 +70,7 @@ Element join(std::vector<Element> elements, int64_t first) {
          "batch: element {} must be {} like element {}, got {}; give all elements one shape",
          first + k - 1, to_string(specs), first, to_string(specs_of(element)));
   }
-  Element batch;
-  batch.names = specs.names;
-  for (size_t i = 0; i < specs.arrays.size(); ++i) {
-    std::vector<HostTensor> arrays;
-    arrays.reserve(elements.size());
-    for (Element& element : elements) arrays.push_back(std::move(element.arrays[i]));
-    batch.arrays.push_back(HostTensor::stack(arrays));
-  }
-  return batch;
+  return internal::stack_elements(std::move(elements));
 }
 
 class Batched final : public Combinator {
@@ -99,12 +92,13 @@ class Batched final : public Combinator {
       dims.insert(dims.end(), spec.shape.begin(), spec.shape.end());
       spec = {Shape(std::move(dims)), spec.dtype, {}};
     }
-    specs->is_static = !may_vary();
+    specs->is_static = variation() == ShapeVariation::kNo;
     return specs;
   }
-  bool may_vary() const override {
+  ShapeVariation variation() const override {
     const std::optional<int64_t> all = input().size();
-    return keeps_ && !(all && (*all == kForever || *all % n_ == 0 || *all < n_));
+    const bool is_equal = !keeps_ || (all && (*all == kForever || *all % n_ == 0 || *all < n_));
+    return is_equal ? ShapeVariation::kNo : ShapeVariation::kLastBatch;
   }
   std::optional<int64_t> size() const override { return batches_of(input().size()); }
   std::optional<int64_t> indexed() const override { return batches_of(input().indexed()); }

@@ -12,6 +12,7 @@ using internal::CheckedMap;
 using internal::Combinator;
 using internal::ElementView;
 using internal::Node;
+using internal::ShapeVariation;
 using internal::Stream;
 
 class Mapped final : public Combinator {
@@ -22,7 +23,9 @@ class Mapped final : public Combinator {
     return std::make_unique<Calls>(map_, input().open(pass), pass);
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
-  bool may_vary() const override { return !map_.specs && input().may_vary(); }
+  ShapeVariation variation() const override {
+    return map_.specs ? ShapeVariation::kNo : input().variation();
+  }
   std::optional<int64_t> indexed() const override { return input().indexed(); }
   Element at(int64_t k, uint64_t pass) const override { return map_(input().at(k, pass), k, pass); }
   bool varies_by_epoch() const override { return map_.epoch_f || input().varies_by_epoch(); }
@@ -211,10 +214,7 @@ class Zipped final : public Node {
     }
     return min;
   }
-  bool may_vary() const override {
-    return std::any_of(inputs_.begin(), inputs_.end(),
-                       [](const Dataset& input) { return input.node()->may_vary(); });
-  }
+  ShapeVariation variation() const override { return internal::variation_of(inputs_); }
   bool varies_by_epoch() const override {
     return std::any_of(inputs_.begin(), inputs_.end(),
                        [](const Dataset& input) { return input.node()->varies_by_epoch(); });
@@ -281,6 +281,12 @@ class Zipped final : public Node {
 }  // namespace
 
 namespace internal {
+
+ShapeVariation variation_of(const std::vector<Dataset>& datasets) {
+  ShapeVariation most = ShapeVariation::kNo;
+  for (const Dataset& dataset : datasets) most = std::max(most, dataset.node()->variation());
+  return most;
+}
 
 CheckedMap checked_map(std::string_view what, Dataset::Map f, std::optional<ElementSpecs> specs) {
   require(f != nullptr, "{}: the function must be callable, got an empty one", what);

@@ -63,9 +63,7 @@ class Mixture : public Node {
   }
 
   std::optional<ElementSpecs> specs() const final { return are_equal_ ? specs_ : std::nullopt; }
-  bool may_vary() const final {
-    return !all_of([](const Node& n) { return !n.may_vary(); });
-  }
+  internal::ShapeVariation variation() const final { return internal::variation_of(inputs_); }
   bool varies_by_epoch() const final {
     return !all_of([](const Node& n) { return !n.varies_by_epoch(); });
   }

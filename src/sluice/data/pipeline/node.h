@@ -36,6 +36,13 @@ struct ElementView {
   }
 };
 
+/// The differences that combinators make between the shapes of elements, in ascending order.
+enum class ShapeVariation : uint8_t {
+  kNo,
+  kLastBatch,  ///< The last element of a pass may have a smaller first axis.
+  kBuckets,    ///< Each bucket of bucket_by_length() has a shape.
+};
+
 /// A source or a combinator: what a Dataset describes. Immutable, except for the memory of cache().
 class Node {
  public:
@@ -47,10 +54,10 @@ class Node {
   virtual std::unique_ptr<Stream> open(uint64_t pass) const = 0;
   virtual std::optional<ElementSpecs> specs() const = 0;
   virtual std::optional<int64_t> size() const = 0;
-  /// Whether the last element of a pass may have a smaller first axis, also if specs() are unknown.
-  virtual bool may_vary() const {
+  /// Whether the shapes of elements may differ, also if specs() are unknown.
+  virtual ShapeVariation variation() const {
     const std::optional<ElementSpecs> known = specs();
-    return known && !known->is_static;
+    return known && !known->is_static ? ShapeVariation::kLastBatch : ShapeVariation::kNo;
   }
 
   /// If at() can make each element without those before it, returns the number of elements, or
@@ -89,7 +96,7 @@ class Combinator : public Node {
   explicit Combinator(const Dataset& input) : input_(input.node()) {}
   std::optional<ElementSpecs> specs() const override { return input_->specs(); }
   std::optional<int64_t> size() const override { return input_->size(); }
-  bool may_vary() const override { return input_->may_vary(); }
+  ShapeVariation variation() const override { return input_->variation(); }
   bool varies_by_epoch() const override { return input_->varies_by_epoch(); }
 
  protected:
@@ -98,6 +105,9 @@ class Combinator : public Node {
  private:
   std::shared_ptr<const Node> input_;
 };
+
+/// Returns the greatest variation of the datasets.
+ShapeVariation variation_of(const std::vector<Dataset>& datasets);
 
 /// Calls f() for element `number` of a pass. Notes the number in its Error, and converts any other
 /// exception into Error{kUsage}. `what` names the caller, for example "map".
@@ -125,6 +135,8 @@ void check_element(const Element& element, const std::optional<ElementSpecs>& sp
 /// Copies an element to the first arrays of `to`. Returns their number. Error{kUsage} naming the
 /// element's `number` unless it has their specs and names.
 size_t copy_element(const Element& element, int64_t number, const ElementView& to);
+/// Joins elements of equal specs along a new first axis.
+Element stack_elements(std::vector<Element> elements);
 /// Requires `arrays` >= 1 arrays, and one name for each array, all different, or no names.
 void check_names(size_t arrays, const std::vector<std::string>& names, std::string_view what);
 

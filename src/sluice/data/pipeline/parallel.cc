@@ -13,6 +13,7 @@ namespace {
 
 using internal::CheckedMap;
 using internal::Combinator;
+using internal::ShapeVariation;
 using internal::Stream;
 
 constexpr int kMaxMapWorkers = 256;
@@ -127,7 +128,9 @@ class ParallelMapped final : public Combinator {
                                    2 * static_cast<size_t>(workers_));
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
-  bool may_vary() const override { return !map_.specs && input().may_vary(); }
+  ShapeVariation variation() const override {
+    return map_.specs ? ShapeVariation::kNo : input().variation();
+  }
   std::optional<int64_t> indexed() const override { return input().indexed(); }
   Element at(int64_t k, uint64_t pass) const override { return map_(input().at(k, pass), k, pass); }
   bool varies_by_epoch() const override { return map_.epoch_f || input().varies_by_epoch(); }

@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "sluice/base/error.h"
+#include "sluice/train/options/schedule_table.h"
 #include "tools/flags/flag_table.h"
 #include "tools/flags/help.h"
-#include "tools/optimizers.h"
+#include "tools/programs.h"
 
 namespace sluice::tool {
 namespace {
@@ -74,11 +75,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   check_machine(command, o);
   require(o.train.save.empty() || o.train.save != o.train.torch_save,
           "--save and --torch-save must name two files, got '{}' for both", o.train.save);
-  const double peak = o.train.lr.value_or(default_rate(o));
-  require(o.train.min_lr.value_or(0) <= peak,
-          "--min-lr: must be at most the learning rate, {}, got {}", peak,
-          o.train.min_lr.value_or(0));
-  require(command.get_name() == "train" || !o.train.lr_schedule || !o.train.lr,
+  const bool runs = command.get_name() == "train";
+  if (runs) train::check_combination("", schedule_of(o, 0), OptionNames::kFlags);
+  require(runs || !o.train.lr_schedule || !o.train.lr,
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
           "program",
           command.get_name());

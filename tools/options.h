@@ -63,17 +63,16 @@ struct TrainOptions {
   std::optional<int64_t> steps;  ///< In all, at least 0; absent: as many as the epochs have.
   int64_t test_iterations = 1;   ///< Micro-batches of a call that tests.
   std::string optimizer = "sgd";
-  std::optional<double> beta1, beta2;       ///< Coefficients of Adam; absent: its own.
-  std::optional<double> weight_decay;       ///< Absent: the optimizer's own.
-  std::optional<double> lr;                 ///< Learning rate; absent: the optimizer's own.
-  std::optional<double> min_lr;             ///< The rate after the decay; absent: 0.
-  std::optional<train::Decay> lr_schedule;  ///< Absent: the rate is a constant of the program.
-  int64_t warmup_steps = 0;                 ///< Steps in which the rate grows to `lr`.
-  std::optional<int64_t> check_replicas;    ///< Steps between comparisons; absent: none.
-  std::string save;                         ///< File for the variables at the end; empty: none.
-  std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
-  std::string log_dir;                      ///< Folder for train::FitOptions::log_dir.
-  int64_t log_histograms = 0;               ///< Steps between histograms; 0: none.
+  std::optional<double> beta1, beta2;  ///< Coefficients of Adam; absent: its own.
+  std::optional<double> weight_decay;  ///< Absent: the optimizer's own.
+  std::optional<double> lr;            ///< Learning rate; absent: the optimizer's own.
+  bool lr_schedule = false;            ///< Whether the program streams the rates of `schedule`.
+  train::LearningRateSchedule schedule = {};  ///< Without its peak and its steps (schedule_of()).
+  std::optional<int64_t> check_replicas;      ///< Steps between comparisons; absent: none.
+  std::string save;                           ///< File for the variables at the end; empty: none.
+  std::string torch_save;                     ///< File for a state_dict at the end; empty: none.
+  std::string log_dir;                        ///< Folder for train::FitOptions::log_dir.
+  int64_t log_histograms = 0;                 ///< Steps between histograms; 0: none.
   std::string checkpoint;                   ///< Folder for checkpoints; empty: none.
   std::optional<SaveInterval> save_every;   ///< Absent: at the end and after a signal alone.
   int64_t keep = 2;                         ///< Checkpoints that remain.

@@ -234,11 +234,10 @@ SessionOptions session_options(const ToolOptions& o) {
 }
 
 train::LearningRateSchedule schedule_of(const ToolOptions& o, int64_t steps) {
-  return {.decay = o.train.lr_schedule.value_or(train::Decay::kConstant),
-          .peak = o.train.lr.value_or(default_rate(o)),
-          .warmup_steps = o.train.warmup_steps,
-          .steps = steps,
-          .minimum = o.train.min_lr.value_or(0)};
+  train::LearningRateSchedule schedule = o.train.schedule;
+  schedule.peak = o.train.lr.value_or(default_rate(o));
+  schedule.steps = steps;
+  return schedule;
 }
 
 std::string throttle_line(const ToolOptions& o) {

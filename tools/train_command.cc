@@ -17,6 +17,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/options/schedule_table.h"
 #include "sluice/train/run/load_weights.h"
 #include "sluice/train/run/training_log.h"
 #include "tools/call_results.h"
@@ -77,9 +78,9 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
                           const train::LearningRateSchedule& schedule) {
   std::string text = fmt::format("lr {}", schedule.peak);
   if (o.train.lr_schedule) {
-    constexpr const char* kDecays[] = {"constant", "linear", "cosine"};
-    text += fmt::format(" {}, {} warm-up steps", kDecays[static_cast<int>(schedule.decay)],
-                        schedule.warmup_steps);
+    text +=
+        fmt::format(" {}, {} warm-up steps", train::schedule_table().find("decay").print(schedule),
+                    schedule.warmup_steps);
   }
   if (o.step.locations.min_elements_sharded != nn::kNeverShard)
     text += fmt::format("; threshold {}", o.step.locations.min_elements_sharded);

@@ -168,7 +168,7 @@ class Gpt(TextTest):
              ["--optimizer", "sgd", "--beta1", 0.5]),
             (2, "usage", "--weight-decay requires --optimizer of",
              ["--optimizer", "adam-f16", "--weight-decay", 0.5]),
-            (2, "usage", "--min-lr requires --lr-schedule linear or cosine",
+            (2, "usage", "--min-lr requires --lr-schedule linear, cosine, restarts,",
              ["--lr-schedule", "constant", "--min-lr", 0.5]),
             (2, "usage", "--min-lr: must be at most the learning rate, 0.001, got 0.5",
              ["--lr-schedule", "linear", "--min-lr", 0.5, *self.data, "--epochs", 1]),

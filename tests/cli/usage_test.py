@@ -129,7 +129,24 @@ class Usage(CliTest):
              "--io-mode requires offloaded tensors (it is --offload none)"),
             (["--remote-direct"], "--remote-direct requires --remote file:DIR (it is host)"),
             (["--verify-remote"], "--verify-remote requires --remote file:DIR (it is host)"),
-            (["--warmup-steps", 5], "--warmup-steps requires --lr-schedule (it is absent)"),
+            (["--warmup-steps", 5],
+             "--warmup-steps requires --lr-schedule constant, linear, cosine, restarts, step, "
+             "milestones or inverse_sqrt (it is absent)"),
+            (["--lr-schedule", "one_cycle", "--warmup-steps", 5], "--warmup-steps requires "),
+            (["--lr-period", 5],
+             "--lr-period requires --lr-schedule restarts, step or inverse_sqrt (it is absent)"),
+            (["--lr-schedule", "linear", "--lr-period", 5], "--lr-period requires "),
+            (["--lr-schedule", "step", "--lr-period", 5, "--lr-multiplier", 2],
+             "--lr-multiplier requires --lr-schedule restarts (it is step)"),
+            (["--lr-schedule", "cosine", "--lr-factor", 0.5],
+             "--lr-factor requires --lr-schedule step or milestones (it is cosine)"),
+            (["--lr-schedule", "step", "--lr-milestones", 3],
+             "--lr-milestones requires --lr-schedule milestones (it is step)"),
+            (["--lr-schedule", "cosine", "--lr-pct-start", 0.5],
+             "--lr-pct-start requires --lr-schedule one_cycle (it is cosine)"),
+            (["--lr-schedule", "one_cycle", "--min-lr", 0.5],
+             "--min-lr requires --lr-schedule linear, cosine, restarts, step, milestones or "
+             "inverse_sqrt (it is one_cycle)"),
             (
                 ["--offload", "none", "--remote-memory", "1G"],
                 "--remote-memory requires offloaded tensors (it is --offload none)",
@@ -159,7 +176,8 @@ class Usage(CliTest):
                 default = re.search(r"\(default: (\w+)\)", words)
                 values = [w for w in value.split("|") if default is None or w != default[1]]
                 given = {"": [], "N": ["3"], "RATE": ["0.1"], "BYTES": ["4K"], "SHARE": ["0.5"],
-                         "CHAR": [";"]}.get(value, values[-1:])
+                         "CHAR": [";"], "X": ["2"], "FACTOR": ["0.5"], "FRACTION": ["0.5"],
+                         "STEPS": ["3"]}.get(value, values[-1:])
                 strategy = ["--offload", "none"] if "offloaded" in required[1] else []
                 with self.subTest(command=command, flag=flag):
                     self.expect_error(2, "usage", f"{flag} requires {required[1].strip()}", command,
@@ -259,12 +277,36 @@ class Usage(CliTest):
         plain = self.record(*short)
         runs = {
             name: self.record(*short, "--lr-schedule", name)
-            for name in ("constant", "linear", "cosine")
+            for name in ("constant", "linear", "cosine", "one_cycle")
         }
         self.assertEqual(runs["constant"]["digest"], plain["digest"])
-        warm = self.record(*short, "--lr-schedule", "linear", "--warmup-steps", 10)
-        digests = {run["digest"] for run in (*runs.values(), warm)}
-        self.assertEqual(len(digests), 4)
+        others = [self.record(*short, "--lr-schedule", *flags) for flags in (
+            ("linear", "--warmup-steps", 10), ("restarts", "--lr-period", 5),
+            ("restarts", "--lr-period", 5, "--lr-multiplier", 2),
+            ("restarts", "--lr-period", 5, "--min-lr", 0.01), ("step", "--lr-period", 5),
+            ("step", "--lr-period", 5, "--lr-factor", 0.5),
+            ("step", "--lr-period", 5, "--min-lr", 0.02), ("milestones", "--lr-milestones", "4,6"),
+            ("milestones", "--lr-milestones", "4,7", "--lr-factor", 0.5),
+            ("inverse_sqrt", "--lr-period", 4), ("inverse_sqrt", "--warmup-steps", 4),
+            ("one_cycle", "--lr-pct-start", 0.5), ("one_cycle", "--lr-div-factor", 2),
+            ("one_cycle", "--lr-final-div-factor", 2), ("one_cycle", "--lr-anneal", "linear"),
+            ("one_cycle", "--lr-three-phase"))]
+        digests = {run["digest"] for run in (*runs.values(), *others)}
+        self.assertEqual(len(digests), len(runs) + len(others))
+        for flags, error in (
+            (["restarts"], "--lr-schedule restarts requires --lr-period (it is absent)"),
+            (["step"], "--lr-schedule step requires --lr-period (it is absent)"),
+            (["milestones"], "--lr-schedule milestones requires --lr-milestones (it is none)"),
+            (["inverse_sqrt"],
+             "--lr-schedule inverse_sqrt requires --lr-period or --warmup-steps (both are absent)"),
+            (["milestones", "--lr-milestones", "5,5"],
+             "--lr-milestones: must be ascending and above the 0 warm-up steps, got 5, 5"),
+            (["milestones", "--lr-milestones", "5,x"],
+             "--lr-milestones: must be an integer from 1 to"),
+            (["step", "--lr-period", 5, "--lr-factor", 1], "--lr-factor: must be "),
+            (["plateau"], "--lr-schedule: must be one of constant, linear, cosine, "),
+        ):
+            self.expect_error(2, "usage", error, *short, "--lr-schedule", *flags)
         self.assertIn(
             "lr 0.05 linear, 10 warm-up steps",
             self.expect_code(0, *short, "--lr-schedule", "linear", "--warmup-steps", 10).stderr)

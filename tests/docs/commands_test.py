@@ -407,6 +407,11 @@ class Commands(unittest.TestCase):
         for command in commands:
             self.sluice(command, *ONE_THREAD, env=FEW_DIGITS)
 
+    @runs("sluice train mlp --lr 0.2 --lr-schedule one_cycle --steps 500")
+    def test_a_learning_rate_has_a_schedule(self, train):
+        stderr = self.sluice(train.replace("500", "20"), *ONE_THREAD).stderr
+        self.assertIn("lr 0.2 one_cycle, 0 warm-up steps", stderr)
+
     @runs("sluice train bert --dataset text:poems.txt --steps 2000 --lr 3e-3 --lr-schedule linear "
           "--warmup-steps 100")
     def test_an_encoder_learns_masked_tokens(self, train):

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -136,6 +137,14 @@ class Text(unittest.TestCase):
             parts = re.findall(r"  // --- Code of the page\.\n(.*?)  // --- End", test, re.DOTALL)
             self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
                              [re.sub(r"(?m)^  ", "", part) for part in parts])
+
+    def test_the_page_about_learning_rates_shows_code_of_a_test(self):
+        page = (ROOT / "docs" / "howto" / "learning_rates.md").read_text()
+        test = (ROOT / "src" / "sluice" / "train" / "run" / "schedules_test.cc").read_text()
+        blocks = re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)
+        self.assertGreater(len(blocks), 2)
+        for block in blocks:
+            self.assertIn(textwrap.indent(block, "  "), test)
 
     def test_the_page_on_strategies_shows_the_code_and_the_order_of_its_test(self):
         page = (ROOT / "docs" / "howto" / "add_a_strategy.md").read_text()

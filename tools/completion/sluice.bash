@@ -42,8 +42,12 @@ _sluice() {
       options="mse cross_entropy"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --lr-anneal)
+      options="cosine linear"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --lr-schedule)
-      options="constant linear cosine"
+      options="constant linear cosine restarts step milestones one_cycle inverse_sqrt"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --missing)

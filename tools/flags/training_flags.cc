@@ -1,5 +1,12 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
 #include "sluice/base/options/read_number.h"
 #include "sluice/train/options/option_table.h"
+#include "sluice/train/options/schedule_table.h"
 
 #include "tools/flags/flag_table.h"
 #include "tools/optimizers.h"
@@ -110,6 +117,64 @@ void add_checkpoints(FlagTable& table) {
       .require({"{resume}", [](const ToolOptions& o) { return !o.train.resume.empty(); }});
 }
 
+// The decays that the command line has. kPlateau requires a validation in each epoch, and kFunction
+// a program.
+forms::Words<train::Decay> decays() {
+  forms::Words<train::Decay> words = train::decay_words();
+  std::erase_if(words, [](const auto& word) {
+    return word.second == train::Decay::kPlateau || word.second == train::Decay::kFunction;
+  });
+  return words;
+}
+
+// Adds the flag that streams the learning rate.
+void add_schedule(Section s) {
+  const TextForm<train::Decay> form = forms::words(decays());
+  s.add({"schedule.decay", form.type, form.placeholder,
+         "Stream the learning rate step by step, and change it in this way",
+         [=](const ToolOptions& o) {
+           return o.train.lr_schedule ? form.print(o.train.schedule.decay) : "absent";
+         },
+         [=](ToolOptions& o, const OptionTexts& texts) {
+           forms::assign(o.train.schedule.decay, form, texts);
+           o.train.lr_schedule = true;
+         }})
+      .named("--lr-schedule")
+      .that_decides_bits()
+      .defaults_to("a constant of the program");
+}
+
+// Lifts a requirement of a decay to a command line that has some of the decays.
+Requirement<ToolOptions> with_schedule(const Requirement<train::LearningRateSchedule>& r) {
+  std::vector<std::string> words;
+  for (const auto& [word, decay] : decays()) {
+    if (r.is_met({.decay = decay})) words.push_back(word);
+  }
+  const std::string last = words.back();
+  words.pop_back();
+  return {fmt::format("{{schedule.decay}} {}{}{}", fmt::join(words, ", "),
+                      words.empty() ? "" : " or ", last),
+          [is_met = r.is_met](const ToolOptions& o) {
+            return o.train.lr_schedule && is_met(o.train.schedule);
+          }};
+}
+
+// Adds the flags of the schedule's other members.
+void add_schedule_members(Section s) {
+  for (const char* member :
+       {"warmup_steps", "minimum", "period", "multiplier", "factor", "milestones",
+        "one_cycle.pct_start", "one_cycle.div_factor", "one_cycle.final_div_factor",
+        "one_cycle.anneal", "one_cycle.three_phase"}) {
+    const Option<train::LearningRateSchedule>& inner = train::schedule_table().find(member);
+    OptionTable<ToolOptions> lifted;
+    Option<ToolOptions>& option =
+        lifted.add_member("schedule.", of_train(&TrainOptions::schedule), inner);
+    option.requirements = {with_schedule(inner.requirements.at(0))};
+    option.decides_bits = true;
+    s.add(option);
+  }
+}
+
 // The flags of `sluice train` alone.
 void add_train(FlagTable& table) {
   Section s(table, kTrain, "Training", Common::kYes);
@@ -122,11 +187,6 @@ void add_train(FlagTable& table) {
         "Write the variables to FILE at the end");
   add_checkpoints(table);
   Section rare(table, kTrain, "Training", Common::kNo);
-  rare.add("warmup_steps", of_train(&TrainOptions::warmup_steps), forms::integers<int64_t>(0),
-           "Raise the learning rate linearly in the first N steps")
-      .that_decides_bits()
-      .require(
-          {"{lr_schedule}", [](const ToolOptions& o) { return o.train.lr_schedule.has_value(); }});
   rare.add("check_replicas", of_train(&TrainOptions::check_replicas), forms::integers<int64_t>(1),
            "Compare the replicas' copies of all variables every N steps; requires --replicas of at "
            "least 2")
@@ -152,23 +212,8 @@ void add_training_flags(FlagTable& table) {
            "Set the learning rate")
       .that_decides_bits()
       .defaults_to(default_rates());
-  rate.add("lr_schedule", of_train(&TrainOptions::lr_schedule),
-           forms::words<train::Decay>({{"constant", train::Decay::kConstant},
-                                       {"linear", train::Decay::kLinear},
-                                       {"cosine", train::Decay::kCosine}}),
-           "Stream the learning rate step by step, with this decay to 0 or --min-lr")
-      .that_decides_bits()
-      .defaults_to("a constant of the program");
-  Section(table, kTrain, "Training", Common::kNo)
-      .add("min_lr", of_train(&TrainOptions::min_lr), forms::floats({}, "RATE"),
-           "End the decay of the learning rate at RATE, at most that of the peak")
-      .that_decides_bits()
-      .require({"{lr_schedule} linear or cosine",
-                [](const ToolOptions& o) {
-                  return o.train.lr_schedule.value_or(train::Decay::kConstant) !=
-                         train::Decay::kConstant;
-                }})
-      .defaults_to("0");
+  add_schedule(rate);
+  add_schedule_members(Section(table, kTrain, "Training", Common::kNo));
   Section(table, kOfUpdates, "Training", Common::kNo).add_library("ema_decay");
   Section(table, kOfUpdates, "Training", Common::kNo).add_library("device_iterations");
   Section(table, kTrain | kPlan, "Training", Common::kNo).add_library("output");

@@ -24,9 +24,11 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
     if (option.decides_bits && !known && !option.name.starts_with(kLibrary))
       options.emplace_back(option.name, option.print(o));
   }
-  const bool decays =
-      o.train.lr_schedule.value_or(train::Decay::kConstant) != train::Decay::kConstant;
-  if (decays) options.emplace_back("steps", fmt::format("{}", steps));
+  constexpr train::Decay kOfAllSteps[] = {train::Decay::kLinear, train::Decay::kCosine,
+                                          train::Decay::kOneCycle};
+  const auto* const end = std::end(kOfAllSteps);
+  if (o.train.lr_schedule && std::find(kOfAllSteps, end, o.train.schedule.decay) != end)
+    options.emplace_back("steps", fmt::format("{}", steps));
   return options;
 }
 

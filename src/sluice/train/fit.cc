@@ -62,15 +62,6 @@ data::LoaderOptions loader_options(const CallSize& size, const DataLoaderOptions
           .factors = to_string(size)};
 }
 
-void check_schedule(const LearningRateSchedule& schedule) {
-  if (schedule.minimum == 0) return;
-  require(schedule.minimum > 0 && schedule.minimum <= schedule.peak,
-          "fit: the minimum of the learning rate must be from 0 to its peak, {}, got {}",
-          schedule.peak, schedule.minimum);
-  require(schedule.decay != Decay::kConstant,
-          "fit: a minimum of the learning rate, {}, requires a decay", schedule.minimum);
-}
-
 std::string loss_text(double loss, const std::optional<double>& accuracy) {
   std::string text = fmt::format("Loss:{:.4f}", loss);
   if (accuracy) text += fmt::format(" | Accuracy:{:.2f}%", *accuracy);
@@ -189,7 +180,9 @@ class Fit {
             "fit: data without an end require `calls`, got epochs");
     require(options_.check_replicas.value_or(1) >= 1,
             "fit: check_replicas must be at least 1, got {}", options_.check_replicas.value_or(1));
-    if (options_.schedule) check_schedule(*options_.schedule);
+    if (options_.schedule) check_schedule("fit: schedule", *options_.schedule);
+    require(!reduces_on_plateau() || options_.validation_model != nullptr,
+            "fit: schedule.decay plateau requires a validation, got none");
     require(options_.save_every >= 0, "fit: save_every must be at least 0, got {}",
             options_.save_every);
     require(options_.save_every == 0 || !options_.save.empty(),
@@ -259,12 +252,26 @@ class Fit {
       const Evaluation& validation = result_.validations.emplace_back(
           evaluate(*options_.validation_model, *options_.validation_data, options_.show));
       if (options_.show != Show::kNo) sys::print_stderr("{}\n", to_string(validation));
+      if (reduces_on_plateau()) observe(validation);
       std::vector<TaggedNumber> numbers;
       for (const Metric& m : validation.metrics)
         numbers.emplace_back("validation/" + m.name, m.value);
       if (log_ && !numbers.empty()) log_->add_numbers(state_.updates(), numbers);
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
+  }
+
+  bool reduces_on_plateau() const {
+    return options_.schedule && options_.schedule->decay == Decay::kPlateau;
+  }
+
+  void observe(const Evaluation& validation) {
+    const bool smaller = options_.schedule->plateau.mode == Plateau::Mode::kMin;
+    const std::optional<double>& value = smaller ? validation.loss : validation.accuracy;
+    require(value.has_value(),
+            "fit: schedule.plateau.mode {} requires {} of the validation, got none",
+            smaller ? "min" : "max", smaller ? "a loss" : "an accuracy");
+    options_.schedule->observe(state_.plateau(), *value);
   }
 
   // Other threads may call the model between two calls, not while the results are read.

@@ -128,7 +128,8 @@ enum class Show : uint8_t {
 struct FitOptions {
   int64_t epochs = 1;
   std::optional<int64_t> calls = {};  ///< Calls in all, instead of `epochs`.
-  /// Rates of the updates. Absent: the model's own rate.
+  /// Rates of the updates. Absent: the model's own rate. Decay::kPlateau observes the loss of each
+  /// validation, or its accuracy with Plateau::Mode::kMax; its state belongs to the model.
   std::optional<LearningRateSchedule> schedule = {};
   /// Model and data with which each epoch ends.
   InferenceModel* validation_model = nullptr;

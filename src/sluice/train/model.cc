@@ -391,7 +391,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
   rates_.resize(static_cast<size_t>(options_.device_iterations));
   for (size_t u = 0; schedule != nullptr && u < rates_.size(); ++u) {
-    set_learning_rate(schedule->at(run_.updates + static_cast<int64_t>(u)));
+    set_learning_rate(schedule->at(run_.updates + static_cast<int64_t>(u), plateau_));
     rates_[u] = *rate_;
   }
   require(rate_.has_value(),

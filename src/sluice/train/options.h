@@ -155,27 +155,94 @@ struct StreamedRate {
 /// Absent: the constant nn::Optimizer::default_learning_rate().
 using LearningRate = std::variant<std::monostate, double, StreamedRate>;
 
-/// How a learning rate falls after the warm-up: the rate is minimum + (peak − minimum)·f, with
-/// p = (step − warmup) / (steps − warmup).
-enum class Decay {
-  kConstant,  ///< f = 1.
-  kLinear,    ///< f = 1 − p.
-  kCosine,    ///< f = (1 + cos(π·p)) / 2 (Loshchilov and Hutter, 2017, without restarts).
+/// The learning rate after the warm-up. s counts the steps after the warm-up from 0, n is their
+/// number (`steps` - `warmup_steps`), and the other names are members of LearningRateSchedule. The
+/// classes are those of torch.optim.lr_scheduler, with whose rates these agree.
+enum class Decay : uint8_t {
+  kConstant,  ///< peak.
+  kLinear,    ///< minimum + (peak - minimum)·(1 - s / n).
+  kCosine,    ///< minimum + (peak - minimum)·(1 + cos(π·s / n)) / 2 (CosineAnnealingLR).
+  /// Cosine cycles of `period`, period·multiplier, period·multiplier², … steps, each from the peak
+  /// to the minimum (CosineAnnealingWarmRestarts; Loshchilov and Hutter, 2017).
+  kRestarts,
+  kStep,         ///< peak·factor^⌊s / period⌋ (StepLR).
+  kMilestones,   ///< peak·factor^m after m of the milestones (MultiStepLR).
+  kOneCycle,     ///< Up to the peak and down again in `steps` (OneCycleLR; Smith and Topin, 2018).
+  kInverseSqrt,  ///< peak / √(1 + s / period) (Vaswani et al., 2017). Not a class of PyTorch.
+  kPlateau,      ///< peak·PlateauState::factor (ReduceLROnPlateau).
+  kFunction,     ///< function(step), without a warm-up.
+};
+
+/// Parameters of Decay::kOneCycle, as of OneCycleLR. The rate begins at start = peak / div_factor
+/// and ends at start / final_div_factor. After the last step it keeps its last value.
+struct OneCycle {
+  enum class Anneal : uint8_t { kCosine, kLinear };
+  double pct_start = 0.3;         ///< Fraction of the steps in which the rate rises, in (0, 1).
+  double div_factor = 25;         ///< At least 1.
+  double final_div_factor = 1e4;  ///< At least 1.
+  Anneal anneal = Anneal::kCosine;
+  /// Whether the rate falls to its start as fast as it rose, before it falls to its end.
+  bool three_phase = false;
+  bool operator==(const OneCycle&) const = default;
+};
+
+/// Parameters of Decay::kPlateau, as of ReduceLROnPlateau: the rate is multiplied by
+/// LearningRateSchedule::factor when a value of the validation has not improved for a while. Its
+/// lower limit is LearningRateSchedule::minimum.
+struct Plateau {
+  enum class Mode : uint8_t { kMin, kMax };  ///< Whether smaller or larger values are better.
+  enum class ThresholdMode : uint8_t { kRelative, kAbsolute };
+  Mode mode = Mode::kMin;
+  int64_t patience = 10;    ///< Values without improvement that do not reduce the rate.
+  double threshold = 1e-4;  ///< Difference from the best value that is an improvement.
+  ThresholdMode threshold_mode = ThresholdMode::kRelative;  ///< kRelative: times the best value.
+  int64_t cooldown = 0;   ///< Values after a reduction that do not count as bad.
+  double epsilon = 1e-8;  ///< A reduction of the rate by at most this is left out.
+  bool operator==(const Plateau&) const = default;
+};
+
+/// The state of Decay::kPlateau between two validations. A checkpoint may store it.
+struct PlateauState {
+  std::optional<double> best = {};  ///< Best value so far; absent before the first one.
+  int64_t bad = 0;                  ///< Values since the last improvement or reduction.
+  int64_t cooldown = 0;             ///< Values until bad values count again.
+  double factor = 1;                ///< Product of the reductions.
+  bool operator==(const PlateauState&) const = default;
 };
 
 /// Learning rates of a run, step by step, for a program whose rate is a stream
-/// (Options::learning_rate).
+/// (Options::learning_rate). A member that `decay` does not use must have its default.
 struct LearningRateSchedule {
   Decay decay = Decay::kConstant;
   double peak = 0.05;        ///< The rate after the warm-up.
   int64_t warmup_steps = 0;  ///< Step s of these has the rate peak · (s + 1) / warmup_steps.
-  int64_t steps = 1;         ///< Steps of the run; the decay ends after the last one.
-  double minimum = 0;        ///< The rate after the decay, at most `peak`.
+  int64_t steps = 1;         ///< Steps of the run, after which kLinear and kCosine keep their last
+                             ///< value: the minimum.
+  /// The rate at the end of a decay or cycle, at most `peak`. For kStep, kMilestones, kInverseSqrt
+  /// and kPlateau, the lower limit of the rate after the warm-up.
+  double minimum = 0;
+  /// Steps of the first cycle (kRestarts) or between two reductions (kStep), or the time scale of
+  /// kInverseSqrt; absent there: warmup_steps.
+  std::optional<int64_t> period = {};
+  int64_t multiplier = 1;  ///< Length of a cycle by that of the cycle before it (kRestarts).
+  double factor = 0.1;     ///< Factor of a reduction (kStep, kMilestones, kPlateau).
+  /// For kMilestones: steps, ascending and after the warm-up, from which on the rate is reduced.
+  std::vector<int64_t> milestones = {};
+  OneCycle one_cycle = {};
+  Plateau plateau = {};
+  std::function<double(int64_t step)> function = nullptr;  ///< For kFunction.
 
-  /// The rate of step `step`, counted from 0. After the last step it keeps its last value: the peak
-  /// or the minimum.
-  double at(int64_t step) const;
+  /// Returns the rate of step `step`, counted from 0. `state` is that of kPlateau; other decays
+  /// ignore it.
+  double at(int64_t step, const PlateauState& state = {}) const;
+  /// Updates the state of kPlateau by the value of a validation; NaN is not an improvement. Other
+  /// decays leave the state unchanged.
+  void observe(PlateauState& state, double value) const;
 };
+
+/// Error{kUsage} "<what>.<member>: must be …" for a member that is out of range, missing or without
+/// effect.
+void check_schedule(std::string_view what, const LearningRateSchedule& schedule);
 
 /// The memory in which a tensor waits between its uses.
 enum class Location { kDevice, kRemote };

@@ -121,6 +121,7 @@ ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
     if (t.seed) seeds_ = HostTensor({entries_shape({2}, micro_batches, t.replicas), u32, {}});
     if (t.learning_rate)
       rates_ = HostTensor({entries_shape({}, t.rates_of_run, t.replicas), f32, {}});
+    coefficients_ = coefficient_arrays(t);
   } else if (returns) {
     // Results of training keep their names.
     std::vector<std::string> trained;
@@ -258,6 +259,8 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
     std::vector<StreamInput> inputs;
     for (size_t i = 0; i < fields_.size(); ++i) inputs.push_back({fields_[i].stream, views[i]});
     if (use_ == Use::kTrain && t.learning_rate) inputs.push_back({*t.learning_rate, rates_});
+    for (size_t i = 0; i < coefficients_.size(); ++i)
+      inputs.push_back({t.coefficients[i].stream, coefficients_[i]});
     if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
     std::vector<StreamOutput> outputs;
     for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
@@ -277,6 +280,11 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
     note_stages(t, e);
     throw;
   }
+}
+
+void ModelCalls::set_coefficients(std::span<const double> values) {
+  SLUICE_CHECK(values.size() == coefficients_.size());
+  for (size_t i = 0; i < values.size(); ++i) fill_rates(coefficients_[i], values.subspan(i, 1));
 }
 
 bool ModelCalls::returns_last() const {
@@ -406,6 +414,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
             t.learning_rate->name, options_.device_iterations);
     rates_.resize(1);
   }
+  if (!coefficients_.empty()) calls.set_coefficients(coefficients_);
   calls.run(samples, rates_, run_.updates);
   const int64_t samples_of_call = calls.size().samples();
   run_.updates += options_.device_iterations;
@@ -447,9 +456,11 @@ void ModelState::set_optimizer(const nn::Optimizer& optimizer, double rate) {
           "training_model(network, options, optimizer)");
   require(optimizer.rules() == optimizer_->rules(),
           "set_optimizer: the update rules must be those of the model, {}, got {}; only the "
-          "learning rate may change",
+          "learning rate and coefficients of nn::streamed() may change",
           optimizer_->rules(), optimizer.rules());
   set_learning_rate(rate);
+  coefficients_.clear();
+  for (const nn::StreamedCoefficient& c : optimizer.streamed()) coefficients_.push_back(c.value);
 }
 
 }  // namespace internal

@@ -94,8 +94,9 @@ class TrainingModel {
   /// Sets the learning rate of the next calls, a finite float32 of at least 0. It is that of
   /// Options::learning_rate at first; with a StreamedRate, set it before the first call.
   void set_learning_rate(double rate);
-  /// Changes the learning rate without compiling. Error{kUsage} if `optimizer` has other update
-  /// rules than the model's, which are compiled into the programs.
+  /// Changes the learning rate and the streamed coefficients (nn::streamed) of the next calls
+  /// without compiling. Error{kUsage} if `optimizer` has other update rules than the model's, or
+  /// another constant, which are compiled into the programs.
   void set_optimizer(const nn::Optimizer& optimizer, double learning_rate);
 
   /// Save and load the weights, the state of the optimizer and averages (Session::save,

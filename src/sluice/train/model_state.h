@@ -45,6 +45,8 @@ class ModelCalls {
   /// Runs the program on samples. A run of training begins with update `update` and has a learning
   /// rate for each of its updates.
   void run(const data::Element& samples, std::span<const double> rates, int64_t update);
+  /// Sets the values of Training::coefficients for all updates of the next calls.
+  void set_coefficients(std::span<const double> values);
   /// Returns copies of the results that `options.output` names.
   data::Element results() const;
   /// Returns the arrays of all results as the program writes them: entries, replicas, and the axes
@@ -124,6 +126,7 @@ class ModelCalls {
   std::vector<std::pair<Field, Labelled>> known_;  ///< Labels of both programs.
   HostTensor seeds_;
   HostTensor rates_;
+  std::vector<HostTensor> coefficients_;  ///< One for each of Training::coefficients.
   /// Bindings of earlier calls by the addresses of their samples, the newest last.
   std::vector<std::pair<std::vector<const std::byte*>, Binding>> bindings_;
 };
@@ -212,7 +215,8 @@ class ModelState {
   std::map<int, int64_t> inference_bytes_;
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
-  std::vector<double> rates_;  ///< Indexed by update of a call.
+  std::vector<double> rates_;         ///< Indexed by update of a call.
+  std::vector<double> coefficients_;  ///< Set by set_optimizer(); empty: those of the programs.
   Run run_;              ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
   Hash128 losses_hash_;  ///< Run::losses_hash.
   std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.

@@ -33,6 +33,7 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
   if (t.learning_rate)
     learning_rate =
         HostTensor({entries_shape({}, t.rates_of_run, t.replicas), t.learning_rate->spec.dtype});
+  coefficients = coefficient_arrays(t);
 }
 
 void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates) {
@@ -74,11 +75,22 @@ void fill_rates(HostTensor& rates, std::span<const double> updates) {
     entries[i] = static_cast<float>(updates[i / replicas]);
 }
 
+std::vector<HostTensor> coefficient_arrays(const Training& t) {
+  std::vector<HostTensor> arrays;
+  for (const CoefficientStream& c : t.coefficients) {
+    arrays.emplace_back(TensorSpec{entries_shape({}, t.device_iterations, t.replicas), f32, {}});
+    std::ranges::fill(arrays.back().as<float>(), static_cast<float>(c.coefficient.value));
+  }
+  return arrays;
+}
+
 std::vector<StreamInput> StepArrays::inputs(const Training& t) const {
   std::vector<StreamInput> result;
   for (size_t i = 0; i < fields.size(); ++i) result.push_back({t.fields[i], fields[i]});
   for (size_t i = 0; i < once.size(); ++i) result.push_back({t.inputs[i], once[i]});
   if (t.learning_rate) result.push_back({*t.learning_rate, learning_rate});
+  for (size_t i = 0; i < coefficients.size(); ++i)
+    result.push_back({t.coefficients[i].stream, coefficients[i]});
   if (t.seed) result.push_back({*t.seed, seeds});
   return result;
 }

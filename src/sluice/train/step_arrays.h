@@ -17,6 +17,9 @@ void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t up
 /// Sets the learning rates of a run: one for each update, the same for all replicas.
 void fill_rates(HostTensor& rates, std::span<const double> updates);
 
+/// Returns an array for each of Training::coefficients, of its value.
+std::vector<HostTensor> coefficient_arrays(const Training& training);
+
 /// Returns an item of `rows` samples that has all samples of a smaller one. They are repeated from
 /// the first one on to complete it.
 data::Element completed(const data::Element& item, int64_t rows);
@@ -42,9 +45,10 @@ struct StepArrays {
   HostTensor seeds;
   int64_t updates;  ///< Updates of a run.
   HostTensor learning_rate;
-  std::vector<HostTensor> losses;       ///< One for each of Training::losses.
-  std::vector<HostTensor> loss_sums;    ///< One for each of Training::loss_sums.
-  std::vector<HostTensor> predictions;  ///< One for each of Training::predictions.
+  std::vector<HostTensor> coefficients;  ///< One for each of Training::coefficients, of its value.
+  std::vector<HostTensor> losses;        ///< One for each of Training::losses.
+  std::vector<HostTensor> loss_sums;     ///< One for each of Training::loss_sums.
+  std::vector<HostTensor> predictions;   ///< One for each of Training::predictions.
 };
 
 }  // namespace sluice::train

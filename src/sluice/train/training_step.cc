@@ -28,6 +28,13 @@ std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const Optio
   return ir.h2d_stream(spec, rate->field);
 }
 
+void add_coefficients(Ir& ir, const nn::Optimizer& optimizer, Training& t) {
+  for (const nn::StreamedCoefficient& c : optimizer.streamed()) {
+    const std::string name = fmt::format("optimizer.{}.{}", c.group, c.name);
+    t.coefficients.push_back({c, ir.h2d_stream({{}, f32, {}}, name)});
+  }
+}
+
 // Returns options with the number of the optimizer in place of an absent learning rate.
 Options with_rate(Options options, const nn::Optimizer& optimizer) {
   if (options.learning_rate.index() == 0) options.learning_rate = optimizer.default_learning_rate();
@@ -268,6 +275,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   } else {
     t.constant_rate = std::get<double>(options.learning_rate);
   }
+  add_coefficients(ir, optimizer, t);
   add_streams(ir, network, graph, eval, options, inference, t);
   check_evaluation(inference, strategy);
   emit_training(ir, graph, eval, rules, optimizer, options, strategy, inference, t);

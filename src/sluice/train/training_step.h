@@ -37,6 +37,12 @@ struct Labelled {
   bool regression = false;                   ///< Whether the labels are floating-point targets.
 };
 
+/// The stream of a streamed coefficient (nn::streamed): float32, an entry for each update of a run.
+struct CoefficientStream {
+  nn::StreamedCoefficient coefficient;  ///< With the value that the program was built with.
+  H2dStream stream;
+};
+
 /// The reductions of a training program.
 struct GradientReductions {
   Accumulation accumulation = Accumulation::kRunningMean;
@@ -60,11 +66,12 @@ struct Training {
   std::optional<H2dStream> seed;       ///< uint32[2], if the network draws.
   /// Learning rate: float32, if Options::learning_rate is a StreamedRate.
   std::optional<H2dStream> learning_rate;
-  int64_t rates_of_run = 1;          ///< Entries of that stream in a run: one for each update, or
-                                     ///< 1 if it is a field of the network.
-  double constant_rate = 0;          ///< Learning rate without that stream.
-  std::vector<D2hStream> losses;     ///< Written ones, in the order of Results::losses.
-  std::vector<double> loss_weights;  ///< Loss::weight of each.
+  int64_t rates_of_run = 1;  ///< Entries of that stream in a run: one for each update, or
+                             ///< 1 if it is a field of the network.
+  double constant_rate = 0;  ///< Learning rate without that stream.
+  std::vector<CoefficientStream> coefficients;  ///< In the order of nn::Optimizer::streamed().
+  std::vector<D2hStream> losses;                ///< Written ones, in the order of Results::losses.
+  std::vector<double> loss_weights;             ///< Loss::weight of each.
   std::vector<int64_t> loss_micro_batches;  ///< Micro-batches whose sum an entry of each loss is.
   /// Sums over the micro-batches of a run (Options::loss_sums), float32: of each of `losses`, and
   /// if the losses have a total weight, of its values. A loss is then the sum that the weight

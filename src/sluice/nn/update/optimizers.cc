@@ -216,14 +216,25 @@ double Optimizer::default_learning_rate() const {
   return rate;
 }
 
-Tensors Optimizer::hypers(std::optional<size_t> parameter_group) const {
-  return internal::hyper_tensors(group_at(parameter_group).rule);
+Tensors Optimizer::hypers(std::optional<size_t> parameter_group, const Tensors& streamed) const {
+  return internal::hyper_tensors(group_at(parameter_group).rule, streamed);
+}
+
+std::vector<StreamedCoefficient> Optimizer::streamed() const {
+  std::vector<StreamedCoefficient> all;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (StreamedCoefficient& c : internal::streamed_coefficients(groups_[g].rule)) {
+      c.group = g;
+      all.push_back(std::move(c));
+    }
+  }
+  return all;
 }
 
 bool Optimizer::has_state() const {
   return std::any_of(groups_.begin(), groups_.end(), [](const Group& group) {
     const auto* const sgd = std::get_if<SgdOptions>(&group.rule);
-    return sgd == nullptr || sgd->momentum.tensor() != nullptr || sgd->momentum.number() != 0;
+    return sgd == nullptr || !internal::is_zero(sgd->momentum);
   });
 }
 

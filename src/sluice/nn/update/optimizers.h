@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,9 +18,38 @@
 
 namespace sluice::nn {
 
-// Hyperparameters of updates are numbers or tensors (ops::HyperArg). A number is compiled into the
-// update. A tensor is an input of the update graph: a floating-point scalar of the entry graph, for
-// example from a stream. It may change between runs. Its value is not checked.
+/// A coefficient of an update rule, such as a beta or a weight decay. It is
+///
+/// * a number, which is compiled into the update;
+/// * streamed(), a number that the training program reads from a stream for each update, so that
+///   TrainingModel::set_optimizer() changes it between two calls; or
+/// * a tensor, an input of the update graph: a floating-point scalar of the entry graph, for
+///   example from a stream of the program. Its value is not checked.
+class Coefficient : public ops::HyperArg {
+ public:
+  Coefficient(double value) : HyperArg(value) {}  // NOLINT: implicit
+  Coefficient(Tensor tensor,
+              std::source_location where = std::source_location::current())  // NOLINT: implicit
+      : HyperArg(std::move(tensor), where) {}
+  Coefficient(ops::HyperArg value) : HyperArg(std::move(value)) {}  // NOLINT: implicit
+
+  bool is_streamed() const { return streamed_; }
+
+ private:
+  friend Coefficient streamed(double value);
+  bool streamed_ = false;
+};
+
+/// Returns a streamed coefficient of this value, which is rounded to float32. It is present in the
+/// update whatever its value: a weight decay of 0 is computed, and a momentum of 0 has state.
+Coefficient streamed(double value);
+
+/// A coefficient of an optimizer that is streamed.
+struct StreamedCoefficient {
+  size_t group = 0;  ///< Parameter group.
+  std::string name;  ///< Member of the options: "weight_decay".
+  double value = 0;
+};
 
 /// The update of w that follows from the momentum m.
 enum class SgdForm {
@@ -31,11 +61,11 @@ enum class SgdForm {
 /// m = momentum·m + (1 - dampening)·d, but m = d in the first step. If `momentum` is the number 0,
 /// there is no state and w -= lr·d.
 struct SgdOptions {
-  ops::HyperArg momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
-  ops::HyperArg weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+  Coefficient momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
+  Coefficient weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
   /// Part of the gradient that does not enter the momentum. Requires momentum. If it is not the
   /// number 0, the scalar state `started` is 0 before the first step and 1 after it.
-  ops::HyperArg dampening = 0;
+  Coefficient dampening = 0;
   SgdForm form = SgdForm::kClassic;
 };
 
@@ -58,11 +88,11 @@ enum class AdamForm {
 };
 
 struct AdamOptions {
-  ops::HyperArg beta1 = 0.9;
-  ops::HyperArg beta2 = 0.999;
-  std::optional<ops::HyperArg> epsilon = {};  ///< Default: 1e-6 for LAMB, else 1e-8.
+  Coefficient beta1 = 0.9;
+  Coefficient beta2 = 0.999;
+  std::optional<Coefficient> epsilon = {};  ///< Default: 1e-6 for LAMB, else 1e-8.
   /// Adds weight_decay·w to g or, if decoupled, to u. Default: 0.01 if decoupled, else 0.
-  std::optional<ops::HyperArg> weight_decay = {};
+  std::optional<Coefficient> weight_decay = {};
   WeightDecay decay = WeightDecay::kInGradient;
   BiasCorrection bias_correction = BiasCorrection::kOn;  ///< Must be kOn for Adamax.
   /// Dtype of m, and of u without decoupled decay. v and t are float32.
@@ -86,10 +116,10 @@ enum class Centering { kOff, kOn };
 /// RMSprop (Hinton, 2012). v = alpha·v + (1 - alpha)·d² and s = v. With centering (Graves, 2013)
 /// a = alpha·a + (1 - alpha)·d and s = v - a². All state is 0 at first.
 struct RmspropOptions {
-  ops::HyperArg alpha = 0.99;
-  ops::HyperArg epsilon = 1e-8;
-  ops::HyperArg weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
-  ops::HyperArg momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
+  Coefficient alpha = 0.99;
+  Coefficient epsilon = 1e-8;
+  Coefficient weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+  Coefficient momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
   Centering centering = Centering::kOff;
   RmspropForm form = RmspropForm::kPyTorch;
 };
@@ -99,9 +129,9 @@ enum class GradScale { kNone, kInput };
 
 /// Builds a graph that updates one parameter with SGD. Inputs: `variable` (by reference), `grad`,
 /// `step_size` (minus the learning rate, a float32 scalar) and, with GradScale::kInput,
-/// `grad_scale` (a float32 scalar). After these come the hyperparameters that are tensors, in the
-/// order of the options. The state is named inputs by reference: `momentum` if there is momentum,
-/// `started` if there is dampening.
+/// `grad_scale` (a float32 scalar). After these come the coefficients that are streamed or tensors,
+/// in the order of the options. The state is named inputs by reference: `momentum` if there is
+/// momentum, `started` if there is dampening.
 class SgdStep : public Module {
  public:
   SgdStep(SgdOptions options, GradScale scale) : options_(std::move(options)), scale_(scale) {}
@@ -366,17 +396,20 @@ class Optimizer {
   /// `learning_rate` times the group's factor; tensors of both must be in `graph`.
   Tensor step_size(Graph& graph, const ops::HyperArg& learning_rate,
                    std::optional<size_t> parameter_group = {}) const;
-  /// Returns the hyperparameters of a parameter group that are tensors, in the order of inputs of
-  /// its update graph.
-  Tensors hypers(std::optional<size_t> parameter_group = {}) const;
+  /// Returns the tensors of the coefficients of a parameter group that are no constants, in the
+  /// order of inputs of its update graph. `streamed` has those of streamed(), for this group.
+  /// Error{kUsage} if it has others.
+  Tensors hypers(std::optional<size_t> parameter_group = {}, const Tensors& streamed = {}) const;
+  /// Returns the streamed coefficients by parameter group, in the order of inputs.
+  std::vector<StreamedCoefficient> streamed() const;
   /// Returns the learning rate of an optimizer that is trained without one: 0.05 for SGD, 0.005
   /// with momentum, 0.002 for Adamax and LAMB, 0.001 for other forms of Adam and for RMSprop, and
   /// the argument of custom(). Error{kUsage} if parameter groups differ.
   double default_learning_rate() const;
   /// Whether the update of a variable keeps state.
   bool has_state() const;
-  /// Formats the update rules of all parameter groups. Optimizers with equal texts compute equal
-  /// updates of variables in equal groups.
+  /// Formats the update rules of all parameter groups, without the values of streamed coefficients.
+  /// Optimizers with equal texts have one program.
   std::string rules() const;
 
  private:

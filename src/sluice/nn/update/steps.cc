@@ -18,11 +18,11 @@ Tensor scaled(const Tensor& grad, const Tensors& grad_scale) {
   return grad_scale.empty() ? grad : ops::cast(grad, f32) * grad_scale[0];
 }
 
-// Returns whether a hyperparameter is the number 0. A tensor is not, whatever its value.
-bool is_zero(const ops::HyperArg& h) { return h.tensor() == nullptr && h.number() == 0; }
+using internal::is_input;
+using internal::is_zero;
 
 // Returns g + weight_decay·w in float32, or g if there is no weight decay.
-Tensor decayed(const Tensor& grad, const Tensor& variable, const ops::HyperArg& weight_decay) {
+Tensor decayed(const Tensor& grad, const Tensor& variable, const Coefficient& weight_decay) {
   if (is_zero(weight_decay)) return grad;
   return ops::scaled_add(ops::cast(grad, f32), variable, 1.0, weight_decay);
 }
@@ -33,7 +33,7 @@ Tensor plus(const Tensor& t, const ops::HyperArg& h) {
 }
 
 // Returns the share of the gradient in the momentum: 1 in the first step, then 1 - dampening.
-ops::HyperArg gradient_share(Builder& b, const ops::HyperArg& dampening) {
+ops::HyperArg gradient_share(Builder& b, const Coefficient& dampening) {
   if (is_zero(dampening)) return 1.0;
   const Tensor started = b.add_variable_input("started", zeros(), {}, f32, Pass::kByReference);
   const ops::HyperArg rest = dampening.tensor() != nullptr
@@ -44,7 +44,7 @@ ops::HyperArg gradient_share(Builder& b, const ops::HyperArg& dampening) {
   return share;
 }
 
-// Calls use(name, hyperparameter) for each hyperparameter of the options (const or not).
+// Calls use(name, coefficient) for each coefficient of the options (const or not).
 template <typename Options, typename Use>
 void each_hyper(Options& o, Use&& use) {
   using Plain = std::remove_const_t<Options>;
@@ -65,28 +65,30 @@ void each_hyper(Options& o, Use&& use) {
   }
 }
 
-// Returns the options with the inputs of the update graph in place of the tensors.
+// Returns the options with the inputs of the update graph in place of streamed coefficients and
+// tensors.
 template <typename Options>
 Options with_inputs(Options options, const Tensors& inputs) {
   size_t next = 0;
-  each_hyper(options, [&](const char*, ops::HyperArg& h) {
-    if (h.tensor() != nullptr) h = inputs.at(next++);
+  each_hyper(options, [&](const char*, Coefficient& c) {
+    if (is_input(c)) c = inputs.at(next++);
   });
   SLUICE_CHECK(next == inputs.size());
   return options;
 }
 
+std::string text_of(const Coefficient& c) {
+  if (c.is_streamed()) return "streamed";
+  return c.tensor() != nullptr ? "a tensor" : fmt::format("{}", c.number());
+}
+
 template <typename Options>
 std::string hyper_key(const Options& options) {
   std::string key;
-  each_hyper(options, [&](const char* name, const ops::HyperArg& h) {
-    key += h.tensor() != nullptr ? fmt::format("{} ", name) : fmt::format("{} ", h.number());
+  each_hyper(options, [&](const char* name, const Coefficient& c) {
+    key += fmt::format("{} {}, ", name, text_of(c));
   });
   return key;
-}
-
-std::string text_of(const ops::HyperArg& h) {
-  return h.tensor() != nullptr ? "a tensor" : fmt::format("{}", h.number());
 }
 
 // Replaces defaults that depend on the form by numbers.
@@ -188,23 +190,48 @@ double default_learning_rate(const UpdateRule& rule) {
 
 std::vector<NamedInput> hyper_inputs(const UpdateRule& rule) {
   std::vector<NamedInput> inputs;
-  const auto add = [&](const char* name, const ops::HyperArg& h) {
-    if (h.tensor() != nullptr) inputs.push_back({name, {{}, (*h.tensor())->dtype(), {}}});
+  const auto add = [&](const char* name, const Coefficient& c) {
+    const DType dtype = c.is_streamed()         ? f32
+                        : c.tensor() != nullptr ? (*c.tensor())->dtype()
+                                                : f32;
+    if (is_input(c)) inputs.push_back({name, {{}, dtype, {}}});
   };
   std::visit([&](const auto& o) { each_hyper(o, add); }, rule);
   return inputs;
 }
 
-Tensors hyper_tensors(const UpdateRule& rule) {
+Tensors hyper_tensors(const UpdateRule& rule, const Tensors& streamed) {
   Tensors tensors;
-  const auto add = [&](const char*, const ops::HyperArg& h) {
-    if (h.tensor() != nullptr) tensors.push_back(*h.tensor());
+  size_t next = 0;
+  const auto add = [&](const char* name, const Coefficient& c) {
+    require(!c.is_streamed() || next < streamed.size(),
+            "optimizer: {} is streamed, which requires a training program; pass a tensor of a "
+            "stream instead",
+            name);
+    if (is_input(c)) tensors.push_back(c.is_streamed() ? streamed[next++] : Tensor(*c.tensor()));
   };
   std::visit([&](const auto& o) { each_hyper(o, add); }, rule);
+  require(next == streamed.size(), "optimizer: must have {} streamed coefficients, got {}", next,
+          streamed.size());
   return tensors;
 }
 
+std::vector<StreamedCoefficient> streamed_coefficients(const UpdateRule& rule) {
+  std::vector<StreamedCoefficient> all;
+  const auto add = [&](const char* name, const Coefficient& c) {
+    if (c.is_streamed()) all.push_back({0, name, c.number()});
+  };
+  std::visit([&](const auto& o) { each_hyper(o, add); }, rule);
+  return all;
+}
+
 }  // namespace internal
+
+Coefficient streamed(double value) {
+  Coefficient coefficient(value);
+  coefficient.streamed_ = true;
+  return coefficient;
+}
 
 Tensor add_state(Builder& b, const std::string& name, const Tensor& variable, DType dtype) {
   TensorSpec spec = variable.spec();

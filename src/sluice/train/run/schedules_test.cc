@@ -28,7 +28,7 @@ struct UnlabelledNet : ScheduledNet {
   }
 };
 
-Options streamed() {
+Options streamed_rate() {
   return {.learning_rate = StreamedRate{}, .session = {.device = cpu_device({.threads = 1})}};
 }
 
@@ -59,18 +59,18 @@ TEST(Schedules, AValidationReducesTheRateOnAPlateau) {
                     .patience = 0,
                     .threshold = 1000,
                     .threshold_mode = Plateau::ThresholdMode::kAbsolute}};
-    TrainingModel by_hand = training_model(scheduled(), streamed());
-    DataLoader data = four_calls(streamed());
+    TrainingModel by_hand = training_model(scheduled(), streamed_rate());
+    DataLoader data = four_calls(streamed_rate());
     for (const double rate : {0.5, 0.5, 0.125, 0.03125, 0.0078125}) {
       by_hand.set_learning_rate(rate);
       fit(by_hand, data);
     }
-    TrainingModel model = training_model(scheduled(), streamed());
+    TrainingModel model = training_model(scheduled(), streamed_rate());
     EXPECT_EQ(fit_epochs(model, 5, schedule).validations.size(), 5u);
     const auto expected = by_hand.weight("out.weight").to_doubles();
     EXPECT_EQ(model.weight("out.weight").to_doubles(), expected);
     // The state belongs to the model.
-    TrainingModel continued = training_model(scheduled(), streamed());
+    TrainingModel continued = training_model(scheduled(), streamed_rate());
     fit_epochs(continued, 2, schedule);
     fit_epochs(continued, 3, schedule);
     EXPECT_EQ(continued.weight("out.weight").to_doubles(), expected);
@@ -79,7 +79,7 @@ TEST(Schedules, AValidationReducesTheRateOnAPlateau) {
 
 TEST(Schedules, AModeIsThatOfItsValue) {
   const auto trained = [](Plateau::Mode mode, double threshold) {
-    TrainingModel model = training_model(scheduled(), streamed());
+    TrainingModel model = training_model(scheduled(), streamed_rate());
     fit_epochs(model, 4,
                {.decay = Decay::kPlateau,
                 .peak = 0.5,
@@ -98,10 +98,10 @@ TEST(Schedules, AFunctionOfTheProgramIsASchedule) {
   const LearningRateSchedule schedule{.decay = Decay::kFunction, .function = [](int64_t step) {
                                         return step % 2 == 0 ? 0.25 : 0.5;
                                       }};
-  TrainingModel model = training_model(scheduled(), streamed());
-  DataLoader data = four_calls(streamed());
+  TrainingModel model = training_model(scheduled(), streamed_rate());
+  DataLoader data = four_calls(streamed_rate());
   fit(model, data, {.calls = 4, .schedule = schedule});
-  TrainingModel by_hand = training_model(scheduled(), streamed());
+  TrainingModel by_hand = training_model(scheduled(), streamed_rate());
   for (const double rate : {0.25, 0.5, 0.25, 0.5}) {
     by_hand.set_learning_rate(rate);
     fit(by_hand, data, {.calls = 1});
@@ -111,8 +111,8 @@ TEST(Schedules, AFunctionOfTheProgramIsASchedule) {
 
 // The code of docs/howto/learning_rates.md.
 TEST(Schedules, ThePageShowsThisCode) {
-  TrainingModel model = training_model(scheduled(), streamed());
-  DataLoader data = four_calls(streamed());
+  TrainingModel model = training_model(scheduled(), streamed_rate());
+  DataLoader data = four_calls(streamed_rate());
   fit(model, data,
       {.epochs = 2, .schedule = LearningRateSchedule{.decay = Decay::kCosine, .steps = 8}});
   const LearningRateSchedule schedule{.decay = Decay::kStep, .peak = 0.5, .period = 100};
@@ -125,14 +125,24 @@ TEST(Schedules, ThePageShowsThisCode) {
   model.set_learning_rate(plateau.at(model.updates(), state));
 
   EXPECT_EQ(state, (PlateauState{.best = 0.5, .factor = 0.1}));
+
+  const Network network = scheduled();
+  Options options = streamed_rate();
+  options.learning_rate = 1e-2;
+  const data::Element batch = test::samples(2);
+  TrainingModel decayed =
+      training_model(network, options, nn::Optimizer::adamw({.weight_decay = nn::streamed(0.1)}));
+  decayed(batch);
+  decayed.set_optimizer(nn::Optimizer::adamw({.weight_decay = nn::streamed(0.05)}), 1e-3);
+  decayed(batch);  // With the other weight decay, and without compiling.
 }
 
 TEST(Schedules, Refusals) {
-  TrainingModel model = training_model(scheduled(), streamed());
+  TrainingModel model = training_model(scheduled(), streamed_rate());
   const auto refused = [&](const LearningRateSchedule& schedule, const char* text) {
     return Refusal{text,
                    [&model, schedule] {
-                     DataLoader data = four_calls(streamed());
+                     DataLoader data = four_calls(streamed_rate());
                      fit(model, data, {.schedule = schedule});
                    },
                    text};
@@ -147,7 +157,7 @@ TEST(Schedules, Refusals) {
   const Network without_loss{UnlabelledNet(),
                              {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}};
   for (const bool smaller : {true, false}) {
-    TrainingModel other = training_model(without_loss, streamed());
+    TrainingModel other = training_model(without_loss, streamed_rate());
     LearningRateSchedule schedule = plateau;
     if (!smaller) schedule.plateau.mode = Plateau::Mode::kMax;
     expect_refused({{"a value", [&] { fit_epochs(other, 1, schedule); },

@@ -105,6 +105,16 @@ const Tensor& StepSizes::of(size_t group) {
                               : optimizer_.step_size(main_, training_.constant_rate, group);
 }
 
+const Tensors& StepSizes::hypers(size_t group) {
+  if (const auto made = hypers_.find(group); made != hypers_.end()) return made->second;
+  const Graph::ProvenanceScope scope(main_, {.role = OpRole::kUpdate});
+  Tensors streamed;
+  for (const CoefficientStream& c : training_.coefficients) {
+    if (c.coefficient.group == group) streamed.push_back(main_.host_load(c.stream));
+  }
+  return hypers_[group] = optimizer_.hypers(group, streamed);
+}
+
 StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
                              nn::Optimizer& optimizer, const Options& options, Training& training,
                              const std::vector<VariableRows>& rows)
@@ -549,7 +559,7 @@ void StepVariables::add_arguments(const std::string& key, const Tensors& scale,
   const std::string step = fmt::format("step_size.{}", group);
   if (arguments.has_leaf(step)) return;
   arguments.merge(step, step_sizes_.of(group));
-  const Tensors hypers = optimizer_.hypers(group);
+  const Tensors& hypers = step_sizes_.hypers(group);
   for (size_t i = 0; i < hypers.size(); ++i)
     arguments.merge(fmt::format("hyper.{}.{}", group, i), hypers[i]);
   if (!scale.empty() && !arguments.has_leaf("scale")) arguments.merge("scale", scale[0]);
@@ -566,8 +576,9 @@ Tensor StepVariables::apply(Graph& graph, const std::string& key, const RemoteEn
   if (loaded.contains("state." + key)) state = loaded.tree("state." + key);
   if (!update.here.front().empty()) state.update(update.here[RowId(row.constant())]);
   Tensors hypers;
-  for (size_t i = 0; i < optimizer_.hypers(group).size(); ++i)
-    hypers.push_back(arguments[fmt::format("hyper.{}.{}", group, i)]);
+  while (const Tensor* const hyper =
+             arguments.find_leaf(fmt::format("hyper.{}.{}", group, hypers.size())))
+    hypers.push_back(*hyper);
   const Tensor* const scale = arguments.find_leaf("scale");
   const Tensor* const value = loaded.find_leaf("value." + key);
   const Tensor changed = value != nullptr ? *value : own(graph, variable(key).key(row));

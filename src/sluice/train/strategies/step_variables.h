@@ -15,8 +15,9 @@
 
 namespace sluice::train {
 
-/// The learning rate of a program on its way to the updates: a stream or a constant. The step size
-/// of a parameter group is minus the rate times the group's factor. All strategies use this class.
+/// The learning rate of a program on its way to the updates, a stream or a constant, and the
+/// coefficients of the updates. The step size of a parameter group is minus the rate times the
+/// group's factor. All strategies use this class.
 class StepSizes {
  public:
   StepSizes(Graph& main, const nn::Optimizer& optimizer, const Training& training)
@@ -28,11 +29,15 @@ class StepSizes {
   /// Returns the step size of a parameter group in the entry graph. Its first call in the program
   /// loads the rate, unless load() did.
   const Tensor& of(size_t group);
+  /// Returns nn::Optimizer::hypers() of a parameter group in the entry graph. The first call for a
+  /// group loads the next entries of its streamed coefficients.
+  const Tensors& hypers(size_t group);
 
  private:
   Graph& main_;
   const nn::Optimizer& optimizer_;
   const Training& training_;
+  std::map<size_t, Tensors> hypers_;  ///< Indexed by parameter group.
   Tensor rate_;                     ///< Invalid before it is loaded, and if the rate is a constant.
   std::map<size_t, Tensor> sizes_;  ///< Indexed by parameter group.
 };

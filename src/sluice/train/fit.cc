@@ -278,7 +278,7 @@ class Fit {
   void call(const data::Element& item) {
     const auto lock = state_.next_call();
     const int64_t update = state_.updates();
-    state_.train(item, options_.schedule ? &*options_.schedule : nullptr);
+    state_.train(item, options_.schedule ? &*options_.schedule : nullptr, options_.optimizer);
     append_losses();
     ++result_.calls;
     result_.updates += iterations_;

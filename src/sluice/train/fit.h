@@ -131,6 +131,10 @@ struct FitOptions {
   /// Rates of the updates. Absent: the model's own rate. Decay::kPlateau observes the loss of each
   /// validation, or its accuracy with Plateau::Mode::kMax; its state belongs to the model.
   std::optional<LearningRateSchedule> schedule = {};
+  /// Streamed coefficients of each update (nn::streamed), for example a momentum that follows the
+  /// learning rate. Error{kUsage} for an optimizer with another program, as for
+  /// TrainingModel::set_optimizer(). Null: those of the model.
+  OptimizerFunction optimizer = nullptr;
   /// Model and data with which each epoch ends.
   InferenceModel* validation_model = nullptr;
   DataLoader* validation_data = nullptr;

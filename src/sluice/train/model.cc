@@ -282,11 +282,6 @@ void ModelCalls::run(const data::Element& samples, std::span<const double> rates
   }
 }
 
-void ModelCalls::set_coefficients(std::span<const double> values) {
-  SLUICE_CHECK(values.size() == coefficients_.size());
-  for (size_t i = 0; i < values.size(); ++i) fill_rates(coefficients_[i], values.subspan(i, 1));
-}
-
 bool ModelCalls::returns_last() const {
   return output_.mode == Output::Mode::kAll || output_.mode == Output::Mode::kFinal;
 }
@@ -394,7 +389,8 @@ ModelCalls& ModelState::calls(ModelCalls::Use use) {
 }
 
 const ModelCalls& ModelState::train(const data::Element& samples,
-                                    const LearningRateSchedule* schedule) {
+                                    const LearningRateSchedule* schedule,
+                                    const OptimizerFunction& optimizers) {
   const auto lock = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
   rates_.resize(static_cast<size_t>(options_.device_iterations));
@@ -414,7 +410,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
             t.learning_rate->name, options_.device_iterations);
     rates_.resize(1);
   }
-  if (!coefficients_.empty()) calls.set_coefficients(coefficients_);
+  set_coefficients(calls, optimizers);
   calls.run(samples, rates_, run_.updates);
   const int64_t samples_of_call = calls.size().samples();
   run_.updates += options_.device_iterations;
@@ -448,19 +444,6 @@ void ModelState::set_learning_rate(double rate) {
           "set_learning_rate: the rate is a constant of the programs; build them with "
           "StreamedRate{{}}");
   rate_ = rate;
-}
-
-void ModelState::set_optimizer(const nn::Optimizer& optimizer, double rate) {
-  require(optimizer_.has_value(),
-          "set_optimizer: the optimizer is a constant of programs that exist; build a model with "
-          "training_model(network, options, optimizer)");
-  require(optimizer.rules() == optimizer_->rules(),
-          "set_optimizer: the update rules must be those of the model, {}, got {}; only the "
-          "learning rate and coefficients of nn::streamed() may change",
-          optimizer_->rules(), optimizer.rules());
-  set_learning_rate(rate);
-  coefficients_.clear();
-  for (const nn::StreamedCoefficient& c : optimizer.streamed()) coefficients_.push_back(c.value);
 }
 
 }  // namespace internal

@@ -41,6 +41,9 @@ class ModelState;
 struct ModelAccess;
 }  // namespace internal
 
+/// Returns the optimizer of an update, counted from 0, for its streamed coefficients.
+using OptimizerFunction = std::function<nn::Optimizer(int64_t update)>;
+
 /// The samples of a call: m samples of a micro-batch, D device iterations, N micro-batches of an
 /// update (1 in inference) and R replicas.
 struct CallSize {

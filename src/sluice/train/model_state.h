@@ -45,8 +45,9 @@ class ModelCalls {
   /// Runs the program on samples. A run of training begins with update `update` and has a learning
   /// rate for each of its updates.
   void run(const data::Element& samples, std::span<const double> rates, int64_t update);
-  /// Sets the values of Training::coefficients for all updates of the next calls.
-  void set_coefficients(std::span<const double> values);
+  /// Sets the values of Training::coefficients: of each, one for each update of the next calls, or
+  /// one for all.
+  void set_coefficients(const std::vector<std::vector<double>>& values);
   /// Returns copies of the results that `options.output` names.
   data::Element results() const;
   /// Returns the arrays of all results as the program writes them: entries, replicas, and the axes
@@ -155,10 +156,12 @@ class ModelState {
   ModelPrograms& programs();
   ModelCalls& calls(ModelCalls::Use use);
   /// Runs a call that trains. The updates have the rates of `schedule`, or all the rate() of the
-  /// model if it is null. rate() is then that of the last update. The results may be read while the
+  /// model if it is null. rate() is then that of the last update. Their coefficients are those of
+  /// `optimizers`, or all those of the model if it is null. The results may be read while the
   /// caller holds the queue.
   const ModelCalls& train(const data::Element& samples,
-                          const LearningRateSchedule* schedule = nullptr);
+                          const LearningRateSchedule* schedule = nullptr,
+                          const OptimizerFunction& optimizers = nullptr);
   /// Returns copies of the results of a call.
   data::Element infer(const data::Element& samples);
 
@@ -196,6 +199,11 @@ class ModelState {
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
 
  private:
+  /// Returns the values of streamed coefficients. Error{kUsage} "<caller>: …" for an optimizer with
+  /// another program than that of the model.
+  std::vector<double> coefficients_of(const char* caller, const nn::Optimizer& optimizer) const;
+  /// Sets the coefficients of the updates of the next call.
+  void set_coefficients(ModelCalls& calls, const OptimizerFunction& optimizers);
   void open(std::unique_ptr<ModelPrograms> programs);
   void open_inference_session();
   void copy_weights();
@@ -215,8 +223,9 @@ class ModelState {
   std::map<int, int64_t> inference_bytes_;
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
-  std::vector<double> rates_;         ///< Indexed by update of a call.
-  std::vector<double> coefficients_;  ///< Set by set_optimizer(); empty: those of the programs.
+  std::vector<double> rates_;  ///< Indexed by update of a call.
+  /// Values of the last update, or of set_optimizer(); empty: those of the programs.
+  std::vector<double> coefficients_;
   Run run_;              ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
   Hash128 losses_hash_;  ///< Run::losses_hash.
   std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.

@@ -9,7 +9,7 @@
 #include "sluice/devices/cpu_device.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/activations.h"
-#include "sluice/train/model.h"
+#include "sluice/train/fit.h"
 #include "sluice/train/step_arrays.h"
 #include "sluice/train/test_samples.h"
 
@@ -157,14 +157,50 @@ TEST(Coefficients, ChangeWithoutCompiling) {
                                        nn::Optimizer::adamw({.weight_decay = streamed(0.5)}));
   model(test::samples(2));
   const Session* const session = &model.session();
+  // At so small a rate, the decay of this weight is above the rest of the update.
   const Values before = model.weight("out.weight").to_doubles();
-  model.set_optimizer(nn::Optimizer::adamw({.weight_decay = streamed(0)}), 0);
+  model.set_optimizer(nn::Optimizer::adamw({.weight_decay = streamed(1e9)}), 1e-9);
   model(test::samples(2));
-  EXPECT_EQ(model.weight("out.weight").to_doubles(), before);
+  const Values after = model.weight("out.weight").to_doubles();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(after[i], 0, 1e-6) << before[i];
   EXPECT_EQ(&model.session(), session);
   ASSERT_EQ(model.programs().coefficients.size(), 1u);
   EXPECT_EQ(model.programs().coefficients[0].coefficient.name, "weight_decay");
   EXPECT_EQ(model.programs().coefficients[0].coefficient.value, 0.5);
+}
+
+// Each update of a call has its own momentum.
+TEST(Coefficients, FollowAFunctionOfTheUpdate) {
+  const OptimizerFunction optimizer = [](int64_t update) {
+    const double momentum = 0.125 * static_cast<double>(update % 8);
+    return nn::Optimizer::sgd({.momentum = streamed(momentum)});
+  };
+  const auto fitted = [&](const Strategy& strategy, int64_t updates) {
+    TrainingModel model = training_model(coefficient_network(),
+                                         with_two_devices({.strategy = strategy,
+                                                           .device_iterations = updates,
+                                                           .learning_rate = 0.0625,
+                                                           .seed = 3}),
+                                         optimizer(0));
+    DataLoader data(model.options(), test::dataset(24), {.batch_size = test::kMicroBatch});
+    fit(model, data, {.optimizer = optimizer});
+    EXPECT_EQ(model.updates(), 12);
+    return model.weight("hidden.weight").to_doubles();
+  };
+  TrainingModel by_hand = training_model(
+      coefficient_network(), with_two_devices({.learning_rate = 0.0625, .seed = 3}), optimizer(0));
+  DataLoader data(by_hand.options(), test::dataset(24), {.batch_size = test::kMicroBatch});
+  for (int64_t u = 0; u < 12; ++u) {
+    by_hand.set_optimizer(optimizer(u), 0.0625);
+    fit(by_hand, data, {.calls = 1});
+  }
+  const Values expected = by_hand.weight("hidden.weight").to_doubles();
+  for (const Strategy& strategy : {Strategy(resident()), Strategy(pipelined("hidden", "out"))}) {
+    for (const int64_t updates : {1, 4}) EXPECT_EQ(fitted(strategy, updates), expected) << updates;
+  }
+  const FitOptions other{.optimizer = [](int64_t) { return nn::Optimizer::adam(); }};
+  expect_refused({{"another rule", [&] { fit(by_hand, data, other); },
+                   "fit: optimizer: the update rules must be those of the model"}});
 }
 
 TEST(Coefficients, ArraysOfAStepHaveTheirValues) {

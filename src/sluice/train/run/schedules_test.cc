@@ -135,6 +135,12 @@ TEST(Schedules, ThePageShowsThisCode) {
   decayed(batch);
   decayed.set_optimizer(nn::Optimizer::adamw({.weight_decay = nn::streamed(0.05)}), 1e-3);
   decayed(batch);  // With the other weight decay, and without compiling.
+
+  const OptimizerFunction optimizer = [](int64_t update) {
+    return nn::Optimizer::sgd({.momentum = nn::streamed(update < 100 ? 0.5 : 0.9)});
+  };
+  TrainingModel cycled = training_model(network, options, optimizer(0));
+  fit(cycled, data, {.optimizer = optimizer});
 }
 
 TEST(Schedules, Refusals) {

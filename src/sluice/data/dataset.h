@@ -349,12 +349,17 @@ struct BenchmarkResult {
 /// option is out of range or a dimension of an element is 0; also the errors of the dataset.
 BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions& options = {});
 
-// The sources below read their files when they are called; later changes of the files have no
-// effect. They do not trust the files. They throw Error{kIo} if a file cannot be read, and
+// The sources below do not trust their files. They throw Error{kIo} if a file cannot be read, and
 // Error{kBadFile}, which names the file and the byte or line, if the file breaks its format. They
 // never allocate more memory than the bytes of the file justify. Devices have no f64 and no i64:
 // arrays of these dtypes become f32 and i32, and an integer that i32 cannot store is
 // Error{kBadFile}.
+//
+// A file stays on the disk: an element is read by its offset when it is asked for, and all
+// iterators of a source share 4 MiB of blocks. Errors of single values are thrown when their
+// element is read. A file must not change meanwhile: Error{kBadFile}, which names the file and the
+// byte, if it is cut or written; a reader never maps a file. Files in gzip and npz archives are
+// read into memory when the source is called.
 
 /// Whether from_idx() scales grey values.
 enum class IdxPixels : uint8_t {

@@ -6,63 +6,78 @@
 #include <functional>
 #include <utility>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/zip_archive.h"
+#include "sluice/data/window/file_rows.h"
+#include "sluice/data/window/narrow.h"
 
 namespace sluice::data {
 namespace {
 
 /// Cuts the arrays of a file along their first axes, which must be equal.
 Dataset from_arrays(const std::string& path, Element arrays) {
-  for (size_t i = 0; i < arrays.arrays.size(); ++i) {
-    const Shape& shape = arrays.arrays[i].shape();
-    const std::string array =
-        arrays.names.empty() ? "the array" : fmt::format("field '{}'", arrays.names[i]);
-    if (shape.empty()) {
-      fail(ErrorKind::kBadFile, "{}: {} must have a first axis, got a scalar", path, array);
-    }
-    const int64_t rows = arrays.arrays[0].shape()[0];
-    if (shape[0] != rows) {
-      fail(ErrorKind::kBadFile, "{}: {} must have {} rows like field '{}', got {}", path, array,
-           rows, arrays.names[0], to_string(shape));
-    }
-  }
+  std::vector<TensorSpec> specs;
+  for (const HostTensor& array : arrays.arrays) specs.push_back(array.spec());
+  require_rows(path, specs, arrays.names);
   return from_tensors(std::move(arrays));
+}
+
+/// Returns the names of the arrays to read: `fields`, or `all` if it is empty.
+std::vector<std::string> chosen_names(const std::string& path, const std::vector<std::string>& all,
+                                      const std::vector<std::string>& fields) {
+  if (all.empty()) fail(ErrorKind::kBadFile, "{}: must have at least one array, got none", path);
+  for (const std::string& name : fields) {
+    require(std::find(all.begin(), all.end(), name) != all.end(),
+            "{}: the field must be one of [{}], got '{}'", path, fmt::join(all, ", "), name);
+  }
+  return fields.empty() ? all : fields;
+}
+
+size_t index_of(const std::vector<std::string>& all, const std::string& name) {
+  return static_cast<size_t>(std::find(all.begin(), all.end(), name) - all.begin());
 }
 
 /// Reads the arrays `fields` with read(index in `all`), or all arrays if `fields` is empty.
 Dataset choose(const std::string& path, const std::vector<std::string>& all,
                const std::vector<std::string>& fields,
                const std::function<HostTensor(size_t)>& read) {
-  if (all.empty()) fail(ErrorKind::kBadFile, "{}: must have at least one array, got none", path);
   Element arrays;
-  arrays.names = fields.empty() ? all : fields;
-  for (const std::string& name : arrays.names) {
-    const auto found = std::find(all.begin(), all.end(), name);
-    require(found != all.end(), "{}: the field must be one of [{}], got '{}'", path,
-            fmt::join(all, ", "), name);
-    arrays.arrays.push_back(read(std::distance(all.begin(), found)));
-  }
+  arrays.names = chosen_names(path, all, fields);
+  for (const std::string& name : arrays.names) arrays.arrays.push_back(read(index_of(all, name)));
   return from_arrays(path, std::move(arrays));
 }
 
-/// As choose(), with the tensors of an index. A foreign tensor is refused if it is asked for.
-Dataset choose_tensors(const std::string& path, const SafetensorsIndex& index,
-                       const std::vector<std::string>& fields,
-                       const std::function<HostTensor(size_t)>& read) {
+/// Returns the names of the tensors that can be read. A foreign tensor is refused if it is asked
+/// for.
+std::vector<std::string> tensor_names(const std::string& path, const SafetensorsIndex& index,
+                                      const std::vector<std::string>& fields) {
   for (const std::string& name : fields) index.refuse_foreign(name, path);
   if (fields.empty()) {
     for (const ForeignTensor& t : index.foreign) index.refuse_foreign(t.name, path);
   }
   std::vector<std::string> names;
   for (const SafetensorsTensor& tensor : index.tensors) names.push_back(tensor.name);
-  return choose(path, names, fields, [&](size_t number) {
-    return narrowed(read(number), fmt::format("{} ({})", path, names[number]));
-  });
+  return names;
+}
+
+/// Reads the index of a safetensors file that stays in its file.
+SafetensorsIndex read_index(const FileWindow& window) {
+  std::vector<std::byte> head = window.head(64);
+  if (std::ssize(head) >= 8) {
+    ByteReader reader(window.path(), head);
+    const uint64_t n = reader.u64_le("the length of the header");
+    constexpr uint64_t kMaxRead = 100'000'000;  // The reader refuses a longer header.
+    if (n <= kMaxRead && n + 8 > head.size() && static_cast<int64_t>(n) + 8 <= window.size()) {
+      refuse_other_kind(head, window.path(), Contents::kBinary, "a safetensors file");
+      head = window.head(static_cast<int64_t>(n) + 8);
+    }
+  }
+  return read_safetensors_index(head, window.size(), window.path());
 }
 
 bool is_gzip_file(const std::string& path) {
@@ -76,8 +91,18 @@ bool is_gzip_file(const std::string& path) {
 }  // namespace
 
 Dataset from_npy(const std::string& path) {
-  const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a NumPy array");
-  return from_arrays(path, narrowed(read_npy(bytes, path), path));
+  if (is_gzip_file(path)) {
+    const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a NumPy array");
+    return from_arrays(path, narrowed(read_npy(bytes, path), path));
+  }
+  const auto window = std::make_shared<const FileWindow>(path);
+  std::vector<std::byte> head = window->head(4096);
+  refuse_other_kind(head, path, Contents::kBinary, "a NumPy array");
+  if (const int64_t needed = npy_head_bytes(head); needed > std::ssize(head))
+    head = window->head(needed);
+  const NpyHeader header = read_npy_header(head, window->size(), path);
+  return from_file_arrays(
+      path, {{window, header.begin, header.spec, decoding_of(header.spec.dtype), path}}, {});
 }
 
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields) {
@@ -105,16 +130,22 @@ Dataset from_safetensors(const std::string& path, const std::vector<std::string>
     const SafetensorsIndex index =
         read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), path);
     std::vector<NamedArray> arrays = read_safetensors(bytes, path);
-    return choose_tensors(path, index, fields,
-                          [&](size_t number) { return std::move(arrays[number].array); });
+    const std::vector<std::string> names = tensor_names(path, index, fields);
+    return choose(path, names, fields, [&](size_t number) {
+      return narrowed(std::move(arrays[number].array), fmt::format("{} ({})", path, names[number]));
+    });
   }
-  const SafetensorsReader reader(path);
-  return choose_tensors(path, reader.index(), fields, [&](size_t number) {
-    const SafetensorsTensor& tensor = reader.index().tensors[number];
-    HostTensor array(tensor.spec);
-    reader.read(tensor, 0, array.bytes());
-    return array;
-  });
+  const auto window = std::make_shared<const FileWindow>(path);
+  const SafetensorsIndex index = read_index(*window);
+  const std::vector<std::string> all = tensor_names(path, index, fields);
+  const std::vector<std::string> names = chosen_names(path, all, fields);
+  std::vector<FileArray> arrays;
+  for (const std::string& name : names) {
+    const SafetensorsTensor& tensor = index.tensors[index_of(all, name)];
+    arrays.push_back({window, tensor.offset, tensor.spec, decoding_of(tensor.spec.dtype),
+                      fmt::format("{} ({})", path, name)});
+  }
+  return from_file_arrays(path, std::move(arrays), names);
 }
 
 }  // namespace sluice::data

@@ -1,7 +1,9 @@
 #include "sluice/data/files/idx.h"
 
 #include <algorithm>
-#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "sluice/base/bytes.h"
@@ -9,6 +11,7 @@
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/inflate.h"
 #include "sluice/data/mnist.h"
+#include "sluice/data/window/file_rows.h"
 
 namespace sluice::data {
 namespace {
@@ -59,8 +62,50 @@ std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::strin
   return plain;
 }
 
-HostTensor read_file_of_bytes(const std::string& path) {
-  return read_idx_bytes(sys::read_file(path), path);
+/// The array of an IDX file: in memory if the file is gzip, else in the file.
+struct IdxArray {
+  Shape shape;
+  std::optional<HostTensor> bytes = std::nullopt;
+  FileArray file = {};
+};
+
+IdxArray open_array(const std::string& path, const std::shared_ptr<WindowMemory>& memory,
+                    Decoding decoding) {
+  const auto window = std::make_shared<const FileWindow>(path, memory);
+  const std::vector<std::byte> head = window->head(4 * (int64_t{kMaxRank} + 1));
+  if (is_gzip(head)) {
+    HostTensor bytes = read_idx_bytes(sys::read_file(path), path);
+    Shape shape = bytes.shape();
+    return {std::move(shape), std::move(bytes)};
+  }
+  refuse_other_kind(head, path, Contents::kBinary, "an IDX file");
+  ByteReader reader(path, head);
+  const Shape shape = read_shape(reader);
+  const int64_t left = window->size() - reader.offset();
+  if (left != shape.elements()) {
+    reader.bad("an array {} needs {} bytes, {} are left in the file", to_string(shape),
+               shape.elements(), left);
+  }
+  return {shape, std::nullopt, {window, reader.offset(), {shape, u8, {}}, decoding, path}};
+}
+
+/// Converts bytes to pixels or labels.
+HostTensor converted(HostTensor bytes, Decoding decoding) {
+  if (decoding == Decoding::kCopy) return bytes;
+  HostTensor out({bytes.shape(), decoding == Decoding::kPixel ? f32 : i32, {}});
+  const auto from = bytes.as<uint8_t>();
+  if (decoding == Decoding::kPixel) {
+    std::transform(from.begin(), from.end(), out.as<float>().begin(), normalised_pixel);
+  } else {
+    std::copy(from.begin(), from.end(), out.as<int32_t>().begin());
+  }
+  return out;
+}
+
+/// A dataset with one field.
+Dataset from_array(const std::string& path, IdxArray array, const char* name, Decoding decoding) {
+  if (array.bytes) return from_tensors({{name, converted(std::move(*array.bytes), decoding)}});
+  return from_file_arrays(path, {std::move(array.file)}, {name});
 }
 
 }  // namespace
@@ -87,21 +132,19 @@ HostTensor read_idx_bytes(std::span<const std::byte> bytes, const std::string& f
 }
 
 Dataset from_idx(const std::string& images, const std::string& labels, IdxPixels pixels) {
-  HostTensor image = read_file_of_bytes(images);
-  const HostTensor bytes = read_file_of_bytes(labels);
-  if (bytes.shape().rank() != 1 || bytes.shape()[0] != image.shape()[0]) {
+  const Decoding decoding = pixels == IdxPixels::kRaw ? Decoding::kCopy : Decoding::kPixel;
+  const auto memory = std::make_shared<WindowMemory>();
+  IdxArray image = open_array(images, memory, decoding);
+  IdxArray label = open_array(labels, memory, Decoding::kLabel);
+  if (label.shape.rank() != 1 || label.shape[0] != image.shape[0]) {
     fail(ErrorKind::kBadFile, "{}: byte 4: must have one label for each of {} images in {}, got {}",
-         labels, image.shape()[0], images, to_string(bytes.shape()));
+         labels, image.shape[0], images, to_string(label.shape));
   }
-  HostTensor label({bytes.shape(), i32, {}});
-  std::copy(bytes.as<uint8_t>().begin(), bytes.as<uint8_t>().end(), label.as<int32_t>().begin());
-  if (pixels == IdxPixels::kNormalised) {
-    HostTensor normalised({image.shape(), f32, {}});
-    std::transform(image.as<uint8_t>().begin(), image.as<uint8_t>().end(),
-                   normalised.as<float>().begin(), normalised_pixel);
-    image = std::move(normalised);
-  }
-  return from_tensors({{"image", std::move(image)}, {"label", std::move(label)}});
+  if (!image.bytes && !label.bytes)
+    return from_file_arrays(images, {std::move(image.file), std::move(label.file)},
+                            {"image", "label"});
+  return zip({from_array(images, std::move(image), "image", decoding),
+              from_array(labels, std::move(label), "label", Decoding::kLabel)});
 }
 
 Dataset from_idx(const std::string& folder, Split split, IdxPixels pixels) {

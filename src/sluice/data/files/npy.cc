@@ -169,24 +169,10 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-template <typename To, typename From>
-HostTensor converted(const HostTensor& array, DType to, const std::string& file) {
-  HostTensor out({array.shape(), to, {}});
-  const auto values = array.as<From>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!can_store(to, static_cast<double>(values[i]))) {
-      fail(ErrorKind::kBadFile, "{}: element {} must be {}, got {}", file, i, taken_by(to),
-           values[i]);
-    }
-    out.as<To>()[i] = static_cast<To>(values[i]);
-  }
-  return out;
-}
+constexpr int64_t kMaxHeader = int64_t{1} << 20;
 
-}  // namespace
-
-HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
-  ByteReader reader(file, bytes);
+/// Reads the magic text and the version, and returns the bytes of the header's length.
+int64_t length_bytes(ByteReader& reader) {
   const ByteReader begin = reader;
   if (as_text(reader.take(6, "the magic text")) != "\x93NUMPY") {
     begin.bad("the file must begin with \\x93NUMPY");
@@ -197,32 +183,56 @@ HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
   if (major < 1 || major > 3 || minor != 0) {
     at_version.bad("the version must be 1.0, 2.0 or 3.0, got {}.{}", major, minor);
   }
-  int64_t length = 0;
-  if (major == 1) {
-    length = reader.u8("the length of the header");
-    length |= int64_t{reader.u8("the length of the header")} << 8;
-  } else {
-    length = reader.u32_le("the length of the header");
+  return major == 1 ? 2 : 4;
+}
+
+int64_t header_length(ByteReader& reader) {
+  if (length_bytes(reader) == 4) return reader.u32_le("the length of the header");
+  const int64_t low = reader.u8("the length of the header");
+  return low | int64_t{reader.u8("the length of the header")} << 8;
+}
+
+}  // namespace
+
+int64_t npy_head_bytes(std::span<const std::byte> head) {
+  ByteReader reader("", head);
+  try {
+    const int64_t length = header_length(reader);
+    return reader.offset() + std::min(length, kMaxHeader);
+  } catch (const Error&) {
+    return static_cast<int64_t>(head.size());  // read_npy_header() reports it.
   }
+}
+
+NpyHeader read_npy_header(std::span<const std::byte> head, int64_t file_size,
+                          const std::string& file) {
+  ByteReader reader(file, head);
+  const int64_t length = header_length(reader);
   const int64_t start = reader.offset();
+  if (length > kMaxHeader)
+    reader.bad("the header must have at most {} bytes, got {}", kMaxHeader, length);
   const TensorSpec spec =
       HeaderParser(file, as_text(reader.take(length, "the header")), start).parse();
-  if (reader.remaining() != spec.bytes()) {
+  const int64_t left = file_size - reader.offset();
+  if (left != spec.bytes()) {
     reader.bad("an array {} needs {} bytes, {} are left in the file", to_string(spec), spec.bytes(),
-               reader.remaining());
+               left);
   }
-  const ByteReader at_payload = reader;
-  const auto payload = reader.take(spec.bytes(), "the array");
-  if (spec.dtype == boolean) {
+  return {spec, reader.offset()};
+}
+
+HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
+  const NpyHeader header = read_npy_header(bytes, static_cast<int64_t>(bytes.size()), file);
+  const auto payload = bytes.subspan(static_cast<size_t>(header.begin));
+  if (header.spec.dtype == boolean) {
     const auto wrong =
         std::find_if(payload.begin(), payload.end(), [](std::byte b) { return b > std::byte{1}; });
     if (wrong != payload.end()) {
-      ByteReader here = at_payload;
-      here.take(wrong - payload.begin(), "the array");
-      here.bad("a bool must be 0 or 1, got {}", static_cast<int>(*wrong));
+      fail(ErrorKind::kBadFile, "{}: byte {}: a bool must be 0 or 1, got {}", file,
+           wrong - bytes.begin(), static_cast<int>(*wrong));
     }
   }
-  HostTensor array(spec);
+  HostTensor array(header.spec);
   std::copy(payload.begin(), payload.end(), array.bytes().begin());
   return array;
 }
@@ -247,12 +257,6 @@ std::string npy_header(const TensorSpec& spec) {
   require(spec.shape.dims().size() <= kMaxNpyRank, "npy: the rank must be at most {}, got {}",
           kMaxNpyRank, spec.shape.rank());
   return npy_header(row->first, spec.shape);
-}
-
-HostTensor narrowed(HostTensor array, const std::string& file) {
-  if (array.dtype() == f64) return converted<float, double>(array, f32, file);
-  if (array.dtype() == i64) return converted<int32_t, int64_t>(array, i32, file);
-  return array;
 }
 
 }  // namespace sluice::data

@@ -90,8 +90,8 @@ class Dataset(FolderTest):
         record = self.record("bench", "--dataset", f"idx:{self.folder}")
         self.assertEqual(record["produced"], 40)
         write_idx(self.folder, "t10k", [b"123456789"], [0], side=3)
-        self.expect_error(2, "usage", "training and test images must have one shape, got (40, 4, "
-                          "4) and (1, 3, 3)", *run)
+        self.expect_error(2, "usage", "training and test images must have one shape, got (4, 4) and "
+                          "(3, 3)", *run)
 
     def test_text_is_measured_and_not_trained_on(self):
         path = self.folder / "text.txt"

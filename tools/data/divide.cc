@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
-#include "sluice/base/numbers/slices.h"
-#include "sluice/data/dataset.h"
+#include "sluice/base/error.h"
 #include "sluice/data/files/shown.h"
 
 namespace sluice::tool {
@@ -13,89 +13,74 @@ namespace {
 
 constexpr uint64_t kOrderSeed = 0;  // The order in which samples are divided.
 constexpr double kUsualValidation = 0.1;
-
-// The rows of an array, in this order.
-HostTensor gathered(const HostTensor& array, std::span<const int64_t> rows) {
-  const std::vector<int64_t>& dims = array.shape().dims();
-  HostTensor result(
-      {with_rows(std::ssize(rows), Shape({dims.begin() + 1, dims.end()})), array.dtype(), {}});
-  const Slices from(array.bytes(), dims[0]);
-  auto to = result.bytes().begin();
-  for (const int64_t row : rows) to = std::ranges::copy(from[row], to).out;
-  return result;
-}
-
-HostTensor joined(const HostTensor& a, const HostTensor& b) {
-  std::vector<int64_t> dims = a.shape().dims();
-  dims[0] += b.shape()[0];
-  HostTensor result({Shape(std::move(dims)), a.dtype(), {}});
-  const auto middle = std::copy(a.bytes().begin(), a.bytes().end(), result.bytes().begin());
-  std::copy(b.bytes().begin(), b.bytes().end(), middle);
-  return result;
-}
+constexpr int64_t kMaxHeldBytes = int64_t{16} << 20;
 
 // Error{kUsage} unless the training samples have two classes, so that there is something to learn.
-void check_several_classes(const UserData& data) {
-  const auto labels = data.train.labels.as<int32_t>();
-  if (labels.empty()) return;
-  const bool several =
-      std::any_of(labels.begin(), labels.end(), [&](int32_t label) { return label != labels[0]; });
-  require(several,
+void check_several_classes(const LabelRange& labels, const UserData& data) {
+  if (!labels.first) return;
+  require(labels.several,
           "--target: must have at least 2 classes to train on, got class {} alone in {} samples",
           data.schema && !data.schema->labels.empty()
-              ? data::printable(at(data.schema->labels, labels[0]))
-              : std::to_string(labels[0]),
-          labels.size());
+              ? data::printable(at(data.schema->labels, *labels.first))
+              : std::to_string(*labels.first),
+          data.train.size);
 }
 
 }  // namespace
 
-Shape with_rows(int64_t rows, const Shape& sample) {
-  std::vector<int64_t> dims{rows};
-  dims.insert(dims.end(), sample.begin(), sample.end());
-  return Shape(std::move(dims));
-}
-
-data::Samples gathered(const data::Samples& samples, std::span<const int64_t> rows) {
-  return {gathered(samples.images, rows), gathered(samples.labels, rows), samples.source};
-}
-
-data::Samples joined(const data::Samples& a, const data::Samples& b) {
-  return {joined(a.images, b.images), joined(a.labels, b.labels), a.source};
+void LabelRange::add(int32_t label, bool trains) {
+  largest = std::max<int64_t>(largest, label);
+  if (!trains) return;
+  if (!first) first = label;
+  several = several || label != *first;
 }
 
 Parts divide(int64_t all, const DataChoice& choice) {
-  const data::Dataset rows =
-      data::from_function(all, [](int64_t k) { return HostTensor::of<int64_t>({}, i64, {k}); });
   const double share = choice.test_all ? 1 : choice.validation.value_or(kUsualValidation);
   const auto tests = static_cast<int64_t>(std::llround(static_cast<double>(all) * share));
   require(choice.test_all || (tests >= 1 && tests < all),
           "--validation: must leave samples to train and to test on, got {} of {} samples to test",
           tests, all);
-  Parts parts;
-  for (const data::Element& e : choice.test_all ? rows : rows.shuffle(kOrderSeed, all)) {
-    const bool trains = std::ssize(parts.train) < all - tests;
-    (trains ? parts.train : parts.test).push_back(e[0].as<int64_t>()[0]);
-  }
+  if (choice.test_all) return {};
+  Parts parts{data::shuffled_rows(kOrderSeed, all), all - tests};
+  parts.trains.resize(static_cast<size_t>(all));
+  for (int64_t k = 0; k < parts.trained; ++k) parts.trains[at(*parts.order, k)] = true;
   return parts;
 }
-void count_classes(const DataChoice& choice, UserData& data) {
-  const int64_t all = data.train.size() + data.test.size();
+
+UserSamples user_samples(const data::Dataset& samples) {
+  const int64_t size = samples.size().value_or(0);
+  int64_t bytes = 0;
+  const data::ElementSpecs specs = *samples.element_specs();
+  for (const TensorSpec& spec : specs.arrays) bytes += spec.bytes();
+  const bool is_small = size == 0 || bytes <= kMaxHeldBytes / size;
+  return {is_small ? data::hold_rows(samples) : samples, size};
+}
+
+void set_parts(const data::Dataset& all, const Parts& parts, UserData& data) {
+  if (parts.order == nullptr) {
+    data.test = user_samples(all);
+    return;
+  }
+  const int64_t rows = std::ssize(*parts.order);
+  data.train = user_samples(data::choose_rows(all, parts.order, 0, parts.trained));
+  data.test = user_samples(data::choose_rows(all, parts.order, parts.trained, rows));
+}
+
+void count_classes(const DataChoice& choice, const LabelRange& labels, UserData& data) {
   if (choice.loss == models::Loss::kMeanSquaredError) {
-    const data::Samples& samples = data.test;
-    data.classes = samples.size() == 0 ? 0 : samples.labels.elements() / samples.size();
+    data.classes =
+        data.test.size == 0 ? 0 : data.test.dataset->element_specs()->arrays[1].elements();
     require(data.classes >= 1, "--target: must have at least one number for each sample, got none");
     return;
   }
-  for (const data::Samples* part : {&data.train, &data.test}) {
-    for (const int32_t label : part->labels.as<int32_t>())
-      data.classes = std::max<int64_t>(data.classes, label + 1);
-  }
+  const int64_t all = data.train.size + data.test.size;
+  data.classes = std::max(data.classes, labels.largest + 1);
   if (data.schema) data.classes = std::max(data.classes, data.schema->classes);
   require(data.classes <= all || choice.schema,
           "--target: labels must be below the number of samples, {}, got {}", all,
           data.classes - 1);
-  if (choice.trains) check_several_classes(data);
+  if (choice.trains) check_several_classes(labels, data);
 }
 
 }  // namespace sluice::tool

@@ -1,33 +1,40 @@
 #pragma once
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <vector>
 
-#include "sluice/data/samples.h"
+#include "sluice/data/window/indexed_rows.h"
 #include "tools/data/user_data.h"
 
 namespace sluice::tool {
 
-/// The shape of `rows` samples.
-Shape with_rows(int64_t rows, const Shape& sample);
-
-/// Returns the rows of samples, in the order of `rows`.
-data::Samples gathered(const data::Samples& samples, std::span<const int64_t> rows);
-/// Returns the samples of both, whose samples have one shape.
-data::Samples joined(const data::Samples& a, const data::Samples& b);
-
-/// The rows that are for training, and those for tests.
+/// A division of rows into those for training and those for tests.
 struct Parts {
-  std::vector<int64_t> train;
-  std::vector<int64_t> test;
+  data::RowOrder order;           ///< First the rows for training, then those for tests.
+  int64_t trained = 0;            ///< Rows for training.
+  std::vector<bool> trains = {};  ///< Indexed by row; empty if all rows are for tests.
 };
 
 /// Divides `all` rows in an order that depends on their number alone. Error{kUsage} if one of both
 /// parts would be empty, unless all rows are for tests.
 Parts divide(int64_t all, const DataChoice& choice);
 
+/// The classes of the samples.
+struct LabelRange {
+  int64_t largest = -1;
+  std::optional<int32_t> first = {};  ///< Of the samples for training.
+  bool several = false;               ///< Whether samples for training have other labels.
+
+  void add(int32_t label, bool trains);
+};
+
+/// Stores both parts of `all` in `data`. Parts of at most 16 MiB are held in memory.
+void set_parts(const data::Dataset& all, const Parts& parts, UserData& data);
+/// Returns a dataset that is held in memory if it has at most 16 MiB.
+UserSamples user_samples(const data::Dataset& samples);
+
 /// Sets UserData::classes. Error{kUsage} for a label that the number of samples does not justify,
 /// and for a training on one class alone.
-void count_classes(const DataChoice& choice, UserData& data);
+void count_classes(const DataChoice& choice, const LabelRange& labels, UserData& data);
 
 }  // namespace sluice::tool

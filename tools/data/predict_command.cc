@@ -192,6 +192,14 @@ std::vector<std::string> labels_of(const ToolOptions& o) {
   return labels;
 }
 
+// Error{kUsage} unless all processes have the same samples.
+void require_same_samples(Session& session, const UserSamples& samples) {
+  if (session.agreement().size() == 1) return;
+  Digest digest;
+  for (const data::Element& e : *samples.dataset) digest.add(e.arrays[0].bytes());
+  session.agreement().require_same("samples of --dataset", digest.hex());
+}
+
 }  // namespace
 
 int run_predict(const ToolOptions& o) {
@@ -202,20 +210,18 @@ int run_predict(const ToolOptions& o) {
   Session& session = model.session();
   const bool has_report = write_profile(o, programs, session);
   load(model, o);
-  const HostTensor& inputs = o.model.user_data->test.images;
-  Digest digest;
-  digest.add(inputs.bytes());
-  session.agreement().require_same("samples of --dataset", digest.hex());
-  const int64_t samples = inputs.shape()[0];
+  const UserSamples& inputs = o.model.user_data->test;
+  const int64_t samples = inputs.size;
   const int64_t numbers = elements_of_sample(models::find_model(o.model.name), o.model.sizes);
-  require(samples > 0 && inputs.elements() / samples == numbers,
+  require(samples > 0 && inputs.dataset->element_specs()->arrays[0].elements() == numbers,
           "--dataset: samples must have {} numbers, as the model's input, got {} samples of {}",
-          numbers, samples, inputs.elements() / std::max<int64_t>(samples, 1));
+          numbers, samples,
+          samples == 0 ? 0 : inputs.dataset->element_specs()->arrays[0].elements());
+  require_same_samples(session, inputs);
   Measuring measuring(session, "eval", has_report);
-  data::Element results =
-      train::predict(model, data::from_tensors({{"input", inputs}}),
-                     o.output.speaks() ? train::Show::kProgress : train::Show::kNo,
-                     [&] { measuring.after_run(); });
+  data::Element results = train::predict(
+      model, *inputs.dataset, o.output.speaks() ? train::Show::kProgress : train::Show::kNo,
+      [&] { measuring.after_run(); });
   if (has_report) write_measured(o, programs, session, measuring.take());
   std::vector<NamedArray> predictions;
   for (size_t i = 0; i < results.arrays.size(); ++i)

@@ -9,9 +9,6 @@
 
 namespace sluice::tool {
 
-/// Returns samples as the dataset that a model with this loss reads.
-data::Dataset dataset_of(models::Loss loss, data::Samples samples);
-
 /// Returns the column of the largest element of each row: (n, classes) f32 to (n) i32.
 HostTensor classes_of(const HostTensor& scores);
 

@@ -75,6 +75,13 @@ void check_schema(const DataChoice& choice, const data::TableSchema& schema) {
           "out");
 }
 
+UserSamples table_inputs(data::Samples samples) {
+  data::Element whole;
+  whole.names = {"input"};
+  whole.arrays.push_back(std::move(samples.images));
+  return user_samples(data::from_tensors(std::move(whole)));
+}
+
 // The inputs of a table with or without targets, by the schema of the weights.
 void load_known_inputs(const data::Table& table, const DataChoice& choice, int64_t elements,
                        UserData& data) {
@@ -94,7 +101,7 @@ void load_known_inputs(const data::Table& table, const DataChoice& choice, int64
                                                 .missing = choice.table.missing.value_or(saved)});
   note_others(table, choice, data);
   note_rows(rows, data);
-  data.test = data::encode(table, *data.schema, rows);
+  data.test = table_inputs(data::encode(table, *data.schema, rows));
 }
 
 // The inputs of a table for weights that have no schema: columns of numbers, by their indices.
@@ -121,7 +128,7 @@ void load_placed_inputs(const data::Table& table, const DataChoice& choice, int6
     require(column.values.empty(),
             "--input: column {} must be numbers, as the weights have no categories, got text",
             column.name);
-  data.test = data::encode(table, schema, data::read_rows(table, schema));
+  data.test = table_inputs(data::encode(table, schema, data::read_rows(table, schema)));
 }
 
 }  // namespace
@@ -159,13 +166,27 @@ std::shared_ptr<const UserData> load_table(const std::string& path, const DataCh
     rows = data::read_rows(table, *result->schema, {.missing = missing});
   }
   const Parts parts = divide(rows.rows(), choice);
-  if (!choice.schema) data::fit_scaling(*result->schema, rows, parts.train);
+  if (!choice.schema) {
+    std::vector<int64_t> training;
+    for (int64_t k = 0; k < parts.trained; ++k) training.push_back(at(*parts.order, k));
+    data::fit_scaling(*result->schema, rows, training);
+  }
   result->notes.insert(result->notes.begin(), data::to_string(*result->schema));
   note_rows(rows, *result);
-  const data::Samples whole = data::encode(table, *result->schema, rows);
-  result->train = gathered(whole, parts.train);
-  result->test = gathered(whole, parts.test);
-  count_classes(choice, *result);
+  data::Samples samples = data::encode(table, *result->schema, rows);
+  LabelRange labels;
+  const bool classes = choice.loss == models::Loss::kCrossEntropy;
+  if (classes) {
+    size_t row = 0;
+    for (const int32_t label : samples.labels.as<int32_t>())
+      labels.add(label, !parts.trains.empty() && parts.trains[row++]);
+  }
+  data::Element whole;
+  whole.names = {"input", classes ? "labels" : "target"};
+  whole.arrays.push_back(std::move(samples.images));
+  whole.arrays.push_back(std::move(samples.labels));
+  set_parts(data::from_tensors(std::move(whole)), parts, *result);
+  count_classes(choice, labels, *result);
   result->metadata = {{kTableKey, data::to_json(*result->schema)}};
   return result;
 }

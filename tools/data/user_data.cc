@@ -4,16 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
-#include "sluice/base/numbers/slices.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/idx.h"
+#include "sluice/data/window/indexed_rows.h"
 #include "tools/data/divide.h"
-#include "tools/data/predictions.h"
 #include "tools/data/table_data.h"
 #include "tools/data/token_data.h"
 
@@ -88,10 +88,22 @@ IdxFiles training_files(const std::string& folder) {
   return *files;
 }
 
+// The fields x and y of a dataset as "input" and "target".
 data::Dataset renamed(const data::Dataset& fields, const std::string& x, const std::string& y) {
-  return fields.map([x, y](data::Element e) {
-    return data::Element{{"input", std::move(e[x])}, {"target", std::move(e[y])}};
-  });
+  const data::ElementSpecs specs = *fields.element_specs();
+  if (specs.names == std::vector<std::string>{x, y})
+    return data::with_names(fields, {"input", "target"});
+  const auto spec_of = [&](const std::string& name) {
+    const auto found = std::find(specs.names.begin(), specs.names.end(), name);
+    require(found != specs.names.end(), "--dataset: the field must be one of {}, got '{}'",
+            fmt::join(specs.names, ", "), name);
+    return specs.arrays[static_cast<size_t>(found - specs.names.begin())];
+  };
+  return fields.map(
+      [x, y](const data::Element& e) {
+        return data::Element{{"input", e[x]}, {"target", e[y]}};
+      },
+      data::ElementSpecs{{spec_of(x), spec_of(y)}, {"input", "target"}});
 }
 
 std::string or_else(const std::string& name, const char* usual) {
@@ -132,48 +144,50 @@ int32_t label_of(const HostTensor& target, int64_t row) {
   return label;
 }
 
-HostTensor finite(const char* option, const HostTensor& array, int64_t row) {
-  HostTensor values = array.cast(f32);
-  for (const float x : values.as<float>())
-    require(std::isfinite(x), "{}: must be finite float32 numbers, got {} in row {} of the file",
-            option, x, row);
-  return values;
+void check_finite(const char* option, const HostTensor& array, int64_t row) {
+  const auto check = [&](const HostTensor& values) {
+    for (const float x : values.as<float>())
+      require(std::isfinite(x), "{}: must be finite float32 numbers, got {} in row {} of the file",
+              option, x, row);
+  };
+  array.dtype() == f32 ? check(array) : check(array.cast(f32));
 }
 
-// Copies sample k to its row.
-void put(HostTensor& rows, int64_t k, const HostTensor& sample) {
-  std::ranges::copy(sample.bytes(), Slices(rows.bytes(), rows.shape()[0])[k].begin());
-}
-
-// The samples in the order of the file, so that errors name its rows.
-data::Samples collect(const data::Dataset& dataset, const DataChoice& choice) {
+// Reads all samples in the order of the file, so that errors name its rows. `trains` tells whether
+// a row is for training.
+void check_samples(const data::Dataset& dataset, const DataChoice& choice, LabelRange& labels,
+                   const std::function<bool(int64_t)>& trains) {
   const bool classes = choice.loss == models::Loss::kCrossEntropy;
-  const int64_t count = dataset.size().value_or(0);
-  data::Samples samples;
   int64_t k = 0;
   for (const data::Element& e : dataset) {
-    const HostTensor input = finite("--input", e["input"], k);
-    const HostTensor& target = e["target"];
-    if (k == 0) {
-      samples = {HostTensor({with_rows(count, input.shape()), f32, {}}),
-                 classes ? HostTensor({{count}, i32, {}})
-                         : HostTensor({with_rows(count, target.shape()), f32, {}}),
-                 choice.source};
-    }
-    put(samples.images, k, input);
+    check_finite("--input", e["input"], k);
     if (classes) {
-      at(samples.labels.as<int32_t>(), k) = label_of(target, k);
+      labels.add(label_of(e["target"], k), trains(k));
     } else {
-      put(samples.labels, k, finite("--target", target, k));
+      check_finite("--target", e["target"], k);
     }
     ++k;
   }
-  return samples;
 }
 
-Shape shape_of_sample(const HostTensor& images) {
-  const std::vector<int64_t>& dims = images.shape().dims();
-  return Shape({dims.begin() + 1, dims.end()});
+// The samples of a dataset that was checked, as the fields of a network.
+data::Dataset network_samples(const data::Dataset& dataset, const DataChoice& choice) {
+  const bool classes = choice.loss == models::Loss::kCrossEntropy;
+  const std::vector<std::string> names{"input", classes ? "labels" : "target"};
+  const data::ElementSpecs stored = *dataset.element_specs();
+  const Shape target = classes ? Shape{} : stored.arrays[1].shape;
+  const data::ElementSpecs specs{
+      {{stored.arrays[0].shape, f32, {}}, {target, classes ? i32 : f32, {}}}, names};
+  if (stored.arrays == specs.arrays) return data::with_names(dataset, names);
+  return dataset.map(
+      [names, target, classes](const data::Element& e) {
+        data::Element sample;
+        sample.names = names;
+        sample.arrays.push_back(e["input"].cast(f32));
+        sample.arrays.push_back(e["target"].cast(classes ? i32 : f32).reshaped(target));
+        return sample;
+      },
+      specs);
 }
 
 // Adds a note if the weights expect a scaling that arrays do not get.
@@ -183,13 +197,19 @@ void note_array(const DataChoice& choice, UserData& data) {
         "the weights were trained on a standardised table; these arrays must be standardised too");
 }
 
-// Returns the pixels of a file of images, normalised as those of a folder.
-HostTensor images_of(const std::string& path) {
-  const HostTensor bytes = data::read_idx_bytes(sys::read_file(path), path);
-  HostTensor images({bytes.shape(), f32, {}});
-  std::transform(bytes.as<uint8_t>().begin(), bytes.as<uint8_t>().end(), images.as<float>().begin(),
-                 data::normalised_pixel);
-  return images;
+// The inputs of a dataset whose first array has them, in the order of the file.
+UserSamples inputs_of(const data::Dataset& dataset) {
+  require(dataset.size().value_or(0) > 0, "--dataset: must have at least one sample, got none");
+  int64_t k = 0;
+  for (const data::Element& e : dataset) check_finite("--input", e.arrays.at(0), k++);
+  const TensorSpec spec{dataset.element_specs()->arrays[0].shape, f32, {}};
+  if (dataset.element_specs()->arrays[0] == spec)
+    return user_samples(data::with_names(dataset, {"input"}));
+  return user_samples(dataset.map(
+      [](const data::Element& e) {
+        return data::Element{{"input", e.arrays.at(0).cast(f32)}};
+      },
+      data::ElementSpecs{{spec}, {"input"}}));
 }
 
 }  // namespace
@@ -216,22 +236,30 @@ std::shared_ptr<const UserData> load_user_data(const DataChoice& given) {
   DataChoice choice = given;
   choice.schema = schema_of_weights(choice.weights);
   if (source.kind == "csv") return load_table(source.path, choice);
-  data::Samples all = collect(labelled(choice), choice);
+  const data::Dataset all = labelled(choice);
   const auto result = std::make_shared<UserData>();
   note_array(choice, *result);
+  LabelRange labels;
   if (const auto tests = own_tests(choice)) {
-    data::Samples test = collect(*tests, choice);
-    require(shape_of_sample(all.images) == shape_of_sample(test.images),
+    const Shape trained = all.element_specs()->arrays[0].shape;
+    const Shape tested = tests->element_specs()->arrays[0].shape;
+    require(trained == tested,
             "--dataset: training and test images must have one shape, got {} and {}",
-            to_string(all.images.shape()), to_string(test.images.shape()));
-    result->test = choice.test_all ? joined(all, test) : std::move(test);
-    result->train = choice.test_all ? gathered(all, {}) : std::move(all);
+            to_string(trained), to_string(tested));
+    check_samples(all, choice, labels, [&](int64_t) { return !choice.test_all; });
+    check_samples(*tests, choice, labels, [](int64_t) { return false; });
+    const data::Dataset train = network_samples(all, choice);
+    const data::Dataset test = network_samples(*tests, choice);
+    result->test = user_samples(choice.test_all ? data::join_rows({train, test}) : test);
+    if (!choice.test_all) result->train = user_samples(train);
   } else {
-    const Parts parts = divide(all.size(), choice);
-    result->train = gathered(all, parts.train);
-    result->test = gathered(all, parts.test);
+    const Parts parts = divide(all.size().value_or(0), choice);
+    check_samples(all, choice, labels, [&](int64_t row) {
+      return !parts.trains.empty() && parts.trains[static_cast<size_t>(row)];
+    });
+    set_parts(network_samples(all, choice), parts, *result);
   }
-  count_classes(choice, *result);
+  count_classes(choice, labels, *result);
   return result;
 }
 
@@ -241,26 +269,17 @@ std::shared_ptr<const UserData> load_inputs(const DataChoice& given, int64_t ele
   choice.schema = schema_of_weights(choice.weights);
   if (source.kind == "csv") return load_table_inputs(source.path, choice, elements);
   const auto result = std::make_shared<UserData>();
-  result->test.source = choice.source;
   note_array(choice, *result);
   result->schema = choice.schema;
   if (source.kind == "idx") {
     const bool folder = sys::exists(source.path + "/.");
-    result->test.images = images_of(folder ? training_files(source.path).images : source.path);
+    result->test = user_samples(data::with_names(
+        data::idx_images(folder ? training_files(source.path).images : source.path), {"input"}));
     return result;
   }
   const std::string x = or_else(choice.input, "input");
-  const data::Dataset dataset = source.kind == "npz" ? data::from_npz(source.path, {x})
-                                                     : data::from_safetensors(source.path, {x});
-  const int64_t count = dataset.size().value_or(0);
-  require(count > 0, "--dataset: must have at least one sample, got none");
-  HostTensor& inputs = result->test.images;
-  int64_t k = 0;
-  for (const data::Element& e : dataset) {
-    const HostTensor input = finite("--input", e.arrays.at(0), k);
-    if (k == 0) inputs = HostTensor({with_rows(count, input.shape()), f32, {}});
-    put(inputs, k++, input);
-  }
+  result->test = inputs_of(source.kind == "npz" ? data::from_npz(source.path, {x})
+                                                : data::from_safetensors(source.path, {x}));
   return result;
 }
 
@@ -275,8 +294,9 @@ models::SampleSet sample_set(const models::Model& model, const UserData& data, d
     const data::Tokens& tokens = train ? data.tokens->train : data.tokens->test;
     return model.data->from_tokens(tokens, split, sizes, train ? seed : 0);
   }
-  const data::Samples& samples = train ? data.train : data.test;
-  return {dataset_of(sizes.loss, samples), samples.size()};
+  const UserSamples& samples = train ? data.train : data.test;
+  SLUICE_CHECK(samples.dataset.has_value());
+  return {*samples.dataset, samples.size};
 }
 
 void fit_sizes(const models::Model& model, const UserData& data, bool has_classes,
@@ -285,7 +305,7 @@ void fit_sizes(const models::Model& model, const UserData& data, bool has_classe
     sizes.vocabulary = data.tokens->test.vocabulary();
     return;
   }
-  Shape sample = shape_of_sample(data.test.images);
+  Shape sample = data.test.dataset->element_specs()->arrays[0].shape;
   if (model.fits_any_samples && !has_classes) {
     sizes.sample = sample.empty() ? Shape{1} : std::move(sample);
     sizes.classes = data.classes;

@@ -23,10 +23,18 @@ struct UserTokens {
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< Null for a file of ids without one.
 };
 
+/// Samples of the user, in memory or read from their file when they are asked for.
+struct UserSamples {
+  /// An indexed dataset of the fields "input", f32, and "labels", i32 (), or "target", f32. Inputs
+  /// alone have no second field. Absent without samples.
+  std::optional<data::Dataset> dataset = {};
+  int64_t size = 0;
+};
+
 /// The samples of --dataset.
 struct UserData {
-  data::Samples train;
-  data::Samples test;
+  UserSamples train = {};
+  UserSamples test = {};
   std::optional<UserTokens> tokens = {};  ///< The samples are windows of these instead.
   int64_t classes = 0;  ///< One more than the largest label; of a regression, elements of a target.
   std::optional<data::TableSchema> schema = {};  ///< Schema of the table, or of the weights' table.
@@ -67,7 +75,9 @@ data::Dataset open_dataset(const std::string& source);
 
 /// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean
 /// squared error. The samples are shuffled before a share of them is taken for tests. Errors name
-/// the line of a table, from 1, or the row of an array, from 0. Error{kUsage} if a field is
+/// the line of a table, from 1, or the row of an array, from 0. The file is read once to check its
+/// values. Memory holds samples of at most 16 MiB; others are read from the file, except from npz
+/// archives and files in gzip. Error{kUsage} if a field is
 /// missing, if a label is negative or not an integer, or if a number is not finite. Error{kUsage}
 /// if one of both parts would be empty, if a training has one class alone, or for a text.
 std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);

@@ -102,11 +102,11 @@ void use_dataset(const CLI::App& command, ToolOptions& o) {
     return;
   }
   const bool classes = m.sizes.loss == models::Loss::kCrossEntropy;
-  const int64_t trained = m.user_data->train.size();
+  const int64_t trained = m.user_data->train.size;
   sys::print_stderr("{}: {}{} to test on, {}\n", m.dataset,
                     trained == 0 ? "" : fmt::format("{} samples to train on, ", trained),
-                    trained == 0 ? fmt::format("{} samples", m.user_data->test.size())
-                                 : fmt::format("{}", m.user_data->test.size()),
+                    trained == 0 ? fmt::format("{} samples", m.user_data->test.size)
+                                 : fmt::format("{}", m.user_data->test.size),
                     classes ? fmt::format("{} classes", m.user_data->classes)
                             : fmt::format("targets of {} numbers", m.user_data->classes));
 }

@@ -131,6 +131,11 @@ HostTensor read_idx_bytes(std::span<const std::byte> bytes, const std::string& f
   return array;
 }
 
+Dataset idx_images(const std::string& path) {
+  const auto memory = std::make_shared<WindowMemory>();
+  return from_array(path, open_array(path, memory, Decoding::kPixel), "image", Decoding::kPixel);
+}
+
 Dataset from_idx(const std::string& images, const std::string& labels, IdxPixels pixels) {
   const Decoding decoding = pixels == IdxPixels::kRaw ? Decoding::kCopy : Decoding::kPixel;
   const auto memory = std::make_shared<WindowMemory>();

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Tests training on samples of the user's own."""
 
+import gzip
+import os
 import random
 import struct
+import subprocess
 import unittest
 
-from cli_case import FolderTest, write_idx
+from cli_case import PROGRAM, FolderTest, write_idx
 
 COLUMNS, CLASSES, ROWS = 20, 3, 3000
 RUN = ["mlp", "--layers", 3, "--width", 32, "--optimizer", "adam", "--epochs", 8]
@@ -90,8 +93,50 @@ class Dataset(FolderTest):
         record = self.record("bench", "--dataset", f"idx:{self.folder}")
         self.assertEqual(record["produced"], 40)
         write_idx(self.folder, "t10k", [b"123456789"], [0], side=3)
-        self.expect_error(2, "usage", "training and test images must have one shape, got (4, 4) and "
-                          "(3, 3)", *run)
+        self.expect_error(2, "usage", "training and test images must have one shape, got "
+                          "(4, 4) and (3, 3)", *run)
+
+    def test_a_large_file_trains_in_bounded_memory(self):
+        rows, columns = 131072, 1024  # 512 MiB of zeros.
+        labels = bytes(b for k in range(rows) for b in (k % 10, 0, 0, 0))
+        size = rows * columns * 4
+        header = (f'{{"target":{{"dtype":"I32","shape":[{rows}],"data_offsets":[0,{len(labels)}]}},'
+                  f'"input":{{"dtype":"F32","shape":[{rows},{columns}],'
+                  f'"data_offsets":[{len(labels)},{len(labels) + size}]}}}}').encode()
+        header += b" " * (-len(header) % 8)
+        path = self.folder / "large.safetensors"
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + labels)
+            file.truncate(file.tell() + size)
+        process = subprocess.Popen(
+            [PROGRAM, "train", "mlp", "--layers", "2", "--width", "16", "--steps", "100",
+             "--validation", "0.001", "--dataset", f"safetensors:{path}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        self.assertLess(usage.ru_maxrss, 64 << 10)
+
+    def test_samples_that_stay_in_their_file_have_the_same_bits(self):
+        count, columns = 2200, 2000  # 17 MB of float32: more than is held in memory.
+        lines = [[(k * 31 + j * 7 + j * k % 13) % 64 / 64 for j in range(columns)]
+                 for k in range(count)]
+        table = self.folder / "wide.csv"
+        table.write_text("".join(
+            ",".join(map(str, line)) + f",{k % 3}\n" for k, line in enumerate(lines)))
+        inputs = b"".join(struct.pack(f"<{columns}f", *line) for line in lines)
+        targets = struct.pack(f"<{count}i", *(k % 3 for k in range(count)))
+        header = (f'{{"input":{{"dtype":"F32","shape":[{count},{columns}],"data_offsets":[0,'
+                  f'{len(inputs)}]}},"target":{{"dtype":"I32","shape":[{count}],"data_offsets":['
+                  f'{len(inputs)},{len(inputs) + len(targets)}]}}}}').encode()
+        tensors = self.folder / "wide.safetensors"
+        tensors.write_bytes(struct.pack("<Q", len(header)) + header + inputs + targets)
+        packed = self.folder / "packed.safetensors"
+        packed.write_bytes(gzip.compress(tensors.read_bytes(), 1))
+        run = ["mlp", "--layers", 2, "--width", 8, "--epochs", 1]
+        digests = {self.record("train", *run, "--dataset", d)["digest"]
+                   for d in (f"csv:{table}", f"safetensors:{tensors}", f"safetensors:{packed}")}
+        self.assertEqual(len(digests), 1)
 
     def test_text_is_measured_and_not_trained_on(self):
         path = self.folder / "text.txt"

@@ -22,7 +22,7 @@ Parts divide(int64_t all, const DataChoice& choice);
 /// The classes of the samples.
 struct LabelRange {
   int64_t largest = -1;
-  std::optional<int32_t> first = {};  ///< Of the samples for training.
+  std::optional<int32_t> first = {};  ///< Class of a sample for training.
   bool several = false;               ///< Whether samples for training have other labels.
 
   void add(int32_t label, bool trains);

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "sluice/base/options/words.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/data/files/shown.h"
+#include "sluice/data/pipeline/node.h"
+#include "sluice/data/table/indexed_table.h"
 #include "tools/data/divide.h"
 
 namespace sluice::tool {
@@ -56,12 +59,12 @@ void note_others(const data::Table& table, const DataChoice& choice, UserData& d
                                    count > kMax ? ", ..." : ""));
 }
 
-void note_rows(const data::TableRows& rows, UserData& data) {
-  if (rows.dropped > 0)
-    data.notes.push_back(fmt::format("{} of {} rows dropped for missing cells", rows.dropped,
-                                     rows.dropped + rows.rows()));
-  if (rows.filled > 0)
-    data.notes.push_back(fmt::format("{} missing cells replaced by means", rows.filled));
+void note_rows(const data::IndexedTable& rows, UserData& data) {
+  if (rows.dropped() > 0)
+    data.notes.push_back(fmt::format("{} of {} rows dropped for missing cells", rows.dropped(),
+                                     rows.dropped() + rows.rows()));
+  if (rows.filled() > 0)
+    data.notes.push_back(fmt::format("{} missing cells replaced by means", rows.filled()));
 }
 
 // Refuses a choice that contradicts the table of the weights.
@@ -75,11 +78,14 @@ void check_schema(const DataChoice& choice, const data::TableSchema& schema) {
           "out");
 }
 
-UserSamples table_inputs(data::Samples samples) {
-  data::Element whole;
-  whole.names = {"input"};
-  whole.arrays.push_back(std::move(samples.images));
-  return user_samples(data::from_tensors(std::move(whole)));
+// The classes of the samples. Their texts or numbers are already checked.
+LabelRange label_range(const data::IndexedTable& rows, const data::Dataset& samples,
+                       const Parts& parts) {
+  LabelRange labels;
+  for (int64_t k = 0; k < parts.trained && !labels.several; ++k)
+    labels.add(samples.node()->at(at(*parts.order, k))["labels"].as<int32_t>()[0], true);
+  labels.largest = rows.largest_class();
+  return labels;
 }
 
 // The inputs of a table with or without targets, by the schema of the weights.
@@ -95,13 +101,14 @@ void load_known_inputs(const data::Table& table, const DataChoice& choice, int64
   const data::MissingCells saved = choice.schema->missing == data::MissingCells::kMean
                                        ? data::MissingCells::kMean
                                        : data::MissingCells::kRefuse;
-  const data::TableRows rows = data::read_rows(table, *data.schema,
-                                               {.inputs = names_of("--input", choice.input),
-                                                .has_targets = false,
-                                                .missing = choice.table.missing.value_or(saved)});
+  const data::IndexedTable rows(table, *data.schema,
+                                {.inputs = names_of("--input", choice.input),
+                                 .has_targets = false,
+                                 .missing = choice.table.missing.value_or(saved)});
+  rows.check_scaling(*data.schema);
   note_others(table, choice, data);
   note_rows(rows, data);
-  data.test = table_inputs(data::encode(table, *data.schema, rows));
+  data.test = user_samples(rows.samples(*data.schema));
 }
 
 // The inputs of a table for weights that have no schema: columns of numbers, by their indices.
@@ -128,7 +135,7 @@ void load_placed_inputs(const data::Table& table, const DataChoice& choice, int6
     require(column.values.empty(),
             "--input: column {} must be numbers, as the weights have no categories, got text",
             column.name);
-  data.test = table_inputs(data::encode(table, schema, data::read_rows(table, schema)));
+  data.test = user_samples(data::IndexedTable(table, schema).samples(schema));
 }
 
 }  // namespace
@@ -148,13 +155,12 @@ std::shared_ptr<const UserData> load_table(const std::string& path, const DataCh
   std::vector<std::string> targets = names_of("--target", choice.target);
   const data::MissingCells missing = choice.table.missing.value_or(
       choice.schema ? choice.schema->missing : data::MissingCells::kRefuse);
-  data::TableRows rows;
+  data::RowChoice columns{.missing = missing};
   if (choice.schema) {
     result->schema = choice.schema;
     check_schema(choice, *choice.schema);
-    rows = data::read_rows(table, *result->schema,
-                           {.inputs = inputs, .targets = targets, .missing = missing});
-    note_others(table, choice, *result);
+    columns.inputs = inputs;
+    columns.targets = targets;
   } else {
     if (targets.empty()) targets = {table.names().back()};
     result->schema =
@@ -163,30 +169,24 @@ std::shared_ptr<const UserData> load_table(const std::string& path, const DataCh
                                    .classes = choice.loss == models::Loss::kCrossEntropy,
                                    .standardize = choice.table.standardize,
                                    .missing = missing});
-    rows = data::read_rows(table, *result->schema, {.missing = missing});
   }
+  const data::IndexedTable rows(table, *result->schema, columns);
+  if (choice.schema) note_others(table, choice, *result);
   const Parts parts = divide(rows.rows(), choice);
-  if (!choice.schema) {
-    std::vector<int64_t> training;
-    for (int64_t k = 0; k < parts.trained; ++k) training.push_back(at(*parts.order, k));
-    data::fit_scaling(*result->schema, rows, training);
+  if (choice.schema) {
+    rows.check_scaling(*result->schema);
+  } else {
+    rows.fit_scaling(*result->schema,
+                     parts.order == nullptr
+                         ? std::span<const uint32_t>()
+                         : std::span(*parts.order).first(static_cast<size_t>(parts.trained)));
   }
   result->notes.insert(result->notes.begin(), data::to_string(*result->schema));
   note_rows(rows, *result);
-  data::Samples samples = data::encode(table, *result->schema, rows);
-  LabelRange labels;
+  const data::Dataset samples = rows.samples(*result->schema);
+  set_parts(samples, parts, *result);
   const bool classes = choice.loss == models::Loss::kCrossEntropy;
-  if (classes) {
-    size_t row = 0;
-    for (const int32_t label : samples.labels.as<int32_t>())
-      labels.add(label, !parts.trains.empty() && parts.trains[row++]);
-  }
-  data::Element whole;
-  whole.names = {"input", classes ? "labels" : "target"};
-  whole.arrays.push_back(std::move(samples.images));
-  whole.arrays.push_back(std::move(samples.labels));
-  set_parts(data::from_tensors(std::move(whole)), parts, *result);
-  count_classes(choice, labels, *result);
+  count_classes(choice, classes ? label_range(rows, samples, parts) : LabelRange(), *result);
   result->metadata = {{kTableKey, data::to_json(*result->schema)}};
   return result;
 }

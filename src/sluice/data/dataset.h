@@ -443,7 +443,9 @@ struct CsvOptions {
 /// a cell is not a finite number that its dtype can store. Error{kBadFile}, which names the line,
 /// if a record and the first one have different numbers of columns. Lines and columns count from 1;
 /// the line is that in which the record begins. Error{kUsage}, which lists the columns, if one of
-/// `options.fields` does not exist.
+/// `options.fields` does not exist. All records are checked when the source is called; memory then
+/// has their positions, at most 8 MiB, and their numbers only if these need at most 4 MiB. A record
+/// of more than 16 MiB is Error{kBadFile}.
 ///   from_csv("iris.csv", {.fields = {{.name = "x", .columns = {"width", "length"}},
 ///                                    {.name = "y", .column = "species", .dtype = i32}}})
 Dataset from_csv(const std::string& path, const CsvOptions& options = {});

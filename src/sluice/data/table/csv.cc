@@ -1,55 +1,92 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "sluice/base/error.h"
 #include "sluice/data/dataset.h"
-#include "sluice/data/files/contents.h"
 #include "sluice/data/files/shown.h"
 #include "sluice/data/table/csv_records.h"
+#include "sluice/data/table/csv_text.h"
+#include "sluice/data/table/record_index.h"
+#include "sluice/data/window/indexed_node.h"
+#include "sluice/data/window/indexed_rows.h"
 
 namespace sluice::data {
 namespace {
 
-/// The columns of one field, and its values so far.
-class Field {
- public:
-  Field(const CsvField& field, std::vector<size_t> columns)
-      : field_(field), columns_(std::move(columns)) {}
+using internal::ElementView;
+using internal::IndexedNode;
+using internal::Node;
 
-  void add(const CsvRecords& lines, const std::vector<std::string_view>& cells) {
-    for (const size_t column : columns_) {
+constexpr int64_t kMaxHeldBytes = int64_t{4} << 20;  // Numbers that are held in memory.
+
+/// The columns of one field.
+struct Field {
+  std::vector<size_t> columns;
+  DType dtype = f32;
+
+  /// Writes the numbers of a record.
+  void read(const CsvRecords& lines, const std::vector<std::string_view>& cells,
+            std::byte* out) const {
+    for (const size_t column : columns) {
       const std::optional<double> value = parse_number(cells[column]);
-      if (!value || !can_store(field_.dtype, *value)) {
-        lines.bad(
-            "column {}: must be {}, got {}", column + 1,
-            is_float(field_.dtype) ? "a finite number of float32's range" : taken_by(field_.dtype),
-            shown(cells[column]));
+      if (!value || !can_store(dtype, *value)) {
+        lines.bad("column {}: must be {}, got {}", column + 1,
+                  is_float(dtype) ? "a finite number of float32's range" : taken_by(dtype),
+                  shown(cells[column]));
       }
-      visit_storage(field_.dtype, [&]<typename T>(T) {
+      visit_storage(dtype, [&]<typename T>(T) {
         const T stored = static_cast<T>(*value);
-        const auto* const bytes = reinterpret_cast<const std::byte*>(&stored);
-        bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
+        std::memcpy(out, &stored, sizeof(T));
+        out += sizeof(T);
       });
     }
   }
+};
 
-  HostTensor array(int64_t rows) const {
-    Shape shape{rows};
-    if (!field_.columns.empty()) shape = {rows, static_cast<int64_t>(columns_.size())};
-    HostTensor array({shape, field_.dtype, {}});
-    std::copy(bytes_.begin(), bytes_.end(), array.bytes().begin());
-    return array;
+/// The records of a CSV file as numbers, which are parsed when they are asked for.
+class CsvRows final : public IndexedNode {
+ public:
+  CsvRows(std::shared_ptr<const CsvText> text, char separator, std::vector<Field> fields,
+          RecordIndex index, ElementSpecs specs)
+      : IndexedNode(std::move(specs), index.records()),
+        text_(std::move(text)),
+        separator_(separator),
+        fields_(std::move(fields)),
+        index_(std::move(index)) {}
+
+  Element at(int64_t k) const override {
+    Element element = blank();
+    read(k, [&](size_t field) { return element.arrays[field].bytes().data(); });
+    return element;
+  }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    if (!fits(to)) return Node::write_at(k, to);  // Reports the difference.
+    read(k, [&](size_t field) { return to.arrays[field].data; });
+    return fields_.size();
   }
 
  private:
-  const CsvField& field_;
-  std::vector<size_t> columns_;
-  std::vector<std::byte> bytes_;
+  /// Writes field f of record k to to(f).
+  template <typename To>
+  void read(int64_t k, const To& to) const {
+    const RecordIndex::Span span = index_.find(k);
+    CsvRecords lines(*text_, separator_, span.begin, span.end, span.line);
+    std::vector<std::string_view> cells;
+    for (int64_t i = 0; i <= span.skipped; ++i) lines.next(cells);
+    for (size_t f = 0; f < fields_.size(); ++f) fields_[f].read(lines, cells, to(f));
+  }
+
+  std::shared_ptr<const CsvText> text_;
+  char separator_;
+  std::vector<Field> fields_;
+  RecordIndex index_;
 };
 
 void check_options(const CsvOptions& options) {
@@ -114,9 +151,8 @@ std::vector<CsvField> all_columns(size_t columns) {
 
 std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options) {
   check_options(options);
-  const std::vector<std::byte> bytes = read_contents(path, Contents::kText, "a CSV file");
-  CsvRecords lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                   options.separator);
+  const CsvText text(path);
+  CsvRecords lines(text, options.separator);
   if (lines.done())
     fail(ErrorKind::kBadFile, "{}: line 1: must have at least one column, got none", path);
   std::vector<std::string_view> cells;
@@ -127,55 +163,73 @@ std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& 
   return names;
 }
 
+namespace {
+
+/// Parses all records, so that errors are thrown at once, and returns their positions.
+RecordIndex read_records(CsvRecords& lines, const std::vector<Field>& fields, size_t columns) {
+  RecordIndex index;
+  std::vector<std::string_view> cells;
+  size_t widest = 0;
+  for (const Field& field : fields) widest = std::max(widest, field.columns.size());
+  std::vector<std::byte> numbers(widest * sizeof(uint32_t));
+  do {
+    index.add(lines.offset(), lines.next_line());
+    lines.next(cells);
+    if (cells.size() != columns) {
+      lines.bad("must have {} columns like line 1, got {}", columns, cells.size());
+    }
+    for (const Field& field : fields) field.read(lines, cells, numbers.data());
+  } while (!lines.done());
+  index.finish(lines.offset());
+  return index;
+}
+
+}  // namespace
+
 Dataset from_csv(const std::string& path, const CsvOptions& options) {
   check_options(options);
-  const std::vector<std::byte> bytes = read_contents(path, Contents::kText, "a CSV file");
-  CsvRecords lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                   options.separator);
-  const auto no_rows = [&] {
+  const auto text = std::make_shared<const CsvText>(path);
+  const auto no_rows = [&](int64_t line) {
     fail(ErrorKind::kBadFile, "{}: line {}: must have at least one row of numbers, got none", path,
-         lines.line() + 1);
+         line);
   };
-  if (lines.done()) no_rows();
-
+  CsvRecords first(*text, options.separator);
+  if (first.done()) no_rows(1);
   std::vector<std::string_view> cells;
-  lines.next(cells);
+  first.next(cells);
   const size_t columns = cells.size();
-  const bool has_header = is_header(lines, cells, options.header);
   std::vector<std::string> names;
-  if (has_header) {
+  int64_t begin = text->begin(), line = 1;
+  if (is_header(first, cells, options.header)) {
     names.assign(cells.begin(), cells.end());
-    if (lines.done()) no_rows();
-    lines.next(cells);
+    if (first.done()) no_rows(first.line() + 1);
+    begin = first.offset();
+    line = first.next_line();
   }
   const std::vector<CsvField> wanted =
       options.fields.empty() ? all_columns(columns) : options.fields;
   std::vector<Field> fields;
+  ElementSpecs specs;
   for (const CsvField& field : wanted) {
-    std::vector<size_t> column_indices;
+    Field& added = fields.emplace_back();
+    added.dtype = field.dtype;
     const std::vector<CsvColumn> one{field.column};
-    for (const CsvColumn& column : field.columns.empty() ? one : field.columns) {
-      column_indices.push_back(column_of(path, column, columns, names));
-    }
-    fields.emplace_back(field, std::move(column_indices));
+    for (const CsvColumn& column : field.columns.empty() ? one : field.columns)
+      added.columns.push_back(column_of(path, column, columns, names));
+    const Shape shape =
+        field.columns.empty() ? Shape{} : Shape{static_cast<int64_t>(added.columns.size())};
+    specs.arrays.push_back({shape, field.dtype, {}});
+    if (!field.name.empty()) specs.names.push_back(field.name);
   }
-
-  int64_t rows = 0;
-  while (true) {
-    if (cells.size() != columns) {
-      lines.bad("must have {} columns like line 1, got {}", columns, cells.size());
-    }
-    for (Field& field : fields) field.add(lines, cells);
-    ++rows;
-    if (lines.done()) break;
-    lines.next(cells);
-  }
-  Element arrays;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    arrays.arrays.push_back(fields[i].array(rows));
-    if (!wanted[i].name.empty()) arrays.names.push_back(wanted[i].name);
-  }
-  return from_tensors(std::move(arrays));
+  internal::check_names(specs.arrays.size(), specs.names, "from_csv");
+  CsvRecords records(*text, options.separator, begin, text->end(), line);
+  RecordIndex index = read_records(records, fields, columns);
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : specs.arrays) bytes += spec.bytes();
+  const bool is_small = bytes <= kMaxHeldBytes / index.records();
+  const Dataset rows(std::make_shared<const CsvRows>(text, options.separator, std::move(fields),
+                                                     std::move(index), std::move(specs)));
+  return is_small ? hold_rows(rows) : rows;
 }
 
 }  // namespace sluice::data

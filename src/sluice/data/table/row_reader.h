@@ -27,9 +27,12 @@ inline bool is_missing(std::string_view cell, bool is_number) {
 class RowReader {
  public:
   explicit RowReader(const Table& table)
-      : table_(table), records_(table.path(), table.text(), table.format().separator) {
+      : table_(table), records_(*table.text(), table.format().separator) {
     if (table.format().header == CsvHeader::kYes) records_.next(cells_);
   }
+  /// Reads the rows in bytes [begin, end) of the text. `line` is that of the first row.
+  RowReader(const Table& table, int64_t begin, int64_t end, int64_t line)
+      : table_(table), records_(*table.text(), table.format().separator, begin, end, line) {}
 
   /// Reads the next row. Returns whether there is one. Error{kBadFile} if its number of cells is
   /// not that of the columns.
@@ -43,6 +46,9 @@ class RowReader {
     return true;
   }
   int64_t line() const { return records_.line(); }
+  /// Line and byte of the file in which the next row begins.
+  int64_t next_line() const { return records_.next_line(); }
+  int64_t offset() const { return records_.offset(); }
   std::string_view cell(size_t column) const { return cells_[column]; }
 
   /// Throws Error{kBadFile} "FILE: line 3: column 2 (age): …".

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "sluice/base/error.h"
-#include "sluice/data/files/contents.h"
 #include "sluice/data/files/shown.h"
 #include "sluice/data/table/csv_records.h"
 
@@ -29,14 +28,17 @@ struct Kinds {
   int64_t texts = 0;
 };
 
-std::vector<Kinds> kinds_below(CsvRecords records, size_t columns, char decimal) {
+/// Examines the records after those that were read.
+std::vector<Kinds> kinds_below(const CsvRecords& read, size_t columns, const TableFormat& format) {
+  CsvRecords records(read.text(), format.separator, read.offset(), read.text().end(),
+                     read.next_line());
   std::vector<Kinds> kinds(columns);
   std::vector<std::string_view> cells;
   constexpr int kRows = 1000;  // The rule asks whether a column has a number.
   for (int row = 0; row < kRows && !records.done(); ++row) {
     records.next(cells);
     for (size_t c = 0; c < std::min(columns, cells.size()); ++c)
-      ++(parse_number(cells[c], decimal) ? kinds[c].numbers : kinds[c].texts);
+      ++(parse_number(cells[c], format.decimal) ? kinds[c].numbers : kinds[c].texts);
   }
   return kinds;
 }
@@ -68,7 +70,7 @@ bool detect_header(const CsvRecords& records, const std::vector<std::string_view
   if (numbers == std::ssize(cells) && !are_ascending(cells)) return false;
   if (numbers == 0) {
     if (records.done()) return true;
-    const std::vector<Kinds> below = kinds_below(records, cells.size(), format.decimal);
+    const std::vector<Kinds> below = kinds_below(records, cells.size(), format);
     if (std::any_of(below.begin(), below.end(), [](const Kinds& k) { return k.numbers > 0; }))
       return true;
   }
@@ -106,9 +108,8 @@ Table::Table(const std::string& path, const TableFormat& format, std::span<const
           "table: the decimal mark and the separator must differ, got '{}' for both; give "
           "--separator and --decimal",
           format.decimal);
-  bytes_ = std::make_shared<const std::vector<std::byte>>(
-      read_contents(path, Contents::kText, "a CSV file"));
-  CsvRecords records(path_, text(), format_.separator);
+  text_ = std::make_shared<const CsvText>(path);
+  CsvRecords records(*text_, format_.separator);
   if (records.done()) {
     fail(ErrorKind::kBadFile, "{}: line 1: must have at least one row of numbers, got none", path_);
   }
@@ -123,10 +124,6 @@ Table::Table(const std::string& path, const TableFormat& format, std::span<const
     fail(ErrorKind::kBadFile, "{}: line {}: must have at least one row of numbers, got none", path_,
          records.line() + 1);
   }
-}
-
-std::string_view Table::text() const {
-  return {reinterpret_cast<const char*>(bytes_->data()), bytes_->size()};
 }
 
 std::vector<size_t> Table::columns_of(std::span<const std::string> wanted,

@@ -20,6 +20,8 @@
 ///     data::Samples samples = data::encode(schema, rows);
 namespace sluice::data {
 
+class CsvText;
+
 /// How the text of a table is read.
 struct TableFormat {
   CsvHeader header = CsvHeader::kDetect;  ///< infer_schema() states the rule of kDetect.
@@ -72,10 +74,11 @@ std::string to_json(const TableSchema& schema);
 /// Reads a schema that to_json() wrote. The text is untrusted: Error{kBadFile} naming `file`.
 TableSchema schema_from_json(std::string_view text, const std::string& file);
 
-/// A CSV file with the names of its columns (RFC 4180, plain or gzip, UTF-8).
+/// A CSV file with the names of its columns (RFC 4180, plain or gzip, UTF-8). A plain file is read
+/// when its rows are, and must not change meanwhile; a file in gzip is held in memory.
 class Table {
  public:
-  /// Reads the file. If the format does not specify whether line 1 is a header, it is one if it has
+  /// Reads line 1. If the format does not specify whether line 1 is a header, it is one if it has
   /// all names of `known`, or by the rule of infer_schema(). Error{kIo}, Error{kBadFile} as
   /// from_csv().
   explicit Table(const std::string& path, const TableFormat& format = {},
@@ -89,12 +92,13 @@ class Table {
   /// lists the columns of the table and `wanted`, if a name is missing or names several columns.
   std::vector<size_t> columns_of(std::span<const std::string> wanted, std::string_view what) const;
 
-  std::string_view text() const;
+  /// The text, for readers of the table.
+  const std::shared_ptr<const CsvText>& text() const { return text_; }
 
  private:
   std::string path_;
   TableFormat format_;
-  std::shared_ptr<const std::vector<std::byte>> bytes_;
+  std::shared_ptr<const CsvText> text_;
   std::vector<std::string> names_;
 };
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "sluice/base/error.h"
 #include "sluice/base/numbers/slices.h"
+#include "sluice/data/table/row_numbers.h"
 #include "sluice/data/table/row_reader.h"
 #include "sluice/data/table/table.h"
 
@@ -17,13 +19,7 @@ namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-/// A column of the schema that is read, and its index in the table.
-struct ReadColumn {
-  const TableColumn* column = nullptr;
-  const std::vector<std::string>* values = nullptr;  ///< Null for numbers.
-  size_t column_index = 0;
-  bool is_class = false;
-};
+}  // namespace
 
 std::vector<ReadColumn> columns_to_read(const Table& table, const TableSchema& schema,
                                         const RowChoice& choice) {
@@ -48,6 +44,8 @@ std::vector<ReadColumn> columns_to_read(const Table& table, const TableSchema& s
   if (choice.has_targets) add(ColumnRole::kTarget, choice.targets, "--target");
   return columns;
 }
+
+namespace {
 
 /// Returns the number for a cell that is not missing.
 double value_of(const RowReader& row, const ReadColumn& c, char decimal) {
@@ -87,24 +85,31 @@ double missing_value(const RowReader& row, const ReadColumn& c, MissingCells mis
 
 }  // namespace
 
+std::optional<int64_t> append_cells(const RowReader& row, const std::vector<ReadColumn>& columns,
+                                    MissingCells missing, char decimal,
+                                    std::vector<double>& cells) {
+  const auto lacks = [&](const ReadColumn& c) {
+    return is_missing(row.cell(c.column_index), c.values == nullptr);
+  };
+  const int64_t count = std::count_if(columns.begin(), columns.end(), lacks);
+  if (count > 0 && missing == MissingCells::kDropRow) return std::nullopt;
+  for (const ReadColumn& c : columns)
+    cells.push_back(lacks(c) ? missing_value(row, c, missing) : value_of(row, c, decimal));
+  return count;
+}
+
 TableRows read_rows(const Table& table, const TableSchema& schema, const RowChoice& choice) {
   const std::vector<ReadColumn> columns = columns_to_read(table, schema, choice);
   TableRows rows;
   RowReader row(table);
   while (row.next()) {
-    const auto lacks = [&](const ReadColumn& c) {
-      return is_missing(row.cell(c.column_index), c.values == nullptr);
-    };
-    const int64_t missing = std::count_if(columns.begin(), columns.end(), lacks);
-    if (missing > 0 && choice.missing == MissingCells::kDropRow) {
+    const auto missing =
+        append_cells(row, columns, choice.missing, table.format().decimal, rows.cells);
+    if (!missing) {
       ++rows.dropped;
       continue;
     }
-    for (const ReadColumn& c : columns) {
-      rows.cells.push_back(lacks(c) ? missing_value(row, c, choice.missing)
-                                    : value_of(row, c, table.format().decimal));
-    }
-    rows.filled += missing;
+    rows.filled += *missing;
     rows.lines.push_back(row.line());
   }
   if (rows.rows() == 0) {
@@ -115,35 +120,104 @@ TableRows read_rows(const Table& table, const TableSchema& schema, const RowChoi
   return rows;
 }
 
-void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int64_t> training) {
-  std::vector<int64_t> all(rows.lines.size());
-  std::iota(all.begin(), all.end(), int64_t{0});
-  const Slices cells(std::span(rows.cells), rows.rows());
-  size_t column_index = 0;
-  for (TableColumn& column : schema.columns) {
-    if (column.role != ColumnRole::kInput) continue;
-    std::vector<double> found;
-    // The second iteration is for a column without a value in the training rows.
-    for (const std::span<const int64_t> chosen : {training, std::span<const int64_t>(all)}) {
-      if (!found.empty()) break;
-      for (const int64_t r : chosen) {
-        const double x = cells[r][column_index];
-        if (!std::isnan(x)) found.push_back(x);
+namespace {
+
+/// The statistics of one input while its rows are visited.
+struct Fit {
+  TableColumn* column = nullptr;
+  int64_t known = 0;      ///< Cells with a value.
+  bool uses_all = false;  ///< Whether no row for training has a value.
+  double mean = 0;
+  double squares = 0;
+};
+
+/// Calls f(fit, number) for each cell that counts: those of the training rows, or of all rows for a
+/// column without a value in them.
+template <typename F>
+void for_known(std::vector<Fit>& fits, const CellVisitor& training, const CellVisitor& all, F f) {
+  for (const bool uses_all : {false, true}) {
+    if (std::none_of(fits.begin(), fits.end(), [&](auto& x) { return x.uses_all == uses_all; }))
+      continue;
+    (uses_all ? all : training)([&](std::span<const double> cells) {
+      for (size_t c = 0; c < fits.size(); ++c) {
+        if (fits[c].uses_all == uses_all && !std::isnan(cells[c])) f(fits[c], cells[c]);
       }
+    });
+  }
+}
+
+}  // namespace
+
+void fit_scaling(TableSchema& schema, const CellVisitor& training, const CellVisitor& all,
+                 std::optional<int64_t> complete_rows) {
+  std::vector<Fit> fits;
+  for (TableColumn& column : schema.columns) {
+    if (column.role == ColumnRole::kInput)
+      fits.push_back({.column = &column, .known = complete_rows.value_or(0)});
+  }
+  const auto count = [](Fit& fit, double) { ++fit.known; };
+  if (!complete_rows) for_known(fits, training, all, count);
+  bool uses_all = false;
+  for (Fit& fit : fits) uses_all = (fit.uses_all = fit.known == 0) || uses_all;
+  if (uses_all) {
+    const CellVisitor none = [](const auto&) {};
+    for_known(fits, none, all, count);
+  }
+  for (Fit& fit : fits) {
+    fit.known = std::max<int64_t>(fit.known, 1);
+    if (!fit.column->values.empty()) fit.column->means.assign(fit.column->values.size(), 0);
+  }
+  for_known(fits, training, all, [](Fit& fit, double x) {
+    const auto known = static_cast<double>(fit.known);
+    if (fit.column->values.empty()) {
+      fit.mean += x / known;
+    } else {
+      at(fit.column->means, static_cast<int64_t>(x)) += 1 / known;
     }
-    ++column_index;
-    const auto count = static_cast<double>(std::max<size_t>(found.size(), 1));
+  });
+  if (schema.standardized) {
+    for_known(fits, training, all, [](Fit& fit, double x) {
+      fit.squares += (x - fit.mean) * (x - fit.mean) / static_cast<double>(fit.known);
+    });
+  }
+  for (const Fit& fit : fits) {
+    if (!fit.column->values.empty()) continue;
+    fit.column->means = {fit.mean};
+    // A constant column becomes 0.
+    fit.column->deviation = schema.standardized && fit.squares > 0 ? std::sqrt(fit.squares) : 1;
+  }
+}
+
+void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int64_t> training) {
+  const Slices cells(std::span(rows.cells), rows.rows());
+  const CellVisitor visit_training = [&](const auto& f) {
+    for (const int64_t r : training) f(cells[r]);
+  };
+  const CellVisitor visit_all = [&](const auto& f) {
+    for (int64_t r = 0; r < rows.rows(); ++r) f(cells[r]);
+  };
+  fit_scaling(schema, visit_training, visit_all, std::nullopt);
+}
+
+void encode_inputs(const TableSchema& schema, std::span<const double> cells, float* out,
+                   const std::string& path, int64_t line) {
+  auto cell = cells.begin();
+  for (const TableColumn& column : schema.columns) {
+    if (column.role != ColumnRole::kInput) continue;
+    const double x = *cell++;
     if (!column.values.empty()) {
-      column.means.assign(column.values.size(), 0);
-      for (const double x : found) at(column.means, static_cast<int64_t>(x)) += 1 / count;
+      for (size_t v = 0; v < column.values.size(); ++v)
+        *out++ = static_cast<float>(std::isnan(x) ? column.means[v] : x == static_cast<double>(v));
       continue;
     }
-    double mean = 0, squares = 0;
-    for (const double x : found) mean += x / count;
-    for (const double x : found) squares += (x - mean) * (x - mean) / count;
-    column.means = {mean};
-    // A constant column becomes 0.
-    column.deviation = schema.standardized && squares > 0 ? std::sqrt(squares) : 1;
+    const double known = std::isnan(x) ? column.means[0] : x;
+    *out = static_cast<float>(schema.standardized ? (known - column.means[0]) / column.deviation
+                                                  : known);
+    if (!std::isfinite(*out++)) {
+      fail(ErrorKind::kBadFile,
+           "{}: line {}: column '{}': must be of float32's range when it is standardised, got {}",
+           path, line, printable(column.name), x);
+    }
   }
 }
 
@@ -160,32 +234,16 @@ Samples encode(const Table& table, const TableSchema& schema, const TableRows& r
   } else {
     samples.labels = HostTensor({targets == 1 ? Shape{n} : Shape{n, targets}, f32, {}});
   }
-  auto out = samples.images.as<float>().begin();
-  auto cell = rows.cells.begin();
+  const Slices inputs(samples.images.as<float>(), n);
+  const Slices cells(std::span(rows.cells), n);
   for (int64_t r = 0; r < n; ++r) {
-    for (const TableColumn& column : schema.columns) {
-      if (column.role != ColumnRole::kInput) continue;
-      const double x = *cell++;
-      if (!column.values.empty()) {
-        for (size_t v = 0; v < column.values.size(); ++v)
-          *out++ =
-              static_cast<float>(std::isnan(x) ? column.means[v] : x == static_cast<double>(v));
-        continue;
-      }
-      const double known = std::isnan(x) ? column.means[0] : x;
-      *out = static_cast<float>(schema.standardized ? (known - column.means[0]) / column.deviation
-                                                    : known);
-      if (!std::isfinite(*out++)) {
-        fail(ErrorKind::kBadFile,
-             "{}: line {}: column '{}': must be of float32's range when it is standardised, got {}",
-             table.path(), at(rows.lines, r), printable(column.name), x);
-      }
-    }
-    for (int64_t t = 0; t < targets; ++t, ++cell) {
+    encode_inputs(schema, cells[r], inputs[r].data(), table.path(), at(rows.lines, r));
+    for (int64_t t = 0; t < targets; ++t) {
+      const double target = cells[r][static_cast<size_t>(input_columns + t)];
       if (schema.classes > 0) {
-        at(samples.labels.as<int32_t>(), r) = static_cast<int32_t>(*cell);
+        at(samples.labels.as<int32_t>(), r) = static_cast<int32_t>(target);
       } else {
-        at(samples.labels.as<float>(), r * targets + t) = static_cast<float>(*cell);
+        at(samples.labels.as<float>(), r * targets + t) = static_cast<float>(target);
       }
     }
   }

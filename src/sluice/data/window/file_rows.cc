@@ -8,16 +8,16 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/data/pipeline/node.h"
 #include "sluice/data/samples.h"
+#include "sluice/data/window/indexed_node.h"
 #include "sluice/data/window/narrow.h"
 
 namespace sluice::data {
 namespace {
 
 using internal::ElementView;
+using internal::IndexedNode;
 using internal::Node;
-using internal::Stream;
 
 DType decoded(DType stored, Decoding decoding) {
   if (decoding == Decoding::kPixel) return f32;
@@ -47,59 +47,38 @@ void decode(const FileArray& array, int64_t first, std::span<const std::byte> st
   }
 }
 
-class FileRows final : public Node {
+ElementSpecs specs_of_arrays(std::span<const FileArray> arrays, std::vector<std::string> names) {
+  internal::check_names(arrays.size(), names, arrays[0].window->path());
+  ElementSpecs specs;
+  specs.names = std::move(names);
+  for (const FileArray& a : arrays) {
+    const Shape& shape = a.stored.shape;
+    specs.arrays.push_back(
+        {Shape({shape.begin() + 1, shape.end()}), decoded(a.stored.dtype, a.decoding), {}});
+  }
+  return specs;
+}
+
+class FileRows final : public IndexedNode {
  public:
   FileRows(std::vector<FileArray> arrays, std::vector<std::string> names)
-      : arrays_(std::move(arrays)), rows_(arrays_[0].stored.shape[0]) {
-    internal::check_names(arrays_.size(), names, arrays_[0].window->path());
-    specs_.names = std::move(names);
-    for (const FileArray& a : arrays_) {
-      const Shape& shape = a.stored.shape;
-      const Shape row({shape.begin() + 1, shape.end()});
-      specs_.arrays.push_back({row, decoded(a.stored.dtype, a.decoding), {}});
-      row_elements_.push_back(row.elements());
-    }
+      : IndexedNode(specs_of_arrays(arrays, std::move(names)), arrays[0].stored.shape[0]),
+        arrays_(std::move(arrays)) {
+    for (const TensorSpec& spec : known_specs().arrays) row_elements_.push_back(spec.elements());
   }
 
-  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Rows>(*this); }
-  std::optional<ElementSpecs> specs() const override { return specs_; }
-  std::optional<int64_t> size() const override { return rows_; }
-
-  std::optional<int64_t> indexed() const override { return rows_; }
   Element at(int64_t k) const override {
-    Element element;
-    element.names = specs_.names;
-    element.arrays.reserve(arrays_.size());
-    for (size_t i = 0; i < arrays_.size(); ++i) {
-      HostTensor& array = element.arrays.emplace_back(specs_.arrays[i]);
-      read_row(k, i, array.bytes().data());
-    }
+    Element element = blank();
+    for (size_t i = 0; i < arrays_.size(); ++i) read_row(k, i, element.arrays[i].bytes().data());
     return element;
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
-    const size_t n = arrays_.size();
-    bool is_right = n <= to.arrays.size() && specs_.names.empty() == to.names.empty();
-    for (size_t i = 0; i < n && is_right; ++i) is_right = to.arrays[i].spec == specs_.arrays[i];
-    if (!is_right) return Node::write_at(k, to);  // Reports the difference.
-    for (size_t i = 0; i < n; ++i) read_row(k, i, to.arrays[i].data);
-    return n;
+    if (!fits(to)) return Node::write_at(k, to);  // Reports the difference.
+    for (size_t i = 0; i < arrays_.size(); ++i) read_row(k, i, to.arrays[i].data);
+    return arrays_.size();
   }
 
  private:
-  class Rows final : public Stream {
-   public:
-    explicit Rows(const FileRows& rows) : rows_(rows) {}
-
-    std::optional<Element> next() override {
-      if (row_ == rows_.rows_) return std::nullopt;
-      return rows_.at(row_++);
-    }
-
-   private:
-    const FileRows& rows_;
-    int64_t row_ = 0;
-  };
-
   void read_row(int64_t k, size_t index, std::byte* out) const {
     const FileArray& array = arrays_[index];
     const int64_t size = size_of(array.stored.dtype), elements = row_elements_[index];
@@ -111,7 +90,7 @@ class FileRows final : public Node {
       return;
     }
     std::array<std::byte, 8192> part;
-    const int64_t step = std::ssize(part) / size, wide = size_of(specs_.arrays[index].dtype);
+    const int64_t step = std::ssize(part) / size, wide = size_of(known_specs().arrays[index].dtype);
     for (int64_t e = 0; e < elements; e += step) {
       const std::span<std::byte> stored =
           std::span(part).first(static_cast<size_t>(std::min(step, elements - e) * size));
@@ -129,8 +108,6 @@ class FileRows final : public Node {
   }
 
   std::vector<FileArray> arrays_;
-  int64_t rows_;
-  ElementSpecs specs_;
   std::vector<int64_t> row_elements_;  ///< Indexed by array.
 };
 

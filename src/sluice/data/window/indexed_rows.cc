@@ -8,46 +8,14 @@
 #include "sluice/base/error.h"
 #include "sluice/base/numbers/slices.h"
 #include "sluice/data/draw.h"
-#include "sluice/data/pipeline/node.h"
+#include "sluice/data/window/indexed_node.h"
 
 namespace sluice::data {
 namespace {
 
 using internal::ElementView;
+using internal::IndexedNode;
 using internal::Node;
-using internal::Stream;
-
-/// A node whose elements are made one by one by their index.
-class IndexedRows : public Node {
- public:
-  IndexedRows(ElementSpecs specs, int64_t rows) : specs_(std::move(specs)), rows_(rows) {}
-
-  std::unique_ptr<Stream> open(uint64_t) const final { return std::make_unique<Rows>(*this); }
-  std::optional<ElementSpecs> specs() const final { return specs_; }
-  std::optional<int64_t> size() const final { return rows_; }
-  std::optional<int64_t> indexed() const final { return rows_; }
-
- protected:
-  const std::vector<std::string>& names() const { return specs_.names; }
-
- private:
-  class Rows final : public Stream {
-   public:
-    explicit Rows(const IndexedRows& rows) : rows_(rows) {}
-
-    std::optional<Element> next() override {
-      if (row_ == rows_.rows_) return std::nullopt;
-      return rows_.at(row_++);
-    }
-
-   private:
-    const IndexedRows& rows_;
-    int64_t row_ = 0;
-  };
-
-  ElementSpecs specs_;
-  int64_t rows_;
-};
 
 int64_t rows_of(const Dataset& dataset) {
   const std::optional<int64_t> rows = dataset.node()->indexed();
@@ -55,10 +23,10 @@ int64_t rows_of(const Dataset& dataset) {
   return *rows;
 }
 
-class ChosenRows final : public IndexedRows {
+class ChosenRows final : public IndexedNode {
  public:
   ChosenRows(const Dataset& all, RowOrder order, int64_t begin, int64_t end)
-      : IndexedRows(*all.element_specs(), end - begin),
+      : IndexedNode(*all.element_specs(), end - begin),
         all_(all.node()),
         order_(std::move(order)),
         begin_(begin) {}
@@ -76,23 +44,24 @@ class ChosenRows final : public IndexedRows {
   int64_t begin_;
 };
 
-class RenamedRows final : public IndexedRows {
+class RenamedRows final : public IndexedNode {
  public:
   RenamedRows(const Dataset& all, ElementSpecs specs)
-      : IndexedRows(std::move(specs), rows_of(all)),
+      : IndexedNode(std::move(specs), rows_of(all)),
         all_(all.node()),
         own_names_(all.element_specs()->names) {}
 
   Element at(int64_t k) const override {
     Element element = all_->at(k);
-    element.names = names();
+    element.names = known_specs().names;
     return element;
   }
   size_t write_at(int64_t k, const ElementView& to) const override {
-    const bool is_right = to.names.size() >= names().size() &&
-                          std::equal(names().begin(), names().end(), to.names.begin());
+    const bool is_right =
+        to.names.size() >= known_specs().names.size() &&
+        std::equal(known_specs().names.begin(), known_specs().names.end(), to.names.begin());
     if (!is_right) return Node::write_at(k, to);  // Reports the difference.
-    return all_->write_at(k, {to.arrays.first(names().size()), own_names_});
+    return all_->write_at(k, {to.arrays.first(known_specs().names.size()), own_names_});
   }
 
  private:
@@ -100,10 +69,10 @@ class RenamedRows final : public IndexedRows {
   std::vector<std::string> own_names_;
 };
 
-class JoinedRows final : public IndexedRows {
+class JoinedRows final : public IndexedNode {
  public:
   JoinedRows(const std::vector<Dataset>& datasets, ElementSpecs specs, std::vector<int64_t> ends)
-      : IndexedRows(std::move(specs), ends.back()), ends_(std::move(ends)) {
+      : IndexedNode(std::move(specs), ends.back()), ends_(std::move(ends)) {
     for (const Dataset& dataset : datasets) datasets_.push_back(dataset.node());
   }
 

@@ -12,35 +12,6 @@
 
 namespace sluice::tool {
 
-<<<<<<< HEAD
-data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
-  data::Element whole;
-  whole.names = {"input", loss == models::Loss::kCrossEntropy ? "labels" : "target"};
-  whole.arrays.push_back(std::move(samples.images));
-  whole.arrays.push_back(std::move(samples.labels));
-  return data::from_tensors(std::move(whole));
-}
-
-=======
-using models::Metric;
-
-namespace {
-
-// Adds a list of several values with their names.
-void add_named(JsonRecord& record, const char* key, const char* name_key,
-               const std::vector<std::pair<std::string, double>>& values, const char* value_key) {
-  if (values.size() < 2) return;
-  std::vector<JsonRecord> all;
-  for (const auto& [name, value] : values) {
-    all.emplace_back().add(name_key, name);
-    all.back().add(value_key, value);
-  }
-  record.add(key, std::move(all));
-}
-
-}  // namespace
-
->>>>>>> 576fe7bc (tools: train on samples that stay in their file)
 HostTensor classes_of(const HostTensor& scores) {
   HostTensor classes({{scores.shape()[0]}, i32, {}});
   const Slices rows(scores.as<float>(), scores.shape()[0]);

@@ -83,7 +83,7 @@ LabelRange label_range(const data::IndexedTable& rows, const data::Dataset& samp
                        const Parts& parts) {
   LabelRange labels;
   for (int64_t k = 0; k < parts.trained && !labels.several; ++k)
-    labels.add(samples.node()->at(at(*parts.order, k))["labels"].as<int32_t>()[0], true);
+    labels.add(samples.node()->at(at(*parts.order, k), 0)["labels"].as<int32_t>()[0], true);
   labels.largest = rows.largest_class();
   return labels;
 }

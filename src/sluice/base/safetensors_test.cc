@@ -234,7 +234,7 @@ struct BadHeader {
   std::string message;  ///< Part of the error message.
 };
 
-void expect_refused(const std::vector<BadHeader>& corpus) {
+void expect_bad_headers(const std::vector<BadHeader>& corpus) {
   for (const BadHeader& bad : corpus) {
     const std::string message =
         refusal(file_of(bad.header, std::string(static_cast<size_t>(bad.data_bytes), '\0')));
@@ -247,7 +247,7 @@ void expect_refused(const std::vector<BadHeader>& corpus) {
 const std::string kX = R"("x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
 
 TEST(Safetensors, HeadersThatAreNotJsonAreRefusedWithTheReason) {
-  expect_refused({
+  expect_bad_headers({
       {"", 0, "does not begin with '{'"},
       {" {}", 0, "does not begin with '{'"},
       {"\xef\xbb\xbf{}", 0, "does not begin with '{'"},
@@ -272,7 +272,7 @@ TEST(Safetensors, HeadersThatAreNotJsonAreRefusedWithTheReason) {
 
 TEST(Safetensors, HeadersOfOtherFieldsAreRefusedWithTheReason) {
   const std::string deep(100'000, '[');
-  expect_refused({
+  expect_bad_headers({
       {R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' appears twice"},
       {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "'a' appears twice in the metadata"},
       {R"({"__metadata__":{"a":1}})", 0, "must be a string, got a number"},
@@ -315,7 +315,7 @@ TEST(Safetensors, HeadersOfOtherFieldsAreRefusedWithTheReason) {
 }
 
 TEST(Safetensors, HeadersOfWrongSizesAndPlacesAreRefusedWithTheReason) {
-  expect_refused({
+  expect_bad_headers({
       {R"({"x":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4,
        "not a 64-bit unsigned"},
       {R"({"x":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,4]}})", 4,

@@ -170,7 +170,7 @@ class BatchLoader::Ring {
   std::optional<Element> sample(int64_t k) const {
     if (!is_indexed_) return std::nullopt;
     require(k >= 0 && k < *size_, "loader: sample must be in [0, {}), got {}", *size_, k);
-    return dataset_.node()->at(k);
+    return dataset_.node()->at(k, /*pass=*/0);
   }
   const LoaderOptions& options() const { return options_; }
 

@@ -267,7 +267,7 @@ class Fit {
 
   void observe(const Evaluation& validation) {
     const bool smaller = options_.schedule->plateau.mode == Plateau::Mode::kMin;
-    const std::optional<double>& value = smaller ? validation.loss : validation.accuracy;
+    const std::optional<double> value = validation[smaller ? "loss" : "accuracy"];
     require(value.has_value(),
             "fit: schedule.plateau.mode {} requires {} of the validation, got none",
             smaller ? "min" : "max", smaller ? "a loss" : "an accuracy");

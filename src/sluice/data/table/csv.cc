@@ -61,13 +61,13 @@ class CsvRows final : public IndexedNode {
         fields_(std::move(fields)),
         index_(std::move(index)) {}
 
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t /*pass*/) const override {
     Element element = blank();
     read(k, [&](size_t field) { return element.arrays[field].bytes().data(); });
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    if (!fits(to)) return Node::write_at(k, to);  // Reports the difference.
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    if (!fits(to)) return Node::write_at(k, pass, to);  // Reports the difference.
     read(k, [&](size_t field) { return to.arrays[field].data; });
     return fields_.size();
   }

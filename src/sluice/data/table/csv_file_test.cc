@@ -100,7 +100,7 @@ TEST(CsvFiles, NumbersEqualThoseInMemory) {
   }
   EXPECT_FALSE(iterator.next());
   std::filesystem::resize_file(file.path(), text.size() / 2);
-  expect_refused({{"cut", [&] { found.node()->at(100); }, "the file must not change while it is",
+  expect_refused({{"cut", [&] { found.node()->at(100, 0); }, "the file must not change while it is",
                    ErrorKind::kBadFile}});
 }
 
@@ -135,7 +135,7 @@ void expect_equal_tables(const std::string& path, const TableChoice& choice, int
   EXPECT_TRUE(whole["input"].same_bits(samples.images));
   EXPECT_TRUE(whole.arrays[1].same_bits(samples.labels));
   for (const uint32_t k : order) {
-    const Element row = found.node()->at(k);
+    const Element row = found.node()->at(k, 0);
     ASSERT_EQ(row["input"].as<float>()[0],
               samples.images.as<float>()[static_cast<size_t>(k * one.inputs())]);
   }

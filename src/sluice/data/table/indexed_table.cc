@@ -138,13 +138,13 @@ class IndexedTable::Samples final : public IndexedNode {
     inputs_ = std::ssize(schema_.names(ColumnRole::kInput));
   }
 
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t /*pass*/) const override {
     Element element = blank();
     read(k, [&](size_t i) { return element.arrays[i].bytes().data(); });
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    if (!fits(to)) return Node::write_at(k, to);  // Reports the difference.
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    if (!fits(to)) return Node::write_at(k, pass, to);  // Reports the difference.
     read(k, [&](size_t i) { return to.arrays[i].data; });
     return known_specs().arrays.size();
   }

@@ -67,13 +67,13 @@ class FileRows final : public IndexedNode {
     for (const TensorSpec& spec : known_specs().arrays) row_elements_.push_back(spec.elements());
   }
 
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t /*pass*/) const override {
     Element element = blank();
     for (size_t i = 0; i < arrays_.size(); ++i) read_row(k, i, element.arrays[i].bytes().data());
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    if (!fits(to)) return Node::write_at(k, to);  // Reports the difference.
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    if (!fits(to)) return Node::write_at(k, pass, to);  // Reports the difference.
     for (size_t i = 0; i < arrays_.size(); ++i) read_row(k, i, to.arrays[i].data);
     return arrays_.size();
   }

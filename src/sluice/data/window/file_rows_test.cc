@@ -131,7 +131,7 @@ TEST(FileRows, ThreadsShareAWindow) {
     std::iota(order.begin(), order.end(), 0u);
     if (pass % 2 == 1) shuffled_order(pass, 0, order);
     for (const uint32_t k : order) {
-      const Element e = rows.node()->at(k);
+      const Element e = rows.node()->at(k, 0);
       if (std::memcmp(e[0].bytes().data(), array.bytes().data() + size_t{k} * 4000, 4000) != 0)
         ++wrong;
     }
@@ -145,11 +145,11 @@ TEST(FileRows, ThreadsShareAWindow) {
 TEST(FileRows, AFileThatChangesIsRefused) {
   const std::string bytes = npy("<f4", "(1000, 1000)", std::string(4000000, 'a'));
   const auto expect_error = [](const Dataset& rows, const std::string& part) {
-    expect_refused({{"changed", [&] { rows.node()->at(500); }, part, ErrorKind::kBadFile}});
+    expect_refused({{"changed", [&] { rows.node()->at(500, 0); }, part, ErrorKind::kBadFile}});
   };
   const TestFile cut("cut.npy", bytes);
   const Dataset rows = from_npy(cut.path());
-  EXPECT_EQ(rows.node()->at(0)[0].elements(), 1000);
+  EXPECT_EQ(rows.node()->at(0, 0)[0].elements(), 1000);
   std::filesystem::resize_file(cut.path(), 1000);
   expect_error(rows,
                "cut.npy: byte 2000128: the file must not change while it is read, got 1000 "
@@ -157,7 +157,7 @@ TEST(FileRows, AFileThatChangesIsRefused) {
 
   const TestFile written("written.npy", bytes);
   const Dataset old = from_npy(written.path());
-  EXPECT_EQ(old.node()->at(0)[0].elements(), 1000);
+  EXPECT_EQ(old.node()->at(0, 0)[0].elements(), 1000);
   std::fstream(written.path(), std::ios::in | std::ios::out | std::ios::binary) << "x";
   const auto time = std::filesystem::last_write_time(written.path());
   std::filesystem::last_write_time(written.path(), time + std::chrono::seconds(1));
@@ -197,7 +197,7 @@ TEST(FileRows, AFileOfFourGigabytesIsReadInBoundedMemory) {
   const Dataset rows = from_npy(file.path());
   EXPECT_EQ(rows.size(), 1048576);
   // The last rows in order, then rows in a random order.
-  for (int64_t k = 1000000; k < 1048576; ++k) ASSERT_EQ(rows.node()->at(k)[0].elements(), 1024);
+  for (int64_t k = 1000000; k < 1048576; ++k) ASSERT_EQ(rows.node()->at(k, 0)[0].elements(), 1024);
   BatchLoader loader(rows, {.batch = 64, .seed = 3, .workers = 2});
   for (int i = 0; i < 1000; ++i) ASSERT_NE(loader.next(), nullptr);
   EXPECT_LE(peak_kilobytes() - before, 24 << 10);  // 4 MiB are the order of the loader.

@@ -13,7 +13,9 @@ class IndexedNode : public Node {
  public:
   IndexedNode(ElementSpecs specs, int64_t rows) : specs_(std::move(specs)), rows_(rows) {}
 
-  std::unique_ptr<Stream> open(uint64_t) const final { return std::make_unique<Rows>(*this); }
+  std::unique_ptr<Stream> open(uint64_t pass) const final {
+    return std::make_unique<Rows>(*this, pass);
+  }
   std::optional<ElementSpecs> specs() const final { return specs_; }
   std::optional<int64_t> size() const final { return rows_; }
   std::optional<int64_t> indexed() const final { return rows_; }
@@ -41,15 +43,16 @@ class IndexedNode : public Node {
  private:
   class Rows final : public Stream {
    public:
-    explicit Rows(const IndexedNode& node) : node_(node) {}
+    Rows(const IndexedNode& node, uint64_t pass) : node_(node), pass_(pass) {}
 
     std::optional<Element> next() override {
       if (row_ == node_.rows_) return std::nullopt;
-      return node_.at(row_++);
+      return node_.at(row_++, pass_);
     }
 
    private:
     const IndexedNode& node_;
+    uint64_t pass_;
     int64_t row_ = 0;
   };
 

@@ -31,9 +31,9 @@ class ChosenRows final : public IndexedNode {
         order_(std::move(order)),
         begin_(begin) {}
 
-  Element at(int64_t k) const override { return all_->at(row(k)); }
-  size_t write_at(int64_t k, const ElementView& to) const override {
-    return all_->write_at(row(k), to);
+  Element at(int64_t k, uint64_t pass) const override { return all_->at(row(k), pass); }
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
+    return all_->write_at(row(k), pass, to);
   }
 
  private:
@@ -51,17 +51,17 @@ class RenamedRows final : public IndexedNode {
         all_(all.node()),
         own_names_(all.element_specs()->names) {}
 
-  Element at(int64_t k) const override {
-    Element element = all_->at(k);
+  Element at(int64_t k, uint64_t pass) const override {
+    Element element = all_->at(k, pass);
     element.names = known_specs().names;
     return element;
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
     const bool is_right =
         to.names.size() >= known_specs().names.size() &&
         std::equal(known_specs().names.begin(), known_specs().names.end(), to.names.begin());
-    if (!is_right) return Node::write_at(k, to);  // Reports the difference.
-    return all_->write_at(k, {to.arrays.first(known_specs().names.size()), own_names_});
+    if (!is_right) return Node::write_at(k, pass, to);  // Reports the difference.
+    return all_->write_at(k, pass, {to.arrays.first(known_specs().names.size()), own_names_});
   }
 
  private:
@@ -76,13 +76,13 @@ class JoinedRows final : public IndexedNode {
     for (const Dataset& dataset : datasets) datasets_.push_back(dataset.node());
   }
 
-  Element at(int64_t k) const override {
+  Element at(int64_t k, uint64_t pass) const override {
     const auto [dataset, row] = find(k);
-    return dataset->at(row);
+    return dataset->at(row, pass);
   }
-  size_t write_at(int64_t k, const ElementView& to) const override {
+  size_t write_at(int64_t k, uint64_t pass, const ElementView& to) const override {
     const auto [dataset, row] = find(k);
-    return dataset->write_at(row, to);
+    return dataset->write_at(row, pass, to);
   }
 
  private:
@@ -150,7 +150,7 @@ Dataset hold_rows(const Dataset& all) {
   for (int64_t k = 0; k < rows; ++k) {
     for (size_t i = 0; i < views.size(); ++i)
       views[i] = {specs.arrays[i], Slices(whole.arrays[i].bytes(), rows)[k].data()};
-    all.node()->write_at(k, {views, specs.names});
+    all.node()->write_at(k, 0, {views, specs.names});
   }
   return from_tensors(std::move(whole));
 }

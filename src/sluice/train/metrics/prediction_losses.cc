@@ -85,6 +85,12 @@ class Dependence {
   std::map<TensorId, Source> sources_;
 };
 
+// Whether the value of a loss and its total weight are known.
+bool knows(const Dependence& dependence, const Loss& loss) {
+  return dependence.knows(loss.value.id()) &&
+         (!loss.total_weight.valid() || dependence.knows(loss.total_weight.id()));
+}
+
 }  // namespace
 
 /// A program that computes losses of one micro-batch.
@@ -103,14 +109,9 @@ struct PredictionLosses::Program {
     const Graph& from = n.graph.graph();
     const Dependence dependence(n, network, samples);
     std::set<TensorId> needed;
-    const auto knows = [&](const Loss& loss) {
-      const bool weighs = loss.total_weight.valid();
-      return dependence.knows(loss.value.id()) &&
-             (!weighs || dependence.knows(loss.total_weight.id()));
-    };
     losses = n.results.losses.size();
     for (const Loss& loss : n.results.losses) {
-      if (!knows(loss)) continue;
+      if (!knows(dependence, loss)) continue;
       needed.insert(loss.value.id());
       if (loss.total_weight.valid()) needed.insert(loss.total_weight.id());
     }
@@ -139,7 +140,7 @@ struct PredictionLosses::Program {
       for (size_t i = 0; i < outputs.size(); ++i) made.insert_or_assign(op.outputs[i], outputs[i]);
     }
     for (const Loss& loss : n.results.losses) {
-      if (!knows(loss)) continue;
+      if (!knows(dependence, loss)) continue;
       Result result{loss.name, loss.weight, loss.mean_cross_entropy,
                     main.host_store(made.at(loss.value.id()), loss.name)};
       if (loss.total_weight.valid()) {

@@ -28,7 +28,7 @@ void ModelState::set_coefficients(ModelCalls& calls, const OptimizerFunction& op
   std::vector<std::vector<double>> all;
   for (const double value : coefficients_) all.push_back({value});
   for (int64_t u = 0; optimizers != nullptr && u < options_.device_iterations; ++u) {
-    coefficients_ = coefficients_of("fit: optimizer", optimizers(updates_ + u));
+    coefficients_ = coefficients_of("fit: optimizer", optimizers(run_.updates + u));
     if (u == 0) all.assign(coefficients_.size(), {});
     for (size_t i = 0; i < all.size(); ++i) all[i].push_back(coefficients_[i]);
   }

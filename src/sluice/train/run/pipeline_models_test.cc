@@ -9,6 +9,7 @@
 #include "sluice/train/fit.h"
 #include "sluice/train/model.h"
 #include "sluice/train/pipeline.h"
+#include "sluice/train/pipeline/schedule.h"
 #include "sluice/train/test_samples.h"
 
 namespace sluice::train {

@@ -73,9 +73,13 @@ struct TrainOptions {
   std::string torch_save;                     ///< File for a state_dict at the end; empty: none.
   std::string log_dir;                        ///< Folder for train::FitOptions::log_dir.
   int64_t log_histograms = 0;                 ///< Steps between histograms; 0: none.
-  std::string checkpoint;                   ///< Folder for checkpoints; empty: none.
-  std::optional<SaveInterval> save_every;   ///< Absent: at the end and after a signal alone.
-  int64_t keep = 2;                         ///< Checkpoints that remain.
+  int64_t validate_every = 0;  ///< Steps between validations; 0: an epoch, if there are any.
+  int64_t patience = 0;        ///< Validations without a better value before the end; 0: no limit.
+  std::string save_best;       ///< File for the variables of the best one; empty: none.
+  std::string metric;          ///< Metric of Evaluation that they compare; empty: the first one.
+  std::string checkpoint;      ///< Folder for checkpoints; empty: none.
+  std::optional<SaveInterval> save_every;  ///< Absent: at the end and after a signal alone.
+  int64_t keep = 2;                        ///< Checkpoints that remain.
   train::SaveCopy save_copy = train::SaveCopy::kHost;
   std::string resume;                 ///< Folder of checkpoints to continue; empty: none.
   std::vector<std::string> override;  ///< Names of options that may differ from the resumed run's.

@@ -137,14 +137,36 @@ struct TrainingData {
   int64_t steps = 0;  ///< In the whole run.
 };
 
+// Whether the training evaluates the test samples before its end.
+bool validates(const ToolOptions& o) {
+  return o.train.validate_every > 0 || o.train.patience > 0 || !o.train.save_best.empty() ||
+         (o.train.lr_schedule && o.train.schedule.decay == train::Decay::kPlateau);
+}
+
 // Trains. Adds the calls after the first one to the report.
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
-                       TrainingData& data, train::Checkpoints* checkpoints, bool has_report) {
+                       TrainingData& data, const data::Dataset& tests,
+                       train::Checkpoints* checkpoints, bool has_report) {
   train::FitOptions options{.calls = data.calls_left(model, o),
                             .check_replicas = o.train.check_replicas,
                             .checkpoints = checkpoints,
                             .log_dir = o.train.log_dir,
                             .log_histograms = o.train.log_histograms};
+  std::optional<train::InferenceModel> validation_model;
+  std::optional<train::DataLoader> validation_data;
+  if (validates(o)) {
+    validation_model = train::inference_model(model);
+    validation_data.emplace(
+        validation_model->options(), tests,
+        train::DataLoaderOptions{.batch_size = validation_model->call_size().micro_batch,
+                                 .remainder = data::Remainder::kKeep});
+    options.validation_model = &*validation_model;
+    options.validation_data = &*validation_data;
+    options.validate_every = o.train.validate_every;
+    options.patience = o.train.patience;
+    options.save_best = o.train.save_best;
+    options.metric = o.train.metric;
+  }
   const train::LearningRateSchedule schedule = schedule_of(o, data.steps);
   if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
@@ -178,6 +200,20 @@ int devices_of(const Session& session) {
   return static_cast<int>(session.executable().devices.size());
 }
 
+// Adds the validations of a training, and the best one.
+void add_validations(const train::FitResult& outcome, JsonRecord& record) {
+  std::vector<JsonRecord> all;
+  for (const train::Evaluation& v : outcome.validations) {
+    all.emplace_back().add("step", v.updates);
+    for (const train::Metric& m : v.metrics) all.back().add(m.name, m.value);
+  }
+  if (!all.empty()) record.add("validations", std::move(all));
+  if (!outcome.best.value) return;
+  record.add("best_step", outcome.best.updates);
+  record.add("best_" + outcome.best.metric, *outcome.best.value);
+  record.add("stopped_early", outcome.stopped_early);
+}
+
 void report(const ToolOptions& o, const Programs& programs, const train::Run& run,
             const Session& session, const train::FitResult& outcome,
             const std::optional<train::Evaluation>& test) {
@@ -195,6 +231,7 @@ void report(const ToolOptions& o, const Programs& programs, const train::Run& ru
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
     if (test) add_metrics(*test, record);
     record.add("steps", steps);
+    add_validations(outcome, record);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
     record.add("measured_bytes", session.measured_bytes());
@@ -217,6 +254,10 @@ void report(const ToolOptions& o, const Programs& programs, const train::Run& ru
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
   } else if (steps > 0) {
     fmt::print("{} steps\n", steps);
+  }
+  if (outcome.best.value) {
+    fmt::print("best {} after {} steps: {:.4f}{}\n", outcome.best.metric, outcome.best.updates,
+               *outcome.best.value, outcome.stopped_early ? "; stopped early" : "");
   }
   if (test) fmt::print("{}\n", metrics_text(*test));
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
@@ -302,7 +343,7 @@ void load_weights(train::TrainingModel& model, const ToolOptions& o, Averages av
 // Refuses a training before it runs if its result cannot be written.
 void check_saves(const ToolOptions& o) {
   if (!o.speaks()) return;
-  for (const std::string& file : {o.train.save, o.train.torch_save}) {
+  for (const std::string& file : {o.train.save, o.train.torch_save, o.train.save_best}) {
     if (!file.empty()) sys::check_replaceable(file);
   }
   if (!o.train.log_dir.empty()) train::make_log_folder(o.train.log_dir);
@@ -359,8 +400,8 @@ int run_train(const ToolOptions& o) {
   std::optional<train::Checkpoints> checkpoints = open_checkpoints(model, o, data.steps);
   catch_stop_signals();
   if (checkpoints) catch_save_signal();
-  const train::FitResult outcome =
-      train(model, programs, o, data, checkpoints ? &*checkpoints : nullptr, has_report);
+  const train::FitResult outcome = train(model, programs, o, data, tests.dataset,
+                                         checkpoints ? &*checkpoints : nullptr, has_report);
   save(model, o);
   log_work(session, o);
   if (outcome.stopped) return report_stop(o, programs, model, outcome, checkpoints);

@@ -93,6 +93,45 @@ class Resumes(FolderTest):
         by_epochs = self.train(*run, "--epochs", "4")
         self.assertEqual(self.train(*run, "--epochs", "4", "--resume", folder), by_epochs)
 
+    def test_validations_continue(self):
+        """The best weights, the patience and a rate on plateaus are part of the run."""
+        best = self.folder / "best.safetensors"
+        run = ["mnist", *DIGITS, "--width", "16", "--validate-every", "30", "--save-best", best,
+               "--metric", "accuracy", "--patience", "4", "--lr-schedule", "plateau",
+               "--plateau-patience", "1", "--epochs", "20"]
+        folder, log = self.folder / "c", self.folder / "log"
+        whole = self.record("train", *run, "--checkpoint", folder, "--save-every", "30", "--keep",
+                            "100", "--log-dir", log)
+        self.assertTrue(whole["stopped_early"])
+        steps = [v["step"] for v in whole["validations"]]
+        self.assertEqual(steps, [*range(30, whole["steps"] + 1, 30)])
+        accuracies = [v["accuracy"] for v in whole["validations"]]
+        self.assertEqual(whole["best_accuracy"], max(accuracies))
+        self.assertEqual(whole["best_step"], steps[accuracies.index(max(accuracies))])
+        self.assertEqual(whole["best_step"], whole["steps"] - 4 * 30)
+        self.assertEqual(whole["accuracy"], whole["best_accuracy"])  # The model has them again.
+        rows = (log / "metrics.csv").read_text().splitlines()
+        column = rows[0].split(",").index("validation/accuracy")
+        self.assertEqual([float(row.split(",")[column]) for row in rows[1:]
+                          if row.split(",")[column]], accuracies)
+        rates = {row.split(",")[4] for row in rows[1:]}
+        self.assertGreater(len(rates), 1)
+        for step in (30, whole["best_step"], whole["steps"] - 30, whole["steps"]):
+            with self.subTest(step=step):
+                resumed = self.record("train", *run, "--resume", folder / f"step-{step:09}",
+                                      "--strategy", "phased")
+                for key in ("digest", "steps", "best_step", "best_accuracy", "accuracy"):
+                    self.assertEqual(resumed[key], whole[key])
+                self.assertEqual([v["step"] for v in resumed.get("validations", [])],
+                                 [s for s in steps if s > step])
+        other = [*run]
+        other[other.index("--patience") + 1] = "5"
+        self.expect_error(2, "usage", "patience must be 4", "train", *other, "--resume", folder)
+        self.expect_error(2, "usage", "--metric requires --patience or --save-best", "train",
+                          "mnist", *DIGITS, "--metric", "loss")
+        self.expect_error(2, "usage", "'speed'", "train", "mnist", *DIGITS, "--width", "16",
+                          "--patience", "2", "--metric", "speed", "--epochs", "1")
+
     def test_changes_are_refused_or_named(self):
         run = ["train", "mnist", *DIGITS, "--width", "16"]
         folder = self.folder / "c"

@@ -131,7 +131,7 @@ class Usage(CliTest):
             (["--verify-remote"], "--verify-remote requires --remote file:DIR (it is host)"),
             (["--warmup-steps", 5],
              "--warmup-steps requires --lr-schedule constant, linear, cosine, restarts, step, "
-             "milestones or inverse_sqrt (it is absent)"),
+             "milestones, inverse_sqrt or plateau (it is absent)"),
             (["--lr-schedule", "one_cycle", "--warmup-steps", 5], "--warmup-steps requires "),
             (["--lr-period", 5],
              "--lr-period requires --lr-schedule restarts, step or inverse_sqrt (it is absent)"),
@@ -304,7 +304,9 @@ class Usage(CliTest):
             (["milestones", "--lr-milestones", "5,x"],
              "--lr-milestones: must be an integer from 1 to"),
             (["step", "--lr-period", 5, "--lr-factor", 1], "--lr-factor: must be "),
-            (["plateau"], "--lr-schedule: must be one of constant, linear, cosine, "),
+            (["function"], "--lr-schedule: must be one of constant, linear, cosine, "),
+            (["step", "--lr-period", 5, "--plateau-patience", 1],
+             "--plateau-patience requires --lr-schedule plateau (it is step)"),
         ):
             self.expect_error(2, "usage", error, *short, "--lr-schedule", *flags)
         self.assertIn(

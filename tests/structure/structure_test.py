@@ -225,7 +225,7 @@ class Closures(unittest.TestCase):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 9400)
+        self.assertLess(self.lines(own), 9700)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -240,7 +240,7 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 9400, "sluice/train/fit.h": 7300, "sluice/train/model.h": 6900,
+        limits = {"sluice/sluice.h": 9700, "sluice/train/fit.h": 7300, "sluice/train/model.h": 6900,
                   "sluice/train/pipeline.h": 5900, "sluice/train/training_step.h": 5720,
                   "sluice/train/checkpoints/checkpoints.h": 7100,
                   "sluice/core.h": 4650, "sluice/train/network.h": 4260,

@@ -47,7 +47,7 @@ _sluice() {
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --lr-schedule)
-      options="constant linear cosine restarts step milestones one_cycle inverse_sqrt"
+      options="constant linear cosine restarts step milestones one_cycle inverse_sqrt plateau"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --missing)
@@ -56,6 +56,14 @@ _sluice() {
       return ;;
     --optimizer)
       options="sgd momentum nesterov adam adam-f16 adamw adamax lamb rmsprop"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --plateau-mode)
+      options="min max"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --plateau-threshold-mode)
+      options="relative absolute"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --replica-reduction)
@@ -78,8 +86,8 @@ _sluice() {
       options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--dataset|--machine|--measure|--problem|--python|--save|--to|--torch-save|\
-    --torch-weights|--weights)
+    --check|--dataset|--machine|--measure|--problem|--python|--save|--save-best|--to|\
+    --torch-save|--torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
     --checkpoint|--data|--log-dir|--profile-dir|--resume)
@@ -95,18 +103,21 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
-      --tokenizer --validation --standardize --data --weights --torch-weights --fresh-optimizer
-      --synthetic --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
-      --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
-      --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --min-lr
-      --device-iterations --output-mode --epochs --steps --save --checkpoint --save-every
-      --resume --keep --save-copy --override --warmup-steps --check-replicas --torch-save
-      --log-dir --log-histograms --seed --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
-      --shard-threshold --recompute --recompute-blocks --machine --disable --verify --json
-      --quiet --log-level --digest --profile --profile-dir --single-process --help --help-all"
-      ;;
+      --tokenizer --validation --standardize --data --weights --torch-weights --load-strict
+      --load-names --fresh-optimizer --synthetic --micro-batch --accumulate --replicas
+      --optimizer --beta1 --beta2 --weight-decay --clip-norm --freeze --accumulation-reduction
+      --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule
+      --warmup-steps --min-lr --lr-period --lr-multiplier --lr-factor --lr-milestones
+      --lr-pct-start --lr-div-factor --lr-final-div-factor --lr-anneal --lr-three-phase
+      --plateau-mode --plateau-patience --plateau-threshold --plateau-threshold-mode
+      --plateau-cooldown --plateau-epsilon --ema-decay --device-iterations --output-mode
+      --epochs --steps --save --checkpoint --save-every --resume --keep --save-copy --override
+      --validate-every --patience --save-best --metric --check-replicas --torch-save --log-dir
+      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
+      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
+      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
+      --digest --profile --profile-dir --single-process --help --help-all" ;;
     eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --all --data --weights --torch-weights --load-strict --load-names

@@ -117,13 +117,28 @@ void add_checkpoints(FlagTable& table) {
       .require({"{resume}", [](const ToolOptions& o) { return !o.train.resume.empty(); }});
 }
 
-// The decays that the command line has. kPlateau requires a validation in each epoch, and kFunction
-// a program.
+void add_validation(Section s) {
+  s.add("validate_every", of_train(&TrainOptions::validate_every), forms::integers<int64_t>(1),
+        "Evaluate the test samples every N steps")
+      .defaults_to("each epoch, with the options below; else at the end");
+  s.add("patience", of_train(&TrainOptions::patience), forms::integers<int64_t>(1),
+        "Stop after N evaluations without a better --metric")
+      .defaults_to("never");
+  s.add("save_best", of_train(&TrainOptions::save_best), forms::texts("FILE"),
+        "Write the variables with the best --metric so far to FILE, and end with them");
+  s.add("metric", of_train(&TrainOptions::metric), forms::texts("NAME"),
+        "Compare this metric: loss, accuracy, perplexity, top5_accuracy, ...")
+      .require(
+          {"--patience or --save-best",
+           [](const ToolOptions& o) { return o.train.patience > 0 || !o.train.save_best.empty(); },
+           [](const ToolOptions&) { return std::string("none of them"); }})
+      .defaults_to("the first one");
+}
+
+// The decays that the command line has: kFunction requires a program.
 forms::Words<train::Decay> decays() {
   forms::Words<train::Decay> words = train::decay_words();
-  std::erase_if(words, [](const auto& word) {
-    return word.second == train::Decay::kPlateau || word.second == train::Decay::kFunction;
-  });
+  std::erase_if(words, [](const auto& word) { return word.second == train::Decay::kFunction; });
   return words;
 }
 
@@ -164,7 +179,8 @@ void add_schedule_members(Section s) {
   for (const char* member :
        {"warmup_steps", "minimum", "period", "multiplier", "factor", "milestones",
         "one_cycle.pct_start", "one_cycle.div_factor", "one_cycle.final_div_factor",
-        "one_cycle.anneal", "one_cycle.three_phase"}) {
+        "one_cycle.anneal", "one_cycle.three_phase", "plateau.mode", "plateau.patience",
+        "plateau.threshold", "plateau.threshold_mode", "plateau.cooldown", "plateau.epsilon"}) {
     const Option<train::LearningRateSchedule>& inner = train::schedule_table().find(member);
     OptionTable<ToolOptions> lifted;
     Option<ToolOptions>& option =
@@ -186,6 +202,7 @@ void add_train(FlagTable& table) {
   s.add("save", of_train(&TrainOptions::save), forms::texts("FILE"),
         "Write the variables to FILE at the end");
   add_checkpoints(table);
+  add_validation(Section(table, kTrain, "Training", Common::kNo));
   Section rare(table, kTrain, "Training", Common::kNo);
   rare.add("check_replicas", of_train(&TrainOptions::check_replicas), forms::integers<int64_t>(1),
            "Compare the replicas' copies of all variables every N steps; requires --replicas of at "

@@ -24,6 +24,11 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
     if (option.decides_bits && !known && !option.name.starts_with(kLibrary))
       options.emplace_back(option.name, option.print(o));
   }
+  if (o.train.patience > 0 || o.train.schedule.decay == train::Decay::kPlateau) {
+    options.emplace_back("validate_every", fmt::format("{}", o.train.validate_every));
+    options.emplace_back("patience", fmt::format("{}", o.train.patience));
+    options.emplace_back("metric", o.train.metric.empty() ? "first" : o.train.metric);
+  }
   constexpr train::Decay kOfAllSteps[] = {train::Decay::kLinear, train::Decay::kCosine,
                                           train::Decay::kOneCycle};
   const auto* const end = std::end(kOfAllSteps);

@@ -106,6 +106,7 @@ struct Evaluation {
   /// not count. A metric without a label that counts is left out. Of equal scores, the first one is
   /// the larger one; NaN is larger than each number.
   std::vector<Metric> metrics = {};
+  int64_t updates = 0;  ///< Updates of the training before it, for a validation of fit().
   double seconds = 0;
 
   /// Returns the value of a metric; absent without this metric.
@@ -135,9 +136,19 @@ struct FitOptions {
   /// learning rate. Error{kUsage} for an optimizer with another program, as for
   /// TrainingModel::set_optimizer(). Null: those of the model.
   OptimizerFunction optimizer = nullptr;
-  /// Model and data with which each epoch ends.
+  /// Model and data of validations: one after each `validate_every` updates, or at the end of each
+  /// epoch.
   InferenceModel* validation_model = nullptr;
   DataLoader* validation_data = nullptr;
+  int64_t validate_every = 0;  ///< Updates between validations; 0: an epoch.
+  /// Validations without a better value of `metric` after which the training ends; 0: no limit.
+  int64_t patience = 0;
+  /// File for the weights and state of the best validation so far. At the end of the training the
+  /// model gets them back, unless `after_call` ended it. Empty: none.
+  std::string save_best = {};
+  /// Metric that `patience` and `save_best` compare, by its name in Evaluation. Empty: the first
+  /// one.
+  std::string metric = {};
   /// The replicas' copies of all variables are compared each time after this number of updates.
   /// Absent: never.
   std::optional<int64_t> check_replicas = {};
@@ -167,7 +178,9 @@ struct FitResult {
   /// loss.
   std::vector<std::vector<float>> parts;
   std::optional<double> accuracy;       ///< As CallReport::accuracy, of the last call.
-  std::vector<Evaluation> validations;  ///< One for each epoch.
+  std::vector<Evaluation> validations;  ///< In the order of their updates.
+  BestValidation best = {};             ///< Best one of the run, with `patience` or `save_best`.
+  bool stopped_early = false;           ///< Whether `patience` ended the training.
   double seconds = 0;                   ///< Without compiling.
   bool stopped = false;                 ///< Whether `after_call` ended the training.
   std::string log_dir;                  ///< Folder of the log, in the process that writes it.

@@ -388,39 +388,6 @@ ModelCalls& ModelState::calls(ModelCalls::Use use) {
   return use == ModelCalls::Use::kTrain ? *train_ : *infer_;
 }
 
-const ModelCalls& ModelState::train(const data::Element& samples,
-                                    const LearningRateSchedule* schedule,
-                                    const OptimizerFunction& optimizers) {
-  const auto lock = next_call();
-  ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
-  rates_.resize(static_cast<size_t>(options_.device_iterations));
-  for (size_t u = 0; schedule != nullptr && u < rates_.size(); ++u) {
-    set_learning_rate(schedule->at(run_.updates + static_cast<int64_t>(u), plateau_));
-    rates_[u] = *rate_;
-  }
-  require(rate_.has_value(),
-          "train: a model with a StreamedRate must have a rate; call set_learning_rate() before "
-          "the first call");
-  if (schedule == nullptr) std::fill(rates_.begin(), rates_.end(), *rate_);
-  const Training& t = programs_->training;
-  if (t.learning_rate && t.rates_of_run == 1) {
-    require(std::count(rates_.begin(), rates_.end(), rates_[0]) == options_.device_iterations,
-            "train: a rate that is the field '{}' must be the same for all {} updates of a call, "
-            "got a schedule; use StreamedRate{{}} without a field, or device_iterations 1",
-            t.learning_rate->name, options_.device_iterations);
-    rates_.resize(1);
-  }
-  set_coefficients(calls, optimizers);
-  calls.run(samples, rates_, run_.updates);
-  const int64_t samples_of_call = calls.size().samples();
-  run_.updates += options_.device_iterations;
-  ++run_.calls;
-  run_.micro_batches += samples_of_call / calls.size().micro_batch;
-  run_.samples += samples_of_call;
-  run_.epoch_samples += samples_of_call;
-  return calls;
-}
-
 data::Element ModelState::infer(const data::Element& samples) {
   const auto lock = next_call();
   ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);

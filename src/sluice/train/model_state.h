@@ -194,7 +194,8 @@ class ModelState {
   /// The training whose weights the model reads; null for one with weights of its own.
   ModelState* training() const { return training_.get(); }
   /// The state of a schedule that reduces the rate on plateaus.
-  PlateauState& plateau() { return plateau_; }
+  PlateauState& plateau() { return run_.plateau; }
+  BestValidation& best() { return run_.best; }
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
 
@@ -224,15 +225,12 @@ class ModelState {
   std::optional<uint64_t> copied_;  ///< Session::variable_changes() of the weights copied last.
   std::optional<double> rate_;
   std::vector<double> rates_;  ///< Indexed by update of a call.
-  /// Values of the last update, or of set_optimizer(); empty: those of the programs.
-  std::vector<double> coefficients_;
-  Run run_;              ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
-  Hash128 losses_hash_;  ///< Run::losses_hash.
+  Run run_;                    ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
+  Hash128 losses_hash_;        ///< Run::losses_hash.
   std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.
   std::optional<DataOrder> expected_data_;
   std::map<std::string, std::string> logs_;  ///< Names of logs by folder.
   std::string resumed_log_;                  ///< Name of the log of a run that was resumed.
-  PlateauState plateau_;
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;
   std::optional<ModelCalls> infer_;

@@ -15,7 +15,7 @@ namespace sluice::data {
 /// one object.
 class CsvText {
  public:
-  /// Opens the file. Error{kIo} if it cannot be read, Error{kBadFile} if it is another kind of file.
+  /// Opens the file. Error{kIo} if it cannot be read, Error{kBadFile} if it is no regular file.
   explicit CsvText(const std::string& path);
 
   const std::string& path() const { return path_; }

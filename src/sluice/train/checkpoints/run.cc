@@ -1,5 +1,8 @@
 #include "sluice/train/checkpoints/run.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -11,6 +14,7 @@ namespace sluice::train {
 namespace {
 
 constexpr const char* kOptions = "options";
+constexpr double kMax = std::numeric_limits<double>::max();
 
 template <typename Member>
 void add_count(OptionTable<Run>& table, const char* name, Member member, const char* help) {
@@ -36,9 +40,29 @@ OptionTable<Run> make_table() {
   t.add("data.hash", of_data(&DataOrder::hash), forms::texts("HASH"),
         "XXH3-128 of samples spread over epoch 0");
   t.add("seed", &Run::seed, forms::integers<uint64_t>(0), "Seed of random operators");
-  t.add("learning_rate", &Run::learning_rate,
-        forms::reals({.min = 0, .max = std::numeric_limits<double>::max()}),
-        "Learning rate of the last update");
+  t.add("learning_rate", &Run::learning_rate, forms::reals({}), "Learning rate of the last update");
+  t.add({"coefficients", OptionType::kList, "NUMBERS", "Streamed coefficients of the last update",
+         [](const Run& run) { return fmt::format("{}", fmt::join(run.coefficients, ", ")); },
+         [](Run& run, const OptionTexts& texts) {
+           for (const std::string& text : texts)
+             run.coefficients.push_back(
+                 parse_value("coefficients", forms::reals({.min = -kMax}), text));
+         }});
+  const auto of_plateau = [](auto member) { return member_path(&Run::plateau, member); };
+  t.add("plateau.best", of_plateau(&PlateauState::best), forms::reals({.min = -kMax}),
+        "Best value of the validations");
+  add_count(t, "plateau.bad", of_plateau(&PlateauState::bad), "Values since the last improvement");
+  add_count(t, "plateau.cooldown", of_plateau(&PlateauState::cooldown),
+            "Values until bad values count again");
+  t.add("plateau.factor", of_plateau(&PlateauState::factor), forms::reals({}),
+        "Product of the reductions of the learning rate");
+  const auto of_best = [](auto member) { return member_path(&Run::best, member); };
+  t.add("best.metric", of_best(&BestValidation::metric), forms::texts("NAME"),
+        "Metric of the validations that is compared");
+  t.add("best.value", of_best(&BestValidation::value), forms::reals({.min = -kMax}),
+        "Best value of a metric of the validations");
+  add_count(t, "best.updates", of_best(&BestValidation::updates), "Updates before it");
+  add_count(t, "best.bad", of_best(&BestValidation::bad), "Validations since then");
   add_count(t, "losses", &Run::losses, "Losses that calls returned");
   t.add("losses_hash", &Run::losses_hash, forms::texts("HASH"), "Hash chain over the losses");
   t.add("log", &Run::log, forms::texts("NAME"), "Name of its log in the folder for logs");
@@ -81,6 +105,10 @@ std::string to_json(const Run& run) {
     const std::string text = o.print(run);
     if (o.name == kOptions) {
       values.push_back({o.name, o.type, options_of(run)});
+    } else if (o.name == "coefficients") {
+      OptionTexts numbers;
+      for (const double c : run.coefficients) numbers.push_back(fmt::format("{}", c));
+      if (!numbers.empty()) values.push_back({o.name, o.type, numbers});
     } else if (text != o.print(defaults)) {
       values.push_back({o.name, o.type, {text}});
     }

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/train/options.h"
+
 namespace sluice::train {
 
 /// An option by its name, and the text of its value.
@@ -20,6 +22,15 @@ struct DataOrder {
   std::string hash = {};
 
   bool operator==(const DataOrder&) const = default;
+};
+
+/// The best validation of a run (FitOptions::patience, FitOptions::save_best).
+struct BestValidation {
+  std::string metric = {};           ///< Name of the metric that is compared.
+  std::optional<double> value = {};  ///< Its value; absent before the first validation.
+  int64_t updates = 0;               ///< Updates before it.
+  int64_t bad = 0;                   ///< Validations since then.
+  bool operator==(const BestValidation&) const = default;
 };
 
 /// All that decides the next bit of a training besides its program and its variables. A model that
@@ -39,7 +50,10 @@ struct Run {
 
   uint64_t seed = 0;                         ///< Seed of random operators, such as dropout.
   std::optional<double> learning_rate = {};  ///< Rate of the last update.
-  int64_t losses = 0;                        ///< Losses that calls returned.
+  std::vector<double> coefficients = {};     ///< Streamed coefficients of the last update.
+  PlateauState plateau = {};                 ///< State of Decay::kPlateau.
+  BestValidation best = {};
+  int64_t losses = 0;  ///< Losses that calls returned.
   /// Hash chain over them: the hash of a loss covers the hash before it, the weighted sum, and each
   /// loss. Empty before the first one.
   std::string losses_hash = {};

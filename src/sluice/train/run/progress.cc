@@ -30,8 +30,11 @@ std::string clock_text(double seconds) {
 ProgressBar::ProgressBar(int64_t total, Shown shown)
     : total_(total), shown_(shown), terminal_(is_terminal()) {}
 
-ProgressBar::~ProgressBar() {
+ProgressBar::~ProgressBar() { end_line(); }
+
+void ProgressBar::end_line() {
   if (open_) sys::print_stderr("\n");
+  open_ = false;
 }
 
 bool ProgressBar::is_due(int64_t done) {

@@ -20,6 +20,8 @@ class ProgressBar {
 
   /// Whether show() would print. Otherwise the caller need not make the text.
   bool is_due(int64_t done);
+  /// Ends an open line, so that others may print; the next show() begins a new one.
+  void end_line();
   /// Reports that `done` calls are done: "Loss:0.1422: 100%|████| 15/15 [00:07<00:00, 2.01it/s]".
   void show(int64_t done, std::string_view text);
 

@@ -34,9 +34,12 @@ std::string cell(const std::optional<double>& value) {
 
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.csv"; }
 
-std::string header_of(const std::vector<std::string>& losses) {
+std::string header_of(const TrainingLog::Columns& columns) {
   std::string header(TrainingLog::kColumns);
-  for (const std::string& name : losses) header += ',' + cell("loss/" + name);
+  for (const std::string& name : columns.losses) header += ',' + cell("loss/" + name);
+  for (const std::string_view name : TrainingLog::kMetrics) {
+    if (columns.validations) header += fmt::format(",validation/{}", name);
+  }
   return header + '\n';
 }
 
@@ -152,9 +155,9 @@ const std::string& prepared(const std::string& folder, std::optional<int64_t> co
 }
 
 // Opens metrics.csv and sets the seconds of the lines that it keeps.
-data::GrowingFile open_metrics(const std::string& folder, const std::vector<std::string>& losses,
+data::GrowingFile open_metrics(const std::string& folder, const TrainingLog::Columns& columns,
                                std::optional<int64_t> continued, double& seconds) {
-  const std::string header = header_of(losses), path = metrics_path(folder);
+  const std::string header = header_of(columns), path = metrics_path(folder);
   const KeptLines kept = continued ? kept_lines(path, header, *continued) : KeptLines();
   seconds = kept.seconds;
   data::GrowingFile file(path, kept.bytes);
@@ -166,12 +169,12 @@ data::GrowingFile open_metrics(const std::string& folder, const std::vector<std:
 
 }  // namespace
 
-TrainingLog::TrainingLog(const std::string& folder, const std::vector<std::string>& losses,
+TrainingLog::TrainingLog(const std::string& folder, const Columns& columns,
                          std::optional<int64_t> continued, std::chrono::milliseconds period)
-    : losses_(losses),
+    : columns_(columns),
       period_(period),
       events_(prepared(folder, continued)),
-      metrics_(open_metrics(folder, losses, continued, seconds_)) {}
+      metrics_(open_metrics(folder, columns, continued, seconds_)) {}
 
 TrainingLog::~TrainingLog() {
   if (!failed_) flush();
@@ -213,10 +216,12 @@ void TrainingLog::add(const Call& call) {
     std::string line =
         fmt::format("{},{},{},{:.1f},{},{:.6f}", call.step, call.loss, cell(call.accuracy),
                     call.samples_per_second, cell(call.learning_rate), seconds);
-    for (size_t i = 0; i < losses_.size(); ++i) {
-      summary.add("loss/" + losses_[i], call.losses[i]);
+    for (size_t i = 0; i < columns_.losses.size(); ++i) {
+      summary.add("loss/" + columns_.losses[i], call.losses[i]);
       line += ',' + cell(call.losses[i]);
     }
+    for (size_t i = 0; columns_.validations && i < std::size(kMetrics); ++i)
+      line += ',' + (call.validation.empty() ? "" : cell(call.validation[i]));
     events_.add(call.step, summary);
     metrics_.append(line + '\n');
   });

@@ -47,13 +47,16 @@ void each_histogram(const Session& session, const nn::NamedTensors& variables,
 /// whole record.
 class TrainingLog {
  public:
-  /// Creates the folder and the files. metrics.csv has the columns kColumns, and "loss/NAME" for
-  /// each name of `losses`. A training that continues an earlier one after update `continued` adds
-  /// its lines to a metrics.csv with these columns; lines and events of later updates are removed,
-  /// and the seconds continue. Otherwise, a file of that name is replaced. Error{kIo} if a file
-  /// cannot be written.
-  TrainingLog(const std::string& folder, const std::vector<std::string>& losses,
-              std::optional<int64_t> continued,
+  /// The columns of metrics.csv after kColumns.
+  struct Columns {
+    std::vector<std::string> losses = {};  ///< "loss/NAME" for each name.
+    bool validations = false;              ///< "validation/NAME" for each of kMetrics.
+  };
+  /// Creates the folder and the files. A training that continues an earlier one after update
+  /// `continued` adds its lines to a metrics.csv with these columns; lines and events of later
+  /// updates are removed, and the seconds continue. Otherwise, a file of that name is replaced.
+  /// Error{kIo} if a file cannot be written.
+  TrainingLog(const std::string& folder, const Columns& columns, std::optional<int64_t> continued,
               std::chrono::milliseconds period = std::chrono::seconds(1));
   /// Writes the rest.
   ~TrainingLog();
@@ -62,6 +65,10 @@ class TrainingLog {
 
   static constexpr std::string_view kColumns =
       "step,loss,accuracy,samples_per_second,learning_rate,seconds";
+  /// Metrics of a validation (Evaluation::metrics) that have a column.
+  static constexpr std::string_view kMetrics[] = {
+      "loss",          "perplexity",          "accuracy",
+      "top5_accuracy", "mean_absolute_error", "mean_squared_error"};
 
   /// The results of a call that ends with update `step`, counted from 1.
   struct Call {
@@ -70,7 +77,9 @@ class TrainingLog {
     std::optional<double> accuracy;  ///< In percent.
     double samples_per_second = 0;
     std::optional<double> learning_rate;
-    std::vector<double> losses;  ///< Values of the constructor's `losses`.
+    std::vector<double> losses;  ///< Values of Columns::losses.
+    /// Values of kMetrics of a validation after the call; empty without one.
+    std::vector<std::optional<double>> validation = {};
   };
   /// Adds a line and an event. The line also has the seconds since the constructor.
   void add(const Call& call);
@@ -91,7 +100,7 @@ class TrainingLog {
   void write(const std::function<void()>& add);
   void flush(bool to_disk = false);
 
-  std::vector<std::string> losses_;
+  Columns columns_;
   std::chrono::milliseconds period_;
   data::EventFile events_;
   double seconds_ = 0;  ///< Seconds of the earlier training that it continues.

@@ -118,7 +118,7 @@ struct PaddedField {
 
 /// A bucket of bucket_by_length(): batches of the shape (batch, length, …).
 struct Bucket {
-  int64_t length = 1;  ///< The greatest length of its elements, which are padded to it; >= 1.
+  int64_t length = 1;  ///< The maximum length of its elements, in [1, 2^31). They are padded to it.
   int64_t batch = 1;   ///< Elements of a batch, >= 1.
 };
 
@@ -193,17 +193,17 @@ class Dataset {
   /// Joins `n` >= 1 consecutive elements along a new first axis. An iterator throws Error{kUsage}
   /// if the specs of elements differ.
   Dataset batch(int64_t n, Remainder remainder = Remainder::kDrop) const;
-  /// Pads the axis of each of `fields` to `length` >= 1, so that elements of different lengths have
-  /// one shape, as batch() and a program require:
+  /// Pads the axis of each of `fields` to `length`, in [1, 2^31). Elements of different lengths
+  /// then have one shape, as batch() and a program require:
   ///   pad(128, {{"tokens", 0}, {"labels", -100}})
   /// If fields are padded on axis 0 after batch(n, Remainder::kKeep), the last batch has n rows. An
   /// iterator, or pad() if the specs are known, throws Error{kUsage} if a length is greater, or if
   /// a field, its axis or its dtype does not suit.
   Dataset pad(int64_t length, std::vector<PaddedField> fields) const;
-  /// Pads the axis of each of `fields` to the next multiple of `multiple` >= 1.
+  /// Pads the axis of each of `fields` to the next multiple of `multiple`, in [1, 2^31).
   Dataset pad_to_multiple(int64_t multiple, std::vector<PaddedField> fields) const;
   /// Joins elements of similar lengths into batches, so that little is padded. The length of an
-  /// element is the greatest length of its fields. It joins the first bucket that is long enough,
+  /// element is the maximum length of its fields. It joins the first bucket that is long enough,
   /// and is padded to its length. A batch follows the element that completes it. A pass ends with
   /// the smaller batches of Remainder::kKeep in ascending lengths, or drops their elements.
   ///   bucket_by_length({.buckets = {{32, 16}, {128, 4}}, .fields = {{"tokens"}}})
@@ -279,7 +279,7 @@ Dataset zip(std::vector<Dataset> datasets);
 Dataset concat(std::vector<Dataset> datasets);
 
 /// Reads `block` >= 1 elements of each dataset in turn, until all have ended. A dataset that has
-/// ended is passed over. The size is the sum of the sizes.
+/// ended is skipped. The size is the sum of the sizes.
 ///   interleave({count_to(5), letters("abc")}, 2)   // 0 1 a b 2 3 c 4
 Dataset interleave(std::vector<Dataset> datasets, int64_t block = 1);
 

@@ -283,9 +283,9 @@ class Zipped final : public Node {
 namespace internal {
 
 ShapeVariation variation_of(const std::vector<Dataset>& datasets) {
-  ShapeVariation most = ShapeVariation::kNo;
-  for (const Dataset& dataset : datasets) most = std::max(most, dataset.node()->variation());
-  return most;
+  ShapeVariation maximum = ShapeVariation::kNo;
+  for (const Dataset& dataset : datasets) maximum = std::max(maximum, dataset.node()->variation());
+  return maximum;
 }
 
 CheckedMap checked_map(std::string_view what, Dataset::Map f, std::optional<ElementSpecs> specs) {

@@ -106,7 +106,7 @@ class Combinator : public Node {
   std::shared_ptr<const Node> input_;
 };
 
-/// Returns the greatest variation of the datasets.
+/// Returns the maximum variation of the datasets.
 ShapeVariation variation_of(const std::vector<Dataset>& datasets);
 
 /// Calls f() for element `number` of a pass. Notes the number in its Error, and converts any other

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "sluice/base/dtype.h"
@@ -14,6 +15,8 @@ namespace {
 using internal::Combinator;
 using internal::ShapeVariation;
 using internal::Stream;
+
+constexpr int64_t kMaxPaddedLength = std::numeric_limits<int32_t>::max();
 
 /// Fields to pad, for `what`: pad, pad_to_multiple or bucket_by_length.
 class PaddedFields {
@@ -34,7 +37,7 @@ class PaddedFields {
 
   const char* what() const { return what_; }
 
-  /// Returns the greatest length of the fields.
+  /// Returns the maximum length of the fields.
   int64_t length_of(const ElementSpecs& specs) const {
     int64_t length = 0;
     for (const PaddedField& f : fields_)
@@ -213,6 +216,9 @@ class Bucketed final : public Combinator {
       require(bucket.length > last,
               "bucket_by_length: a bucket must be longer than the one before it, {}, got {}", last,
               bucket.length);
+      require(bucket.length <= kMaxPaddedLength,
+              "bucket_by_length: a length must be at most {}, got {}", kMaxPaddedLength,
+              bucket.length);
       require(bucket.batch >= 1,
               "bucket_by_length: a batch must have at least 1 element, got {} for length {}",
               bucket.batch, bucket.length);
@@ -302,13 +308,15 @@ class Bucketed final : public Combinator {
 }  // namespace
 
 Dataset Dataset::pad(int64_t length, std::vector<PaddedField> fields) const {
-  require(length >= 1, "pad: the length must be at least 1, got {}", length);
+  require(length >= 1 && length <= kMaxPaddedLength, "pad: the length must be in [1, {}], got {}",
+          kMaxPaddedLength, length);
   return Dataset(std::make_shared<const Padded>(*this, PaddedFields("pad", std::move(fields)),
                                                 PaddedLength{length, false}));
 }
 
 Dataset Dataset::pad_to_multiple(int64_t multiple, std::vector<PaddedField> fields) const {
-  require(multiple >= 1, "pad_to_multiple: the multiple must be at least 1, got {}", multiple);
+  require(multiple >= 1 && multiple <= kMaxPaddedLength,
+          "pad_to_multiple: the multiple must be in [1, {}], got {}", kMaxPaddedLength, multiple);
   return Dataset(std::make_shared<const Padded>(
       *this, PaddedFields("pad_to_multiple", std::move(fields)), PaddedLength{multiple, true}));
 }

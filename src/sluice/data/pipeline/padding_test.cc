@@ -150,9 +150,13 @@ TEST(Pad, Refuses) {
   int64_t longest = 0;
   while (length_of(longest) <= 10) ++longest;
   expect_refused({
-      {"length", [&] { d.pad(0, {{"tokens"}}); }, "pad: the length must be at least 1, got 0"},
+      {"length", [&] { d.pad(0, {{"tokens"}}); },
+       "pad: the length must be in [1, 2147483647], got 0"},
       {"multiple", [&] { d.pad_to_multiple(0, {{"tokens"}}); },
-       "pad_to_multiple: the multiple must be at least 1, got 0"},
+       "pad_to_multiple: the multiple must be in [1, 2147483647], got 0"},
+      {"large", [&] { d.pad(int64_t{1} << 31, {{"tokens"}}); }, "2147483647], got 2147483648"},
+      {"large multiple", [&] { d.pad_to_multiple(kForever, {{"tokens"}}); },
+       "pad_to_multiple: the multiple must be in [1, 2147483647], got 9223372036854775807"},
       {"none", [&] { d.pad(1, {}); }, "pad: requires at least one field, got none"},
       {"axis",
        [&] {
@@ -291,6 +295,11 @@ TEST(BucketByLength, Refuses) {
          make({{0, 2}});
        },
        "must be longer than the one before it, 0, got 0"},
+      {"large",
+       [&] {
+         make({{3, 2}, {kForever, 1}});
+       },
+       "bucket_by_length: a length must be at most 2147483647, got 9223372036854775807"},
       {"batch",
        [&] {
          make({{3, 0}});

@@ -196,6 +196,24 @@ TEST(Weighted, IsIndexed) {
   EXPECT_EQ(values(drawn.take(0)), Values{});
 }
 
+// Draws of one element differ by an augmentation after weighted() only.
+TEST(Weighted, AMapBeforeItHasTheIndexOfTheElement) {
+  const auto with_index = [](Element e, const ElementContext& c) {
+    e[0].as<float>()[0] += 1000 * static_cast<float>(c.index) + 100 * static_cast<float>(c.epoch);
+    return e;
+  };
+  const std::vector<double> weights = {1, 0, 2.5, 4, 0, 0.5};
+  const Values drawn = weighted_list(weights, 3, 2, 90);
+  Values before, after;
+  for (size_t k = 0; k < drawn.size(); ++k) {
+    before.push_back(drawn[k] + 1000 * drawn[k] + 200);
+    after.push_back(drawn[k] + 1000 * static_cast<float>(k) + 200);
+  }
+  const Dataset d = count_to(6);
+  EXPECT_EQ(values(d.map(with_index).weighted(weights, 3, 90), kForever, 2), before);
+  EXPECT_EQ(values(d.weighted(weights, 3, 90).map(with_index), kForever, 2), after);
+}
+
 TEST(Weighted, Refuses) {
   const Dataset d = count_to(3);
   const auto weighted = [](const Dataset& dataset, std::vector<double> weights) {

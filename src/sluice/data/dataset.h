@@ -360,6 +360,10 @@ BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions
 // element is read. A file must not change meanwhile: Error{kBadFile}, which names the file and the
 // byte, if it is cut or written; a reader never maps a file. Files in gzip and npz archives are
 // read into memory when the source is called.
+//
+// from_npy(), from_safetensors() and from_csv() also read a folder: its files that end with .npy,
+// .safetensors or .csv, in the order of their names, are one dataset. Error{kBadFile}, which names
+// the file, if its elements have other specs or columns than those of the first file.
 
 /// Whether from_idx() scales grey values.
 enum class IdxPixels : uint8_t {

@@ -14,6 +14,7 @@
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/zip_archive.h"
 #include "sluice/data/window/file_rows.h"
+#include "sluice/data/window/folder_parts.h"
 #include "sluice/data/window/narrow.h"
 
 namespace sluice::data {
@@ -88,22 +89,48 @@ bool is_gzip_file(const std::string& path) {
   return is_gzip(head);
 }
 
-}  // namespace
-
-Dataset from_npy(const std::string& path) {
+/// Opens one file of from_npy().
+Dataset npy_part(const std::string& path, const std::shared_ptr<WindowMemory>& memory) {
   if (is_gzip_file(path)) {
     const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a NumPy array");
     return from_arrays(path, narrowed(read_npy(bytes, path), path));
   }
-  const auto window = std::make_shared<const FileWindow>(path);
-  std::vector<std::byte> head = window->head(4096);
-  refuse_other_kind(head, path, Contents::kBinary, "a NumPy array");
-  if (const int64_t needed = npy_head_bytes(head); needed > std::ssize(head))
-    head = window->head(needed);
-  const NpyHeader header = read_npy_header(head, window->size(), path);
+  const auto window = std::make_shared<const FileWindow>(path, memory);
+  const NpyHeader header = read_npy_header(npy_head(*window), window->size(), path);
   return from_file_arrays(
       path, {{window, header.begin, header.spec, decoding_of(header.spec.dtype), path}}, {});
 }
+
+/// Opens one file of from_safetensors().
+Dataset safetensors_part(const std::string& path, const std::vector<std::string>& fields,
+                         const std::shared_ptr<WindowMemory>& memory) {
+  if (is_gzip_file(path)) {
+    const std::vector<std::byte> bytes =
+        read_contents(path, Contents::kBinary, "a safetensors file");
+    const SafetensorsIndex index =
+        read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), path);
+    std::vector<NamedArray> arrays = read_safetensors(bytes, path);
+    const std::vector<std::string> names = tensor_names(path, index, fields);
+    return choose(path, names, fields, [&](size_t number) {
+      return narrowed(std::move(arrays[number].array), fmt::format("{} ({})", path, names[number]));
+    });
+  }
+  const auto window = std::make_shared<const FileWindow>(path, memory);
+  const SafetensorsIndex index = read_index(*window);
+  const std::vector<std::string> all = tensor_names(path, index, fields);
+  const std::vector<std::string> names = chosen_names(path, all, fields);
+  std::vector<FileArray> arrays;
+  for (const std::string& name : names) {
+    const SafetensorsTensor& tensor = index.tensors[index_of(all, name)];
+    arrays.push_back({window, tensor.offset, tensor.spec, decoding_of(tensor.spec.dtype),
+                      fmt::format("{} ({})", path, name)});
+  }
+  return from_file_arrays(path, std::move(arrays), names);
+}
+
+}  // namespace
+
+Dataset from_npy(const std::string& path) { return join_parts(parts_of(path, {".npy"}), npy_part); }
 
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields) {
   constexpr std::string_view kEnding = ".npy";
@@ -124,28 +151,12 @@ Dataset from_npz(const std::string& path, const std::vector<std::string>& fields
 }
 
 Dataset from_safetensors(const std::string& path, const std::vector<std::string>& fields) {
-  if (is_gzip_file(path)) {
-    const std::vector<std::byte> bytes =
-        read_contents(path, Contents::kBinary, "a safetensors file");
-    const SafetensorsIndex index =
-        read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), path);
-    std::vector<NamedArray> arrays = read_safetensors(bytes, path);
-    const std::vector<std::string> names = tensor_names(path, index, fields);
-    return choose(path, names, fields, [&](size_t number) {
-      return narrowed(std::move(arrays[number].array), fmt::format("{} ({})", path, names[number]));
-    });
-  }
-  const auto window = std::make_shared<const FileWindow>(path);
-  const SafetensorsIndex index = read_index(*window);
-  const std::vector<std::string> all = tensor_names(path, index, fields);
-  const std::vector<std::string> names = chosen_names(path, all, fields);
-  std::vector<FileArray> arrays;
-  for (const std::string& name : names) {
-    const SafetensorsTensor& tensor = index.tensors[index_of(all, name)];
-    arrays.push_back({window, tensor.offset, tensor.spec, decoding_of(tensor.spec.dtype),
-                      fmt::format("{} ({})", path, name)});
-  }
-  return from_file_arrays(path, std::move(arrays), names);
+  std::vector<std::string> names = fields;  // If `fields` is empty: the names of part 0.
+  return join_parts(parts_of(path, {".safetensors"}), [&](const std::string& part, auto& memory) {
+    Dataset rows = safetensors_part(part, names, memory);
+    names = rows.element_specs()->names;
+    return rows;
+  });
 }
 
 }  // namespace sluice::data

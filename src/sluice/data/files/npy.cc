@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,14 +29,30 @@ constexpr std::array<std::pair<std::string_view, DType>, 8> kDTypes{{{"<f4", DTy
                                                                      {"<f8", DType::kF64},
                                                                      {"<i8", DType::kI64}}};
 
+constexpr std::string_view kIdDescrs[] = {"|u1", "<u2", "<i4", "<u4", "<i8"};
+constexpr int64_t kIdBytes[] = {1, 2, 4, 4, 8};
+
+/// The shape of an array and the name of its dtype.
+struct ParsedHeader {
+  Shape shape;
+  std::string_view descr;
+};
+
+/// The dtypes that a file may have.
+struct AcceptedDTypes {
+  std::span<const std::string_view> descrs;
+  std::string_view text;  ///< For errors.
+};
+
 /// Parses the header: a Python dictionary of the three keys, in any order.
 class HeaderParser {
  public:
   /// `start` is the byte offset of `text` in the file.
-  HeaderParser(const std::string& file, std::string_view text, int64_t start)
-      : file_(file), text_(text), start_(start) {}
+  HeaderParser(const std::string& file, std::string_view text, int64_t start,
+               const AcceptedDTypes& accepted)
+      : file_(file), text_(text), start_(start), accepted_(accepted) {}
 
-  TensorSpec parse() {
+  ParsedHeader parse() {
     expect('{');
     while (!accept('}')) {
       key();
@@ -46,10 +63,10 @@ class HeaderParser {
     }
     skip_spaces();
     if (at_ != text_.size()) bad("the header must end with its dictionary");
-    if (!dtype_ || !shape_ || !has_order_) {
+    if (!descr_ || !shape_ || !has_order_) {
       bad("the header must have 'descr', 'fortran_order' and 'shape'");
     }
-    return {*shape_, *dtype_, {}};
+    return {*shape_, *descr_};
   }
 
  private:
@@ -85,7 +102,7 @@ class HeaderParser {
   void key() {
     const std::string_view name = quoted("a key");
     expect(':');
-    if (name == "descr" && !dtype_) {
+    if (name == "descr" && !descr_) {
       dtype();
     } else if (name == "fortran_order" && !has_order_) {
       order();
@@ -100,15 +117,13 @@ class HeaderParser {
     skip_spaces();
     const bool is_record = text_.substr(at_).starts_with('[');
     const std::string_view name = is_record ? "a record" : quoted("'descr'");
-    const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
-                                  [&](const auto& r) { return r.first == name; });
-    if (row == kDTypes.end()) {
+    const auto found = std::find(accepted_.descrs.begin(), accepted_.descrs.end(), name);
+    if (found == accepted_.descrs.end()) {
       bad(fmt::format(
-          "the dtype must be float32, float16, int32, uint32, uint8, bool, float64 or int64, "
-          "little-endian, got {}; convert the array with numpy.astype",
-          shown(name)));
+          "the dtype must be {}, little-endian, got {}; convert the array with numpy.astype",
+          accepted_.text, shown(name)));
     }
-    dtype_ = row->second;
+    descr_ = *found;
   }
 
   void order() {
@@ -160,7 +175,8 @@ class HeaderParser {
   std::string_view text_;
   int64_t start_;
   size_t at_ = 0;
-  std::optional<DType> dtype_;
+  AcceptedDTypes accepted_;
+  std::optional<std::string_view> descr_;
   std::optional<Shape> shape_;
   bool has_order_ = false;
 };
@@ -194,31 +210,76 @@ int64_t header_length(ByteReader& reader) {
 
 }  // namespace
 
-int64_t npy_head_bytes(std::span<const std::byte> head) {
-  ByteReader reader("", head);
+std::vector<std::byte> npy_head(const FileWindow& window) {
+  std::vector<std::byte> head = window.head(4096);
+  refuse_other_kind(head, window.path(), Contents::kBinary, "a NumPy array");
+  int64_t needed = 0;
   try {
+    ByteReader reader(window.path(), head);
     const int64_t length = header_length(reader);
-    return reader.offset() + std::min(length, kMaxHeader);
+    needed = reader.offset() + std::min(length, kMaxHeader);
   } catch (const Error&) {
-    return static_cast<int64_t>(head.size());  // read_npy_header() reports it.
+    return head;  // The reader of the header reports it.
   }
+  return needed > std::ssize(head) ? window.head(needed) : head;
 }
 
-NpyHeader read_npy_header(std::span<const std::byte> head, int64_t file_size,
-                          const std::string& file) {
+namespace {
+
+struct FoundHeader {
+  ParsedHeader header;
+  ByteReader after;
+};
+
+/// Reads the header of an array of accepted dtypes.
+FoundHeader find_header(std::span<const std::byte> head, const std::string& file,
+                        const AcceptedDTypes& accepted) {
   ByteReader reader(file, head);
   const int64_t length = header_length(reader);
   const int64_t start = reader.offset();
   if (length > kMaxHeader)
     reader.bad("the header must have at most {} bytes, got {}", kMaxHeader, length);
-  const TensorSpec spec =
-      HeaderParser(file, as_text(reader.take(length, "the header")), start).parse();
+  const std::string_view text = as_text(reader.take(length, "the header"));
+  return {HeaderParser(file, text, start, accepted).parse(), reader};
+}
+
+}  // namespace
+
+NpyHeader read_npy_header(std::span<const std::byte> head, int64_t file_size,
+                          const std::string& file) {
+  std::array<std::string_view, kDTypes.size()> descrs;
+  std::transform(kDTypes.begin(), kDTypes.end(), descrs.begin(),
+                 [](const auto& row) { return row.first; });
+  const auto [header, reader] = find_header(
+      head, file, {descrs, "float32, float16, int32, uint32, uint8, bool, float64 or int64"});
+  const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                [&](const auto& r) { return r.first == header.descr; });
+  const TensorSpec spec{header.shape, row->second, {}};
   const int64_t left = file_size - reader.offset();
   if (left != spec.bytes()) {
     reader.bad("an array {} needs {} bytes, {} are left in the file", to_string(spec), spec.bytes(),
                left);
   }
   return {spec, reader.offset()};
+}
+
+NpyIds read_npy_ids_header(std::span<const std::byte> head, int64_t file_size,
+                           const std::string& file) {
+  const auto [header, reader] =
+      find_header(head, file, {kIdDescrs, "uint8, uint16, int32, uint32 or int64"});
+  const auto which = std::find(std::begin(kIdDescrs), std::end(kIdDescrs), header.descr);
+  NpyIds ids{.bytes = kIdBytes[which - std::begin(kIdDescrs)],
+             .is_signed = header.descr[1] == 'i',
+             .begin = reader.offset()};
+  if (header.shape.rank() != 1)
+    reader.bad("an array of ids must have the shape (n,), got {}", to_string(header.shape));
+  ids.count = header.shape[0];
+  const int64_t left = file_size - reader.offset();
+  if (left / ids.bytes != ids.count || left % ids.bytes != 0) {
+    reader.bad("{} ids of {} bytes are needed, {} bytes are left in the file", ids.count, ids.bytes,
+               left);
+  }
+  return ids;
 }
 
 HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {

@@ -14,6 +14,7 @@
 #include "sluice/data/table/csv_records.h"
 #include "sluice/data/table/csv_text.h"
 #include "sluice/data/table/record_index.h"
+#include "sluice/data/window/folder_parts.h"
 #include "sluice/data/window/indexed_node.h"
 #include "sluice/data/window/indexed_rows.h"
 
@@ -24,6 +25,7 @@ using internal::ElementView;
 using internal::IndexedNode;
 using internal::Node;
 
+constexpr std::string_view kEnding = ".csv";
 constexpr int64_t kMaxHeldBytes = int64_t{4} << 20;  // Numbers that are held in memory.
 
 /// The columns of one field.
@@ -151,10 +153,10 @@ std::vector<CsvField> all_columns(size_t columns) {
 
 std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options) {
   check_options(options);
-  const CsvText text(path);
+  const CsvText text(parts_of(path, {kEnding})[0]);
   CsvRecords lines(text, options.separator);
   if (lines.done())
-    fail(ErrorKind::kBadFile, "{}: line 1: must have at least one column, got none", path);
+    fail(ErrorKind::kBadFile, "{}: line 1: must have at least one column, got none", text.path());
   std::vector<std::string_view> cells;
   lines.next(cells);
   std::vector<std::string> names(cells.begin(), cells.end());
@@ -166,8 +168,9 @@ std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& 
 namespace {
 
 /// Parses all records, so that errors are thrown at once, and returns their positions.
-RecordIndex read_records(CsvRecords& lines, const std::vector<Field>& fields, size_t columns) {
-  RecordIndex index;
+RecordIndex read_records(CsvRecords& lines, const std::vector<Field>& fields, size_t columns,
+                         int64_t max_positions) {
+  RecordIndex index(max_positions);
   std::vector<std::string_view> cells;
   size_t widest = 0;
   for (const Field& field : fields) widest = std::max(widest, field.columns.size());
@@ -184,11 +187,15 @@ RecordIndex read_records(CsvRecords& lines, const std::vector<Field>& fields, si
   return index;
 }
 
-}  // namespace
+/// A file of from_csv().
+struct CsvPart {
+  Dataset rows;
+  std::vector<std::string> names;  ///< Names in the header; empty without one.
+};
 
-Dataset from_csv(const std::string& path, const CsvOptions& options) {
-  check_options(options);
-  const auto text = std::make_shared<const CsvText>(path);
+CsvPart csv_part(const std::string& path, const CsvOptions& options,
+                 const std::shared_ptr<WindowMemory>& memory, int64_t max_positions) {
+  const auto text = std::make_shared<const CsvText>(path, memory);
   const auto no_rows = [&](int64_t line) {
     fail(ErrorKind::kBadFile, "{}: line {}: must have at least one row of numbers, got none", path,
          line);
@@ -223,13 +230,33 @@ Dataset from_csv(const std::string& path, const CsvOptions& options) {
   }
   internal::check_names(specs.arrays.size(), specs.names, "from_csv");
   CsvRecords records(*text, options.separator, begin, text->end(), line);
-  RecordIndex index = read_records(records, fields, columns);
-  int64_t bytes = 0;
-  for (const TensorSpec& spec : specs.arrays) bytes += spec.bytes();
-  const bool is_small = bytes <= kMaxHeldBytes / index.records();
+  RecordIndex index = read_records(records, fields, columns, max_positions);
   const Dataset rows(std::make_shared<const CsvRows>(text, options.separator, std::move(fields),
                                                      std::move(index), std::move(specs)));
-  return is_small ? hold_rows(rows) : rows;
+  return {rows, std::move(names)};
+}
+
+}  // namespace
+
+Dataset from_csv(const std::string& path, const CsvOptions& options) {
+  check_options(options);
+  const std::vector<std::string> parts = parts_of(path, {kEnding});
+  const int64_t max_positions =
+      std::max<int64_t>(RecordIndex::kMaxPositions / std::ssize(parts), 16);
+  std::optional<std::vector<std::string>> names;
+  const Dataset rows = join_parts(parts, [&](const std::string& part, const auto& memory) {
+    CsvPart found = csv_part(part, options, memory, max_positions);
+    if (!names) names = found.names;
+    if (found.names != *names) {
+      fail(ErrorKind::kBadFile, "{}: line 1: must have the columns [{}] of {}, got [{}]", part,
+           fmt::join(*names, ", "), parts[0], fmt::join(found.names, ", "));
+    }
+    return found.rows;
+  });
+  const ElementSpecs specs = *rows.element_specs();
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : specs.arrays) bytes += spec.bytes();
+  return bytes <= kMaxHeldBytes / *rows.size() ? hold_rows(rows) : rows;
 }
 
 }  // namespace sluice::data

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "sluice/base/bytes.h"
 #include "sluice/data/files/contents.h"
 
 namespace sluice::data {
 
-CsvText::CsvText(const std::string& path) : path_(path) {
+CsvText::CsvText(const std::string& path, std::shared_ptr<WindowMemory> memory) : path_(path) {
   constexpr std::string_view kWanted = "a CSV file";
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  auto window = std::make_unique<const FileWindow>(path);
+  auto window = std::make_unique<const FileWindow>(path, std::move(memory));
   const std::vector<std::byte> head = window->head(4096);
   if (is_gzip(head)) {
     held_ = read_contents(path, Contents::kText, kWanted);

@@ -15,8 +15,9 @@ namespace sluice::data {
 /// one object.
 class CsvText {
  public:
-  /// Opens the file. Error{kIo} if it cannot be read, Error{kBadFile} if it is no regular file.
-  explicit CsvText(const std::string& path);
+  /// Opens the file. Error{kIo} if it cannot be read; Error{kBadFile} for another kind of file.
+  explicit CsvText(const std::string& path,
+                   std::shared_ptr<WindowMemory> memory = std::make_shared<WindowMemory>());
 
   const std::string& path() const { return path_; }
   int64_t begin() const { return begin_; }  ///< Byte after a byte order mark.

@@ -4,10 +4,15 @@
 
 namespace sluice::data {
 
-/// The positions of the records of a text: those of every stride-th record, so that 8 MiB suffice
-/// for any text.
+/// The positions of the records of a text: those of every stride-th record, so that memory is
+/// bounded for any text.
 class RecordIndex {
  public:
+  static constexpr int64_t kMaxPositions = int64_t{1} << 19;  ///< 8 MiB.
+
+  /// Holds at most `max_positions` >= 2 positions.
+  explicit RecordIndex(int64_t max_positions = kMaxPositions) : max_positions_(max_positions) {}
+
   /// Adds the next record, which begins at a byte and in a line of the file.
   void add(int64_t offset, int64_t line);
   /// Ends the last record.
@@ -30,8 +35,7 @@ class RecordIndex {
     int64_t offset = 0;
     int64_t line = 0;
   };
-  static constexpr size_t kMaxPositions = size_t{1} << 19;
-
+  int64_t max_positions_;
   std::vector<Position> positions_;
   int64_t stride_ = 1;
   int64_t records_ = 0;

@@ -1,14 +1,19 @@
 #include "sluice/data/text/tokens.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "sluice/base/bytes.h"
 #include "sluice/base/error.h"
-#include "sluice/base/sys.h"
 #include "sluice/data/draw.h"
 #include "sluice/data/files/contents.h"
+#include "sluice/data/files/npy.h"
+#include "sluice/data/window/file_window.h"
+#include "sluice/data/window/folder_parts.h"
 
 namespace sluice::data {
 
@@ -25,6 +30,8 @@ class TokenSource {
 
   /// Reads tokens [begin, begin + out.size()), which are in the source.
   virtual void read(int64_t begin, std::span<int32_t> out) const = 0;
+  /// Returns the same ids in a vocabulary of another size.
+  virtual std::shared_ptr<const TokenSource> with_vocabulary(int64_t vocabulary) const = 0;
 
   const std::string& file() const { return file_; }  ///< Empty for tokens of a user's array.
   int64_t size() const { return size_; }
@@ -68,28 +75,97 @@ class TokenArray final : public TokenSource {
   void read(int64_t begin, std::span<int32_t> out) const override {
     std::copy_n(ids_.begin() + begin, out.size(), out.begin());
   }
+  std::shared_ptr<const TokenSource> with_vocabulary(int64_t vocabulary) const override {
+    return std::make_shared<const TokenArray>(file(), ids_, vocabulary);
+  }
 
  private:
   std::vector<int32_t> ids_;
 };
 
-class TokenFile final : public TokenSource {
+/// Ids in a file, of 1, 2, 4 or 8 bytes.
+struct StoredIds {
+  std::shared_ptr<const FileWindow> window;
+  NpyIds layout;
+};
+
+/// Converts ids. An id that int32 cannot store becomes -1, which no vocabulary has.
+template <typename Stored>
+void convert_ids(std::span<const std::byte> bytes, std::span<int32_t> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    Stored id;
+    std::memcpy(&id, bytes.data() + i * sizeof(Stored), sizeof(Stored));
+    out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
+  }
+}
+
+void read_ids(const StoredIds& ids, int64_t begin, std::span<int32_t> out) {
+  const int64_t size = ids.layout.bytes;
+  std::array<std::byte, 8192> part;
+  const int64_t step = std::ssize(part) / size;
+  for (int64_t i = 0; i < std::ssize(out); i += step) {
+    const int64_t count = std::min(step, std::ssize(out) - i);
+    const std::span<std::byte> bytes = std::span(part).first(static_cast<size_t>(count * size));
+    ids.window->read(ids.layout.begin + (begin + i) * size, bytes);
+    const auto to = out.subspan(static_cast<size_t>(i), static_cast<size_t>(count));
+    if (size == 1) convert_ids<uint8_t>(bytes, to);
+    if (size == 2) convert_ids<uint16_t>(bytes, to);
+    if (size == 4)
+      ids.layout.is_signed ? convert_ids<int32_t>(bytes, to) : convert_ids<uint32_t>(bytes, to);
+    if (size == 8) convert_ids<int64_t>(bytes, to);
+  }
+}
+
+/// The ids of files, one file after the other.
+class TokenFiles final : public TokenSource {
  public:
-  TokenFile(const std::string& path, sys::File file, int64_t size, int64_t vocabulary)
-      : TokenSource(path, size, vocabulary), handle_(std::move(file)) {}
+  TokenFiles(const std::string& path, std::vector<StoredIds> parts, int64_t vocabulary)
+      : TokenSource(path, total(parts), vocabulary), parts_(std::move(parts)) {
+    for (const StoredIds& part : parts_)
+      ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part.layout.count);
+  }
   void read(int64_t begin, std::span<int32_t> out) const override {
-    std::vector<std::byte> bytes(2 * out.size());
-    sys::read_exactly(handle_, file(), 2 * begin, bytes);
-    for (size_t i = 0; i < out.size(); ++i) {
-      const auto low = std::to_integer<int32_t>(bytes[2 * i]);
-      out[i] = low | std::to_integer<int32_t>(bytes[2 * i + 1]) << 8;
+    const std::span<int32_t> all = out;
+    int64_t at_token = begin;
+    auto i =
+        static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+    for (; !out.empty(); ++i) {
+      const int64_t count = std::min(ends_[i] - at_token, std::ssize(out));
+      read_ids(parts_[i], at_token - (i == 0 ? 0 : ends_[i - 1]),
+               out.first(static_cast<size_t>(count)));
+      out = out.subspan(static_cast<size_t>(count));
+      at_token += count;
     }
-    check(begin, out);
+    check(begin, all);
+  }
+  std::shared_ptr<const TokenSource> with_vocabulary(int64_t vocabulary) const override {
+    return std::make_shared<const TokenFiles>(file(), parts_, vocabulary);
   }
 
  private:
-  sys::File handle_;
+  static int64_t total(const std::vector<StoredIds>& parts) {
+    int64_t sum = 0;
+    for (const StoredIds& part : parts) sum += part.layout.count;
+    return sum;
+  }
+
+  std::vector<StoredIds> parts_;
+  std::vector<int64_t> ends_;  ///< For each part: the tokens of all parts up to it.
 };
+
+constexpr std::string_view kNpyEnding = ".npy";
+
+/// Opens a file of ids: NumPy's if its name ends with .npy, else 16-bit ids without a header.
+StoredIds open_ids(const std::string& path, const std::shared_ptr<WindowMemory>& memory) {
+  const auto window = std::make_shared<const FileWindow>(path, memory);
+  if (path.ends_with(kNpyEnding))
+    return {window, read_npy_ids_header(npy_head(*window), window->size(), path)};
+  if (window->size() % 2 != 0) {
+    fail(ErrorKind::kBadFile, "{}: must have 2 bytes for each token, got {} bytes", path,
+         window->size());
+  }
+  return {window, {.count = window->size() / 2, .bytes = 2}};
+}
 
 /// Returns the number of possible beginnings of a window and its target.
 int64_t window_starts(const Tokens& tokens, int64_t context) {
@@ -107,10 +183,10 @@ Dataset token_windows(const Tokens& tokens, int64_t count, int64_t context, Star
     HostTensor target(spec);
     const auto x = input.as<int32_t>();
     const auto y = target.as<int32_t>();
-    const int64_t begin = start(k);
-    tokens.read(begin, x);
-    std::copy(x.begin() + 1, x.end(), y.begin());
-    tokens.read(begin + std::ssize(x), y.last(1));
+    std::vector<int32_t> ids(x.size() + 1);
+    tokens.read(start(k), ids);
+    std::copy(ids.begin(), ids.end() - 1, x.begin());
+    std::copy(ids.begin() + 1, ids.end(), y.begin());
     return Element{{"input", std::move(input)}, {"target", std::move(target)}};
   };
   return from_function(count, cut, ElementSpecs{{spec, spec}, {"input", "target"}});
@@ -164,10 +240,8 @@ Tokens Tokens::range(int64_t begin, int64_t end, std::string_view name) const {
 
 Tokens Tokens::with_vocabulary(int64_t vocabulary) const {
   if (vocabulary == this->vocabulary()) return *this;
-  std::vector<int32_t> ids(static_cast<size_t>(source_->size()));
-  source_->read(0, ids);
   Tokens result = *this;
-  result.source_ = std::make_shared<const TokenArray>(source_->file(), std::move(ids), vocabulary);
+  result.source_ = source_->with_vocabulary(vocabulary);
   return result;
 }
 
@@ -186,30 +260,47 @@ void Tokens::require_size(uint64_t min, std::string_view reason) const {
                   reason, size(), source_->size());
 }
 
+namespace {
+
+/// The bytes of a text as ids. They stay in the file unless it is gzip.
+Tokens tokens_of_bytes(const std::string& path, const ByteTokenizer& tokenizer) {
+  const auto window = std::make_shared<const FileWindow>(path);
+  const std::vector<std::byte> head = window->head(4096);
+  if (is_gzip(head)) return tokens_of_text(path, text_of_file(path), tokenizer);
+  refuse_other_kind(head, path, Contents::kAnyText, "text");
+  std::vector<StoredIds> all{{window, {.count = window->size(), .bytes = 1}}};
+  return Tokens(
+      std::make_shared<const TokenFiles>(path, std::move(all), tokenizer.vocabulary_size()));
+}
+
+}  // namespace
+
 TextTokens text_tokens(const std::string& path, TextUnit unit) {
-  const std::string text = text_of_file(path);
-  std::shared_ptr<const Tokenizer> tokenizer;
   if (unit == TextUnit::kByte) {
-    tokenizer = std::make_shared<const ByteTokenizer>();
-  } else {
-    tokenizer = for_text_of(path, [&] { return std::make_shared<const CharacterTokenizer>(text); });
+    const auto bytes = std::make_shared<const ByteTokenizer>();
+    return {bytes, tokens_of_bytes(path, *bytes)};
   }
-  return {tokenizer, tokens_of_text(path, text, *tokenizer)};
+  const std::string text = text_of_file(path);
+  const auto characters =
+      for_text_of(path, [&] { return std::make_shared<const CharacterTokenizer>(text); });
+  return {characters, tokens_of_text(path, text, *characters)};
 }
 
 Tokens text_tokens(const std::string& path, const Tokenizer& tokenizer) {
+  if (const auto* const bytes = dynamic_cast<const ByteTokenizer*>(&tokenizer))
+    return tokens_of_bytes(path, *bytes);
   return tokens_of_text(path, text_of_file(path), tokenizer);
 }
 
 Tokens tokens_file(const std::string& path, int64_t vocabulary) {
-  require(vocabulary >= 1 && vocabulary <= 65536,
-          "tokens_file: vocabulary must be in [1, 65536], got {}", vocabulary);
-  sys::File file = sys::open_for_read(path);
-  const int64_t bytes = sys::size(file, path);
-  if (bytes % 2 != 0) {
-    fail(ErrorKind::kBadFile, "{}: must have 2 bytes for each token, got {} bytes", path, bytes);
-  }
-  return Tokens(std::make_shared<const TokenFile>(path, std::move(file), bytes / 2, vocabulary));
+  constexpr int64_t kMaxVocabulary = std::numeric_limits<int32_t>::max();
+  require(vocabulary >= 1 && vocabulary <= kMaxVocabulary,
+          "tokens_file: vocabulary must be in [1, {}], got {}", kMaxVocabulary, vocabulary);
+  const auto memory = std::make_shared<WindowMemory>();
+  std::vector<StoredIds> parts;
+  for (const std::string& part : parts_of(path, {".bin", kNpyEnding}))
+    parts.push_back(open_ids(part, memory));
+  return Tokens(std::make_shared<const TokenFiles>(path, std::move(parts), vocabulary));
 }
 
 TokenSplit split_tokens(const Tokens& tokens) {

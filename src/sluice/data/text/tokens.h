@@ -30,8 +30,8 @@ class Tokens {
   /// Returns tokens [begin, end) of this sequence. Error{kUsage} if they are not in it. `name`
   /// names them in the error of require_size(), for example "test part".
   Tokens range(int64_t begin, int64_t end, std::string_view name = "part") const;
-  /// Returns the same ids in a vocabulary of another size, read into memory. Errors of read() for
-  /// an id that is not in it; for tokens in memory, Error{kUsage}.
+  /// Returns the same ids in a vocabulary of another size. For an id that is not in it, read()
+  /// throws its errors; for tokens in memory, this call throws Error{kUsage}.
   Tokens with_vocabulary(int64_t vocabulary) const;
   /// Reads tokens [begin, begin + out.size()). Error{kUsage} if they are not in the sequence.
   /// Error{kBadFile} naming the file and the token's index in it if an id is not in the vocabulary.
@@ -59,16 +59,19 @@ struct TextTokens {
 };
 
 /// Reads a text, plain or gzip, and makes a CharacterTokenizer of its characters, or a
-/// ByteTokenizer. Error{kIo} if the file cannot be read. Error{kBadFile} naming the byte if a text
-/// of characters is not UTF-8 or is empty.
+/// ByteTokenizer. Bytes of a plain file are read when they are asked for; other tokens are held in
+/// memory. Error{kIo} if the file cannot be read. Error{kBadFile} naming the byte if a text of
+/// characters is not UTF-8 or is empty.
 TextTokens text_tokens(const std::string& path, TextUnit unit);
 /// Reads a text, plain or gzip, as tokens of `tokenizer`. Error{kIo} and Error{kBadFile} as above,
 /// and Error{kBadFile} naming a character that `tokenizer` does not cover.
 Tokens text_tokens(const std::string& path, const Tokenizer& tokenizer);
-/// Opens a file of ids as 16-bit unsigned integers, little-endian and without a header, as nanoGPT
-/// writes them. Each read() reads its part of the file, so memory does not grow with the file.
-/// Error{kIo} if the file cannot be opened; Error{kBadFile} if its number of bytes is odd.
-/// Error{kUsage} unless `vocabulary` is in [1, 65536].
+/// Opens a file of ids: 16-bit unsigned integers, little-endian and without a header, as nanoGPT
+/// writes them, or, if its name ends with .npy, a NumPy array (n,) of uint8, uint16, int32, uint32
+/// or int64. In a folder, files that end with .bin or .npy are read in the order of their names.
+/// Each read() reads its part of a file, so memory does not grow with the file. Error{kIo} if a
+/// file cannot be opened; Error{kBadFile} if it breaks its format, or if a folder has no file or
+/// files of both formats. Error{kUsage} unless `vocabulary` is in [1, 2^31 - 1].
 Tokens tokens_file(const std::string& path, int64_t vocabulary = 65536);
 
 /// Tokens for training, and later ones for a test.

@@ -146,7 +146,8 @@ TEST(TokenFiles, RefuseOtherFilesAndIds) {
       {"odd", [&] { tokens_file(odd.path()); }, "odd.bin: must have 2 bytes for each token, got 3",
        ErrorKind::kBadFile},
       {"missing", [] { tokens_file("missing.bin"); }, "missing.bin", ErrorKind::kIo},
-      {"vocabulary", [&] { tokens_file(file.path(), 65537); }, "must be in [1, 65536], got 65537"},
+      {"vocabulary", [&] { tokens_file(file.path(), int64_t{1} << 31); },
+       "must be in [1, 2147483647], got 2147483648"},
       {"empty", [&] { random_windows(tokens_file(empty.path())); },
        "empty.bin: must have at least 65 tokens, context + 1, got 0", ErrorKind::kBadFile},
       {"short", [&] { consecutive_windows(tokens, 7); },
@@ -169,7 +170,8 @@ TEST(TokenFiles, RefuseOtherFilesAndIds) {
          std::filesystem::resize_file(file.path(), 6);
          consecutive_windows(cut, 3).node()->at(1, 0);
        },
-       "tokens.bin", ErrorKind::kIo},
+       "tokens.bin: byte 0: the file must not change while it is read, got 6 bytes instead of 14",
+       ErrorKind::kBadFile},
   });
 }
 

@@ -54,7 +54,7 @@ class CallReport {
   int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
   /// Mean of the losses over all micro-batches of the call, whatever Output names. They count by
   /// their total weights (Loss::total_weight), if there is one. Of several losses, the sum with
-  /// their weights.
+  /// their weights. For programs without Options::loss_sums: the mean of those that are returned.
   double loss = 0;
   /// Percentage of correct predictions among those returned of the first prediction with labels
   /// (Prediction::labels); absent if there is none.

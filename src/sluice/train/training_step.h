@@ -73,9 +73,9 @@ struct Training {
   std::vector<D2hStream> losses;                ///< Written ones, in the order of Results::losses.
   std::vector<double> loss_weights;             ///< Loss::weight of each.
   std::vector<int64_t> loss_micro_batches;  ///< Micro-batches whose sum an entry of each loss is.
-  /// Sums over the micro-batches of a run (Options::loss_sums), float32: of each of `losses`, and
-  /// if the losses have a total weight, of its values. A loss is then the sum that the weight
-  /// divides. Empty if the entries of `losses` define the means of a run.
+  /// Sums over the micro-batches of a run, float32 (Options::loss_sums): of each of `losses` (of
+  /// the dividends, if they have a total weight), then of the total weight, if there is one. Empty
+  /// if the entries of `losses` define the means of a run.
   std::vector<D2hStream> loss_sums;
   std::vector<D2hStream> predictions;  ///< Streams of the predictions that the program writes.
   /// Entries of each result in a run, by stream. Absent: one for each micro-batch.

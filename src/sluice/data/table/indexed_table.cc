@@ -21,12 +21,22 @@ struct IndexedTable::State {
   int64_t read(int64_t k, std::vector<double>& cells) const {
     const RecordIndex::Span span = index.find(k);
     RowReader row(table, span.begin, span.end, span.line);
-    for (int64_t left = span.skipped; left >= 0;) {
+    for (int64_t left = span.skipped; left > 0;) {
+      SLUICE_CHECK(row.next());
+      if (is_kept(row)) --left;
+    }
+    do {
       SLUICE_CHECK(row.next());
       cells.clear();
-      if (append_cells(row, columns, choice.missing, table.format().decimal, cells)) --left;
-    }
+    } while (!append_cells(row, columns, choice.missing, table.format().decimal, cells));
     return row.line();
+  }
+  /// Whether a row is not left out. Does not parse its numbers.
+  bool is_kept(const RowReader& row) const {
+    return choice.missing != MissingCells::kDropRow ||
+           std::none_of(columns.begin(), columns.end(), [&](const ReadColumn& c) {
+             return is_missing(row.cell(c.column_index), c.values == nullptr);
+           });
   }
 
   Table table;

@@ -242,9 +242,9 @@ class Closures(unittest.TestCase):
         usual = 3200
         limits = {"sluice/sluice.h": 9700, "sluice/train/fit.h": 7300, "sluice/train/model.h": 6900,
                   "sluice/train/pipeline.h": 5900, "sluice/train/training_step.h": 5720,
-                  "sluice/train/checkpoints/checkpoints.h": 7100,
+                  "sluice/train/checkpoints/checkpoints.h": 7300, "sluice/train/checkpoints/run.h": 3700,
                   "sluice/core.h": 4650, "sluice/train/network.h": 4260,
-                  "sluice/train/options.h": 3300, "sluice/train/devices.h": 5770,
+                  "sluice/train/options.h": 3300, "sluice/train/devices.h": 5950,
                   "sluice/train/plan/offload.h": 3520,
                   "sluice/nn/layers.h": 3950, "sluice/nn/sequences.h": 4250,
                   "sluice/ops/ops.h": 4000,

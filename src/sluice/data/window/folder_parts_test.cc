@@ -54,7 +54,7 @@ TEST(FolderParts, AreOneDatasetInTheOrderOfNames) {
   folder.add("notes.txt", "no part");
   const Dataset rows = from_npy(folder.path());
   EXPECT_EQ(values(rows), (std::vector<float>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(rows.node()->at(3)[0].as<float>()[0], 3);
+  EXPECT_EQ(rows.node()->at(3, 0)[0].as<float>()[0], 3);
   folder.add("d.npy", npy("<f4", "(1, 2)", numbers(0, 2)));
   expect_refused({{"specs", [&] { from_npy(folder.path()); },
                    "d.npy: must have elements () float32 like " + folder.path() + "/a.npy, got ",
@@ -75,12 +75,12 @@ TEST(FolderParts, ManyPartsHaveFewOpenFiles) {
   };
   for (int64_t k = 0; k < 1200; ++k) {
     const int64_t row = k * 7 % 1200;
-    ASSERT_EQ(rows.node()->at(row)[0].as<float>()[0], static_cast<float>(row));
+    ASSERT_EQ(rows.node()->at(row, 0)[0].as<float>()[0], static_cast<float>(row));
   }
   EXPECT_LE(open_files(), 100);
   std::filesystem::rename(folder.path() + "/0299.npy", folder.path() + "/0000.npy");
-  expect_refused({{"replaced", [&] { rows.node()->at(0); }, "the file must not change while it is",
-                   ErrorKind::kBadFile}});
+  expect_refused({{"replaced", [&] { rows.node()->at(0, 0); },
+                   "the file must not change while it is", ErrorKind::kBadFile}});
 }
 
 TEST(FolderParts, OfSafetensorsAndTables) {

@@ -349,12 +349,18 @@ void check_saves(const ToolOptions& o) {
   if (!o.train.log_dir.empty()) train::make_log_folder(o.train.log_dir);
 }
 
-void save(train::TrainingModel& model, const ToolOptions& o) {
+// Metadata of saved variables: sizes of the model, and what its samples need.
+std::map<std::string, std::string> metadata_of(const ToolOptions& o) {
   std::map<std::string, std::string> metadata = sizes_metadata(o.model);
   if (o.model.user_data) metadata.merge(std::map(o.model.user_data->metadata));
-  if (!o.train.save.empty()) model.save(o.train.save, metadata);
+  return metadata;
+}
+
+void save(train::TrainingModel& model, const ToolOptions& o) {
+  if (!o.train.save.empty()) model.save(o.train.save, metadata_of(o));
   if (!o.train.torch_save.empty())
-    train::save_torch_weights(model.session(), model.programs(), o.train.torch_save, metadata);
+    train::save_torch_weights(model.session(), model.programs(), o.train.torch_save,
+                              metadata_of(o));
 }
 
 // Opens the model with the weights of the options, and reports the choices of the tool.
@@ -397,11 +403,13 @@ int run_train(const ToolOptions& o) {
   const models::SampleSet tests = load_samples(o, session, data::Split::kTest);
   TrainingData data(programs, o, samples);
   resume_run(model, o, data.steps);
-  std::optional<train::Checkpoints> checkpoints = open_checkpoints(model, o, data.steps);
+  std::optional<train::Checkpoints> checkpoints =
+      open_checkpoints(model, o, data.steps, metadata_of(o));
   catch_stop_signals();
   if (checkpoints) catch_save_signal();
   const train::FitResult outcome = train(model, programs, o, data, tests.dataset,
                                          checkpoints ? &*checkpoints : nullptr, has_report);
+  if (checkpoints) log_checkpoints(*checkpoints, o);
   save(model, o);
   log_work(session, o);
   if (outcome.stopped) return report_stop(o, programs, model, outcome, checkpoints);

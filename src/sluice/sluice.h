@@ -15,6 +15,7 @@
 #include "sluice/nn/sequences.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/nn/variable_factory.h"
+#include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/options.h"
 #include "sluice/train/training_step.h"

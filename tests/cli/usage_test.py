@@ -139,7 +139,7 @@ class Usage(CliTest):
             (["--lr-schedule", "step", "--lr-period", 5, "--lr-multiplier", 2],
              "--lr-multiplier requires --lr-schedule restarts (it is step)"),
             (["--lr-schedule", "cosine", "--lr-factor", 0.5],
-             "--lr-factor requires --lr-schedule step or milestones (it is cosine)"),
+             "--lr-factor requires --lr-schedule step, milestones or plateau (it is cosine)"),
             (["--lr-schedule", "step", "--lr-milestones", 3],
              "--lr-milestones requires --lr-schedule milestones (it is step)"),
             (["--lr-schedule", "cosine", "--lr-pct-start", 0.5],

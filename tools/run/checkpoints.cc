@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sluice/base/sys.h"
 #include "tools/flags/flag_table.h"
@@ -49,7 +50,8 @@ void resume_run(train::TrainingModel& model, const ToolOptions& o, int64_t steps
 }
 
 std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& model,
-                                                   const ToolOptions& o, int64_t steps) {
+                                                   const ToolOptions& o, int64_t steps,
+                                                   std::map<std::string, std::string> metadata) {
   if (o.train.checkpoint.empty()) return std::nullopt;
   const SaveInterval interval = o.train.save_every.value_or(SaveInterval());
   return train::Checkpoints(model, {.folder = o.train.checkpoint,
@@ -57,7 +59,18 @@ std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& m
                                     .save_every_seconds = interval.seconds,
                                     .keep = o.train.keep,
                                     .copy = o.train.save_copy,
-                                    .options = bit_options(o, steps)});
+                                    .options = bit_options(o, steps),
+                                    .metadata = std::move(metadata)});
+}
+
+void log_checkpoints(const train::Checkpoints& checkpoints, const ToolOptions& o) {
+  if (!o.output.speaks()) return;
+  const train::Checkpoints::Statistics s = checkpoints.statistics();
+  sys::print_stderr(
+      "{} checkpoint{} of {} bytes, the newest {}; a copy of {} bytes; waited {:.3f} s, wrote for "
+      "{:.3f} s\n",
+      s.saves, s.saves == 1 ? "" : "s", s.bytes, checkpoints.newest(), s.copy_bytes,
+      s.waited_seconds, s.write_seconds);
 }
 
 Error with_checkpoint(const Error& error, const train::Checkpoints& checkpoints) {

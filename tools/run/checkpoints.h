@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,11 @@ void resume_run(train::TrainingModel& model, const ToolOptions& options, int64_t
 
 /// Opens the folder of --checkpoint; nothing without that flag.
 std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& model,
-                                                   const ToolOptions& options, int64_t steps);
+                                                   const ToolOptions& options, int64_t steps,
+                                                   std::map<std::string, std::string> metadata);
+
+/// Reports the checkpoints of a training, and the time that it waited for them.
+void log_checkpoints(const train::Checkpoints& checkpoints, const ToolOptions& options);
 
 /// Returns an error with the checkpoint from which the training can be continued.
 Error with_checkpoint(const Error& error, const train::Checkpoints& checkpoints);

@@ -446,8 +446,8 @@ void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learnin
 void TrainingModel::save(const std::string& path,
                          const std::map<std::string, std::string>& metadata) {
   check_finite(session(), programs(), updates());
-  std::map<std::string, std::string> all = metadata;
-  if (options().ema_decay) all[kAverageKey] = fmt::format("{}", *options().ema_decay);
+  std::map<std::string, std::string> all = state_->save_metadata();
+  all.insert(metadata.begin(), metadata.end());
   session().save(path, all);
 }
 std::vector<std::string> TrainingModel::load(const std::string& path) {

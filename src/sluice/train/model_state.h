@@ -170,6 +170,8 @@ class ModelState {
   int64_t updates() const;
   /// Returns the run so far, with its options.
   Run run() const;
+  /// Returns the metadata of files of this model's variables.
+  std::map<std::string, std::string> save_metadata() const;
   /// Continues a run: counts, position, rate and losses are those of `run`. place_run() compares
   /// the data, unless `any_data`.
   void continue_run(const Run& run, bool any_data);

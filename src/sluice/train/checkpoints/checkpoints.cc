@@ -20,6 +20,7 @@
 #include "sluice/base/system/cgroup.h"
 #include "sluice/base/system/folder.h"
 #include "sluice/exe/budget/does_not_fit.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/checkpoints/checkpoint_folder.h"
 #include "sluice/train/model_state.h"
@@ -56,19 +57,26 @@ void in_first_process(runtime::Agreement& agreement, const std::function<void()>
   fail(ErrorKind::kIo, "checkpoints: the first process could not save");
 }
 
-// Allocates the copy of the variables that this process writes.
-std::vector<std::byte> make_copy(int64_t bytes) {
-  const int64_t available = sys::available_memory().bytes;
-  if (available >= 0 && bytes > available) {
-    exe::MemoryNeeds needs{.name = "host memory"};
-    needs.total_bytes = bytes;
-    needs.budget_bytes = available;
-    throw DoesNotFit(
-        fmt::format("checkpoints: the copy of the variables must have at most {} bytes, which are "
-                    "available, got {}; use SaveCopy::kNone (--save-copy none)",
-                    available, bytes),
-        needs);
+// DoesNotFit if the copy of the variables has more bytes than a memory has left.
+void check_copy(int64_t bytes, int64_t used, int64_t budget, const char* what) {
+  if (budget < 0 || bytes <= budget - used) return;
+  exe::MemoryNeeds needs{.name = "host memory"};
+  needs.total_bytes = checked_add(bytes, used);
+  needs.budget_bytes = budget;
+  throw DoesNotFit(
+      fmt::format("checkpoints: the copy of the variables must have at most {} bytes, which {}, "
+                  "got {}; use SaveCopy::kNone (--save-copy none)",
+                  std::max<int64_t>(budget - used, 0), what, bytes),
+      needs);
+}
+
+// Allocates the copy of the variables that this process writes. It counts as remote memory.
+std::vector<std::byte> make_copy(const Session& session, int64_t bytes) {
+  for (const exe::MemoryNeeds& tier : exe::memory_needs(session.executable(), 0)) {
+    if (tier.name == "tier host")
+      check_copy(bytes, tier.total_bytes, tier.budget_bytes, "the budget of remote memory leaves");
   }
+  check_copy(bytes, 0, sys::available_memory().bytes, "are available");
   return std::vector<std::byte>(static_cast<size_t>(bytes));
 }
 
@@ -95,7 +103,11 @@ class Checkpoints::State {
         own += variables_[v].second.bytes();
       }
     }
-    if (options_.copy == SaveCopy::kHost) copy_ = make_copy(own);
+    if (options_.copy == SaveCopy::kHost) {
+      copy_ = make_copy(session_, own);
+      statistics_.copy_bytes = own;
+    }
+    options_.metadata.merge(internal::ModelAccess::state(model_).save_metadata());
   }
 
   ~State() {
@@ -266,8 +278,9 @@ class Checkpoints::State {
         std::memcpy(out.data(), copy_of(v).data() + offset, out.size());
         check_value(v, offset, out);
       };
-      write_safetensors(specs_of_part(part), source,
-                        [&](std::span<const std::byte> bytes) { file.add(bytes); });
+      write_safetensors(
+          specs_of_part(part), source, [&](std::span<const std::byte> bytes) { file.add(bytes); },
+          options_.metadata);
       files_[p] = file.finish();
     }
   }
@@ -294,9 +307,10 @@ class Checkpoints::State {
         session().read_variable(v, offset / size_of(variables_[v].second.dtype), out);
         if (file) unless_failed([&] { check_value(v, offset, out); });
       };
-      write_safetensors(specs_of_part(part), source, [&](std::span<const std::byte> bytes) {
+      const ByteSink sink = [&](std::span<const std::byte> bytes) {
         if (file) unless_failed([&] { file->add(bytes); });
-      });
+      };
+      write_safetensors(specs_of_part(part), source, sink, options_.metadata);
       if (file) unless_failed([&] { files_[p] = file->finish(); });
     }
     if (error != nullptr) std::rethrow_exception(error);

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct CheckpointOptions {
   /// Options of the caller that decide the bits, beside those of the model: what the model and its
   /// optimizer were made of. They are compared when the run is resumed.
   std::vector<NamedOption> options = {};
+  /// Metadata of the files of variables, as of TrainingModel::save().
+  std::map<std::string, std::string> metadata = {};
 };
 
 /// Saves checkpoints of a training: its variables and its Run. A checkpoint is a folder of its own,
@@ -41,8 +44,8 @@ class Checkpoints {
   /// Locks the folder and removes what interrupted saves have left. Compiles the model if
   /// necessary, and allocates the copy. Error{kUsage} if an option is out of range, if another
   /// process has locked the folder, or if it has a checkpoint of more updates than the model's:
-  /// that of another run, which would be lost. Error{kDoesNotFit} if the machine has less memory
-  /// than the copy needs. Error{kIo}.
+  /// that of another run, which would be lost. DoesNotFit if the copy and the tensors in the tier
+  /// "host" exceed the budget of remote memory, or if the machine has less memory. Error{kIo}.
   Checkpoints(const TrainingModel& model, CheckpointOptions options);
   /// Waits for the save in progress; its error is lost.
   ~Checkpoints();
@@ -70,6 +73,7 @@ class Checkpoints {
   struct Statistics {
     int64_t saves = 0;          ///< Complete ones.
     int64_t bytes = 0;          ///< Bytes of the variables in one.
+    int64_t copy_bytes = 0;     ///< Bytes of the copy in this process.
     double waited_seconds = 0;  ///< Time that after_call(), save() and wait() took.
     double write_seconds = 0;   ///< Time of the writing.
   };

@@ -11,6 +11,7 @@
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/options/option_table.h"
+#include "sluice/train/run/load_weights.h"
 
 namespace sluice::train {
 namespace {
@@ -107,6 +108,11 @@ Run ModelState::run() const {
   if (optimizer_) run.options.emplace_back("optimizer", optimizer_->rules());
   std::sort(run.options.begin(), run.options.end());
   return run;
+}
+
+std::map<std::string, std::string> ModelState::save_metadata() const {
+  if (!options_.ema_decay) return {};
+  return {{kAverageKey, fmt::format("{}", *options_.ema_decay)}};
 }
 
 void ModelState::continue_run(const Run& run, bool any_data) {

@@ -63,6 +63,7 @@ std::vector<Case> message_cases(Machine& machine);
 std::vector<Case> loop_cases();
 std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();
+std::vector<Case> checkpoint_cases();
 
 /// Returns the median of at least one value.
 double median(std::vector<double> values);

@@ -35,6 +35,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(loop_cases());
   append(collective_cases(machine));
   append(compile_cases());
+  append(checkpoint_cases());
   return all;
 }
 

@@ -183,7 +183,7 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
     const bool saves = checkpoints != nullptr && take_save_signal();
     runtime::Agreement& agreement = model.session().agreement();
     if (!agreement.any(saves || stop_signal() != 0)) return true;
-    if (checkpoints != nullptr && agreement.any(saves)) checkpoints->save();
+    if (checkpoints != nullptr && agreement.any(saves)) checkpoints->request_save();
     return !agreement.any(stop_signal() != 0);
   };
   try {
@@ -192,6 +192,12 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
     return outcome;
   } catch (const Error& e) {
     if (checkpoints == nullptr) throw;
+    const bool everywhere =  // In all processes, so that they can complete a save together.
+        e.kind() == ErrorKind::kDiverged || model.session().agreement().size() == 1;
+    try {
+      if (everywhere) checkpoints->wait();
+    } catch (const Error&) {  // The first error says more.
+    }
     throw with_checkpoint(e, *checkpoints);
   }
 }

@@ -259,7 +259,7 @@ class Log(LogCase):
         self.assertNotIn("loss", result.stdout)
 
     def test_errors_of_the_system_are_one_warning(self):
-        for number in (3, 4):
+        for number in (4, 5):
             self.log = self.folder / f"{number}"
             result = self.expect_code(0, "train", *RUN, "--steps", 5, "--log-dir", self.log,
                                       env={"SLUICE_FAILPOINT": f"pwrite@{number}=EIO"})

@@ -28,6 +28,8 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
   if (o.train.patience > 0 || o.train.schedule.decay == train::Decay::kPlateau) {
     options.emplace_back("validate_every", fmt::format("{}", o.train.validate_every));
     options.emplace_back("patience", fmt::format("{}", o.train.patience));
+    options.emplace_back("test_batch", fmt::format("{}", o.model.sizes.eval_batch));
+    options.emplace_back("test_iterations", fmt::format("{}", o.train.test_iterations));
     options.emplace_back("metric", o.train.metric.empty() ? "first" : o.train.metric);
   }
   constexpr train::Decay kOfAllSteps[] = {train::Decay::kLinear, train::Decay::kCosine,

@@ -9,10 +9,13 @@ volatile std::sig_atomic_t received = 0;
 volatile std::sig_atomic_t save_received = 0;
 
 constexpr int kStop[] = {SIGHUP, SIGINT, SIGTERM};
+volatile std::sig_atomic_t ignores_hangup = 0;
 
 extern "C" void remember(int signal) {
   received = signal;
-  for (const int each : kStop) std::signal(each, SIG_DFL);
+  for (const int each : kStop) {
+    if (each != SIGHUP || ignores_hangup == 0) std::signal(each, SIG_DFL);
+  }
 }
 
 extern "C" void remember_save(int) { save_received = 1; }
@@ -27,7 +30,11 @@ void catch_stop_signals() {
     struct sigaction old {};
     sigaction(signal, nullptr, &old);
     // Under nohup, SIGHUP is ignored, and the run continues after its terminal has closed.
-    if (signal != SIGHUP || old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+    if (signal == SIGHUP && old.sa_handler == SIG_IGN) {
+      ignores_hangup = 1;
+    } else {
+      sigaction(signal, &action, nullptr);
+    }
   }
 }
 

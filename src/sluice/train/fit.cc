@@ -11,6 +11,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/number_text.h"
+#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/checkpoints/checkpoints.h"
@@ -95,21 +96,47 @@ const HostTensor& CallReport::result(std::string_view name) const {
        name);
 }
 
+// Metadata of a file of the best weights.
+std::map<std::string, std::string> best_metadata(const std::string& run,
+                                                 const BestValidation& best) {
+  return {{"run", run}, {"updates", fmt::format("{}", best.updates)}};
+}
+
+// Error{kBadFile} unless a file has the weights of the best validation. A run that was killed later
+// than its checkpoint may have replaced it.
+void check_best(const std::string& path, const std::string& run, const BestValidation& best) {
+  const SafetensorsMetadata found = SafetensorsReader(path).index().metadata;
+  for (const auto& [key, value] : best_metadata(run, best)) {
+    const auto other = found.find(key);
+    if (other == found.end() || other->second != value)
+      fail(
+          ErrorKind::kBadFile,
+          "{}: must have the best weights of this run, after {} updates, got others (its {} is {})",
+          path, best.updates, key, other == found.end() ? "absent" : other->second);
+  }
+}
+
 // Writes a log to the disk before each checkpoint, as long as this object lives.
 class LogBeforeSaves {
  public:
   LogBeforeSaves(Checkpoints* checkpoints, std::optional<TrainingLog>& log)
       : checkpoints_(log ? checkpoints : nullptr) {
-    if (checkpoints_ != nullptr) checkpoints_->before_each_save([&log] { log->sync(); });
+    if (checkpoints_ == nullptr) return;
+    others_ = checkpoints_->before_each_save(nullptr);
+    checkpoints_->before_each_save([this, &log] {
+      log->sync();
+      if (others_ != nullptr) others_();
+    });
   }
   ~LogBeforeSaves() {
-    if (checkpoints_ != nullptr) checkpoints_->before_each_save(nullptr);
+    if (checkpoints_ != nullptr) checkpoints_->before_each_save(std::move(others_));
   }
   LogBeforeSaves(const LogBeforeSaves&) = delete;
   LogBeforeSaves& operator=(const LogBeforeSaves&) = delete;
 
  private:
   Checkpoints* checkpoints_;
+  std::function<void()> others_;  ///< Called before each save, too.
 };
 
 /// A run of fit().
@@ -150,6 +177,14 @@ class Fit {
     open_log();
     const LogBeforeSaves log_before_saves(options_.checkpoints, log_);
     result_.stopped_early = is_patience_over();
+    if (!options_.save_best.empty()) {
+      state_.name_run();
+      if (state_.best().value && !sys::exists(options_.save_best))
+        fail(ErrorKind::kUsage,
+             "fit: save_best must be the file with the best weights of the run, after {} updates, "
+             "got {}, which does not exist",
+             state_.best().updates, options_.save_best);
+    }
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
@@ -169,8 +204,10 @@ class Fit {
       options_.checkpoints->wait();
     }
     if (compares()) result_.best = state_.best();
-    if (!options_.save_best.empty() && result_.best.value && !result_.stopped)
+    if (!options_.save_best.empty() && result_.best.value && !result_.stopped) {
+      check_best(options_.save_best, state_.run().id, result_.best);
       model_.load(options_.save_best);
+    }
     return std::move(result_);
   }
 
@@ -278,6 +315,7 @@ class Fit {
     require(value.has_value(),
             "fit: schedule.plateau.mode {} requires {} of the validation, got none",
             smaller ? "min" : "max", smaller ? "a loss" : "an accuracy");
+    const auto lock = state_.next_call();
     options_.schedule->observe(state_.plateau(), *value);
   }
 
@@ -305,8 +343,9 @@ class Fit {
     const int64_t every = options_.validate_every, updates = state_.updates();
     if (validates() && every > 0 && updates / every > (updates - iterations_) / every)
       validate(/*counts=*/true, Show::kNo, bar);
-    if (validates() && every == 0 && last && !result_.stopped)
-      validate(data_.position() == *items_, options_.show, bar);
+    const bool whole = last && data_.position() == *items_;
+    if (validates() && every == 0 && last && (whole || !result_.stopped))
+      validate(whole, options_.show, bar);
     if (!options_.log_dir.empty()) log_call();
     if (options_.save_every > 0 && result_.calls % options_.save_every == 0)
       model_.save(options_.save);
@@ -353,12 +392,15 @@ class Fit {
     require(!validation.metrics.empty(), "fit: a validation must have a metric, got none");
     const Metric& metric =
         options_.metric.empty() ? validation.metrics.front() : validation.metric(options_.metric);
+    const auto lock = state_.next_call();
     BestValidation& best = state_.best();
-    if (best.value && !metric.is_better_than(*best.value)) {
+    const bool compared = best.value && best.metric == metric.name;
+    if (compared && !metric.is_better_than(*best.value)) {
       ++best.bad;
     } else {
       best = {metric.name, metric.value, state_.updates(), 0};
-      if (!options_.save_best.empty()) model_.save(options_.save_best);
+      if (!options_.save_best.empty())
+        model_.save(options_.save_best, best_metadata(state_.run().id, best));
     }
     result_.stopped_early = is_patience_over();
   }
@@ -370,6 +412,7 @@ class Fit {
   // Opens the log in the first process. All processes fail if that one cannot.
   void open_log() {
     if (options_.log_dir.empty()) return;
+    state_.name_run();
     Session& session = state_.programs().session;
     std::optional<Error> refusal;
     if (session.agreement().rank() == 0) {
@@ -377,13 +420,13 @@ class Fit {
       for (const D2hStream& loss : training_.losses) names.push_back(loss.name);
       if (names.size() == 1) names.clear();
       try {
+        const TrainingLog::Columns columns{state_.run().id, names, validates()};
         std::string name = state_.log_in(options_.log_dir);
-        const bool continues = !name.empty();
+        const bool continues =
+            !name.empty() && has_log(folder_of_log(options_.log_dir, name), columns);
         if (!continues) name = name_of_new_log(options_.log_dir);
-        const std::string folder =
-            name == kOnlyLog ? options_.log_dir : fmt::format("{}/{}", options_.log_dir, name);
-        log_.emplace(folder, TrainingLog::Columns{names, validates()},
-                     continues ? std::optional(state_.updates()) : std::nullopt);
+        const std::string folder = folder_of_log(options_.log_dir, name);
+        log_.emplace(folder, columns, continues ? std::optional(state_.updates()) : std::nullopt);
         state_.set_log(options_.log_dir, name);
         result_.log_dir = folder;
         if (options_.show != Show::kNo && folder != options_.log_dir)

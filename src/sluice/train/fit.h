@@ -141,7 +141,8 @@ struct FitOptions {
   InferenceModel* validation_model = nullptr;
   DataLoader* validation_data = nullptr;
   int64_t validate_every = 0;  ///< Updates between validations; 0: an epoch.
-  /// Validations without a better value of `metric` after which the training ends; 0: no limit.
+  /// Validations without a better value of `metric` after which the training ends; 0: no limit. The
+  /// count belongs to the run: a run that it has ended makes no more calls.
   int64_t patience = 0;
   /// File for the weights and state of the best validation so far. At the end of the training the
   /// model gets them back, unless `after_call` ended it. Empty: none.
@@ -162,7 +163,8 @@ struct FitOptions {
   std::string log_dir = {};
   /// Updates between histograms of each weight in the event file; 0: none.
   int64_t log_histograms = 0;
-  /// Called after each call. The training stops if it returns false.
+  /// Called after each call, before its validation and checkpoint. The training stops if it returns
+  /// false.
   std::function<bool(const CallReport& report)> after_call = nullptr;
   Show show = Show::kNo;
 };

@@ -170,6 +170,8 @@ class ModelState {
   int64_t updates() const;
   /// Returns the run so far, with its options.
   Run run() const;
+  /// Gives the run an id unless it has one. Each process of a group makes the call.
+  void name_run();
   /// Returns the metadata of files of this model's variables.
   std::map<std::string, std::string> save_metadata() const;
   /// Continues a run: counts, position, rate and losses are those of `run`. place_run() compares

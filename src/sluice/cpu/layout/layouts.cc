@@ -1,6 +1,7 @@
 #include "sluice/cpu/layout/layouts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "sluice/base/checked.h"
@@ -25,6 +26,18 @@ struct Taps {
   int64_t out, in, taps;
 };
 
+constexpr int64_t kRowsOfBlock = 32;
+
+// As for_stretches(), for whole rows: panel by panel, whose rows are consecutive in the buffer.
+template <typename F>
+void for_rows(const Panels& panels, int64_t first, int64_t rows, F&& f) {
+  for (int64_t p = 0; p < panels.count(); ++p) {
+    const int64_t at = p * panels.stride() + first * panels.width;
+    for (int64_t r = 0; r < rows; ++r)
+      f(at + r * panels.width, r * panels.cols + p * panels.width, panels.cols_of(p));
+  }
+}
+
 // Calls f(offset in the buffer, offset in the array, elements) for each range that is contiguous in
 // both. Offsets are in elements.
 template <typename F>
@@ -43,9 +56,25 @@ void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, 
   for (int64_t done = 0; done < count;) {
     const int64_t row = (begin + done) / cols;
     const int64_t col = (begin + done) % cols;
+    if (col == 0 && count - done >= cols) {
+      const int64_t rows = std::min(kRowsOfBlock, (count - done) / cols);
+      for_rows(panels, row, rows, [&](int64_t at, int64_t to, int64_t n) { f(at, done + to, n); });
+      done += rows * cols;
+      continue;
+    }
     const int64_t n = std::min({count - done, cols - col, width - col % width});
     f(panels.offset(row, col), done, n);
     done += n;
+  }
+}
+
+// Copies bytes. Most stretches of panels have one size, for which the compiler writes the copy here.
+void copy_stretch(const std::byte* from, int64_t bytes, std::byte* to) {
+  constexpr int64_t kUsual = 32 * sizeof(float);
+  if (bytes == kUsual) {
+    std::memcpy(to, from, kUsual);
+  } else {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
   }
 }
 
@@ -100,7 +129,7 @@ void read_elements(const TensorSpec& spec, const Layout& layout, const std::byte
   const int64_t width = size_of(spec.dtype);
   for_stretches(spec, layout, begin, static_cast<int64_t>(out.size()) / width,
                 [&](int64_t at, int64_t to, int64_t n) {
-                  std::copy_n(buffer + at * width, n * width, out.data() + to * width);
+                  copy_stretch(buffer + at * width, n * width, out.data() + to * width);
                 });
 }
 
@@ -109,7 +138,7 @@ void write_elements(const TensorSpec& spec, const Layout& layout, std::byte* buf
   const int64_t width = size_of(spec.dtype);
   for_stretches(spec, layout, begin, static_cast<int64_t>(in.size()) / width,
                 [&](int64_t at, int64_t from, int64_t n) {
-                  std::copy_n(in.data() + from * width, n * width, buffer + at * width);
+                  copy_stretch(in.data() + from * width, n * width, buffer + at * width);
                 });
 }
 

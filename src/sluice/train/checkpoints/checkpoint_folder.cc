@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
-constexpr int64_t kHashedBytes = 1 << 20;  // Bytes of a file that are read together.
+constexpr std::string_view kDamaged = ".tmp-damaged";  // A damaged checkpoint that is replaced.
+constexpr int64_t kHashedBytes = 1 << 20;              // Bytes of a file that are read together.
 
 std::string in(const std::string& folder, std::string_view name) {
   return fmt::format("{}/{}", folder, name);
@@ -99,13 +100,23 @@ CheckpointFile write_text_file(const std::string& folder, const std::string& nam
   return file.finish();
 }
 
+bool is_whole(const std::string& checkpoint) {
+  try {
+    check_checkpoint(checkpoint, read_manifest(checkpoint));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void publish_checkpoint(const std::string& folder, const Manifest& manifest) {
   const std::string temporary = in(folder, temporary_name(manifest.updates));
   const std::string name = in(folder, checkpoint_name(manifest.updates));
   write_text_file(temporary, Manifest::kName, to_text(manifest));
   sys::sync_folder(temporary);
   if (sys::exists(name)) {
-    const std::string damaged = in(folder, fmt::format("{}old", kTemporary));
+    if (is_whole(name)) return sys::remove_folder(temporary);
+    const std::string damaged = in(folder, kDamaged);
     sys::remove_folder(damaged);
     sys::rename(name, damaged);
     sys::remove_folder(damaged);
@@ -128,7 +139,9 @@ void remove_old_checkpoints(const std::string& folder, int64_t updates, int64_t 
 
 void remove_leftovers(const std::string& folder) {
   for (const std::string& name : sys::names_in(folder)) {
-    if (name.starts_with(kTemporary)) sys::remove_folder(in(folder, name));
+    const bool temporary =
+        name.starts_with(kTemporary) && updates_of(name.substr(kTemporary.size())).has_value();
+    if (temporary || name == kDamaged) sys::remove_folder(in(folder, name));
   }
 }
 

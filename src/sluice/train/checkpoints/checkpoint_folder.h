@@ -67,8 +67,12 @@ class CheckpointWriter {
 CheckpointFile write_text_file(const std::string& folder, const std::string& name,
                                const std::string& text);
 
+/// Whether a checkpoint has a manifest, and all files have its sizes and hashes.
+bool is_whole(const std::string& checkpoint);
+
 /// Writes the manifest to the temporary folder of a checkpoint, and gives the folder its name. A
-/// damaged checkpoint of that name is removed first. Error{kIo}; then no checkpoint has changed.
+/// damaged checkpoint of that name is removed first; a whole one remains. Error{kIo}; then no whole
+/// checkpoint has changed.
 void publish_checkpoint(const std::string& folder, const Manifest& manifest);
 
 /// Removes all but the newest `keep` checkpoints among those of at most `updates` updates. The

@@ -90,7 +90,10 @@ class Checkpoints::State {
     sort(options_.options.begin(), options_.options.end());
     variables_ = session().variables();
     parts_ = checkpoint_parts(variables_, agreement().size());
+    check_names(options_.options);
+    internal::ModelAccess::state(model_).name_run();
     in_first_process(agreement(), [&] { open_folder(); });
+    agreement().broadcast(0, std::as_writable_bytes(std::span(&newest_, 1)));
     counted_ = model_.updates();
     files_.resize(parts_.size());
     offsets_.resize(variables_.size(), -1);
@@ -123,6 +126,8 @@ class Checkpoints::State {
     statistics_.waited_seconds += seconds_from(begin);
   }
 
+  void request_save() { requested_ = true; }
+
   void save() {
     const auto begin = Clock::now();
     begin_save();
@@ -135,7 +140,9 @@ class Checkpoints::State {
     statistics_.waited_seconds += seconds_from(begin);
   }
 
-  void before_each_save(std::function<void()> f) { before_save_ = std::move(f); }
+  std::function<void()> before_each_save(std::function<void()> f) {
+    return std::exchange(before_save_, std::move(f));
+  }
   const std::string& folder() const { return options_.folder; }
   std::string newest() const {
     return newest_ < 0 ? "" : fmt::format("{}/{}", options_.folder, checkpoint_name(newest_));
@@ -151,28 +158,33 @@ class Checkpoints::State {
     return fmt::format("{}/{}", options_.folder, temporary_name(updates_));
   }
 
-  // Locks the folder. Its checkpoints must be those that this run continues.
+  // Locks the folder. Its whole checkpoints must be those that this run continues.
   void open_folder() {
     sys::check_folder(options_.folder);
     sys::make_folder(options_.folder);
+    sys::sync_folder(options_.folder + "/..");
     lock_.emplace(options_.folder);
     remove_leftovers(options_.folder);
-    const int64_t updates = model_.updates();
+    const Run run = model_.run();
     for (const int64_t other : checkpoints_in(options_.folder)) {
       const std::string path = fmt::format("{}/{}", options_.folder, checkpoint_name(other));
-      if (other <= updates && updates > 0) {
-        if (other == updates) newest_ = updates;
-        break;
-      }
-      try {
-        check_checkpoint(path, read_manifest(path));
-      } catch (const Error&) {  // Damaged: a save may replace it.
-        continue;
-      }
-      fail(ErrorKind::kUsage,
-           "checkpoints: {} is of another run, whose checkpoints would be lost; resume it "
-           "(--resume {}), or use another folder",
-           path, options_.folder);
+      if (other < run.updates && run_id_of(path) == run.id) continue;
+      if (!is_whole(path)) continue;  // A save may replace it.
+      require(
+          other <= run.updates && run_id_of(path) == run.id,
+          "checkpoints: {} must have no checkpoints but those that the model continues, got {}; "
+          "resume it (--resume {}), or use another folder",
+          options_.folder, path, options_.folder);
+      newest_ = other;
+    }
+  }
+
+  // Returns the name of the run of a checkpoint; empty if it cannot be read.
+  static std::string run_id_of(const std::string& checkpoint) {
+    try {
+      return read_run(fmt::format("{}/{}", checkpoint, kRunName)).id;
+    } catch (const Error&) {
+      return "";
     }
   }
 
@@ -182,6 +194,7 @@ class Checkpoints::State {
     const int64_t every = options_.save_every;
     bool due = every > 0 && updates / every > counted_ / every;
     counted_ = updates;
+    due = due || std::exchange(requested_, false);
     if (options_.save_every_seconds > 0 && !due) {
       std::array<std::byte, 1> late{std::byte(seconds_from(saved_) >= options_.save_every_seconds)};
       if (!is_alone()) agreement().broadcast(0, late);  // The clock of the first process counts.
@@ -200,15 +213,27 @@ class Checkpoints::State {
     run_json_ = to_json(run);
     saved_ = Clock::now();
     in_first_process(agreement(), [&] { make_temporary(); });
-    saves_ = true;
     error_ = nullptr;
     done_ = false;
+    published_ = false;
     if (options_.copy == SaveCopy::kNone) {
+      saves_ = true;
       write([&] { write_in_turn(); });
       return finish();
     }
     copy_variables();
     writer_ = std::thread([this] { write([&] { write_copy(); }); });
+    saves_ = true;
+  }
+
+  // Two options of one name would hide each other.
+  void check_names(const std::vector<NamedOption>& options) {
+    for (const auto& [name, value] : options) {
+      for (const auto& [other, text] : model_.run().options)
+        require(name != other,
+                "checkpoints: options must have other names than those of the model, got '{}'",
+                name);
+    }
   }
 
   Run run_now() {
@@ -323,6 +348,7 @@ class Checkpoints::State {
         write_text_file(temporary(), kIndexName, index_json(variables_, parts_)));
     manifest.files.push_back(write_text_file(temporary(), kRunName, run_json_));
     publish_checkpoint(options_.folder, manifest);
+    published_ = true;  // A failure below does not change that.
     remove_old_checkpoints(options_.folder, updates_, options_.keep);
   }
 
@@ -343,18 +369,28 @@ class Checkpoints::State {
       const bool failed = agreement().any(error_ != nullptr);
       if (!failed) {
         exchange_files();
-        in_first_process(agreement(), [&] { publish(); });
+        try {
+          in_first_process(agreement(), [&] { publish(); });
+        } catch (...) {
+          if (published_) note_newest();
+          throw;
+        }
       } else if (error_ == nullptr) {
         fail(ErrorKind::kIo, "checkpoints: another process could not save");
       }
     }
+    if (published_) note_newest();
     if (error_ != nullptr) {
       try {
-        if (agreement().rank() == 0) sys::remove_folder(temporary());
+        if (agreement().rank() == 0 && !published_) sys::remove_folder(temporary());
       } catch (const Error&) {  // The error of the save says more.
       }
       std::rethrow_exception(std::exchange(error_, nullptr));
     }
+    if (!published_) note_newest();  // Another process has published it.
+  }
+
+  void note_newest() {
     newest_ = updates_;
     ++statistics_.saves;
     statistics_.write_seconds += write_seconds_;
@@ -390,11 +426,13 @@ class Checkpoints::State {
   std::function<void()> before_save_;
   Statistics statistics_;
   int64_t newest_ = -1;                     ///< Updates of the newest complete checkpoint.
+  bool requested_ = false;                  ///< request_save() was called.
   int64_t counted_ = 0;                     ///< Updates at the last after_call().
   Clock::time_point saved_ = Clock::now();  ///< Begin of the last save.
 
   // The save in progress. The writer uses these members until it is done.
   bool saves_ = false;
+  bool published_ = false;
   int64_t updates_ = 0;
   std::string run_json_;
   std::vector<CheckpointFile> files_;  ///< By part.
@@ -412,9 +450,10 @@ Checkpoints& Checkpoints::operator=(Checkpoints&&) noexcept = default;
 
 void Checkpoints::after_call() { state_->after_call(); }
 void Checkpoints::save() { state_->save(); }
+void Checkpoints::request_save() { state_->request_save(); }
 void Checkpoints::wait() { state_->wait(); }
-void Checkpoints::before_each_save(std::function<void()> f) {
-  state_->before_each_save(std::move(f));
+std::function<void()> Checkpoints::before_each_save(std::function<void()> f) {
+  return state_->before_each_save(std::move(f));
 }
 const std::string& Checkpoints::folder() const { return state_->folder(); }
 std::string Checkpoints::newest() const { return state_->newest(); }

@@ -43,8 +43,8 @@ class Checkpoints {
  public:
   /// Locks the folder and removes what interrupted saves have left. Compiles the model if
   /// necessary, and allocates the copy. Error{kUsage} if an option is out of range, if another
-  /// process has locked the folder, or if it has a checkpoint of more updates than the model's:
-  /// that of another run, which would be lost. DoesNotFit if the copy and the tensors in the tier
+  /// process has locked the folder, if it has a whole checkpoint of another run or of more updates
+  /// than the model's, which would be lost, or if an option has the name of one of the model. DoesNotFit if the copy and the tensors in the tier
   /// "host" exceed the budget of remote memory, or if the machine has less memory. Error{kIo}.
   Checkpoints(const TrainingModel& model, CheckpointOptions options);
   /// Waits for the save in progress; its error is lost.
@@ -59,12 +59,15 @@ class Checkpoints {
   /// SaveCopy::kHost it returns when the variables are copied. Error{kDiverged} for values that are
   /// not finite; then nothing is written. Error{kIo}; then the checkpoints before it are whole.
   void save();
-  /// Waits until the last save is complete.
+  /// Lets the next after_call() save. In a group, each process calls it. A callback of fit() calls
+  /// this and not save(), as the call is not complete before its validation.
+  void request_save();
+  /// Waits until the last save is complete. In a group, the destructor cannot complete it.
   void wait();
 
   /// Calls `f` before each save from now on, such as to write a log up to the same update. Null:
-  /// nothing.
-  void before_each_save(std::function<void()> f);
+  /// nothing. Returns the function that was called before.
+  std::function<void()> before_each_save(std::function<void()> f);
 
   const std::string& folder() const;
   /// Path of the newest complete checkpoint; empty before the first one.

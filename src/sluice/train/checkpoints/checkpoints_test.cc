@@ -111,7 +111,7 @@ TEST(Checkpoints, ALoopByHandContinues) {
 }
 
 TEST(Checkpoints, BothWaysOfSavingWriteTheSameBytes) {
-  std::vector<std::string> manifests;
+  std::vector<std::string> files;
   for (const SaveCopy copy : {SaveCopy::kHost, SaveCopy::kNone}) {
     RunFolder folder;
     TrainingModel model = test::run_model({});
@@ -120,10 +120,10 @@ TEST(Checkpoints, BothWaysOfSavingWriteTheSameBytes) {
     fit(model, data, {.calls = 2, .checkpoints = &checkpoints});
     EXPECT_EQ(checkpoints.statistics().saves, 1);
     EXPECT_GT(checkpoints.statistics().bytes, 0);
-    const auto bytes = sys::read_file(checkpoints.newest() + "/manifest.json");
-    manifests.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto bytes = sys::read_file(checkpoints.newest() + "/model-00001-of-00001.safetensors");
+    files.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
-  EXPECT_EQ(manifests[0], manifests[1]);
+  EXPECT_EQ(files[0], files[1]);
 }
 
 TEST(Checkpoints, KeepsTheNewest) {
@@ -248,7 +248,8 @@ TEST(Checkpoints, AFolderHasOneRunAndOneUser) {
   TrainingModel other = test::run_model({});
   expect_refused({
       {"another run", [&] { Checkpoints(other, {.folder = folder.path()}); },
-       "step-000000002 is of another run"},
+       "must have no checkpoints but those that the model continues, got " + folder.path() +
+           "/step-000000002"},
       {"no folder", [&] { Checkpoints(other, {}); }, "folder must be a path"},
       {"keep", [&] { Checkpoints(other, {.folder = folder.path(), .keep = 0}); },
        "keep must be at least 1, got 0"},

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
 #include "sluice/nn/update/optimizers.h"
+#include "sluice/runtime/process_group.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/options/option_table.h"
 #include "sluice/train/run/load_weights.h"
@@ -82,6 +84,12 @@ void place_run(internal::ModelState& state, data::BatchLoader& loader, SampleHas
   const Run run = state.run();
   const int64_t batch = loader.options().batch;
   int64_t epoch = run.epoch, item = item_after(run.epoch_samples, batch);
+  const bool is_other = !run.data.fields.empty() && !compares &&
+                        (run.data.samples != order.samples || run.data.fields != order.fields);
+  if (is_other && item > 0) {  // Other data begin with an epoch.
+    ++epoch;
+    item = 0;
+  }
   const std::optional<int64_t> items = loader.items();
   if (items && *items != data::kForever && *items > 0) {
     epoch += item / *items;
@@ -110,6 +118,16 @@ Run ModelState::run() const {
   return run;
 }
 
+void ModelState::name_run() {
+  const auto lock = next_call();
+  if (!run_.id.empty()) return;
+  std::random_device random;
+  Hash128 id;
+  for (uint64_t* const word : {&id.high, &id.low}) *word = uint64_t{random()} << 32 | random();
+  programs().session.agreement().broadcast(0, std::as_writable_bytes(std::span(&id, 1)));
+  run_.id = id.hex();
+}
+
 std::map<std::string, std::string> ModelState::save_metadata() const {
   if (!options_.ema_decay) return {};
   return {{kAverageKey, fmt::format("{}", *options_.ema_decay)}};
@@ -117,8 +135,11 @@ std::map<std::string, std::string> ModelState::save_metadata() const {
 
 void ModelState::continue_run(const Run& run, bool any_data) {
   const auto lock = next_call();
+  const std::vector<double> own = run_.coefficients;
   run_ = run;
   run_.options.clear();
+  if (!optimizer_ || run_.coefficients.size() != optimizer_->streamed().size())
+    run_.coefficients = own;  // Those of another optimizer.
   losses_hash_ = Hash128::parse(run.losses_hash).value_or(Hash128());
   if (run.learning_rate && (!programs_ || programs_->training.learning_rate))
     rate_ = run.learning_rate;

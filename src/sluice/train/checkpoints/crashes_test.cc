@@ -305,7 +305,7 @@ TEST(Crashes, LostCutAndExchangedFilesAreNamedAndSkipped) {
                                           "model.safetensors.index.json",
                                           "model-00001-of-00001.safetensors"};
   for (const std::string& name : names) {
-    for (const std::string& damage : {"lost", "cut", "long", "older", "a folder"}) {
+    for (const std::string damage : {"lost", "cut", "long", "older", "a folder"}) {
       RunFolder folder;
       save_two(folder.path());
       const std::string path = folder.path() + "/step-000000002/" + name;

@@ -29,9 +29,9 @@ bool is_plain(const std::string& name) {
 }
 
 int64_t count_of(const json& j) {
-  const auto value = j.get<uint64_t>();
-  if (!j.is_number_unsigned() || value > INT64_MAX) throw json::other_error::create(0, "size", &j);
-  return static_cast<int64_t>(value);
+  if (!j.is_number_unsigned() || j.get<uint64_t>() > INT64_MAX)
+    throw json::other_error::create(0, "a count must be an unsigned integer", &j);
+  return static_cast<int64_t>(j.get<uint64_t>());
 }
 
 Manifest manifest_of(const json& j) {

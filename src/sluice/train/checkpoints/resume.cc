@@ -215,23 +215,48 @@ std::string damage_of(const F& read) {
 
 }  // namespace
 
+namespace {
+
+// Sets the variables to their first values when it ends, if values of a damaged checkpoint were
+// written to them.
+class Damage {
+ public:
+  explicit Damage(Session& session) : session_(session) {}
+  ~Damage() {
+    if (!written) return;
+    try {
+      session_.initialize_variables();
+    } catch (const Error&) {  // The error that ends the caller says more.
+    }
+  }
+  Damage(const Damage&) = delete;
+  Damage& operator=(const Damage&) = delete;
+
+  bool written = false;
+
+ private:
+  Session& session_;
+};
+
+}  // namespace
+
 Resumed resume(TrainingModel& model, const std::string& folder, const ResumeOptions& options) {
   Session& session = model.session();
   runtime::Agreement& agreement = session.agreement();
   const Run own = model.run();
   const Facts facts(own, options);
   std::vector<std::string> skipped;
-  bool changed = false;  // Whether variables may have values of a damaged checkpoint.
+  Damage damage(session);
   for (const std::string& path : candidates(folder)) {
     Resumed resumed{.checkpoint = path};
     Manifest manifest;
-    const auto is_whole = [&](const auto& read) {
-      std::string damage = damage_of(read);
-      if (!agreement.any(!damage.empty())) return true;
-      skipped.push_back(damage.empty() ? path + ": another process could not read it" : damage);
+    const auto reads = [&](const auto& read) {
+      const std::string reason = damage_of(read);
+      if (!agreement.any(!reason.empty())) return true;
+      skipped.push_back(reason.empty() ? path + ": another process could not read it" : reason);
       return false;
     };
-    if (!is_whole([&] {
+    if (!reads([&] {
           manifest = read_manifest(path);
           resumed.run = read_run_of(path, manifest);
         }))
@@ -239,20 +264,20 @@ Resumed resume(TrainingModel& model, const std::string& folder, const ResumeOpti
     agreement.require_same("checkpoints", to_text(manifest));
     resumed.changed = facts.compare(resumed.run, path);
     std::optional<Loader> loader;
-    if (!is_whole([&] {
+    if (!reads([&] {
           loader.emplace(session, path, manifest, facts.overrides(kDtype));
           // A damaged header may name any variables.
           if (!loader->mismatch().empty()) check_checkpoint(path, manifest);
         }))
       continue;
     if (!loader->mismatch().empty()) fail(ErrorKind::kBadFile, "{}", loader->mismatch());
-    changed = true;
-    if (!is_whole([&] { loader->load(); })) continue;
+    damage.written = true;
+    if (!reads([&] { loader->load(); })) continue;
+    damage.written = false;
     resumed.skipped = std::move(skipped);
     internal::ModelAccess::state(model).continue_run(resumed.run, facts.overrides(kData));
     return resumed;
   }
-  if (changed) session.initialize_variables();
   fail(ErrorKind::kNoCheckpoint, "{}: must have a whole checkpoint, got damaged ones alone:\n  {}",
        folder, fmt::join(skipped, "\n  "));
 }

@@ -9,20 +9,45 @@
 #include "sluice/base/error.h"
 #include "sluice/base/hash.h"
 #include "sluice/base/options/option_file.h"
+#include "sluice/base/options/read_number.h"
 
 namespace sluice::train {
 namespace {
 
 constexpr const char* kOptions = "options";
-constexpr double kMax = std::numeric_limits<double>::max();
 
 template <typename Member>
 void add_count(OptionTable<Run>& table, const char* name, Member member, const char* help) {
-  table.add(name, member, forms::integers<int64_t>(0), help);
+  constexpr int64_t kMaxCount = int64_t{1} << 53;  // Sums of two counts do not overflow.
+  table.add(name, member, forms::integers<int64_t>(0, kMaxCount), help);
+}
+
+// Any number, as text, as JSON has no infinity.
+TextForm<double> all_numbers() {
+  return {OptionType::kText, "X", "a number",
+          [](const double& value) { return fmt::format("{}", value); },
+          [](const std::string& text) -> std::optional<double> {
+            constexpr double kInfinity = std::numeric_limits<double>::infinity();
+            if (text == "inf") return kInfinity;
+            if (text == "-inf") return -kInfinity;
+            return read_real(text);
+          }};
+}
+
+TextForm<std::string> log_names() {
+  TextForm<std::string> form = forms::texts("NAME");
+  form.values = "'.' or run-N";
+  form.parse = [](const std::string& text) -> std::optional<std::string> {
+    const bool numbered =
+        text.starts_with("run-") && read_integer<int64_t>(text.substr(4)).value_or(0) > 0;
+    return text == "." || numbered ? std::optional(text) : std::nullopt;
+  };
+  return form;
 }
 
 OptionTable<Run> make_table() {
   OptionTable<Run> t;
+  t.add("id", &Run::id, forms::texts("ID"), "Random name of the run");
   add_count(t, "updates", &Run::updates, "Updates of the run");
   add_count(t, "calls", &Run::calls, "Calls of the model");
   add_count(t, "micro_batches", &Run::micro_batches, "Micro-batches of all replicas");
@@ -45,11 +70,10 @@ OptionTable<Run> make_table() {
          [](const Run& run) { return fmt::format("{}", fmt::join(run.coefficients, ", ")); },
          [](Run& run, const OptionTexts& texts) {
            for (const std::string& text : texts)
-             run.coefficients.push_back(
-                 parse_value("coefficients", forms::reals({.min = -kMax}), text));
+             run.coefficients.push_back(parse_value("coefficients", all_numbers(), text));
          }});
   const auto of_plateau = [](auto member) { return member_path(&Run::plateau, member); };
-  t.add("plateau.best", of_plateau(&PlateauState::best), forms::reals({.min = -kMax}),
+  t.add("plateau.best", of_plateau(&PlateauState::best), all_numbers(),
         "Best value of the validations");
   add_count(t, "plateau.bad", of_plateau(&PlateauState::bad), "Values since the last improvement");
   add_count(t, "plateau.cooldown", of_plateau(&PlateauState::cooldown),
@@ -59,13 +83,13 @@ OptionTable<Run> make_table() {
   const auto of_best = [](auto member) { return member_path(&Run::best, member); };
   t.add("best.metric", of_best(&BestValidation::metric), forms::texts("NAME"),
         "Metric of the validations that is compared");
-  t.add("best.value", of_best(&BestValidation::value), forms::reals({.min = -kMax}),
+  t.add("best.value", of_best(&BestValidation::value), all_numbers(),
         "Best value of a metric of the validations");
   add_count(t, "best.updates", of_best(&BestValidation::updates), "Updates before it");
   add_count(t, "best.bad", of_best(&BestValidation::bad), "Validations since then");
   add_count(t, "losses", &Run::losses, "Losses that calls returned");
   t.add("losses_hash", &Run::losses_hash, forms::texts("HASH"), "Hash chain over the losses");
-  t.add("log", &Run::log, forms::texts("NAME"), "Name of its log in the folder for logs");
+  t.add("log", &Run::log, log_names(), "Name of its log in the folder for logs");
   t.add({kOptions, OptionType::kList, "OPTIONS", "Options that decide the bits",
          [](const Run&) { return std::string(); },
          [](Run& run, const OptionTexts& texts) {

@@ -37,6 +37,9 @@ struct BestValidation {
 /// trains has one (TrainingModel::run()); fit() and each call of the model move it on. With the
 /// variables it is a checkpoint (train/checkpoints/checkpoints.h), which any strategy continues.
 struct Run {
+  /// Names the run, so that checkpoints and logs of another one are not mixed with its own; random,
+  /// without effect on its bits. Empty before the first one.
+  std::string id = {};
   // Counts since the first update of the run.
   int64_t updates = 0;
   int64_t calls = 0;

@@ -92,6 +92,7 @@ inline RunState state_of(train::TrainingModel& model) {
   });
   state.run = model.run();
   state.run.options.clear();
+  state.run.id.clear();
   state.run.data.hash.clear();  // Known if checkpoints were saved.
   return state;
 }

@@ -34,6 +34,17 @@ std::string cell(const std::optional<double>& value) {
 
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.csv"; }
 
+std::string run_path(const std::string& folder) {
+  return fmt::format("{}/{}", folder, TrainingLog::kRunName);
+}
+
+// Returns the contents of a file; empty if it does not exist.
+std::string text_of(const std::string& path) {
+  if (!sys::exists(path)) return "";
+  const std::vector<std::byte> bytes = sys::read_file(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::string header_of(const TrainingLog::Columns& columns) {
   std::string header(TrainingLog::kColumns);
   for (const std::string& name : columns.losses) header += ',' + cell("loss/" + name);
@@ -91,6 +102,16 @@ std::string name_of_new_log(const std::string& folder) {
        ++run)
     name = fmt::format("run-{}", run);
   return name;
+}
+
+std::string folder_of_log(const std::string& folder, const std::string& name) {
+  return name == kOnlyLog ? folder : fmt::format("{}/{}", folder, name);
+}
+
+bool has_log(const std::string& folder, const TrainingLog::Columns& columns) {
+  const std::string header = header_of(columns);
+  return text_of(run_path(folder)) == columns.run &&
+         text_of(metrics_path(folder)).starts_with(header);
 }
 
 std::vector<TaggedNumber> bytes_of(const Session& session) {
@@ -161,6 +182,8 @@ data::GrowingFile open_metrics(const std::string& folder, const TrainingLog::Col
   const KeptLines kept = continued ? kept_lines(path, header, *continued) : KeptLines();
   seconds = kept.seconds;
   data::GrowingFile file(path, kept.bytes);
+  sys::replace_file(run_path(folder),
+                    std::as_bytes(std::span(columns.run.data(), columns.run.size())));
   if (kept.bytes > 0) return file;
   file.append(header);
   file.flush();

@@ -27,6 +27,9 @@ inline constexpr const char* kOnlyLog = ".";
 /// already, the first "run-N" without one, from run-2 on.
 std::string name_of_new_log(const std::string& folder);
 
+/// Returns the folder of a log.
+std::string folder_of_log(const std::string& folder, const std::string& name);
+
 /// A number with its tag.
 using TaggedNumber = std::pair<std::string, double>;
 
@@ -49,6 +52,7 @@ class TrainingLog {
  public:
   /// The columns of metrics.csv after kColumns.
   struct Columns {
+    std::string run = {};                  ///< Run::id, in the file kRunName beside it.
     std::vector<std::string> losses = {};  ///< "loss/NAME" for each name.
     bool validations = false;              ///< "validation/NAME" for each of kMetrics.
   };
@@ -69,6 +73,9 @@ class TrainingLog {
   static constexpr std::string_view kMetrics[] = {
       "loss",          "perplexity",          "accuracy",
       "top5_accuracy", "mean_absolute_error", "mean_squared_error"};
+
+  /// File with the id of the run.
+  static constexpr std::string_view kRunName = "run-id";
 
   /// The results of a call that ends with update `step`, counted from 1.
   struct Call {
@@ -109,5 +116,8 @@ class TrainingLog {
   Clock::time_point begin_ = Clock::now();
   Clock::time_point written_ = begin_;
 };
+
+/// Whether a folder has a log of the same run with the same columns, which may be continued.
+bool has_log(const std::string& folder, const TrainingLog::Columns& columns);
 
 }  // namespace sluice::train

@@ -124,9 +124,9 @@ TEST_F(Log, HasALineForEachCallAndContinues) {
 TEST_F(Log, AFullDiskIsOneWarning) {
   TrainingModel plain = new_model();
   const FitResult expected = fit(plain, test::dataset(40), {.calls = 4});
-  // The third write is that of the events at the end.
+  // The fourth write is that of the events at the end.
   TrainingModel model = new_model();
-  sys::set_failpoint({"pwrite", 3, ENOSPC});
+  sys::set_failpoint({"pwrite", 4, ENOSPC});
   testing::internal::CaptureStderr();
   const FitResult result =
       fit(model, test::dataset(40), {.calls = 4, .log_dir = folder_, .log_histograms = 1});

@@ -429,6 +429,13 @@ class Mpi(CliTest):
                 shared = self.finish(mpi(2, *train, *STAGES[:4], *flags, "--resume", folder))
                 self.assertEqual(shared.returncode, 0, shared.stderr)
                 self.assertEqual(shared.stdout.splitlines()[-1], whole.stdout.splitlines()[-1])
+                # So does a run without steps left, in the folder that it saves to.
+                for steps in (20, 20):
+                    train[-1] = int(newest[5:]) + steps
+                    ended = self.finish(mpi(2, *train, *STAGES[:4], *flags, "--resume", folder,
+                                            "--checkpoint", folder))
+                    self.assertEqual(ended.returncode, 0, ended.stderr)
+                    self.assertEqual(ended.stdout.splitlines()[-1], whole.stdout.splitlines()[-1])
 
     def test_an_error_of_one_stops_all(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -175,8 +175,8 @@ class Resumes(FolderTest):
         run = ["train", "mnist", *DIGITS, "--width", "16", "--steps", "20"]
         folder = self.folder / "c"
         self.expect_code(0, *run, "--checkpoint", folder)
-        self.expect_error(2, "usage", "must have no checkpoints but those that the model continues", *run,
-                          "--checkpoint", folder)
+        self.expect_error(2, "usage", "must have no checkpoints but those that the model continues",
+                          *run, "--checkpoint", folder)
         self.expect_error(7, "no checkpoint", f"{self.folder}/none: must be a folder of "
                           "checkpoints, got none\n", *run, "--resume", self.folder / "none")
         file = folder / "step-000000020" / "run.json"

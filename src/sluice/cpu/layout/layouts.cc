@@ -68,7 +68,7 @@ void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, 
   }
 }
 
-// Copies bytes. Most stretches of panels have one size, for which the compiler writes the copy here.
+// Copies bytes. Most stretches of panels have one size, whose copy the compiler writes here.
 void copy_stretch(const std::byte* from, int64_t bytes, std::byte* to) {
   constexpr int64_t kUsual = 32 * sizeof(float);
   if (bytes == kUsual) {

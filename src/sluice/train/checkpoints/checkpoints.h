@@ -44,8 +44,9 @@ class Checkpoints {
   /// Locks the folder and removes what interrupted saves have left. Compiles the model if
   /// necessary, and allocates the copy. Error{kUsage} if an option is out of range, if another
   /// process has locked the folder, if it has a whole checkpoint of another run or of more updates
-  /// than the model's, which would be lost, or if an option has the name of one of the model. DoesNotFit if the copy and the tensors in the tier
-  /// "host" exceed the budget of remote memory, or if the machine has less memory. Error{kIo}.
+  /// than the model's, which would be lost, or if an option has the name of one of the model.
+  /// DoesNotFit if the copy and the tensors in the tier "host" exceed the budget of remote memory,
+  /// or if the machine has less memory. Error{kIo}.
   Checkpoints(const TrainingModel& model, CheckpointOptions options);
   /// Waits for the save in progress; its error is lost.
   ~Checkpoints();

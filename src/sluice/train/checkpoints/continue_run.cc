@@ -139,7 +139,7 @@ void ModelState::continue_run(const Run& run, bool any_data) {
   run_ = run;
   run_.options.clear();
   if (!optimizer_ || run_.coefficients.size() != optimizer_->streamed().size())
-    run_.coefficients = own;  // Those of another optimizer.
+    run_.coefficients = own;  // They are of another optimizer.
   losses_hash_ = Hash128::parse(run.losses_hash).value_or(Hash128());
   if (run.learning_rate && (!programs_ || programs_->training.learning_rate))
     rate_ = run.learning_rate;

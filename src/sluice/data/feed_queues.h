@@ -12,8 +12,11 @@
 
 namespace sluice::data {
 
+/// Upper limit of elements that a host makes in advance for each replica.
+inline constexpr int kMaxPrefetchDepth = 255;
+
 struct InfeedQueueOptions {
-  /// Elements, 1 to 255, that the host makes in advance for each replica.
+  /// Elements, 1 to kMaxPrefetchDepth, that the host makes in advance for each replica.
   int prefetch_depth = 3;
 };
 

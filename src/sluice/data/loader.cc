@@ -173,6 +173,7 @@ class BatchLoader::Ring {
     return dataset_.node()->at(k, /*pass=*/0);
   }
   const LoaderOptions& options() const { return options_; }
+  const Dataset& dataset() const { return dataset_; }
 
  private:
   struct Slot {
@@ -498,6 +499,7 @@ std::optional<int64_t> BatchLoader::dropped() const { return ring_->dropped(); }
 std::optional<int64_t> BatchLoader::samples() const { return ring_->samples(); }
 const ElementSpecs& BatchLoader::sample_specs() const { return ring_->sample_specs(); }
 std::optional<Element> BatchLoader::sample(int64_t k) const { return ring_->sample(k); }
+const Dataset& BatchLoader::dataset() const { return ring_->dataset(); }
 const LoaderOptions& BatchLoader::options() const { return ring_->options(); }
 
 }  // namespace sluice::data

@@ -78,6 +78,8 @@ class BatchLoader {
   std::optional<int64_t> samples() const;
   /// Specs and names of the fields of a sample.
   const ElementSpecs& sample_specs() const;
+  /// The dataset that the loader reads: a cache() of the given one if shuffling requires it.
+  const Dataset& dataset() const;
   /// Makes sample k of the dataset in its own order; nothing if the dataset is not indexed.
   /// Error{kUsage} unless k is in [0, samples()).
   std::optional<Element> sample(int64_t k) const;

@@ -15,7 +15,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/checkpoints/checkpoints.h"
-#include "sluice/train/checkpoints/continue_run.h"
+#include "sluice/train/feeds/training_items.h"
 #include "sluice/train/metrics/call_loss.h"
 #include "sluice/train/metrics/label_counts.h"
 #include "sluice/train/model_state.h"
@@ -30,6 +30,7 @@ namespace {
 using internal::ModelCalls;
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 constexpr size_t kReservedLosses = 1 << 20;
 
 double seconds_since(Clock::time_point begin) {
@@ -151,6 +152,7 @@ class Fit {
         calls_(state.calls(ModelCalls::Use::kTrain)),
         training_(state.programs().training),
         call_loss_(training_, calls_),
+        source_(state, data, calls_),
         iterations_(calls_.size().device_iterations) {
     check();
     report_.names_ = &calls_.names();
@@ -162,7 +164,8 @@ class Fit {
     if (items_ == data::kForever) items_.reset();
     total_ = options.calls ? *options.calls
              : items_      ? checked_mul(options.epochs, *items_)
-                           : std::numeric_limits<int64_t>::max();
+                           : kNoLimit;
+    source_.limit({total_, items_ || options.calls ? kNoLimit : options.epochs});
   }
 
   FitResult run() {
@@ -191,7 +194,7 @@ class Fit {
     int64_t first = 0;  // Number of the first epoch.
     for (int64_t e = 0; has_epoch(e); ++e) {
       start_epoch();
-      if (e == 0) first = data_.epoch();
+      if (e == 0) first = source_.epoch();
       if (options_.show != Show::kNo)
         sys::print_stderr("Epoch {}/{}\n", first + e + 1, first + epochs);
       run_epoch();
@@ -214,6 +217,7 @@ class Fit {
  private:
   void check() const {
     calls_.check_items("fit", data_.call_size());
+    source_.check();
     require(options_.epochs >= 0, "fit: epochs must be at least 0, got {}", options_.epochs);
     require(options_.calls.value_or(0) >= 0, "fit: calls must be at least 0, got {}",
             options_.calls.value_or(0));
@@ -241,8 +245,6 @@ class Fit {
             "fit: validate_every, patience and save_best require a validation, got none");
     require(options_.metric.empty() || compares(),
             "fit: metric requires patience or save_best, got none of them");
-    require(!training_.infeed && !training_.outfeed,
-            "fit: a model must take and return arrays, got one with feeds; call it in a loop");
     require(!training_.losses.empty(), "fit: the program must return a loss, got none");
     for (const D2hStream& loss : training_.losses) {
       require(loss.spec.dtype == f32 && loss.spec.shape.rank() == 0,
@@ -272,33 +274,33 @@ class Fit {
 
   // Calls of fit() continue each other.
   void start_epoch() {
-    place_run(state_, data_, options_.checkpoints ? SampleHash::kYes : SampleHash::kNo);
+    source_.start_epoch(options_.checkpoints ? SampleHash::kYes : SampleHash::kNo);
   }
 
   void run_epoch() {
     const int64_t left = total_ - result_.calls;
     const int64_t length =
-        items_ ? std::min(left, *items_ - data_.position()) : (options_.calls ? left : 0);
+        items_ ? std::min(left, *items_ - source_.position()) : (options_.calls ? left : 0);
     report_.calls_of_epoch = length;
     logged_ = Clock::now();
     std::optional<ProgressBar> bar(std::in_place, length, shown(options_.show));
     bool at_end = false;  // At the end of data of unknown length.
     int64_t done = 0;
     while ((length == 0 ? result_.calls < total_ : done < length) && !ends()) {
-      const data::Element* const item = data_.next();
-      at_end = item == nullptr;
+      at_end = !source_.next();
       if (at_end) break;
-      call(*item);
+      call();
       ++done;
-      if (bar->is_due(done)) bar->show(done, loss_text(report_.loss, report_.accuracy));
+      if (bar->is_due(done))
+        bar->show(done, loss_text(report_.loss, report_.accuracy) + source_.waits_text());
       const bool last = items_ && done == length;
       if (last) bar.reset();
       end_call(last, bar ? &*bar : nullptr);
     }
     bar.reset();
-    if (at_end && data_.position() > 0) state_.end_epoch();
+    if (at_end && source_.position() > 0) state_.end_epoch();
     if (result_.stopped) return;
-    require(data_.position() > 0, "fit: 0 full batches: an epoch must have {} samples or more",
+    require(source_.position() > 0, "fit: 0 full batches: an epoch must have {} samples or more",
             calls_.size().samples());
     if (!items_ && validates() && options_.validate_every == 0)
       validate(at_end, options_.show, nullptr);
@@ -320,19 +322,21 @@ class Fit {
   }
 
   // Other threads may call the model between two calls, not while the results are read.
-  void call(const data::Element& item) {
+  void call() {
     const auto lock = state_.next_call();
     const int64_t update = state_.updates();
-    state_.train(item, options_.schedule ? &*options_.schedule : nullptr, options_.optimizer);
+    state_.train(source_.samples(), options_.schedule ? &*options_.schedule : nullptr,
+                 options_.optimizer);
+    source_.end_call();
     append_losses();
     ++result_.calls;
     result_.updates += iterations_;
     report_.call = result_.calls;
     report_.losses = std::span(result_.losses).last(values_);
-    report_.loss = result_.loss = mean_loss(item, update);
+    report_.loss = result_.loss = mean_loss(update);
     if (options_.check_replicas && result_.updates % *options_.check_replicas < iterations_)
       compare_replicas();
-    report_.accuracy = result_.accuracy = accuracy_of(item);
+    report_.accuracy = result_.accuracy = accuracy_of(source_.labels());
     call_seconds_ = seconds_since(logged_);
     if (options_.after_call) result_.stopped = !options_.after_call(report_);
   }
@@ -343,7 +347,7 @@ class Fit {
     const int64_t every = options_.validate_every, updates = state_.updates();
     if (validates() && every > 0 && updates / every > (updates - iterations_) / every)
       validate(/*counts=*/true, Show::kNo, bar);
-    const bool whole = last && data_.position() == *items_;
+    const bool whole = last && source_.position() == *items_;
     if (validates() && every == 0 && last && (whole || !result_.stopped))
       validate(whole, options_.show, bar);
     if (!options_.log_dir.empty()) log_call();
@@ -499,9 +503,10 @@ class Fit {
 
   // Returns the loss of a call. The error for one that is not finite has its step, or the last one
   // of the call if the losses that it returned are finite.
-  double mean_loss(const data::Element& item, int64_t update) const {
+  double mean_loss(int64_t update) {
     const auto check = [&](double loss, int64_t step) {
       if (std::isfinite(loss)) return;
+      const data::Element& item = source_.whole_item();
       fail(ErrorKind::kDiverged, "the loss of step {} is {}{}", step, number_text(loss),
            reason_of_loss(state_.programs().ir, data_, item, calls_.labels(item),
                           calls_.class_labels(item), step));
@@ -546,6 +551,7 @@ class Fit {
   const ModelCalls& calls_;
   const Training& training_;
   const CallLoss call_loss_;
+  TrainingItems source_;
   int64_t iterations_;
   int64_t written_ = 1;           ///< Entries of a loss that the program writes in a call.
   ModelCalls::Taken taken_;       ///< Entries that the output names.

@@ -191,13 +191,15 @@ struct FitResult {
 /// Trains a model on the items of a loader. Two calls of fit() have the order and the bits of one
 /// call that is as long as both: each begins at the position of TrainingModel::run(), also of a run
 /// that was resumed (checkpoints/checkpoints.h). The accuracy is that of the first prediction with
-/// labels (Prediction::labels).
+/// labels (Prediction::labels). With Options::prefetch, a thread reads the samples ahead with a
+/// loader of its own, and `data` stays where it is.
 ///
 /// Error{kDiverged} if a loss is not finite, if a variable is not finite after the last update or
 /// before a save, or if replicas hold different copies of a variable (`check_replicas`).
-/// Error{kUsage} if the loader's items are not those of the model's calls, if an option is out of
-/// range, or if a loss that is returned is not f32. Error{kIo} if `log_dir` cannot be written at
-/// first; if that fails later, one warning is printed and the training continues.
+/// Error{kUsage} if the loader's items are not those of the model's calls, if the model has a queue
+/// (Options::infeed, Options::outfeed), if an option is out of range, or if a loss that is returned
+/// is not f32. Error{kIo} if `log_dir` cannot be written at first; if that fails later, one warning
+/// is printed and the training continues.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
 /// As above, on items of a dataset. Each epoch has its own order, which depends on Options::seed. A
 /// dataset without an end keeps its order and requires FitOptions::calls.

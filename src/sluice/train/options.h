@@ -364,6 +364,10 @@ struct Options {
   /// Produces the fields of each micro-batch (data/feed_queues.h): element t · R + r to replica r.
   /// A call then takes only the fields that are given once a run. Null: a call takes all fields.
   std::shared_ptr<data::InfeedQueue> infeed = nullptr;
+  /// Elements of each replica, 1 to 255, that fit() reads ahead of a training through an infeed of
+  /// its own: a thread makes micro-batches of its loader during a call. The bits are those of
+  /// arrays. Not with `infeed`. 0: calls take arrays.
+  int prefetch = 0;
   /// Takes the results that `output` names, an element for each entry. They must have equally many
   /// entries. A call then does not return these results. Null: a call returns all results.
   std::shared_ptr<data::OutfeedQueue> outfeed = nullptr;

@@ -48,8 +48,12 @@ std::vector<H2dStream> add_fields(Ir& ir, const NetworkGraph& graph, const Optio
                                   Training& t) {
   std::vector<FeedField> fields;
   for (const auto& [name, input] : graph.fields) fields.push_back({name, input.spec()});
-  if (options.infeed) {
-    t.infeed = ir.infeed("samples", fields, {.prefetch_depth = options.infeed->depth()});
+  require(options.infeed == nullptr || options.prefetch == 0,
+          "training: prefetch must be 0 with an infeed, which has a depth of its own, got {}",
+          options.prefetch);
+  if (options.infeed || options.prefetch > 0) {
+    const int depth = options.infeed ? options.infeed->depth() : options.prefetch;
+    t.infeed = ir.infeed("samples", fields, {.prefetch_depth = depth});
     return t.infeed->streams;
   }
   std::vector<H2dStream> streams;
@@ -186,6 +190,7 @@ void check_inference(const Options& options) {
                                         "freeze",
                                         "ema_decay",
                                         "recompute",
+                                        "prefetch",
                                         "locations.optimizer",
                                         "locations.activations",
                                         "locations.accumulators",

@@ -11,8 +11,6 @@
 namespace sluice::data {
 namespace {
 
-constexpr int kMaxPrefetchDepth = 255;
-
 std::string to_text(const std::vector<FeedField>& fields) {
   std::string text;
   for (const FeedField& field : fields)

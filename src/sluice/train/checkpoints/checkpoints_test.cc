@@ -29,12 +29,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Another layout than that of `saved`: strategies, tiers, threads.
+// Another layout than that of `saved`: strategies, tiers, threads, feeds.
 std::vector<RunOptions> layouts() {
   return {{.threads = 2},
+          {.threads = 2, .prefetch = 3},
           {.strategy = phased(), .locations = TensorLocations::phased()},
           {.strategy = phased(),
-           .locations = {.optimizer = Location::kRemote, .min_elements_sharded = 4}},
+           .locations = {.optimizer = Location::kRemote, .min_elements_sharded = 4},
+           .prefetch = 1},
           {.strategy = pipelined(Stage("hidden").device(0), Stage("out").device(1)), .devices = 2},
           {.locations = {.optimizer = Location::kRemote}}};
 }

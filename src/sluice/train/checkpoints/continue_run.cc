@@ -77,7 +77,8 @@ void DataLoader::start_at(const TrainingModel& model) {
   place_run(internal::ModelAccess::state(model), *this, SampleHash::kYes);
 }
 
-void place_run(internal::ModelState& state, data::BatchLoader& loader, SampleHash hash) {
+ItemPosition next_item(internal::ModelState& state, const data::BatchLoader& loader,
+                       SampleHash hash) {
   const bool compares = state.expected_data().has_value();
   DataOrder order = order_of(loader, compares ? SampleHash::kYes : hash);
   if (compares) compare(*state.expected_data(), order);
@@ -95,8 +96,13 @@ void place_run(internal::ModelState& state, data::BatchLoader& loader, SampleHas
     epoch += item / *items;
     item %= *items;
   }
-  if (loader.epoch() != epoch || loader.position() != item) loader.start_epoch(epoch, item);
   state.set_position(std::move(order), epoch, item, batch);
+  return {epoch, item};
+}
+
+void place_run(internal::ModelState& state, data::BatchLoader& loader, SampleHash hash) {
+  const auto [epoch, item] = next_item(state, loader, hash);
+  if (loader.epoch() != epoch || loader.position() != item) loader.start_epoch(epoch, item);
 }
 
 namespace internal {

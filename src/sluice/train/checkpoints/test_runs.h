@@ -28,6 +28,7 @@ struct RunOptions {
   int replicas = 1;
   int devices = 1;
   int threads = 1;
+  int prefetch = 0;
   uint64_t seed = 3;
   int64_t width = 8;
   DType dtype = f32;
@@ -57,6 +58,7 @@ inline train::TrainingModel run_model(const RunOptions& o) {
                          .accumulate = o.accumulate,
                          .replicas = o.replicas,
                          .output = train::Output::all(),
+                         .prefetch = o.prefetch,
                          .locations = o.locations,
                          .learning_rate = 0.1,
                          .seed = o.seed};

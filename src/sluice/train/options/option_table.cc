@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sluice/base/options/option_file.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/ir/ir.h"
 #include "sluice/session/option_table.h"
 #include "sluice/train/pipeline/schedule.h"
@@ -282,6 +283,9 @@ OptionTable<Options> make_options_table() {
       .that_decides_bits();
   add_object(t, "infeed", "Read micro-batches from this queue", "a queue",
              [](const Options& o) { return o.infeed != nullptr; });
+  t.add("prefetch", &Options::prefetch, forms::integers<int>(0, data::kMaxPrefetchDepth),
+        "Let a thread read N micro-batches of each replica ahead of a training; 0: read between "
+        "calls");
   add_object(t, "outfeed", "Write results to this queue", "a queue",
              [](const Options& o) { return o.outfeed != nullptr; });
   t.add_members("locations", &Options::locations, locations_table());

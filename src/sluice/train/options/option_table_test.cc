@@ -44,7 +44,7 @@ TEST(Options, AreReadFromAFile) {
   const Options options = read_options(file_of(R"({
     "strategy": "pipelined", "stages": ["B1+B2", "B3"], "schedule": "interleaved",
     "rates": {"flops": 1e9, "copies": 2e9, "messages": 3e9, "latency": 1},
-    "accumulate": 10, "device_iterations": 4, "replicas": 2, "output": "every 2",
+    "accumulate": 10, "device_iterations": 4, "replicas": 2, "output": "every 2", "prefetch": 3,
     "locations": {"optimizer": "remote", "weights": "remote", "activations": "remote",
                   "accumulators": "remote", "min_elements_off_device": 7,
                   "min_elements_sharded": 8192},

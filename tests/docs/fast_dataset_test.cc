@@ -116,5 +116,18 @@ TEST_F(FastDataset, AQueueFeedsAProgram) {
   EXPECT_EQ(fed.feed.used, 300);
 }
 
+TEST_F(FastDataset, AThreadReadsAheadOfATraining) {
+  const data::Dataset digits = data::from_samples(samples_);
+  const train::Network network =
+      train::classifier(nn::Sequential(nn::Flatten(), nn::Linear(10)), f32_spec({8, 28, 28}));
+  // --- Code of the page.
+  train::Options options{.accumulate = 4, .prefetch = 8};
+  auto model = train::training_model(network, options);
+  train::DataLoader loader(options, digits.map(brighten), {.batch_size = 8});
+  train::fit(model, loader, {.epochs = 3});
+  // --- End of the code.
+  EXPECT_EQ(model.updates(), 3 * 2);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -30,6 +30,10 @@ class TrainingCommands(CommandCase):
                       self.sluice(few(changed), *ONE_THREAD, env=FEW_DIGITS).stderr)
         self.assertIn("step 20: loss ", self.sluice(few(watch), *ONE_THREAD, env=FEW_DIGITS).stderr)
 
+    @runs("sluice train mlp --accumulate 4 --prefetch 8")
+    def test_reading_ahead(self, command):  # cli_Prefetch_test has the digests.
+        self.sluice(command, *ONE_THREAD, "--steps", 4, env=FEW_DIGITS)
+
     def accuracy(self, text):
         return float(re.search(r"(?m), accuracy ([\d.]+) %", text)[1])
 

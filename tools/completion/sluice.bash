@@ -113,11 +113,12 @@ _sluice() {
       --plateau-cooldown --plateau-epsilon --ema-decay --device-iterations --output-mode
       --epochs --steps --save --checkpoint --save-every --resume --keep --save-copy --override
       --validate-every --patience --save-best --metric --check-replicas --torch-save --log-dir
-      --log-histograms --seed --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --json --quiet --log-level
-      --digest --profile --profile-dir --single-process --help --help-all" ;;
+      --log-histograms --seed --prefetch --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
+      --shard-threshold --recompute --recompute-blocks --machine --disable --verify --json
+      --quiet --log-level --digest --profile --profile-dir --single-process --help --help-all"
+      ;;
     eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --all --data --weights --torch-weights --load-strict --load-names
@@ -143,10 +144,10 @@ _sluice() {
       --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
       --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --ema-decay
-      --device-iterations --output-mode --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
-      --shard-threshold --recompute --recompute-blocks --machine --disable --verify
+      --device-iterations --output-mode --prefetch --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --stages --schedule --group --devices --device-ids --map --io-mode
+      --io-queues --shard-threshold --recompute --recompute-blocks --machine --disable --verify
       --print-after --profile --profile-dir --json --full --passes --fusions --memory-map
       --transfers --schedule-table --dot --sweep --sort --problem --capacity --check --nodes
       --single-process --help --help-all" ;;

@@ -217,6 +217,7 @@ void add_train(FlagTable& table) {
       .require({"{log_dir}", [](const ToolOptions& o) { return !o.train.log_dir.empty(); }})
       .defaults_to("never");
   rare.add_library("seed");
+  Section(table, kTrain | kPlan, "Training", Common::kNo).add_library("prefetch");
 }
 
 }  // namespace

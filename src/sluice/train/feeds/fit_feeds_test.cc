@@ -14,6 +14,7 @@
 #include "sluice/base/numbers/slices.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/feed_queues.h"
+#include "sluice/data/test_wait.h"
 #include "sluice/report/summary.h"
 #include "sluice/train/fit.h"
 #include "sluice/train/run/test_feeds.h"
@@ -171,6 +172,28 @@ TEST(FitFeeds, ValidationsRunBetweenCalls) {
     EXPECT_EQ(all.back().size(), 5u);
   }
   EXPECT_EQ(all[0], all[1]);
+}
+
+// During a call and after it, the thread fills the ring for the next calls.
+TEST(FitFeeds, SamplesAreMadeAheadOfTheirCall) {
+  constexpr int64_t kCalls = 5;
+  for (const int prefetch : {1, 4, 6}) {
+    Options options = on_three_devices({.accumulate = 4});
+    options.prefetch = prefetch;
+    std::atomic<int64_t> made{0};
+    const data::Dataset samples = dataset(kCalls * 4 * kMicroBatch).map([&](data::Element e) {
+      ++made;
+      return e;
+    });
+    TrainingModel model = training_model(feed_network(), options);
+    DataLoader data(options, samples, {.batch_size = kMicroBatch});
+    made = 0;
+    fit(model, data, {.after_call = [&](const CallReport& report) {
+          const int64_t ahead = std::min<int64_t>(report.call * 4 + prefetch, kCalls * 4);
+          return test::wait_until([&] { return made >= ahead * kMicroBatch; });
+        }});
+    EXPECT_EQ(model.updates(), kCalls) << prefetch;
+  }
 }
 
 // Samples that each take some milliseconds to make.

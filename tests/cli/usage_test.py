@@ -145,8 +145,8 @@ class Usage(CliTest):
             (["--lr-schedule", "cosine", "--lr-pct-start", 0.5],
              "--lr-pct-start requires --lr-schedule one_cycle (it is cosine)"),
             (["--lr-schedule", "one_cycle", "--min-lr", 0.5],
-             "--min-lr requires --lr-schedule linear, cosine, restarts, step, milestones or "
-             "inverse_sqrt (it is one_cycle)"),
+             "--min-lr requires --lr-schedule linear, cosine, restarts, step, milestones, "
+             "inverse_sqrt or plateau (it is one_cycle)"),
             (
                 ["--offload", "none", "--remote-memory", "1G"],
                 "--remote-memory requires offloaded tensors (it is --offload none)",

@@ -241,12 +241,12 @@ class Closures(unittest.TestCase):
         # limit. A commit that raises a limit explains why.
         usual = 3200
         limits = {"sluice/sluice.h": 9700, "sluice/train/fit.h": 7600, "sluice/train/model.h": 7100,
-                  "sluice/train/pipeline.h": 5900, "sluice/train/training_step.h": 5720,
+                  "sluice/train/pipeline.h": 6200, "sluice/train/training_step.h": 6000,
                   "sluice/train/checkpoints/checkpoints.h": 7400,
                   "sluice/train/checkpoints/run.h": 3700,
                   "sluice/core.h": 4650, "sluice/train/network.h": 4260,
-                  "sluice/train/options.h": 3300, "sluice/train/devices.h": 5950,
-                  "sluice/train/plan/offload.h": 3520,
+                  "sluice/train/options.h": 3500, "sluice/train/devices.h": 5950,
+                  "sluice/train/plan/offload.h": 3700,
                   "sluice/nn/layers.h": 3950, "sluice/nn/sequences.h": 4250,
                   "sluice/ops/ops.h": 4000,
                   "sluice/nn/update/optimizers.h": 3550}

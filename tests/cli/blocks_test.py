@@ -14,7 +14,7 @@ class Blocks(CliTest):
         result = self.expect_code(0, *learns)
         accuracy = float(re.search(r", train accuracy (\d+\.\d\d) %, ", result.stdout)[1])
         self.assertGreater(accuracy, 75)
-        self.assertIn(f" | Accuracy:{accuracy:.2f}%: ", result.stderr.replace("\r", "\n"))
+        self.assertIn(f" | Accuracy:{accuracy:.2f}%", result.stderr.replace("\r", "\n"))
         record = self.record(*learns)
         self.assertAlmostEqual(record["train_accuracy"], accuracy, places=2)
         self.assertGreater(record["accuracy"], 80)

@@ -187,6 +187,27 @@ class Resumes(FolderTest):
                       sluice("inspect", folder).stdout)
         self.expect_code(7, "inspect", folder)
 
+    def test_the_copy_counts_as_remote_memory(self):
+        run = ["train", "mnist", *DIGITS, "--width", "64", "--steps", "5", "--optimizer",
+               "momentum", "--offload", "optimizer", "--remote-memory", "260K", "--checkpoint"]
+        self.expect_error(4, "does not fit", "which the budget of remote memory leaves", *run,
+                          self.folder / "host")
+        self.expect_code(0, *run, self.folder / "none", "--save-copy", "none")
+
+    def test_logs_of_other_runs_and_columns_remain(self):
+        run = ["train", "mnist", *DIGITS, "--width", "16"]
+        folder, own, other = (self.folder / name for name in ("c", "own", "other"))
+        steps = lambda log: [int(line.split(",")[0]) for line in
+                             (log / "metrics.csv").read_text().splitlines()[1:]]
+        self.expect_code(0, *run, "--steps", "10", "--seed", "5", "--log-dir", other)
+        self.expect_code(0, *run, "--steps", "10", "--log-dir", own, "--checkpoint", folder)
+        resume = [*run, "--steps", "12", "--resume", folder, "--log-dir"]
+        self.expect_code(0, *resume, other)
+        self.expect_code(0, *resume, own, "--validate-every", "5")
+        for log in (own, other):
+            self.assertEqual(steps(log), [*range(1, 11)])
+            self.assertEqual(steps(log / "run-2"), [11, 12])
+
     def test_inspect_describes_a_folder(self):
         folder = self.folder / "c"
         self.expect_code(0, "train", "mnist", *DIGITS, "--width", "16", "--steps", "20",

@@ -10,7 +10,7 @@
 namespace sluice::tool {
 
 /// Returns the options of the command line that decide the bits of a training of `steps` steps,
-/// beside those of train::Options.
+/// in addition to train::Options.
 std::vector<train::NamedOption> bit_options(const ToolOptions& options, int64_t steps);
 
 /// Continues the run of --resume, and reports it. Nothing happens without that flag.

@@ -24,8 +24,8 @@ struct CheckpointOptions {
   double save_every_seconds = 0;  ///< Seconds between checkpoints; 0: no limit by time.
   int64_t keep = 2;               ///< Checkpoints that remain, the newest ones.
   SaveCopy copy = SaveCopy::kHost;
-  /// Options of the caller that decide the bits, beside those of the model: what the model and its
-  /// optimizer were made of. They are compared when the run is resumed.
+  /// Options of the caller that decide the bits, in addition to the model's options: sizes of the
+  /// network, the optimizer. resume() compares them.
   std::vector<NamedOption> options = {};
   /// Metadata of the files of variables, as of TrainingModel::save().
   std::map<std::string, std::string> metadata = {};
@@ -89,8 +89,8 @@ class Checkpoints {
 };
 
 struct ResumeOptions {
-  /// Names of options and other facts that may differ from those of the run: "accumulate",
-  /// "replicas", "data", "dtype", …. The run continues with those of the model.
+  /// Names of options and other facts that may differ from the run: "accumulate", "replicas",
+  /// "data", "dtype", …. The run continues with the model's values.
   std::vector<std::string> override = {};
   /// As CheckpointOptions::options.
   std::vector<NamedOption> options = {};
@@ -107,7 +107,7 @@ struct Resumed {
 
 /// Sets the variables and the run of a model from the newest whole checkpoint in `folder`, or from
 /// `folder` if that is a checkpoint. fit() then continues at the next sample, and compares its data
-/// with those of the run.
+/// with the data of the run.
 ///
 /// Error{kNoCheckpoint} with the reasons if there is none; the variables then have their first
 /// values if some of a damaged one were read. Error{kUsage} naming the first option that decides

@@ -272,6 +272,69 @@ class Log(LogCase):
             self.assertEqual(len(self.rows()), 5)
 
 
+class Watch(LogCase):
+    """Gradients and values of --watch-gradients and --watch-values, as files and histograms."""
+
+    SGD = ["--optimizer", "sgd", "--lr", 0.0625, "--lr-schedule", "constant",
+           "--digest"]
+    WATCH = ["--watch-gradients", "fc.*", "--watch-values", "fc.0", "--watch-every", 4]
+
+    def files(self, log=None):
+        folder = (log or self.log) / "watched"
+        return {int(f.stem): read_safetensors(f) for f in folder.glob("*.safetensors")}
+
+    def test_gradients_are_those_of_the_update(self):
+        digest = self.train(*self.SGD, "--steps", 8)["digest"]
+        self.assertEqual(self.train(*self.SGD, *self.WATCH, "--steps", 8, "--log-dir",
+                                    self.log)["digest"], digest)
+        files = self.files()
+        self.assertEqual(sorted(files), [4, 8])
+        weights = {}
+        for steps in (7, 8):
+            self.train(*self.SGD, "--steps", steps, "--save", self.weights)
+            weights[steps] = read_safetensors(self.weights)
+        gradients = {n: g for n, g in files[8].items() if n.startswith("gradient/")}
+        self.assertEqual(sorted(gradients), sorted("gradient/" + n for n in weights[8]))
+        for name, gradient in gradients.items():
+            path = name.removeprefix("gradient/")
+            self.assertTrue(any(gradient), name)
+            for g, before, after in zip(gradient, weights[7][path], weights[8][path], strict=True):
+                self.assertAlmostEqual(g, (before - after) / 0.0625, delta=1e-5)
+        events = self.events()
+        for name, values in files[8].items():
+            step, histogram = events.histograms[name][1]
+            self.assertEqual((step, histogram.num), (8, len(values)))
+            self.assertEqual((histogram.min, histogram.max), (min(values), max(values)))
+
+    def test_layouts_and_resumed_runs_watch_the_same(self):
+        flags = [*self.SGD, *self.WATCH, "--accumulate", 2, "--layers", 4]
+        want = self.train(*flags, "--steps", 12, "--log-dir", self.log)
+        files = self.files()
+        self.assertEqual(sorted(files), [4, 8, 12])
+        phased = self.folder / "phased"
+        layout = ["--strategy", "phased", "--offload", "weights,optimizer,activations"]
+        self.train(*flags, *layout, "--steps", 10, "--log-dir", phased, "--checkpoint",
+                   self.folder / "checkpoints", "--save-every", 7)
+        self.assertEqual(sorted(self.files(phased)), [4, 8])
+        for later in (12, 16):  # As a run that was killed may leave them.
+            (phased / "watched" / f"{later}.safetensors").write_bytes(b"")
+        got = self.train(*flags, *layout, "--steps", 12, "--log-dir", phased, "--resume",
+                         self.folder / "checkpoints")
+        self.assertEqual(got["digest"], want["digest"])
+        self.assertEqual(self.files(phased), files)
+
+    def test_refusals(self):
+        for flags, text in [
+                (["--watch-gradients", "fc.*"], "--watch-gradients requires --log-dir"),
+                (["--watch-values", "fc.0"], "--watch-values requires --log-dir"),
+                (["--watch-every", 2], "--watch-every requires --watch-gradients or values"),
+                (["--watch-values", "fc.9", "--log-dir", self.log],
+                 "watch.values: 'fc.9' must match a value of the network"),
+                (["--watch-gradients", "fc.0", "--log-dir", self.log],
+                 "watch.gradients: 'fc.0' must match the path of a trained weight")]:
+            self.expect_error(2, "usage", text, "train", *RUN, "--steps", 1, *flags)
+
+
 @unittest.skipUnless(EventAccumulator, "requires a Python with tensorboard")
 class TensorBoard(LogCase):
     """TensorBoard's own reader finds what the reader of the documented format finds."""

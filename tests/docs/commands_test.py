@@ -52,6 +52,17 @@ class Commands(training_commands.TrainingCommands):
         lines = (self.folder / "runs/first/metrics.csv").read_text().splitlines()
         self.assertGreater(len(lines), 100)
 
+    @runs("sluice train mlp --steps 20 --log-dir runs/watched --watch-gradients 'fc.*.weight' "
+          "--watch-values fc.0 --watch-every 10")
+    def test_a_training_writes_watched_tensors(self, command):
+        self.sluice(command, *ONE_THREAD, env=FEW_DIGITS)
+        folder = self.folder / "runs/watched/watched"
+        self.assertEqual(sorted(f.name for f in folder.iterdir()),
+                         ["10.safetensors", "20.safetensors"])
+        text = (folder / "10.safetensors").read_bytes()
+        for name in (b'"gradient/fc.0.weight"', b'"fc.0"'):
+            self.assertIn(name, text)
+
     @runs("./selftest")
     def test_selftest_ends_as_its_tests_do(self, command):
         self.copy_scripts("selftest")

@@ -113,12 +113,12 @@ _sluice() {
       --plateau-cooldown --plateau-epsilon --ema-decay --device-iterations --output-mode
       --epochs --steps --save --checkpoint --save-every --resume --keep --save-copy --override
       --validate-every --patience --save-best --metric --check-replicas --torch-save --log-dir
-      --log-histograms --seed --prefetch --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
-      --shard-threshold --recompute --recompute-blocks --machine --disable --verify --json
-      --quiet --log-level --digest --profile --profile-dir --single-process --help --help-all"
-      ;;
+      --log-histograms --watch-gradients --watch-values --watch-every --seed --prefetch --memory
+      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --stages --schedule --group --devices --device-ids
+      --map --io-mode --io-queues --shard-threshold --recompute --recompute-blocks --machine
+      --disable --verify --json --quiet --log-level --digest --profile --profile-dir
+      --single-process --help --help-all" ;;
     eval) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --dataset --loss --input --target --header --separator --decimal --missing
       --tokenizer --validation --all --data --weights --torch-weights --load-strict --load-names

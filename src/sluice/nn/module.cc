@@ -137,6 +137,23 @@ void Builder::update_running(const Tensor& variable, const Tensor& value, const 
   }
 }
 
+// An output that is an input of the graph has no value of its own.
+void Builder::name_output(const Tensor& output) {
+  if (!output.valid() || !graph().owns(output)) return;
+  const TensorInfo& info = graph().info(output);
+  if (info.producer.valid())
+    state_.watched.push_back({path_, output, graph().storage(info.storage).version()});
+}
+
+const Tensor& Builder::watch(const std::string& name, const Tensor& value) {
+  require(!name.empty(), "watch: the name of a value must not be empty");
+  require(value.valid() && graph().owns(value), "watch: '{}' must be a tensor of graph {}, got {}",
+          dotted(name), graph().name(), value.valid() ? "another one" : "an empty handle");
+  const Version version = graph().storage(graph().info(value).storage).version();
+  state_.watched.push_back({dotted(name), value, version});
+  return value;
+}
+
 Tensor Builder::add_replica_sharded_variable_input(const std::string& name, Initializer initializer,
                                                    Shape shape, DType dtype, Pass pass,
                                                    std::optional<ReplicaGrouping> group) {

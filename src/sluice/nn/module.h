@@ -63,6 +63,13 @@ struct RunningUpdate {
   Version version{0};  ///< Version of the value.
 };
 
+/// The tensor that a submodule returned, or a value that it declared by Builder::watch().
+struct WatchedValue {
+  std::string name = {};  ///< Path of the module, and the name in it.
+  Tensor value = {};
+  Version version{0};  ///< Version of the value.
+};
+
 /// State of create_graph() while the module builds.
 struct BuildState {
   Graph& graph;
@@ -74,6 +81,7 @@ struct BuildState {
   std::vector<std::string> submodules = {};  ///< Names of the outermost module's, as built.
   std::set<std::string> updated = {};        ///< Keys of running variables with an update.
   Tensor seed = {};                          ///< Builder::seed(); empty: none.
+  std::vector<WatchedValue> watched = {};    ///< Values that have a name.
 };
 
 /// Returns the name of the class without namespaces and template arguments.
@@ -136,6 +144,11 @@ class Builder {
   /// `variable` is a result of add_running_input() without an update and `value` is floating point
   /// with its shape, and in evaluation.
   void update_running(const Tensor& variable, const Tensor& value, const RunningRule& rule = {});
+  /// Names a value of a train::Network that its user may ask for (train::Watch::values), as
+  /// "<path>.<name>", and returns it. The tensor that a submodule returns has the submodule's path
+  /// as its name. Names change no program, and other graphs ignore them. Error{kUsage} unless
+  /// `value` is a tensor of this graph, and for an empty name.
+  const Tensor& watch(const std::string& name, const Tensor& value);
   /// Adds new inputs for all of `factories` and copies the factories under `name`. Returns the
   /// inputs, which are the variables for one caller of an outlined graph. Pass them to bind() of
   /// that graph.
@@ -149,10 +162,17 @@ class Builder {
   template <typename M, typename... Args>
   auto inlined(const std::string& name, const M& module, const Args&... args) {
     Builder b(*this, name);
-    return module.build(b, args...);
+    if constexpr (std::is_same_v<decltype(module.build(b, args...)), Tensor>) {
+      const Tensor output = module.build(b, args...);
+      b.name_output(output);
+      return output;
+    } else {
+      return module.build(b, args...);
+    }
   }
 
  private:
+  void name_output(const Tensor& output);
   std::string dotted(const std::string& name) const {
     return path_.empty() ? name : path_ + "." + name;
   }

@@ -462,6 +462,7 @@ class Fit {
       }
       log_->add(call);
     }
+    if (log_ && state_.watched_updates() == step) log_->add_watched(state_.watched());
     if (every == 0 || step % every >= iterations_) return;
     Session& session = state_.programs().session;
     if (log_ && log_->failed() && session.agreement().size() == 1) return;

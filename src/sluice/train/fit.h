@@ -159,7 +159,8 @@ struct FitOptions {
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
   /// Folder for an event file of TensorBoard and metrics.csv (docs/howto/watch_a_training.md). The
   /// first process of a group writes them. If the folder has the log of another run, they go to a
-  /// folder of their own in it, run-2 and so on; a model continues with its own log. Empty: none.
+  /// folder of their own in it, run-2 and so on; a model continues with its own log. Tensors of
+  /// Options::watch are files of the log, watched/<update>.safetensors, and events. Empty: none.
   std::string log_dir = {};
   /// Updates between histograms of each weight in the event file; 0: none.
   int64_t log_histograms = 0;

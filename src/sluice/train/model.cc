@@ -244,30 +244,21 @@ void ModelCalls::check_fed(const data::Element& samples) const {
           fmt::join(fed_, ", "), to_string(specs_of(samples)));
 }
 
-void ModelCalls::run(const data::Element& samples, std::span<const double> rates, int64_t update) {
+void ModelCalls::run(const data::Element& samples, std::span<const double> rates, int64_t update,
+                     bool watches) {
   const Training& t = programs_.training;
   if (!fed_.empty()) check_fed(samples);
   std::vector<ConstArrayView> views;
-  std::vector<const std::byte*> addresses;
+  Bound bound{watches, {}};
   for (const Field& field : fields_) {
     views.push_back(view(samples, field));
-    addresses.push_back(views.back().data);
+    bound.second.push_back(views.back().data);
   }
   auto found = std::find_if(bindings_.begin(), bindings_.end(),
-                            [&](const auto& b) { return b.first == addresses; });
+                            [&](const auto& b) { return b.first == bound; });
   if (found == bindings_.end()) {
-    std::vector<StreamInput> inputs;
-    for (size_t i = 0; i < fields_.size(); ++i) inputs.push_back({fields_[i].stream, views[i]});
-    if (use_ == Use::kTrain && t.learning_rate) inputs.push_back({*t.learning_rate, rates_});
-    for (size_t i = 0; i < coefficients_.size(); ++i)
-      inputs.push_back({t.coefficients[i].stream, coefficients_[i]});
-    if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
-    std::vector<StreamOutput> outputs;
-    for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
-    for (size_t i = 0; i < loss_sums_.size(); ++i)
-      outputs.push_back({t.loss_sums[i], loss_sums_[i]});
     if (bindings_.size() == kMaxBindings) bindings_.erase(bindings_.begin());
-    bindings_.emplace_back(std::move(addresses), programs_.session.bind(inputs, outputs, program_));
+    bindings_.emplace_back(std::move(bound), bind(views, watches));
     found = std::prev(bindings_.end());
   }
   if (use_ == Use::kTrain) {
@@ -437,6 +428,7 @@ bool TrainingModel::is_compiled() const { return state_->is_compiled(); }
 const Options& TrainingModel::options() const { return state_->options(); }
 CallSize TrainingModel::call_size() { return state_->calls(Use::kTrain).size(); }
 int64_t TrainingModel::updates() const { return state_->updates(); }
+Watched TrainingModel::watched() const { return state_->watched(); }
 Run TrainingModel::run() const { return state_->run(); }
 void TrainingModel::continue_run(const Run& run) { state_->continue_run(run, /*any_data=*/true); }
 void TrainingModel::set_learning_rate(double rate) { state_->set_learning_rate(rate); }

@@ -60,6 +60,17 @@ struct CallSize {
 /// "micro-batch 40 x device iterations 10 x accumulate 10 = 4000".
 std::string to_string(const CallSize& size);
 
+/// The tensors that Options::watch names, of one call.
+struct Watched {
+  int64_t calls = 0;    ///< Calls of the run, this one included; 0: none has returned tensors.
+  int64_t updates = 0;  ///< Updates of the run after the call.
+  /// Gradients by path of the weight, of replica 0. An array has the shape of the weight, after an
+  /// axis of the call's updates if there are several.
+  data::Element gradients = {};
+  /// Values by name, of all micro-batches and replicas, in the form of results (TrainingModel).
+  data::Element values = {};
+};
+
 /// A network that trains. Copies are handles to one model.
 ///
 /// A call takes m · D · N · R samples and returns the results that Options::output names. Samples
@@ -93,6 +104,9 @@ class TrainingModel {
   Run run() const;
   /// Continues another run from its counts, position and rate, without its variables.
   void continue_run(const Run& run);
+
+  /// Returns the tensors that the last call with them returned (Options::watch).
+  Watched watched() const;
 
   /// Sets the learning rate of the next calls, a finite float32 of at least 0. It is that of
   /// Options::learning_rate at first; with a StreamedRate, set it before the first call.

@@ -43,8 +43,11 @@ class ModelCalls {
   ModelCalls(ModelPrograms& programs, const Network& network, Use use, const Options& options);
 
   /// Runs the program on samples. A run of training begins with update `update` and has a learning
-  /// rate for each of its updates.
-  void run(const data::Element& samples, std::span<const double> rates, int64_t update);
+  /// rate for each of its updates. With `watches`, it runs the program "watch" instead.
+  void run(const data::Element& samples, std::span<const double> rates, int64_t update,
+           bool watches = false);
+  /// Returns copies of the watched tensors of the last such run, without its counts.
+  Watched watched() const;
   /// Sets the values of Training::coefficients: of each, one for each update of the next calls, or
   /// one for all.
   void set_coefficients(const std::vector<std::vector<double>>& values);
@@ -108,6 +111,7 @@ class ModelCalls {
   void find_labels(const Network& network);
   void check_fed(const data::Element& samples) const;
   ConstArrayView view(const data::Element& samples, const Field& field) const;
+  Binding bind(const std::vector<ConstArrayView>& fields, bool watches);
   HostTensor selected(const HostTensor& array, const TensorSpec& entry) const;
 
   ModelPrograms& programs_;
@@ -128,8 +132,11 @@ class ModelCalls {
   HostTensor seeds_;
   HostTensor rates_;
   std::vector<HostTensor> coefficients_;  ///< One for each of Training::coefficients.
-  /// Bindings of earlier calls by the addresses of their samples, the newest last.
-  std::vector<std::pair<std::vector<const std::byte*>, Binding>> bindings_;
+  std::vector<HostTensor> gradients_;     ///< One for each of Training::watched_gradients.
+  std::vector<HostTensor> values_;        ///< One for each of Training::watched_values.
+  /// A program and the addresses of the samples that it read.
+  using Bound = std::pair<bool, std::vector<const std::byte*>>;
+  std::vector<std::pair<Bound, Binding>> bindings_;  ///< Earlier calls; the newest is last.
 };
 
 /// The state that all handles of a model share. Each function but the getters of options holds the
@@ -185,6 +192,9 @@ class ModelState {
   void end_epoch();
   /// Adds a loss that a call returned: the weighted sum and its parts.
   void add_loss(float sum, std::span<const float> parts);
+  Watched watched() const;
+  /// Watched::updates, without its arrays.
+  int64_t watched_updates() const { return watched_.updates; }
   std::optional<double> rate() const;
   const Network& network() const { return network_; }
   /// Name of the log of this model's trainings in `folder` (Run::log); empty before the first one,
@@ -231,6 +241,7 @@ class ModelState {
   std::vector<double> rates_;  ///< Indexed by update of a call.
   Run run_;                    ///< Without `options`, `seed`, `learning_rate` and `losses_hash`.
   Hash128 losses_hash_;        ///< Run::losses_hash.
+  Watched watched_;            ///< Counts of the last call with watched tensors.
   std::vector<float> loss_words_;  ///< The last hash, the loss and its parts, which are hashed.
   std::optional<DataOrder> expected_data_;
   std::map<std::string, std::string> logs_;  ///< Names of logs by folder.

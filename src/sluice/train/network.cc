@@ -180,6 +180,36 @@ void add_means(NetworkGraph& n) {
   }
 }
 
+// Adds the values that `patterns` match to the results. Programs other than "watch" do not write
+// them.
+void add_watched(NetworkGraph& n, const std::vector<nn::internal::WatchedValue>& all,
+                 const std::vector<std::string>& patterns) {
+  const Graph& graph = n.graph.graph();
+  std::vector<std::string> names;
+  for (const nn::internal::WatchedValue& v : all) names.push_back(v.name);
+  for (const std::string& pattern : patterns) {
+    require(std::any_of(names.begin(), names.end(), nn::keys_like({pattern})),
+            "watch.values: '{}' must match a value of the network, got none; values are {}",
+            pattern, names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+  const nn::KeyMatch is_watched = nn::keys_like(patterns);
+  std::set<std::string> known;
+  for (const auto& [name, value, version] : all) {
+    if (!is_watched(name)) continue;
+    require(known.insert(name).second,
+            "watch.values: values must have different names, got '{}' twice", name);
+    require(graph.info(value).producer.valid(),
+            "watch.values: '{}' must be a tensor that build() computed, got '{}'", name,
+            value.name());
+    require(graph.storage(graph.info(value).storage).version() == version,
+            "watch.values: '{}' must not be overwritten later, but '{}' is; watch a copy", name,
+            value.name());
+    n.watched.emplace_back(name, value);
+    n.results.predictions.push_back(
+        {.name = name, .value = value, .writing = {.form = Writing::Reduction::kNone}});
+  }
+}
+
 bool is_read(const Graph& graph, const Tensor& t) {
   const auto& outputs = graph.output_ids();
   if (std::find(outputs.begin(), outputs.end(), t.id()) != outputs.end()) return true;
@@ -324,16 +354,17 @@ std::vector<Field> internal::classifier_fields(const TensorSpec& input,
           {.name = "labels", .spec = {{input.shape[0]}, i32, {}}}};
 }
 
-NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
-  return build(std::move(ir), mode == nn::RunMode::kTrain ? Purpose::kTrain : Purpose::kEvaluate,
-               0);
+NetworkGraph Network::build(Ir ir, nn::RunMode mode, const std::vector<std::string>& watch) const {
+  return build(std::move(ir), mode == nn::RunMode::kTrain ? Purpose::kTrain : Purpose::kEvaluate, 0,
+               watch);
 }
 
 NetworkGraph Network::build_scored(Ir ir, int64_t samples) const {
   return build(std::move(ir), Purpose::kScore, samples);
 }
 
-NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
+NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples,
+                            const std::vector<std::string>& watch) const {
   const nn::RunMode mode =
       purpose == Purpose::kTrain ? nn::RunMode::kTrain : nn::RunMode::kEvaluate;
   nn::internal::BuildState state{
@@ -367,6 +398,7 @@ NetworkGraph Network::build(Ir ir, Purpose purpose, int64_t samples) const {
                  .seed = std::move(seed),
                  .results = std::move(results),
                  .updates = std::move(*state.updates)};
+  add_watched(n, state.watched, watch);
   if (mode == nn::RunMode::kTrain) n.total_weight = total_weight_of(state.graph, n.results.losses);
   if (mode == nn::RunMode::kTrain) {
     add_loss_gradients(n);

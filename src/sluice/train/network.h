@@ -203,6 +203,8 @@ struct NetworkGraph {
   Results results;
   /// Updates of running variables, which the graph does not read. Their values are outputs of it.
   std::vector<nn::internal::RunningUpdate> updates = {};
+  /// Values that the program "watch" writes, by name. They are predictions, too.
+  std::vector<std::pair<std::string, Tensor>> watched = {};
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
   Tensor total_weight = {};  ///< Loss::total_weight of all losses; empty without.
@@ -240,14 +242,19 @@ class Network {
   /// if a loss is not a floating-point scalar, and if losses differ in their total weight.
   /// Error{kUsage} if the labels of a prediction are not those of its scores, if training reads a
   /// running variable and updates it, or if a graph that the network calls updates one.
-  NetworkGraph build(Ir ir, nn::RunMode mode) const;
+  ///
+  /// `watch` has patterns of values that are results, too (nn::Builder::watch()). Error{kUsage} for
+  /// a pattern without a value, for two of its values with one name, and for a value that is
+  /// overwritten later or is not the result of an op.
+  NetworkGraph build(Ir ir, nn::RunMode mode, const std::vector<std::string>& watch = {}) const;
   /// Builds the graph of evaluation with the losses, for micro-batches of `samples` samples, which
   /// are the first axis of each field but those with Field::once. Losses with a total weight stay
   /// sums. Errors as for build().
   NetworkGraph build_scored(Ir ir, int64_t samples) const;
 
  private:
-  NetworkGraph build(Ir ir, Purpose purpose, int64_t samples) const;
+  NetworkGraph build(Ir ir, Purpose purpose, int64_t samples,
+                     const std::vector<std::string>& watch = {}) const;
 
   std::vector<Field> fields_;
   std::string name_;

@@ -346,6 +346,24 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
+/// Gradients and intermediate tensors that some calls of a training return
+/// (TrainingModel::watched()). These calls run a program of their own, "watch". It has the bits of
+/// the other calls, which move no byte for it. Both are planned before the first call.
+struct Watch {
+  /// Patterns of the paths of trained weights, as in Options::freeze. The gradient is the one that
+  /// the update reads: reduced over micro-batches and replicas, and after the hook. The factor of
+  /// `max_grad_norm` is not applied.
+  std::vector<std::string> gradients = {};
+  /// Patterns of the names of values: the path of a submodule names the tensor that it returns, and
+  /// nn::Builder::watch() names others. A block with a watched value does not run in a loop over
+  /// equal blocks, and keeps the value on the device until the block ends.
+  std::vector<std::string> values = {};
+  int64_t every = 1;  ///< Calls `every` − 1, 2·`every` − 1, … of the run.
+
+  bool empty() const { return gradients.empty() && values.empty(); }
+  bool operator==(const Watch&) const = default;
+};
+
 /// All options of training and inference. A model (model.h) keeps a copy, so that later changes
 /// have no effect on it.
 struct Options {
@@ -404,6 +422,7 @@ struct Options {
   /// state, and sharded as it is. Evaluation and inference read averages in place of weights.
   /// Trained weights must be float32. Absent: without averages.
   std::optional<double> ema_decay = {};
+  Watch watch = {};
   /// Seed of the variables' first values and, in a model, of the draws of its runs.
   uint64_t seed = 0;
   /// The session that a model opens: devices and their memory, threads, remote memory, io queues.

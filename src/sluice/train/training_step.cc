@@ -1,13 +1,18 @@
 #include "sluice/train/training_step.h"
 
-#include <algorithm>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
+#include "sluice/base/checked.h"
 #include "sluice/data/feed_queues.h"
 #include "sluice/train/emitter.h"
 #include "sluice/train/options/option_table.h"
 #include "sluice/train/pipeline/stages.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/torch_weights.h"
+#include "sluice/transforms/copies/split_stores.h"
 
 namespace sluice::train {
 namespace {
@@ -107,6 +112,36 @@ void add_results(Ir& ir, const Network& network, const Results& results, const O
   }
 }
 
+// Adds a stream for each value of Options::watch.
+void add_watched_values(Ir& ir, const NetworkGraph& graph, const Options& options, Training& t) {
+  for (const auto& [name, value] : graph.watched) {
+    t.watched_values.push_back({ir.d2h_stream(value.spec(), name), name});
+    t.entries[t.watched_values.back().stream.name] =
+        checked_mul(options.accumulate, options.device_iterations);
+  }
+}
+
+// Error{kUsage} for a pattern of Options::watch without a trained weight.
+void check_watched_gradients(const Options& options, const WeightRules& rules) {
+  for (const std::string& pattern : options.watch.gradients) {
+    const nn::KeyMatch matches = nn::keys_like({pattern});
+    std::vector<std::string> keys;
+    for (const auto& [key, rule] : rules) keys.push_back(key);
+    require(std::any_of(keys.begin(), keys.end(), matches),
+            "watch.gradients: '{}' must match the path of a trained weight, got none; trained "
+            "weights are {}",
+            pattern, fmt::join(keys, ", "));
+  }
+}
+
+// Moves the stores of watched tensors from the program "train" to a copy, "watch".
+void split_watch(const Ir& ir, const Training& t) {
+  std::set<int32_t> streams;
+  for (const GradientStream& s : t.watched_gradients) streams.insert(s.stream.id);
+  for (const ValueStream& s : t.watched_values) streams.insert(s.stream.id);
+  if (!streams.empty()) transforms::split_stores(ir, "train", "watch", streams);
+}
+
 // Adds the streams of Training::loss_sums, unless the losses that are returned define the means.
 void add_loss_sums(Ir& ir, const NetworkGraph& graph, const Options& options, Training& t) {
   if (!options.loss_sums || options.outfeed) return;
@@ -139,6 +174,7 @@ void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
   add_results(ir, network, graph.results, options, t.predictions, t.labelled, t);
+  add_watched_values(ir, graph, options, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -189,6 +225,9 @@ void check_inference(const Options& options) {
                                         "gradient_hook",
                                         "freeze",
                                         "ema_decay",
+                                        "watch.gradients",
+                                        "watch.values",
+                                        "watch.every",
                                         "recompute",
                                         "prefetch",
                                         "locations.optimizer",
@@ -251,7 +290,7 @@ void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const Options& given, const Options& inference) {
   Options options = with_rate(given, optimizer);
-  const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
+  const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain, options.watch.values);
   const Strategy strategy = options.strategy.value_or(default_strategy(graph));
   options.strategy = strategy;
   check_options(options, ir, "training");
@@ -270,6 +309,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           "training: No variables to optimize; the network must have a weight that the optimizer "
           "trains, got {} weights",
           graph.factories.select(graph.graph.args(), nn::Role::kWeight).keys_flat().size());
+  check_watched_gradients(options, rules);
   NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   for (Prediction& p : eval.results.predictions) p.writing = {};
   check_variables(graph, eval);
@@ -284,6 +324,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   add_streams(ir, network, graph, eval, options, inference, t);
   check_evaluation(inference, strategy);
   emit_training(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
+  split_watch(ir, t);
   t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
   for (const auto& [key, rule] : rules)
     t.reductions.accumulators.emplace(key, rule.gradient.accumulator);

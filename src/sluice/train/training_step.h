@@ -43,6 +43,20 @@ struct CoefficientStream {
   H2dStream stream;
 };
 
+/// A stream of the program "watch" with gradients of weights (Options::watch).
+struct GradientStream {
+  D2hStream stream;
+  /// Paths of the weights of an update's entries, in their order; empty for a gradient that no
+  /// pattern matches.
+  std::vector<std::string> weights;
+};
+
+/// A stream of the program "watch" with a value of each micro-batch (Options::watch).
+struct ValueStream {
+  D2hStream stream;
+  std::string name;  ///< Name of the value (nn::Builder::watch()).
+};
+
 /// The reductions of a training program.
 struct GradientReductions {
   Accumulation accumulation = Accumulation::kRunningMean;
@@ -50,8 +64,9 @@ struct GradientReductions {
   std::map<std::string, DType> accumulators = {};  ///< Dtype by path of each trained weight.
 };
 
-/// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
-/// "train" reads `accumulate` entries of each field's stream for each of `device_iterations`
+/// A program "train" that trains, and a program "eval" that applies the trained weights. With
+/// Options::watch, a program "watch" trains as "train" does and writes the watched tensors too. A
+/// run of "train" reads `accumulate` entries of each field's stream for each of `device_iterations`
 /// updates, in order of micro-batches. It returns one entry of each loss and prediction per
 /// micro-batch. A result that is summed has one entry for each update (Writing).
 struct Training {
@@ -78,6 +93,8 @@ struct Training {
   /// if the entries of `losses` define the means of a run.
   std::vector<D2hStream> loss_sums;
   std::vector<D2hStream> predictions;  ///< Streams of the predictions that the program writes.
+  std::vector<GradientStream> watched_gradients;
+  std::vector<ValueStream> watched_values;
   /// Entries of each result in a run, by stream. Absent: one for each micro-batch.
   std::map<std::string, int64_t> entries;
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
@@ -109,6 +126,7 @@ struct Training {
 /// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, if a
 /// parameter group has none, and if no loss depends on a weight that the optimizer trains.
 /// Error{kUsage} for a pattern of `freeze` that matches no weight, and if it freezes all.
+/// Error{kUsage} for a pattern of `watch` that matches no trained weight, or no value.
 /// Error{kUsage} for an accumulator's dtype that is not f32, f16 or bf16, and for a hook's result
 /// of another shape or graph, with the weight.
 ///

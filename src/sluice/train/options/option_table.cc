@@ -215,6 +215,20 @@ void add_strategy(OptionTable<Options>& t) {
       "Run N micro-batches through a block before the next block", "{strategy} phased");
 }
 
+// A list of texts; "none" for an empty one.
+template <typename T>
+Option<T>& add_texts(OptionTable<T>& t, const char* name, std::vector<std::string> T::*member,
+                     const char* placeholder, const char* help) {
+  return t.add({name, OptionType::kList, placeholder, help,
+                [=](const T& o) {
+                  const std::vector<std::string>& all = o.*member;
+                  return all.empty() ? "none" : fmt::format("{}", fmt::join(all, ", "));
+                },
+                [=](T& o, const OptionTexts& texts) {
+                  o.*member = texts == OptionTexts{"none"} ? OptionTexts() : texts;
+                }});
+}
+
 void add_gradients(OptionTable<Options>& t) {
   t.add("learning_rate", &Options::learning_rate, learning_rates(),
         "Set the learning rate; streamed: the program reads it from a stream")
@@ -247,15 +261,22 @@ void add_gradients(OptionTable<Options>& t) {
   t.add("ema_decay", &Options::ema_decay, forms::floats({.max = 1, .excludes_max = true}, "DECAY"),
         "Evaluate exponential moving averages (EMA) of the weights with this decay", "none")
       .that_decides_bits();
-  t.add({"freeze", OptionType::kList, "PATTERNS",
-         "Freeze weights by patterns of their paths, for example embedding.*",
-         [](const Options& o) {
-           return o.freeze.empty() ? "none" : fmt::format("{}", fmt::join(o.freeze, ", "));
-         },
-         [](Options& o, const OptionTexts& texts) {
-           o.freeze = texts == OptionTexts{"none"} ? OptionTexts() : texts;
-         }})
+  add_texts(t, "freeze", &Options::freeze, "PATTERNS",
+            "Freeze weights by patterns of their paths, for example embedding.*")
       .that_decides_bits();
+}
+
+OptionTable<Watch> watch_table() {
+  OptionTable<Watch> t;
+  add_texts(t, "gradients", &Watch::gradients, "PATTERNS",
+            "Watch the gradients of weights, by patterns of their paths, for example encoder.*")
+      .named("--watch-gradients");
+  add_texts(t, "values", &Watch::values, "PATTERNS",
+            "Watch the tensors that submodules return, by patterns of their paths")
+      .named("--watch-values");
+  t.add("every", &Watch::every, forms::integers<int64_t>(1), "Watch every Nth call")
+      .named("--watch-every");
+  return t;
 }
 
 OptionTable<Options> make_options_table() {
@@ -305,6 +326,13 @@ OptionTable<Options> make_options_table() {
            o.recompute = {all, all || texts == OptionTexts{"none"} ? OptionTexts() : texts};
          }});
   add_gradients(t);
+  for (const Option<Watch>& option : watch_table()) {
+    Option<Options>& added = t.add_member("watch.", &Options::watch, option);
+    if (option.name == "every")
+      added.require({"{watch.gradients} or values",
+                     [](const Options& o) { return !o.watch.empty(); },
+                     [](const Options&) { return std::string("none of them"); }});
+  }
   t.add("seed", &Options::seed, forms::integers<uint64_t>(0),
         "Draw first weights, the samples' order and dropout from this seed")
       .that_decides_bits();

@@ -51,6 +51,7 @@ TEST(Options, AreReadFromAFile) {
     "offload": "automatic", "io_mode": "io_overlapped", "recompute": ["B1"], "learning_rate": 0.001,
     "accumulation_reduction": "sum", "replica_reduction": "sum", "accumulator_dtype": "float16",
     "max_grad_norm": 1.5, "ema_decay": 0.5, "freeze": ["a.*"], "seed": 18446744073709551615,
+    "watch": {"gradients": ["b.*"], "values": ["c"], "every": 4},
     "session": {"device": {"memory": 1000, "threads": 3}, "remote": "file:/tmp",
                 "remote_memory": 2000, "remote_bandwidth": 3000, "remote_direct": true,
                 "verify_remote": true, "stop_deadline": 1, "events": 5, "profile": "/tmp",

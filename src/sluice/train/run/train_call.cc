@@ -67,13 +67,19 @@ const ModelCalls& ModelState::train(const data::Element& samples,
     rates_.resize(1);
   }
   set_coefficients(calls, optimizers);
-  calls.run(samples, rates_, run_.updates);
+  const bool watches =
+      !options_.watch.empty() && run_.calls % options_.watch.every == options_.watch.every - 1;
+  calls.run(samples, rates_, run_.updates, watches);
   const int64_t samples_of_call = calls.size().samples();
   run_.updates += options_.device_iterations;
   ++run_.calls;
   run_.micro_batches += samples_of_call / calls.size().micro_batch;
   run_.samples += samples_of_call;
   run_.epoch_samples += samples_of_call;
+  if (watches) {
+    watched_.calls = run_.calls;
+    watched_.updates = run_.updates;
+  }
   return calls;
 }
 

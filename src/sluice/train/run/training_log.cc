@@ -9,11 +9,13 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/options/read_number.h"
+#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/ir/graph.h"
 #include "sluice/ir/variable.h"
 #include "sluice/report/traffic.h"
+#include "sluice/train/model.h"
 
 namespace sluice::train {
 namespace {
@@ -36,6 +38,10 @@ std::string metrics_path(const std::string& folder) { return folder + "/metrics.
 
 std::string run_path(const std::string& folder) {
   return fmt::format("{}/{}", folder, TrainingLog::kRunName);
+}
+
+std::string watched_path(const std::string& folder) {
+  return fmt::format("{}/{}", folder, TrainingLog::kWatchedName);
 }
 
 // Returns the contents of a file; empty if it does not exist.
@@ -168,10 +174,22 @@ void each_histogram(const Session& session, const nn::NamedTensors& variables,
 
 namespace {
 
-// Makes the folder, and removes events after a step that the training continues.
+// Removes the files of watched tensors after a step.
+void cut_watched(const std::string& folder, int64_t step) {
+  std::error_code error;  // Without the folder, there are none.
+  for (const auto& file : std::filesystem::directory_iterator(watched_path(folder), error)) {
+    const auto update = read_integer<int64_t>(file.path().stem().string());
+    if (update && *update > step) std::filesystem::remove(file.path(), error);
+  }
+}
+
+// Makes the folder, and removes events and tensors after a step that the training continues.
 const std::string& prepared(const std::string& folder, std::optional<int64_t> continued) {
   make_log_folder(folder);
-  if (continued) data::cut_events(folder, *continued);
+  if (continued) {
+    data::cut_events(folder, *continued);
+    cut_watched(folder, *continued);
+  }
   return folder;
 }
 
@@ -190,11 +208,20 @@ data::GrowingFile open_metrics(const std::string& folder, const TrainingLog::Col
   return file;
 }
 
+// Adds a histogram, and the number of values that are not finite.
+void add_values(data::Summary& summary, const std::string& tag, const std::string& path,
+                const data::Histogram& values) {
+  summary.add(tag, values);
+  if (values.non_finite() > 0)
+    summary.add("non_finite/" + path, static_cast<double>(values.non_finite()));
+}
+
 }  // namespace
 
 TrainingLog::TrainingLog(const std::string& folder, const Columns& columns,
                          std::optional<int64_t> continued, std::chrono::milliseconds period)
-    : columns_(columns),
+    : folder_(folder),
+      columns_(columns),
       period_(period),
       events_(prepared(folder, continued)),
       metrics_(open_metrics(folder, columns, continued, seconds_)) {}
@@ -217,14 +244,22 @@ void TrainingLog::flush(bool to_disk) {
     }
     written_ = Clock::now();
   } catch (const Error& e) {
-    failed_ = true;
-    sys::print_stderr("log: {}; the rest of the training is not logged\n", e.what());
+    fail_with(e);
   }
+}
+
+void TrainingLog::fail_with(const Error& error) {
+  failed_ = true;
+  sys::print_stderr("log: {}; the rest of the training is not logged\n", error.what());
 }
 
 void TrainingLog::write(const std::function<void()>& add) {
   if (failed_) return;
-  add();
+  try {
+    add();
+  } catch (const Error& e) {
+    return fail_with(e);
+  }
   if (Clock::now() - written_ >= period_) flush();
 }
 
@@ -262,10 +297,30 @@ void TrainingLog::add_histogram(int64_t step, const std::string& path,
                                 const data::Histogram& values) {
   write([&] {
     data::Summary summary;
-    summary.add("weights/" + path, values);
-    if (values.non_finite() > 0)
-      summary.add("non_finite/" + path, static_cast<double>(values.non_finite()));
+    add_values(summary, "weights/" + path, path, values);
     events_.add(step, summary);
+  });
+}
+
+void TrainingLog::add_watched(const Watched& watched) {
+  std::vector<NamedArray> arrays;
+  const auto add = [&](const data::Element& from, const std::string& prefix) {
+    for (size_t i = 0; i < from.arrays.size(); ++i)
+      arrays.push_back({prefix + from.names[i], from.arrays[i]});
+  };
+  add(watched.gradients, "gradient/");
+  add(watched.values, "");
+  write([&] {
+    data::Summary summary;
+    for (const NamedArray& a : arrays) {
+      data::Histogram values;
+      values.add(a.array.dtype(), a.array.bytes());
+      add_values(summary, a.name, a.name, values);
+    }
+    events_.add(watched.updates, summary);
+    const std::string folder = watched_path(folder_);
+    sys::make_folder(folder);
+    write_safetensors_file(fmt::format("{}/{}.safetensors", folder, watched.updates), arrays);
   });
 }
 

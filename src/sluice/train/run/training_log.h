@@ -16,6 +16,8 @@
 
 namespace sluice::train {
 
+struct Watched;
+
 /// Creates a folder for a TrainingLog, with those above it. Error{kIo} naming it if that fails, or
 /// if no file can be created in it.
 void make_log_folder(const std::string& folder);
@@ -76,6 +78,8 @@ class TrainingLog {
 
   /// File with the id of the run.
   static constexpr std::string_view kRunName = "run-id";
+  /// Folder of watched tensors (Options::watch).
+  static constexpr std::string_view kWatchedName = "watched";
 
   /// The results of a call that ends with update `step`, counted from 1.
   struct Call {
@@ -95,6 +99,9 @@ class TrainingLog {
   /// Adds an event of the values of a variable, and one of the number of those that are not finite,
   /// if there are any.
   void add_histogram(int64_t step, const std::string& path, const data::Histogram& values);
+  /// Writes watched tensors to the file kWatchedName/<step>.safetensors in the folder: gradients as
+  /// "gradient/<path>", values by their names. Adds an event of their values.
+  void add_watched(const Watched& watched);
 
   /// Writes all that was added to the disk. A failure is reported as that of a write.
   void sync();
@@ -106,7 +113,9 @@ class TrainingLog {
   using Clock = std::chrono::steady_clock;
   void write(const std::function<void()>& add);
   void flush(bool to_disk = false);
+  void fail_with(const Error& error);
 
+  std::string folder_;
   Columns columns_;
   std::chrono::milliseconds period_;
   data::EventFile events_;

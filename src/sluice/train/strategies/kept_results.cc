@@ -56,6 +56,8 @@ std::vector<WrittenResult> written_results(const NetworkGraph& network, const Tr
   };
   add(network.results.losses, training.losses);
   add(network.results.predictions, predictions);
+  for (size_t i = 0; i < network.watched.size(); ++i)
+    written.push_back({network.watched[i].second, training.watched_values[i].stream});
   if (network.loss_sums.empty() || training.loss_sums.empty()) return written;
   auto stream = training.loss_sums.begin();
   for (size_t i = 0; i < network.loss_sums.size(); ++i) {

@@ -42,8 +42,8 @@ struct WrittenResult {
   ResultForm form = ResultForm::kEach;
 };
 
-/// Returns the written losses and predictions of a network and the sums of losses. `training` has
-/// the streams of losses and sums; `predictions` are those of the predictions.
+/// Returns the written losses and predictions of a network, watched values and sums of losses.
+/// `training` has the streams of losses and sums; `predictions` are those of the predictions.
 std::vector<WrittenResult> written_results(const NetworkGraph& network, const Training& training,
                                            const std::vector<D2hStream>& predictions,
                                            const Output& output);

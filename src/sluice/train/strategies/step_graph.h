@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/train/strategies/accumulators.h"
 #include "sluice/train/strategies/flowing_values.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/step_variables.h"

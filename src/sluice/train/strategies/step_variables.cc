@@ -5,7 +5,6 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/provenance_scope.h"
 #include "sluice/ops/basic.h"
-#include "sluice/ops/cast.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/slice.h"
@@ -32,66 +31,6 @@ Tensors load_inputs(Graph& main, const NetworkGraph& network, const Training& tr
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
   const builtin::InitOptions init{.shape = spec.shape, .dtype = spec.dtype};
   return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];
-}
-
-namespace {
-
-Graph::ProvenanceFields accumulates(const std::string& use) {
-  return {.role = OpRole::kAccumulation, .variable = use};
-}
-
-}  // namespace
-
-void Accumulators::add(const WeightUse& use) {
-  TensorSpec spec = use.input.spec();
-  spec.dtype = rules_.at(use.key).gradient.accumulator;
-  const Graph::ProvenanceScope scope(main_, accumulates(use.name()));
-  keep_as(use.name(), zeros(main_, spec, "accum." + use.name()));
-}
-
-void Accumulators::keep(const WeightUse& use, const Tensor& gradient) {
-  const Graph::ProvenanceScope scope(main_, accumulates(use.name()));
-  keep_as(use.name(), ops::cast(gradient, rules_.at(use.key).gradient.accumulator));
-}
-
-void Accumulators::keep_as(const std::string& use, const Tensor& gradient) {
-  if (!is_off_device(options_.locations.accumulators, gradient.spec(), options_.locations)) {
-    here_.emplace(use, gradient);
-    return;
-  }
-  const RemoteBuffer buffer = main_.ir().remote_buffer(gradient.spec());
-  const Graph::IoScope scope(main_, options_.io_mode);
-  main_.remote_store(buffer, 0, gradient);
-  there_.emplace(use, buffer);
-}
-
-Tensor Accumulators::load(Graph& graph, const std::string& use) const {
-  const Graph::ProvenanceScope of(graph, accumulates(use));
-  const Graph::IoScope scope(graph, options_.io_mode);
-  return graph.remote_load(there_.at(use), 0, "accum." + use);
-}
-
-void Accumulators::store(Graph& graph, const std::string& use, const Tensor& accumulator) const {
-  const Graph::ProvenanceScope of(graph, accumulates(use));
-  const Graph::IoScope scope(graph, options_.io_mode);
-  graph.remote_store(there_.at(use), 0, accumulator);
-}
-
-void Accumulators::accumulate(Graph& graph, MicroBatch& run, BlockId b, const BlockGraph& block,
-                              const std::optional<BlockGradient>& gradient,
-                              const MicroBatch::Weights& weights, const MicroBatch::ByUse& here,
-                              const Tensor& counter) const {
-  MicroBatch::ByUse accumulators = here;
-  MicroBatch::ByUse loaded;
-  if (gradient) {
-    for (const size_t w : gradient->weights) {
-      const std::string use = block.weights[w].name();
-      if (is_remote(use) && !here.contains(use)) loaded.emplace(use, load(graph, use));
-    }
-  }
-  accumulators.insert(loaded.begin(), loaded.end());
-  run.backward(b, weights, accumulators, counter);
-  for (const auto& [use, t] : loaded) store(graph, use, t);
 }
 
 const Tensor& StepSizes::load() { return rate_ = main_.host_load(*training_.learning_rate); }
@@ -124,6 +63,7 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
       optimizer_(optimizer),
       options_(options),
       training_(training),
+      watch_(options, training),
       step_sizes_(main, optimizer, training),
       made_(main.ir()) {
   const auto add = [&](const VariableRows& own) {
@@ -172,6 +112,7 @@ StepVariables::StepVariables(Graph& main, const StepVariables& trained)
       devices_(trained.devices_),
       variable_rows_(trained.variable_rows_),
       reads_averages_(options_.ema_decay.has_value()),
+      watch_(options_, training_),
       step_sizes_(main, trained.optimizer_, trained.training_),
       made_(main.ir()) {
   std::map<const Variable*, std::shared_ptr<Variable>> averages;
@@ -277,15 +218,17 @@ void StepVariables::average_running() const {
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated) const {
   const auto variable = [&] { return weight(main_, key); };
   const Graph::ProvenanceScope of(main_, {.role = OpRole::kReduction, .variable = key});
-  return rules_.at(key).gradient.reduced(accumulated, variable, rule(), divisor(key));
+  const GradientRule& by = rules_.at(key).gradient;
+  return watch_.store(key, by.reduced(accumulated, variable, rule(), divisor(key)));
 }
 
 Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated,
                               const Tensor& weight, const Tensor& divisor) const {
   const Graph::ProvenanceScope of(accumulated.graph(),
                                   {.role = OpRole::kReduction, .variable = key});
-  return rules_.at(key).gradient.reduced(
-      accumulated, [&] { return weight; }, rule(), divisor);
+  const auto whole = [&] { return weight; };
+  return watch_.store_row(variable(key).rows.keys.items(),
+                          rules_.at(key).gradient.reduced(accumulated, whole, rule(), divisor));
 }
 
 // Each device receives the divisor once.

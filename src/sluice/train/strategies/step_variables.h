@@ -10,6 +10,7 @@
 
 #include "sluice/nn/remote.h"
 #include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/strategies/gradient_watch.h"
 #include "sluice/train/strategies/micro_batch.h"
 #include "sluice/train/training_step.h"
 
@@ -217,53 +218,14 @@ class StepVariables {
   std::map<std::string, DeviceId> devices_;
   std::map<std::string, VariableRow> variable_rows_;  ///< Indexed by key.
   bool reads_averages_ = false;                       ///< Averages are in place of their weights.
-  mutable nn::GraphCache cache_;                      ///< Graphs of the norm.
+  mutable GradientWatch watch_;
+  mutable nn::GraphCache cache_;            ///< Graphs of the norm.
   std::map<std::string, Tensors> squares_;  ///< Squares of kept gradients on the device, by key.
   std::map<std::string, StackedSquares> stacked_;  ///< Keyed by the first key.
   StepSizes step_sizes_;
   Tensor divisor_;  ///< Divisor of gradients; empty without a total weight.
   mutable std::map<DeviceId, Tensor> divisors_;  ///< Copies of it, by device.
   nn::internal::PathCounts made_;                ///< Variables of the program by path.
-};
-
-/// The accumulators that micro-batches add their gradients to, by WeightUse::name(): on the device,
-/// or in remote memory with TensorLocations::accumulators.
-class Accumulators {
- public:
-  Accumulators(Graph& main, const WeightRules& rules, const Options& options)
-      : main_(main), rules_(rules), options_(options) {}
-
-  /// Adds ops to the entry graph that make the accumulator of a use and set it to zero.
-  void add(const WeightUse& use);
-  /// Takes the gradient of the only micro-batch, a tensor of the entry graph, as the accumulator.
-  void keep(const WeightUse& use, const Tensor& gradient);
-  bool is_remote(const std::string& use) const { return there_.contains(use); }
-  bool any_remote() const { return !there_.empty(); }
-  /// The tensor of an accumulator on the device, in the entry graph.
-  const Tensor& tensor(const std::string& use) const { return here_.at(use); }
-  /// Returns the accumulator in the entry graph; loads it if it is remote.
-  Tensor value(const std::string& use) const {
-    return is_remote(use) ? load(main_, use) : tensor(use);
-  }
-  /// Load and store a remote accumulator in any graph.
-  Tensor load(Graph& graph, const std::string& use) const;
-  void store(Graph& graph, const std::string& use, const Tensor& accumulator) const;
-
-  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote accumulators are loaded
-  /// before it and stored after it, unless `here` has them. It has the tensors of the others in
-  /// `graph`.
-  void accumulate(Graph& graph, MicroBatch& run, BlockId b, const BlockGraph& block,
-                  const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
-                  const MicroBatch::ByUse& here, const Tensor& counter) const;
-
- private:
-  void keep_as(const std::string& use, const Tensor& gradient);
-
-  Graph& main_;
-  const WeightRules& rules_;
-  const Options& options_;
-  MicroBatch::ByUse here_;
-  std::map<std::string, RemoteBuffer> there_;
 };
 
 /// Adds loads of the inputs that are given once a run to entry graph `main`. Returns them in the

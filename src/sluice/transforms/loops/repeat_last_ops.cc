@@ -1,12 +1,11 @@
 #include "sluice/transforms/loops/repeat_last_ops.h"
 
-#include <map>
 #include <set>
 #include <unordered_set>
-#include <utility>
 
 #include "sluice/ir/call.h"
 #include "sluice/ir/graph_editor.h"
+#include "sluice/transforms/copies/op_copies.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
@@ -18,7 +17,8 @@ class LoopBuilder {
   LoopBuilder(Graph& graph, OpIndex first)
       : graph_(graph),
         first_(first),
-        body_(graph.ir().create_empty_graph(graph.name() + "_repeated")) {
+        body_(graph.ir().create_empty_graph(graph.name() + "_repeated")),
+        copies_(graph, body_, [this](TensorId t) { return capture(t); }) {
     for (const OpIndex i : IdRange(first, graph.ops().end_id())) {
       for (const Operand& o : graph.ops()[i].inputs) {
         if (o.new_version.valid()) written_.insert(graph.info(o.tensor).storage);
@@ -32,48 +32,23 @@ class LoopBuilder {
     Tensors inputs;
     for (const CarriedValue& v : carried) {
       const TensorInfo& before = graph_.info(v.before);
-      here_[v.before.id()] = body_.input(before.spec, graph_.info(v.first).name);
+      copies_.set(v.before.id(), body_.input(before.spec, graph_.info(v.first).name));
       last.insert(before.producer);
       inputs.push_back(v.first);
     }
     for (OpIndex i = first_; i < graph_.ops().end_id(); ++i) {
-      if (last.insert(graph_.ops()[i].id).second) copy(Op(graph_.ops()[i]));
+      if (last.insert(graph_.ops()[i].id).second) copies_.copy(Op(graph_.ops()[i]));
     }
-    for (const CarriedValue& v : carried) body_.add_output(operand(v.after.id()));
+    for (const CarriedValue& v : carried) body_.add_output(copies_[v.after.id()]);
     GraphEditor(graph_).remove_ops(last);
     ops::RepeatOptions options;
-    if (condition.valid()) options.condition = operand(condition.id());
+    if (condition.valid()) options.condition = copies_[condition.id()];
     const Tensors results = ops::repeat(graph_, body_, trips, inputs, captured_, options, where);
     verify_transformed(body_);
     return results;
   }
 
  private:
-  void copy(const Op& op) {
-    const GraphEditor::Guise guise(body_, op);
-    std::vector<TensorArg> inputs;
-    EmitOptions options{.callees = op.callees, .effects = op.effects};
-    // An effect is numbered among those of its graph.
-    for (Effect& e : options.effects) e.order = effects_[{e.kind, e.id}]++;
-    for (const Operand& o : op.inputs) {
-      inputs.emplace_back(operand(o.tensor));
-      options.modes.push_back(o.mode);
-    }
-    for (const TensorId t : op.outputs) {
-      options.outputs.push_back(graph_.spec(t));
-      options.output_names.push_back(graph_.info(t).name);
-    }
-    const Tensors made = body_.emit(*op.def, inputs, op.attrs, std::move(options));
-    for (size_t k = 0; k < made.size(); ++k) here_[op.outputs[k]] = made[k];
-  }
-
-  // Returns the tensor of the body that represents a tensor of the graph.
-  Tensor operand(TensorId t) {
-    const auto found = here_.find(t);
-    if (found != here_.end()) return found->second;
-    return here_[t] = capture(t);
-  }
-
   // Brings a tensor that was made before the loop into the body.
   Tensor capture(TensorId t) {
     const TensorInfo& info = graph_.info(t);
@@ -92,11 +67,11 @@ class LoopBuilder {
   Tensor name_again(TensorId t) {
     const AliasStep step = alias_step(graph_, t);
     SLUICE_CHECK(step.op != nullptr);
-    if (step.writes) return operand(at(step.op->inputs, step.input).tensor);
+    if (step.writes) return copies_[at(step.op->inputs, step.input).tensor];
     const Op op = *step.op;
     const GraphEditor::Guise guise(body_, op);
     std::vector<TensorArg> inputs;
-    for (const Operand& o : op.inputs) inputs.emplace_back(operand(o.tensor));
+    for (const Operand& o : op.inputs) inputs.emplace_back(copies_[o.tensor]);
     return at(body_.emit(*op.def, inputs, op.attrs, {.name = graph_.info(t).name}), step.output);
   }
 
@@ -104,9 +79,8 @@ class LoopBuilder {
   const OpIndex first_;
   Graph& body_;
   std::set<int32_t> written_;  // Storages of the graph.
-  std::map<TensorId, Tensor> here_;
+  OpCopies copies_;
   TensorMap captured_;
-  std::map<std::pair<Effect::Action, int32_t>, int64_t> effects_;
 };
 
 }  // namespace

@@ -76,6 +76,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   require(o.train.save.empty() || o.train.save != o.train.torch_save,
           "--save and --torch-save must name two files, got '{}' for both", o.train.save);
   const bool runs = command.get_name() == "train";
+  require(!runs || o.step.watch.empty() || !o.train.log_dir.empty(),
+          "{} requires --log-dir (it is absent)",
+          o.step.watch.gradients.empty() ? "--watch-values" : "--watch-gradients");
   if (runs) train::check_combination("", schedule_of(o, 0), OptionNames::kFlags);
   require(runs || !o.train.lr_schedule || !o.train.lr,
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "

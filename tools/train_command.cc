@@ -178,8 +178,8 @@ train::FitResult train(train::TrainingModel& model, const Programs& programs, co
   }
   options.show = shown(o);
   Measuring measuring(model.session(), "train", has_report);
-  options.after_call = [&](const train::CallReport&) {
-    measuring.after_run();
+  options.after_call = [&](const train::CallReport& report) {
+    if (!report.watched) measuring.after_run();
     const bool saves = checkpoints != nullptr && take_save_signal();
     runtime::Agreement& agreement = model.session().agreement();
     if (!agreement.any(saves || stop_signal() != 0)) return true;

@@ -301,6 +301,7 @@ class Watch(LogCase):
             for g, before, after in zip(gradient, weights[7][path], weights[8][path], strict=True):
                 self.assertAlmostEqual(g, (before - after) / 0.0625, delta=1e-5)
         events = self.events()
+        self.assertIn("value/fc.0", files[8])
         for name, values in files[8].items():
             step, histogram = events.histograms[name][1]
             self.assertEqual((step, histogram.num), (8, len(values)))
@@ -318,10 +319,39 @@ class Watch(LogCase):
         self.assertEqual(sorted(self.files(phased)), [4, 8])
         for later in (12, 16):  # As a run that was killed may leave them.
             (phased / "watched" / f"{later}.safetensors").write_bytes(b"")
+        other = phased / "watched" / "99.npz"
+        other.write_bytes(b"")
         got = self.train(*flags, *layout, "--steps", 12, "--log-dir", phased, "--resume",
                          self.folder / "checkpoints")
         self.assertEqual(got["digest"], want["digest"])
         self.assertEqual(self.files(phased), files)
+        self.assertTrue(other.exists())
+        again = self.train(*self.SGD, "--accumulate", 2, "--layers", 4, "--steps", 12, "--resume",
+                           self.folder / "checkpoints")  # Without a watch.
+        self.assertEqual(again["digest"], want["digest"])
+
+    def test_a_call_that_diverges_is_watched(self):
+        self.expect_error(6, "diverged", "loss", "train", *RUN, "--steps", 9, "--lr", 1e30,
+                          "--watch-gradients", "*", "--log-dir", self.log)
+        last = max(self.files())
+        self.assertTrue(any(v != v for values in self.files()[last].values() for v in values))
+
+    def test_files_that_cannot_be_written_stop_no_log(self):
+        self.log.mkdir(parents=True)
+        (self.log / "watched").write_text("a file")
+        result = self.expect_code(0, "train", *RUN, *self.WATCH, "--steps", 12, "--log-dir",
+                                  self.log)
+        self.assertEqual(result.stderr.count("watched tensors are not written any more"), 1)
+        self.assertEqual(len(self.rows()), 12)
+
+    def test_a_plan_and_its_refusal_name_the_program(self):
+        plain = self.record("plan", *RUN[:1])["memories"][0]["total_bytes"]
+        flags = ["--watch-gradients", "*"]
+        more = self.record("plan", *RUN[:1], *flags)["memories"][0]["total_bytes"]
+        self.assertGreater(more, plain)
+        refused = self.expect_code(4, "plan", *RUN[:1], *flags, "--memory", plain, "--offload",
+                                   "none")
+        self.assertIn("planning a program for watched tensors", refused.stderr)
 
     def test_refusals(self):
         for flags, text in [

@@ -60,7 +60,7 @@ class Commands(training_commands.TrainingCommands):
         self.assertEqual(sorted(f.name for f in folder.iterdir()),
                          ["10.safetensors", "20.safetensors"])
         text = (folder / "10.safetensors").read_bytes()
-        for name in (b'"gradient/fc.0.weight"', b'"fc.0"'):
+        for name in (b'"gradient/fc.0.weight"', b'"value/fc.0"'):
             self.assertIn(name, text)
 
     @runs("./selftest")

@@ -216,11 +216,10 @@ void add_train(FlagTable& table) {
            "Write histograms of each weight as events every N steps")
       .require({"{log_dir}", [](const ToolOptions& o) { return !o.train.log_dir.empty(); }})
       .defaults_to("never");
-  for (const char* const name : {"watch.gradients", "watch.values"})
-    rare.add_library(name).require(
-        {"{log_dir}", [](const ToolOptions& o) { return !o.train.log_dir.empty(); }});
-  rare.add_library("watch.every");
   rare.add_library("seed");
+  Section planned(table, kTrain | kPlan, "Training", Common::kNo);
+  for (const char* const name : {"watch.gradients", "watch.values", "watch.every"})
+    planned.add_library(name);
   Section(table, kTrain | kPlan, "Training", Common::kNo).add_library("prefetch");
 }
 

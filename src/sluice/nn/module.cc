@@ -145,12 +145,12 @@ void Builder::name_output(const Tensor& output) {
     state_.watched.push_back({path_, output, graph().storage(info.storage).version()});
 }
 
-const Tensor& Builder::watch(const std::string& name, const Tensor& value) {
+Tensor Builder::watch(const std::string& name, const Tensor& value) {
   require(!name.empty(), "watch: the name of a value must not be empty");
   require(value.valid() && graph().owns(value), "watch: '{}' must be a tensor of graph {}, got {}",
           dotted(name), graph().name(), value.valid() ? "another one" : "an empty handle");
   const Version version = graph().storage(graph().info(value).storage).version();
-  state_.watched.push_back({dotted(name), value, version});
+  state_.watched.push_back({dotted(name), value, version, /*declared=*/true});
   return value;
 }
 

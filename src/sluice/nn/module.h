@@ -67,7 +67,8 @@ struct RunningUpdate {
 struct WatchedValue {
   std::string name = {};  ///< Path of the module, and the name in it.
   Tensor value = {};
-  Version version{0};  ///< Version of the value.
+  Version version{0};     ///< Version of the value.
+  bool declared = false;  ///< By Builder::watch().
 };
 
 /// State of create_graph() while the module builds.
@@ -148,7 +149,7 @@ class Builder {
   /// "<path>.<name>", and returns it. The tensor that a submodule returns has the submodule's path
   /// as its name. Names change no program, and other graphs ignore them. Error{kUsage} unless
   /// `value` is a tensor of this graph, and for an empty name.
-  const Tensor& watch(const std::string& name, const Tensor& value);
+  Tensor watch(const std::string& name, const Tensor& value);
   /// Adds new inputs for all of `factories` and copies the factories under `name`. Returns the
   /// inputs, which are the variables for one caller of an outlined graph. Pass them to bind() of
   /// that graph.

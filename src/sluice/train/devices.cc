@@ -135,6 +135,7 @@ Session open_session(const Ir& ir, const Training& training, const SessionOption
     return Session(ir, options);
   } catch (Error& e) {
     note_stages(training, e);
+    note_watch(training, e);
     throw;
   }
 }
@@ -149,6 +150,12 @@ void note_stages(const Training& training, Error& error) {
                         fmt::join(stage.blocks, "+"), stage.device);
   }
   error.note((lost ? "running " : "planning ") + text);
+}
+
+void note_watch(const Training& training, Error& error) {
+  const bool watches = !training.watched_gradients.empty() || !training.watched_values.empty();
+  if (error.kind() != ErrorKind::kDoesNotFit || !watches) return;
+  error.note("planning a program for watched tensors, too; fewer of them need less memory");
 }
 
 }  // namespace sluice::train

@@ -36,5 +36,8 @@ Session open_session(const Ir& ir, const Training& training, const SessionOption
 /// stages.
 void note_stages(const Training& training, Error& error);
 
+/// Adds to an Error{kDoesNotFit} that one of the programs is for Options::watch, if it is.
+void note_watch(const Training& training, Error& error);
+
 }  // namespace train
 }  // namespace sluice

@@ -328,6 +328,9 @@ class Fit {
     state_.train(source_.samples(), options_.schedule ? &*options_.schedule : nullptr,
                  options_.optimizer);
     source_.end_call();
+    report_.watched = state_.has_just_watched();
+    // Before the checks of the losses, so that a call that diverges can be examined.
+    if (report_.watched && log_ && !log_->failed()) log_->add_watched(state_.watched());
     append_losses();
     ++result_.calls;
     result_.updates += iterations_;
@@ -462,7 +465,6 @@ class Fit {
       }
       log_->add(call);
     }
-    if (log_ && state_.watched_updates() == step) log_->add_watched(state_.watched());
     if (every == 0 || step % every >= iterations_) return;
     Session& session = state_.programs().session;
     if (log_ && log_->failed() && session.agreement().size() == 1) return;

@@ -52,6 +52,7 @@ class CallReport {
  public:
   int64_t call = 0;            ///< Calls done in this run of fit().
   int64_t calls_of_epoch = 0;  ///< Calls of an epoch.
+  bool watched = false;        ///< Whether TrainingModel::watched() has tensors of the call.
   /// Mean of the losses over all micro-batches of the call, whatever Output names. They count by
   /// their total weights (Loss::total_weight), if there is one. Of several losses, the sum with
   /// their weights. For programs without Options::loss_sums: the mean of those that are returned.

@@ -193,8 +193,8 @@ class ModelState {
   /// Adds a loss that a call returned: the weighted sum and its parts.
   void add_loss(float sum, std::span<const float> parts);
   Watched watched() const;
-  /// Watched::updates, without its arrays.
-  int64_t watched_updates() const { return watched_.updates; }
+  /// Whether the last call returned watched tensors. The caller holds the queue.
+  bool has_just_watched() const { return watched_.calls > 0 && watched_.calls == run_.calls; }
   std::optional<double> rate() const;
   const Network& network() const { return network_; }
   /// Name of the log of this model's trainings in `folder` (Run::log); empty before the first one,

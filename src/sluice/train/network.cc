@@ -180,11 +180,24 @@ void add_means(NetworkGraph& n) {
   }
 }
 
+// Returns why a value cannot be watched; empty if it can. `known` are the names of other ones.
+std::string obstacle(const Graph& graph, const nn::internal::WatchedValue& v,
+                     const std::set<std::string>& known) {
+  const TensorInfo& info = graph.info(v.value);
+  if (known.contains(v.name))
+    return fmt::format("values must have different names, got '{}' twice", v.name);
+  if (!info.producer.valid())
+    return fmt::format("'{}' must be a tensor that build() computed, got '{}'", v.name, info.name);
+  if (graph.storage(info.storage).version() != v.version)
+    return fmt::format("'{}' must not be overwritten later, but '{}' is; watch a copy", v.name,
+                       info.name);
+  return {};
+}
+
 // Adds the values that `patterns` match to the results. Programs other than "watch" do not write
-// them.
+// them. A pattern with `*` leaves out results of submodules that cannot be watched.
 void add_watched(NetworkGraph& n, const std::vector<nn::internal::WatchedValue>& all,
                  const std::vector<std::string>& patterns) {
-  const Graph& graph = n.graph.graph();
   std::vector<std::string> names;
   for (const nn::internal::WatchedValue& v : all) names.push_back(v.name);
   for (const std::string& pattern : patterns) {
@@ -194,19 +207,16 @@ void add_watched(NetworkGraph& n, const std::vector<nn::internal::WatchedValue>&
   }
   const nn::KeyMatch is_watched = nn::keys_like(patterns);
   std::set<std::string> known;
-  for (const auto& [name, value, version] : all) {
-    if (!is_watched(name)) continue;
-    require(known.insert(name).second,
-            "watch.values: values must have different names, got '{}' twice", name);
-    require(graph.info(value).producer.valid(),
-            "watch.values: '{}' must be a tensor that build() computed, got '{}'", name,
-            value.name());
-    require(graph.storage(graph.info(value).storage).version() == version,
-            "watch.values: '{}' must not be overwritten later, but '{}' is; watch a copy", name,
-            value.name());
-    n.watched.emplace_back(name, value);
+  for (const nn::internal::WatchedValue& v : all) {
+    if (!is_watched(v.name)) continue;
+    const std::string problem = obstacle(n.graph.graph(), v, known);
+    const bool named = std::find(patterns.begin(), patterns.end(), v.name) != patterns.end();
+    if (!problem.empty() && !v.declared && !named) continue;
+    require(problem.empty(), "watch.values: {}", problem);
+    known.insert(v.name);
+    n.watched.emplace_back(v.name, v.value);
     n.results.predictions.push_back(
-        {.name = name, .value = value, .writing = {.form = Writing::Reduction::kNone}});
+        {.name = v.name, .value = v.value, .writing = {.form = Writing::Reduction::kNone}});
   }
 }
 

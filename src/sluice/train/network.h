@@ -244,8 +244,8 @@ class Network {
   /// running variable and updates it, or if a graph that the network calls updates one.
   ///
   /// `watch` has patterns of values that are results, too (nn::Builder::watch()). Error{kUsage} for
-  /// a pattern without a value, for two of its values with one name, and for a value that is
-  /// overwritten later or is not the result of an op.
+  /// a pattern without a value, for two values with one name, and for a value that is overwritten
+  /// later or is not the result of an op. A pattern with `*` leaves out such results of submodules.
   NetworkGraph build(Ir ir, nn::RunMode mode, const std::vector<std::string>& watch = {}) const;
   /// Builds the graph of evaluation with the losses, for micro-batches of `samples` samples, which
   /// are the first axis of each field but those with Field::once. Losses with a total weight stay

@@ -347,18 +347,19 @@ struct Output {
 };
 
 /// Gradients and intermediate tensors that some calls of a training return
-/// (TrainingModel::watched()). These calls run a program of their own, "watch". It has the bits of
-/// the other calls, which move no byte for it. Both are planned before the first call.
+/// (TrainingModel::watched()). These calls run a program of their own, "watch", with the bits of
+/// the other calls. These run the program of a model without a watch, with one exception
+/// (`values`). All programs are planned before the first call.
 struct Watch {
   /// Patterns of the paths of trained weights, as in Options::freeze. The gradient is the one that
   /// the update reads: reduced over micro-batches and replicas, and after the hook. The factor of
   /// `max_grad_norm` is not applied.
   std::vector<std::string> gradients = {};
   /// Patterns of the names of values: the path of a submodule names the tensor that it returns, and
-  /// nn::Builder::watch() names others. A block with a watched value does not run in a loop over
-  /// equal blocks, and keeps the value on the device until the block ends.
+  /// nn::Builder::watch() names others. A block with a watched value is in no loop over equal
+  /// blocks, in all programs. A field that only a watched value reads is a field of each call.
   std::vector<std::string> values = {};
-  int64_t every = 1;  ///< Calls `every` − 1, 2·`every` − 1, … of the run.
+  int64_t every = 1;  ///< Calls `every`, 2·`every`, … of the run, counted from 1.
 
   bool empty() const { return gradients.empty() && values.empty(); }
   bool operator==(const Watch&) const = default;

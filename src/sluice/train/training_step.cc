@@ -174,7 +174,6 @@ void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
   add_results(ir, network, graph.results, options, t.predictions, t.labelled, t);
-  add_watched_values(ir, graph, options, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -182,7 +181,8 @@ void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
   Results evaluated;
   for (const Prediction& p : eval.results.predictions) {
     const auto named = [&](const auto& other) { return other.name == p.name; };
-    const Results& trained = graph.results;
+    Results trained = graph.results;
+    trained.predictions.resize(trained.predictions.size() - graph.watched.size());
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
     evaluated.predictions.push_back({taken ? "eval_" + p.name : p.name, p.value, p.labels,
@@ -192,6 +192,7 @@ void add_streams(Ir& ir, const Network& network, const NetworkGraph& graph,
   arrays.outfeed = nullptr;
   add_results(ir, network, evaluated, arrays, t.eval_predictions, t.eval_labelled, t);
   add_loss_sums(ir, graph, options, t);
+  add_watched_values(ir, graph, options, t);
 }
 
 Strategy default_strategy(const NetworkGraph& network) {

@@ -144,6 +144,7 @@ DoesNotFit refusal_of(const PlannedPrograms& planned) {
   auto refusal = exe::find_excess(compiled.executable, compiled.memories);
   SLUICE_CHECK(refusal.has_value());
   note_stages(planned.training, *refusal);
+  note_watch(planned.training, *refusal);
   return *std::move(refusal);
 }
 

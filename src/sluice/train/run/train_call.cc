@@ -69,6 +69,7 @@ const ModelCalls& ModelState::train(const data::Element& samples,
   set_coefficients(calls, optimizers);
   const bool watches =
       !options_.watch.empty() && run_.calls % options_.watch.every == options_.watch.every - 1;
+  if (watches) watched_ = {};  // A run that fails may overwrite some of its arrays.
   calls.run(samples, rates_, run_.updates, watches);
   const int64_t samples_of_call = calls.size().samples();
   run_.updates += options_.device_iterations;

@@ -178,6 +178,7 @@ namespace {
 void cut_watched(const std::string& folder, int64_t step) {
   std::error_code error;  // Without the folder, there are none.
   for (const auto& file : std::filesystem::directory_iterator(watched_path(folder), error)) {
+    if (file.path().extension() != ".safetensors") continue;
     const auto update = read_integer<int64_t>(file.path().stem().string());
     if (update && *update > step) std::filesystem::remove(file.path(), error);
   }
@@ -244,22 +245,14 @@ void TrainingLog::flush(bool to_disk) {
     }
     written_ = Clock::now();
   } catch (const Error& e) {
-    fail_with(e);
+    failed_ = true;
+    sys::print_stderr("log: {}; the rest of the training is not logged\n", e.what());
   }
-}
-
-void TrainingLog::fail_with(const Error& error) {
-  failed_ = true;
-  sys::print_stderr("log: {}; the rest of the training is not logged\n", error.what());
 }
 
 void TrainingLog::write(const std::function<void()>& add) {
   if (failed_) return;
-  try {
-    add();
-  } catch (const Error& e) {
-    return fail_with(e);
-  }
+  add();
   if (Clock::now() - written_ >= period_) flush();
 }
 
@@ -302,14 +295,14 @@ void TrainingLog::add_histogram(int64_t step, const std::string& path,
   });
 }
 
-void TrainingLog::add_watched(const Watched& watched) {
+void TrainingLog::add_watched(Watched watched) {
   std::vector<NamedArray> arrays;
-  const auto add = [&](const data::Element& from, const std::string& prefix) {
+  const auto add = [&](data::Element& from, const std::string& prefix) {
     for (size_t i = 0; i < from.arrays.size(); ++i)
-      arrays.push_back({prefix + from.names[i], from.arrays[i]});
+      arrays.push_back({prefix + from.names[i], std::move(from.arrays[i])});
   };
   add(watched.gradients, "gradient/");
-  add(watched.values, "");
+  add(watched.values, "value/");
   write([&] {
     data::Summary summary;
     for (const NamedArray& a : arrays) {
@@ -318,10 +311,16 @@ void TrainingLog::add_watched(const Watched& watched) {
       add_values(summary, a.name, a.name, values);
     }
     events_.add(watched.updates, summary);
+  });
+  if (watched_failed_) return;
+  try {
     const std::string folder = watched_path(folder_);
     sys::make_folder(folder);
     write_safetensors_file(fmt::format("{}/{}.safetensors", folder, watched.updates), arrays);
-  });
+  } catch (const Error& e) {
+    watched_failed_ = true;
+    sys::print_stderr("log: {}; watched tensors are not written any more\n", e.what());
+  }
 }
 
 }  // namespace sluice::train

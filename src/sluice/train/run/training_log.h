@@ -100,8 +100,9 @@ class TrainingLog {
   /// if there are any.
   void add_histogram(int64_t step, const std::string& path, const data::Histogram& values);
   /// Writes watched tensors to the file kWatchedName/<step>.safetensors in the folder: gradients as
-  /// "gradient/<path>", values by their names. Adds an event of their values.
-  void add_watched(const Watched& watched);
+  /// "gradient/<path>", values as "value/<name>". Adds an event of their histograms. If a file
+  /// cannot be written, the object prints one warning to stderr and writes no more of them.
+  void add_watched(Watched watched);
 
   /// Writes all that was added to the disk. A failure is reported as that of a write.
   void sync();
@@ -113,7 +114,6 @@ class TrainingLog {
   using Clock = std::chrono::steady_clock;
   void write(const std::function<void()>& add);
   void flush(bool to_disk = false);
-  void fail_with(const Error& error);
 
   std::string folder_;
   Columns columns_;
@@ -122,6 +122,7 @@ class TrainingLog {
   double seconds_ = 0;  ///< Seconds of the earlier training that it continues.
   data::GrowingFile metrics_;
   bool failed_ = false;
+  bool watched_failed_ = false;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point written_ = begin_;
 };

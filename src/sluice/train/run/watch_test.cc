@@ -7,6 +7,7 @@
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/executable.h"
+#include "sluice/exe/visit_step.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/train/cut/test_ways.h"
 #include "sluice/train/fit.h"
@@ -206,34 +207,49 @@ TEST(Watch, ReturnsTheGradientsThatTheUpdateReads) {
   }
 }
 
-// The program of the other calls is that of a model that watches nothing.
+// The plan of a program: its transfers, and the steps and the frames of its functions.
+std::multiset<std::string> program_plan(const Options& options, const std::string& program) {
+  TrainingModel model = training_model(watched_network(), options, nn::Optimizer::adam());
+  model.compile();
+  const exe::Executable& executable = model.session().executable();
+  const report::PlanReport plan = report::plan_report(executable);
+  std::multiset<std::string> lines;
+  for (const report::TransferReport& t : plan.transfers) {
+    if (t.program == program)
+      lines.insert(fmt::format("{} {} {} {} {}", t.memory, t.loads, t.loaded_bytes, t.stores,
+                               t.stored_bytes));
+  }
+  std::set<exe::FunctionId> functions;
+  const std::function<void(exe::FunctionId)> add = [&](exe::FunctionId id) {
+    if (!functions.insert(id).second) return;
+    const report::FunctionReport& f = plan.functions[id];
+    lines.insert(fmt::format("{} steps, {} bytes, {} program bytes", f.steps, f.frame_bytes,
+                             f.program_bytes));
+    for (const exe::Step& step : executable.functions[id].steps)
+      exe::for_each_call(step, [&](const exe::Call& call) { add(call.function); });
+  };
+  for (const exe::Start& start : executable.program(program).starts) add(start.function);
+  return lines;
+}
+
 TEST(Watch, LeavesTheProgramOfOtherCallsUnchanged) {
   for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
-    const auto planned = [&](std::vector<std::string> gradients) {
-      Options options{.strategy = strategy, .accumulate = 2, .session = session_with()};
-      options.locations.weights = options.locations.optimizer = kRemote;
-      options.watch.gradients = std::move(gradients);
-      TrainingModel model = training_model(watched_network(), options, nn::Optimizer::adam());
-      model.compile();
-      const report::PlanReport plan = report::plan_report(model.session().executable());
-      std::vector<std::string> train, watch;
-      for (const report::TransferReport& t : plan.transfers) {
-        std::vector<std::string>& own = t.program == "watch" ? watch : train;
-        own.push_back(fmt::format("{} {} {} {} {}", t.memory, t.loads, t.loaded_bytes, t.stores,
-                                  t.stored_bytes));
+    for (const int64_t accumulate : {1, 2}) {
+      for (const Location weights : {Location::kDevice, Location::kRemote}) {
+        Options options{.strategy = strategy,
+                        .accumulate = accumulate,
+                        .locations = {.optimizer = weights, .weights = weights},
+                        .session = session_with()};
+        const auto plain = program_plan(options, "train");
+        EXPECT_GT(plain.size(), 1u);
+        options.watch.gradients = {"*"};
+        EXPECT_EQ(program_plan(options, "train"), plain) << accumulate;
+        EXPECT_NE(program_plan(options, "watch"), plain) << accumulate;
+        if (strategy.index() != Strategy(resident()).index()) continue;  // Loops over blocks.
+        options.watch.values = {"*"};
+        EXPECT_EQ(program_plan(options, "train"), plain) << accumulate;
       }
-      std::multiset<std::string> functions;
-      for (const report::FunctionReport& f : plan.functions)
-        functions.insert(fmt::format("{} {} {}", f.model_name, f.steps, f.frame_bytes));
-      return std::tuple(train, watch, functions, model.session().planned_bytes());
-    };
-    const auto [train, none, functions, bytes] = planned({});
-    const auto [same, watch, more, watching] = planned({"*.weight"});
-    EXPECT_TRUE(none.empty());
-    EXPECT_EQ(same, train);
-    EXPECT_NE(watch, train);
-    EXPECT_GE(watching, bytes);
-    EXPECT_TRUE(std::includes(more.begin(), more.end(), functions.begin(), functions.end()));
+    }
   }
 }
 
@@ -275,6 +291,50 @@ TEST(Watch, ReadsTheFeedOfOtherCalls) {
   };
   const std::vector<float> want = losses(0, {});
   EXPECT_EQ(losses(2, {.values = {"last"}, .every = 3}), want);
+}
+
+// A value may have the name of a result of evaluation, of a loss, or of a field of evaluation.
+TEST(Watch, KeepsTheNamesOfResults) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    const Tensor x = b.watch("eval_x", ops::relu(in["x"]));
+    const Tensor logits = b.watch("logits", linear(b, "A", x, 3));
+    if (in.mode() == nn::RunMode::kEvaluate) return Results{.predictions = {{"logits", logits}}};
+    Loss loss = cross_entropy(logits, in["labels"]);
+    loss.value = b.watch("loss", ops::identity(loss.value));
+    loss.gradients = {{logits, loss.gradients[0].second}};
+    return Results{.losses = {loss}};
+  });
+  const Options options{.watch = {.values = {"*"}}, .session = session_with()};
+  TrainingModel model = training_model(n, options);
+  InferenceModel test = inference_model(model);
+  const data::Element samples = call_samples(kBatch, 0);
+  const double loss = model(samples)["loss"].to_doubles()[0];
+  EXPECT_EQ(model.watched().values["loss"].to_doubles()[0], loss);
+  EXPECT_EQ(names_of(model.watched().values),
+            (std::set<std::string>{"A", "eval_x", "logits", "loss"}));
+  HostTensor two(f32_spec({2, kWidth}));
+  EXPECT_EQ(names_of(test({{"x", two}})), (std::set<std::string>{"logits"}));
+}
+
+// A pattern with `*` leaves out results of submodules that are overwritten or have one name.
+TEST(Watch, LeavesOutResultsThatCannotBeWatched) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    Tensor x = linear(b, "A", in["x"]);
+    ops::relu_(x);
+    for (int i = 0; i < 2; ++i) x = b.inlined("twice", nn::Dropout(0.25), x);
+    return results(in, linear(b, "B", x, 3));
+  });
+  const auto watched = [&](std::vector<std::string> values) {
+    const Options options{.watch = {.values = std::move(values)}, .session = session_with()};
+    TrainingModel model = training_model(n, options);
+    model(call_samples(kBatch, 0));
+    return names_of(model.watched().values);
+  };
+  EXPECT_EQ(watched({"*"}), (std::set<std::string>{"B", "twice"}));
+  expect_refused(
+      {{"overwritten", [&] { watched({"A"}); }, "watch.values: 'A' must not be overwritten later"},
+       {"two", [&] { watched({"twice"}); },
+        "watch.values: values must have different names, got 'twice' twice"}});
 }
 
 TEST(Watch, RefusesWhatDoesNotExist) {

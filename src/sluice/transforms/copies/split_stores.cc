@@ -43,10 +43,9 @@ class StoreSplitter {
     return names;
   }
 
-  // Removes the stores from the graphs that have them.
+  // Removes the stores.
   void remove() {
-    for (const auto& [id, has] : has_stores_) {
-      if (!has) continue;
+    for (const GraphId id : graphs_) {
       Graph& graph = ir_.graph(id);
       std::unordered_set<OpId> stores;
       for (const Op& op : graph.ops()) {
@@ -57,18 +56,15 @@ class StoreSplitter {
     }
   }
 
-  bool has_stores(GraphId id) {
-    const auto known = has_stores_.find(id);
-    if (known != has_stores_.end()) return known->second;
-    const auto& ops = ir_.graph(id).ops();
-    bool has = false;
-    for (const Op& op : ops) {
-      has = is_store(op) || has;
-      for (const Effect& e : op.effects) found_.insert(is_store(e) ? e.id : -1);
-      for (const GraphId callee : op.callees) has = has_stores(callee) || has;
+  // Finds the stores of a graph and of those that it calls.
+  void find(GraphId id) {
+    if (!graphs_.insert(id).second) return;
+    for (const Op& op : ir_.graph(id).ops()) {
+      for (const Effect& e : op.effects) {
+        if (is_store(e)) found_.insert(e.id);
+      }
+      for (const GraphId callee : op.callees) find(callee);
     }
-    has_stores_.emplace(id, has);
-    return has;
   }
 
  private:
@@ -81,7 +77,6 @@ class StoreSplitter {
   }
 
   GraphId copy_of(GraphId id) {
-    if (!has_stores(id)) return id;
     const auto known = copies_.find(id);
     if (known != copies_.end()) return known->second;
     Graph& from = ir_.graph(id);
@@ -93,8 +88,8 @@ class StoreSplitter {
 
   Ir ir_;
   const std::set<int32_t>& streams_;
-  std::map<GraphId, bool> has_stores_;
-  std::set<int32_t> found_;  ///< Streams with a store.
+  std::set<GraphId> graphs_;  ///< The entry and the graphs that it calls.
+  std::set<int32_t> found_;   ///< Streams with a store.
   std::map<GraphId, GraphId> copies_;
 };
 
@@ -107,7 +102,7 @@ Graph& split_stores(Ir ir, const std::string& entry, const std::string& copy,
   require(!ir.entries().contains(copy), "split_stores: entry graph '{}' exists already", copy);
   Graph& from = ir.entry_graph(entry);
   StoreSplitter splitter(ir, streams);
-  splitter.has_stores(from.id());
+  splitter.find(from.id());
   require(splitter.missing().empty(),
           "split_stores: entry graph '{}' must store to each stream, got no store to {}", entry,
           fmt::join(splitter.missing(), ", "));

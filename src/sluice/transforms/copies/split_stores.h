@@ -11,10 +11,10 @@ namespace sluice::transforms {
 ///
 /// Before: entry graph `entry`, or graphs that it calls, store to `streams`. After: entry graph
 /// `copy` is a copy of it, with these stores, and `entry` does not have them. Both have the same
-/// variables, other streams and remote buffers. Graphs without such a store are shared; the copy
-/// has copies of the others. Ops that only a removed store needs stay in `entry`, until a compiler
-/// removes dead code. Error{kUsage} if `entry` does not exist or `copy` does,
-/// and for a stream without a store.
+/// variables, other streams and remote buffers, and each has graphs of its own, so that a compiler
+/// treats `entry` as if the stores had never been. Ops that only a removed store needs stay in
+/// `entry`, until a compiler removes dead code. Error{kUsage} if `entry` does not exist or `copy`
+/// does, and for a stream without a store.
 Graph& split_stores(Ir ir, const std::string& entry, const std::string& copy,
                     const std::set<int32_t>& streams);
 

@@ -18,8 +18,7 @@ HostTensor floats(Shape shape, const std::vector<float>& of) {
   return HostTensor::of(std::move(shape), f32, of);
 }
 
-// Stores in a loop, in a graph that the loop calls, and in the entry graph; a branch without stores
-// is shared.
+// Stores in a loop, in a graph that the loop calls, and in the entry graph.
 class SplitStores : public ::testing::Test {
  protected:
   SplitStores() {
@@ -69,7 +68,7 @@ TEST_F(SplitStores, MovesStoresToACopyAndChangesNoOtherValue) {
   const int graphs = ir_.graph_count();
   split_stores(ir_, "main", "copy", {seen_.id, end_.id});
   verify(ir_);
-  EXPECT_EQ(ir_.graph_count(), graphs + 4);  // The entry, the loop's wrapper, `body` and `inner`.
+  EXPECT_EQ(ir_.graph_count(), graphs + 5);  // The entry, the loop's wrapper, and three more.
   EXPECT_EQ(entries("copy", seen_), seen);
   EXPECT_EQ(entries("copy", kept_), kept);
   EXPECT_EQ(entries("main", kept_), kept);

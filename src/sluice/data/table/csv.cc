@@ -81,7 +81,8 @@ class CsvRows final : public IndexedNode {
     const RecordIndex::Span span = index_.find(k);
     CsvRecords lines(*text_, separator_, span.begin, span.end, span.line);
     std::vector<std::string_view> cells;
-    for (int64_t i = 0; i <= span.skipped; ++i) lines.next(cells);
+    lines.skip(span.skipped);
+    lines.next(cells);
     for (size_t f = 0; f < fields_.size(); ++f) fields_[f].read(lines, cells, to(f));
   }
 

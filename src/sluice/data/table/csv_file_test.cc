@@ -63,6 +63,29 @@ TEST(CsvFiles, RecordsAcrossBuffersEqualThoseInMemory) {
   }
 }
 
+// Records with quotes and without them, in the file and in memory.
+TEST(CsvFiles, RecordsAfterSkippedOnesEqualThoseReadInOrder) {
+  const std::string text = records(9000);
+  const TestFile file("skipped.csv", text), packed("skipped.csv.gz", deflated(text, 31));
+  const auto all = cells_of(file.path());
+  for (const std::string& path : {file.path(), packed.path()}) {
+    const CsvText csv(path);
+    for (const size_t step : {size_t{0}, size_t{1}, size_t{4}, size_t{900}}) {
+      CsvRecords lines(csv, ',');
+      std::vector<std::string_view> cells;
+      for (size_t k = step; k < all.size(); k += step + 1) {
+        lines.skip(static_cast<int64_t>(step));
+        lines.next(cells);
+        std::vector<std::string> found(cells.begin(), cells.end());
+        found.push_back(std::to_string(lines.line()));
+        ASSERT_EQ(found, all[k]) << path << " " << step;
+      }
+      lines.skip(static_cast<int64_t>(all.size() % (step + 1)));
+      EXPECT_TRUE(lines.done());
+    }
+  }
+}
+
 TEST(CsvFiles, RecordsAreFoundByTheirNumber) {
   RecordIndex index;
   constexpr int64_t kRecords = 3000001;

@@ -136,6 +136,21 @@ void CsvRecords::next(std::vector<std::string_view>& cells) {
   }
 }
 
+void CsvRecords::skip(int64_t count) {
+  std::vector<std::string_view> cells;
+  size_t quote = text_.find('"', at_);
+  for (; count > 0; --count) {
+    const size_t line_end = text_.find('\n', at_);
+    if (line_end < quote && line_end != text_.npos) {  // npos is greater than each position.
+      at_ = line_end + 1;
+      line_ = next_line_++;
+      continue;
+    }
+    next(cells);
+    quote = text_.find('"', at_);
+  }
+}
+
 void check_separator(char separator, std::string_view what) {
   require(
       separator == '\t' || std::string_view(",;:|/&#").find(separator) != std::string_view::npos,

@@ -38,6 +38,9 @@ class CsvRecords {
   /// Error{kBadFile} naming line and column for a quote without an end, or text after one; naming
   /// the line for a record of more than 16 MiB.
   void next(std::vector<std::string_view>& cells);
+  /// Skips `count` records, of which there must be as many. A record without a quote is not parsed,
+  /// since it ends with its line. Errors as next().
+  void skip(int64_t count);
 
   /// Throws Error{kBadFile} "FILE: line N: …" for the last record.
   template <typename... Args>

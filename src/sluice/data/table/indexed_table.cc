@@ -21,7 +21,8 @@ struct IndexedTable::State {
   int64_t read(int64_t k, std::vector<double>& cells) const {
     const RecordIndex::Span span = index.find(k);
     RowReader row(table, span.begin, span.end, span.line);
-    for (int64_t left = span.skipped; left > 0;) {
+    if (dropped == 0) row.skip(span.skipped);
+    for (int64_t left = dropped == 0 ? 0 : span.skipped; left > 0;) {
       SLUICE_CHECK(row.next());
       if (is_kept(row)) --left;
     }

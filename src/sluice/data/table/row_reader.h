@@ -45,6 +45,8 @@ class RowReader {
     }
     return true;
   }
+  /// Skips `count` rows, whose numbers of cells were checked before.
+  void skip(int64_t count) { records_.skip(count); }
   int64_t line() const { return records_.line(); }
   /// Line and byte of the file in which the next row begins.
   int64_t next_line() const { return records_.next_line(); }

@@ -38,7 +38,7 @@ struct InputElement {
   int64_t number = 0;
 };
 
-/// A node whose elements are those of several inputs.
+/// A node whose elements come from several inputs.
 class Mixture : public Node {
  public:
   /// `name` is that of the combinator.

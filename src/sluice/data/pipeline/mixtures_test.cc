@@ -12,6 +12,7 @@ namespace sluice::data {
 namespace {
 
 using test::count_to;
+using test::stream_of;
 using test::values;
 using testing::ElementsAre;
 using Values = std::vector<float>;
@@ -20,16 +21,6 @@ using Values = std::vector<float>;
 Dataset range_of(int64_t first, int64_t n) {
   return from_function(n, [first](int64_t k) {
     return test::slow(HostTensor::scalar(static_cast<float>(first + k)));
-  });
-}
-
-/// These numbers from a stream without random access.
-Dataset stream_of(int64_t first, int64_t n) {
-  return from_generator([=] {
-    return [=, k = int64_t{0}]() mutable -> std::optional<Element> {
-      if (k == n) return std::nullopt;
-      return HostTensor::scalar(static_cast<float>(first + k++));
-    };
   });
 }
 
@@ -116,17 +107,10 @@ TEST(Interleave, ReadsABlockOfEachDatasetInTurn) {
 
 /// The elements of sample_from() of endless numbers, from counts.
 Values sampled_list(const std::vector<double>& weights, uint32_t seed, uint64_t pass, int64_t n) {
-  double sum = 0;
-  for (const double w : weights) sum += w;
   std::vector<int64_t> counts(weights.size());
   Values all;
   for (int64_t k = 0; k < n; ++k) {
-    const auto words =
-        philox(fold(fold(Seed{0, seed}, "sample_from"), pass), static_cast<uint64_t>(k));
-    const double unit = std::ldexp(words[0], -32) + std::ldexp(words[1] >> 11, -53);
-    size_t index = 0;
-    double end = weights[0];
-    while (end <= unit * sum) end += weights[++index];
+    const size_t index = test::searched_draw("sample_from", weights, seed, pass, k);
     all.push_back(static_cast<float>(100000 * index) + static_cast<float>(counts[index]++));
   }
   return all;

@@ -24,16 +24,6 @@ std::vector<int64_t> sizes_of(const std::vector<Dataset>& parts) {
   return sizes;
 }
 
-/// Elements in an order that depends on the pass, or a stream without random access.
-Dataset generated_numbers(int64_t n) {
-  return from_generator([n] {
-    return [n, k = int64_t{0}]() mutable -> std::optional<Element> {
-      if (k == n) return std::nullopt;
-      return HostTensor::scalar(static_cast<float>(k++));
-    };
-  });
-}
-
 TEST(Split, PartsAreDisjointAndHoldAllElementsInOrder) {
   for (const int64_t n : {2, 10, 97, 1000}) {
     const std::vector<std::vector<double>> cases = {{1.0}, {0.5, 0.5}, {0.3, 0.7}};
@@ -57,7 +47,7 @@ TEST(Split, PartsAreDisjointAndHoldAllElementsInOrder) {
             values(count_to(10).split({0.7, 0.3}, 5)[1]));
 }
 
-// The sizes are those of rational numbers: no part gains or loses an element by a rounding of
+// The sizes equal sizes in rational numbers: no part gains or loses an element by a rounding of
 // binary fractions.
 TEST(Split, SizesAreRoundedExactly) {
   EXPECT_THAT(sizes_of(count_to(10).split({0.9, 0.1}, 1)), ElementsAre(9, 1));
@@ -87,7 +77,7 @@ TEST(Split, EachElementIsEquallyLikely) {
   }
   const double expected = seeds * 5 / 20.0;
   double sum = 0;
-  // The counts of one seed have variance p (1 - p) n / (n - 1) of those of independent draws.
+  // The counts of one seed have n / (n - 1) times the variance p (1 - p) of independent draws.
   for (const int count : counts) sum += std::pow(count - expected, 2) / (seeds * 0.25 * 0.75);
   EXPECT_LT(sum * 19 / 20, 43.8);
   EXPECT_GT(sum * 19 / 20, 5.4);
@@ -107,7 +97,7 @@ TEST(Split, PartsAreIndexed) {
   }
   EXPECT_EQ(values(parts[0], kForever, 2)[0], values(parts[0])[0] + 2000);
   test::expect_indexed("part of part", parts[1].split({0.5, 0.5}, 2)[1], {0, 2});
-  test::expect_indexed("cached", generated_numbers(9).cache().split({0.5, 0.5}, 2)[1], {0, 2});
+  test::expect_indexed("cached", test::stream_of(0, 9).cache().split({0.5, 0.5}, 2)[1], {0, 2});
 }
 
 TEST(Split, Refuses) {
@@ -136,18 +126,9 @@ TEST(Split, Refuses) {
 
 /// The draws of weighted(), by a search along the weights.
 Values weighted_list(const std::vector<double>& weights, uint32_t seed, uint64_t pass, int64_t n) {
-  double sum = 0;
-  for (const double w : weights) sum += w;
   Values drawn;
-  for (int64_t k = 0; k < n; ++k) {
-    const auto words =
-        philox(fold(fold(Seed{0, seed}, "weighted"), pass), static_cast<uint64_t>(k));
-    const double unit = std::ldexp(words[0], -32) + std::ldexp(words[1] >> 11, -53);
-    size_t index = 0;
-    double end = weights[0];
-    while (end <= unit * sum) end += weights[++index];
-    drawn.push_back(static_cast<float>(index));
-  }
+  for (int64_t k = 0; k < n; ++k)
+    drawn.push_back(static_cast<float>(test::searched_draw("weighted", weights, seed, pass, k)));
   return drawn;
 }
 
@@ -236,7 +217,7 @@ TEST(Weighted, Refuses) {
          d.weighted({1, 2, 3}, 1, -1);
        },
        "must be at least 0, got -1"},
-      {"stream", weighted(generated_numbers(3), {1, 2, 3}),
+      {"stream", weighted(test::stream_of(0, 3), {1, 2, 3}),
        "weighted: the dataset must be indexed"},
       {"endless", weighted(d.repeat(), {1, 2, 3}), "weighted: the dataset must have an end"},
   });

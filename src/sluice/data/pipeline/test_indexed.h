@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -19,6 +22,30 @@ inline bool same_elements(const Element& a, const Element& b) {
   return a.names == b.names &&
          std::equal(a.arrays.begin(), a.arrays.end(), b.arrays.begin(), b.arrays.end(),
                     [](const HostTensor& x, const HostTensor& y) { return x.same_bits(y); });
+}
+
+/// The numbers first, first + 1, …: n of them, from a stream without random access.
+inline Dataset stream_of(int64_t first, int64_t n) {
+  return from_generator([=] {
+    return [=, k = int64_t{0}]() mutable -> std::optional<Element> {
+      if (k == n) return std::nullopt;
+      return HostTensor::scalar(static_cast<float>(first + k++));
+    };
+  });
+}
+
+/// The index that draw k of a pass chooses, by a search along the weights. The random bits of a
+/// combinator have its name.
+inline size_t searched_draw(std::string_view combinator, const std::vector<double>& weights,
+                            uint32_t seed, uint64_t pass, int64_t k) {
+  double sum = 0;
+  for (const double w : weights) sum += w;
+  const auto words = philox(fold(fold(Seed{0, seed}, combinator), pass), static_cast<uint64_t>(k));
+  const double unit = std::ldexp(words[0], -32) + std::ldexp(words[1] >> 11, -53);
+  size_t index = 0;
+  double end = weights[0];
+  while (end <= unit * sum) end += weights[++index];
+  return index;
 }
 
 /// Sleeps up to 60 µs, for another time at each element.

@@ -31,11 +31,11 @@ def write_csv(path, samples, header=True, label_first=False):
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_safetensors(path, samples):
+def write_safetensors(path, samples, names=("input", "target")):
     inputs = b"".join(struct.pack(f"<{COLUMNS}f", *values) for values, _ in samples)
     targets = struct.pack(f"<{len(samples)}i", *(label for _, label in samples))
-    header = (f'{{"input":{{"dtype":"F32","shape":[{len(samples)},{COLUMNS}],'
-              f'"data_offsets":[0,{len(inputs)}]}},"target":{{"dtype":"I32",'
+    header = (f'{{"{names[0]}":{{"dtype":"F32","shape":[{len(samples)},{COLUMNS}],'
+              f'"data_offsets":[0,{len(inputs)}]}},"{names[1]}":{{"dtype":"I32",'
               f'"shape":[{len(samples)}],"data_offsets":[{len(inputs)},'
               f'{len(inputs) + len(targets)}]}}}}').encode()
     header += b" " * (-len(header) % 8)
@@ -66,10 +66,11 @@ class Dataset(FolderTest):
     def test_other_files_give_the_same_samples(self):
         samples = [([round(v * 64) / 64 for v in values], label) for values, label in rows()[:400]]
         write_csv(self.csv, samples)
-        tensors = self.folder / "samples.safetensors"
+        tensors, images = (self.folder / f"{name}.safetensors" for name in ("tensors", "images"))
         write_safetensors(tensors, samples)
+        write_safetensors(images, samples, ("image", "label"))
         digests = {self.record("train", *RUN, "--dataset", d)["digest"]
-                   for d in (f"csv:{self.csv}", f"safetensors:{tensors}")}
+                   for d in (f"csv:{self.csv}", f"safetensors:{tensors}", f"safetensors:{images}")}
         self.assertEqual(len(digests), 1)
 
     def test_a_folder_of_images_has_its_own_test_files(self):
@@ -179,10 +180,10 @@ class Dataset(FolderTest):
             path.write_text(text)
             return ["--dataset", f"csv:{path}"]
 
-        def tensors(name, dtype, first=0.0):
+        def tensors(name, dtype, first=0.0, names=("input", "target")):
             path = self.folder / name
             samples = [([first if k == 0 else 1.0] * COLUMNS, k % 2) for k in range(20)]
-            write_safetensors(path, samples)
+            write_safetensors(path, samples, names)
             path.write_bytes(path.read_bytes().replace(b'"dtype":"I32"', f'"dtype":"{dtype}"'
                                                        .encode()))
             return ["--dataset", f"safetensors:{path}"]
@@ -209,6 +210,12 @@ class Dataset(FolderTest):
              ["mlp", *tensors("fields.safetensors", "I32"), "--target", "labels"]),
             (2, "usage", "the field must be one of [input, target], got 'x'",
              ["mlp", *tensors("fields.safetensors", "I32"), "--input", "x"]),
+            (2, "usage", "--target: must name one of the fields [input, y] of",
+             ["mlp", *tensors("y.safetensors", "I32", names=("input", "y"))]),
+            (2, "usage", "--input: must name one of the fields [x, target] of",
+             ["mlp", *tensors("x.safetensors", "I32", names=("x", "target"))]),
+            (2, "usage", "--dataset: csv must be one file, got the folder",
+             ["mlp", "--dataset", f"csv:{self.folder}"]),
             (2, "usage", "--target: must be one integer for each sample, got () float32; mlp takes "
              "real numbers with --loss mse", ["mlp", *tensors("reals.safetensors", "F32")]),
             (2, "usage", "--input: must be finite float32 numbers, got nan in row 0 of the file",

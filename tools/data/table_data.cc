@@ -12,6 +12,7 @@
 #include "sluice/data/files/shown.h"
 #include "sluice/data/pipeline/node.h"
 #include "sluice/data/table/indexed_table.h"
+#include "sluice/data/window/folder_parts.h"
 #include "tools/data/divide.h"
 
 namespace sluice::tool {
@@ -32,6 +33,12 @@ std::vector<std::string> names_of(const std::string& option, const std::string& 
 
 // Opens the table. Its header is known if it names the inputs of the model.
 data::Table open_table(const std::string& path, const DataChoice& choice) {
+  if (data::is_folder(path)) {
+    fail(ErrorKind::kUsage,
+         "--dataset: csv must be one file, got the folder {}; join its files under one header, or "
+         "read it with data::from_csv() in C++",
+         path);
+  }
   std::vector<std::string> known = names_of("--input", choice.input);
   if (known.empty() && choice.schema && choice.schema->format.header == data::CsvHeader::kYes)
     known = choice.schema->names(data::ColumnRole::kInput);

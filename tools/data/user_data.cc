@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/arrays.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/idx.h"
 #include "sluice/data/window/indexed_rows.h"
@@ -110,6 +112,31 @@ std::string or_else(const std::string& name, const char* usual) {
   return name.empty() ? usual : name;
 }
 
+// The usual names of a field.
+struct UsualNames {
+  const char* option;
+  const char* first;
+  const char* second;
+};
+constexpr UsualNames kInputs{"--input", "input", "image"};
+constexpr UsualNames kTargets{"--target", "target", "label"};
+
+// The name that the user gave, or the usual one that a file of arrays has.
+std::string field_of(const DataSource& source, const std::string& given, const UsualNames& usual) {
+  if (!given.empty()) return given;
+  const std::vector<std::string> names =
+      source.kind == "npz" ? data::npz_names(source.path) : data::safetensors_names(source.path);
+  for (const char* name : {usual.first, usual.second}) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) return name;
+  }
+  constexpr size_t kMaxListed = 20;
+  const auto listed = std::span(names).first(std::min(names.size(), kMaxListed));
+  fail(ErrorKind::kUsage,
+       "{}: must name one of the fields [{}{}] of {}, as it has neither {} nor {}", usual.option,
+       fmt::join(listed, ", "), names.size() > kMaxListed ? ", ..." : "", source.path, usual.first,
+       usual.second);
+}
+
 // A dataset with the fields "input" and "target", not of a table.
 data::Dataset labelled(const DataChoice& choice) {
   const DataSource source = labelled_source(choice.source);
@@ -118,7 +145,8 @@ data::Dataset labelled(const DataChoice& choice) {
     return renamed(data::from_idx(files.images, files.labels), or_else(choice.input, "image"),
                    or_else(choice.target, "label"));
   }
-  const std::string x = or_else(choice.input, "input"), y = or_else(choice.target, "target");
+  const std::string x = field_of(source, choice.input, kInputs);
+  const std::string y = field_of(source, choice.target, kTargets);
   return renamed(source.kind == "npz" ? data::from_npz(source.path, {x, y})
                                       : data::from_safetensors(source.path, {x, y}),
                  x, y);
@@ -277,7 +305,7 @@ std::shared_ptr<const UserData> load_inputs(const DataChoice& given, int64_t ele
         data::idx_images(folder ? training_files(source.path).images : source.path), {"input"}));
     return result;
   }
-  const std::string x = or_else(choice.input, "input");
+  const std::string x = field_of(source, choice.input, kInputs);
   result->test = inputs_of(source.kind == "npz" ? data::from_npz(source.path, {x})
                                                 : data::from_safetensors(source.path, {x}));
   return result;

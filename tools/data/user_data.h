@@ -42,8 +42,8 @@ struct UserData {
   std::vector<std::string> notes = {};               ///< Lines about the choices, for the log.
 };
 
-/// The user's choice of samples. Empty names are "input" and "target", or "image" and "label" of an
-/// idx folder. For a CSV file, the names list columns between commas. An empty `target` is the last
+/// The user's choice of samples. Empty names are "input" or "image", and "target" or "label". For a
+/// CSV file, the names list columns between commas. An empty `target` is the last
 /// column, and an empty `input` is all other columns. With `schema`, they are the columns of the
 /// table for the schema's targets and inputs, in their order, and empty ones have the same names.
 struct DataChoice {

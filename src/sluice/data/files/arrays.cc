@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "sluice/base/bytes.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/files/arrays.h"
 #include "sluice/data/files/contents.h"
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/zip_archive.h"
@@ -132,10 +135,11 @@ Dataset safetensors_part(const std::string& path, const std::vector<std::string>
 
 Dataset from_npy(const std::string& path) { return join_parts(parts_of(path, {".npy"}), npy_part); }
 
-Dataset from_npz(const std::string& path, const std::vector<std::string>& fields) {
+namespace {
+
+std::vector<std::string> member_names(const std::vector<ZipMember>& members,
+                                      const std::string& path) {
   constexpr std::string_view kEnding = ".npy";
-  const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a ZIP archive");
-  const std::vector<ZipMember> members = read_zip(bytes, path);
   std::vector<std::string> names;
   for (const ZipMember& member : members) {
     if (!member.name.ends_with(kEnding)) {
@@ -144,6 +148,35 @@ Dataset from_npz(const std::string& path, const std::vector<std::string>& fields
     }
     names.push_back(member.name.substr(0, member.name.size() - kEnding.size()));
   }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> npz_names(const std::string& path) {
+  return member_names(read_zip(read_contents(path, Contents::kBinary, "a ZIP archive"), path),
+                      path);
+}
+
+std::vector<std::string> safetensors_names(const std::string& path) {
+  const std::string part = parts_of(path, {".safetensors"})[0];
+  SafetensorsIndex index;
+  if (is_gzip_file(part)) {
+    const std::vector<std::byte> bytes =
+        read_contents(part, Contents::kBinary, "a safetensors file");
+    index = read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), part);
+  } else {
+    index = read_index(FileWindow(part));
+  }
+  std::vector<std::string> names;
+  for (const SafetensorsTensor& tensor : index.tensors) names.push_back(tensor.name);
+  return names;
+}
+
+Dataset from_npz(const std::string& path, const std::vector<std::string>& fields) {
+  const std::vector<std::byte> bytes = read_contents(path, Contents::kBinary, "a ZIP archive");
+  const std::vector<ZipMember> members = read_zip(bytes, path);
+  const std::vector<std::string> names = member_names(members, path);
   return choose(path, names, fields, [&](size_t number) {
     const std::string file = fmt::format("{} ({})", path, members[number].name);
     return narrowed(read_npy(read_member(bytes, path, members[number]), file), file);

@@ -185,6 +185,26 @@ class Files(CliTest):
         self.expect_error(2, "usage", "--ema-decay: must be a finite float32 number from 0 to "
                           "below 1, got '1'", *train[:-1], 1)
 
+    def test_checkpoints_are_weights(self):
+        run, weights = self.path("run"), self.path("w.safetensors")
+        model = ["mlp", *DIGITS, "--width", 16, "--ema-decay", 0.9]
+        self.record("train", *model, "--steps", 20, "--checkpoint", run, "--save-every", 10,
+                    "--save", weights)
+        test = lambda file: self.record("eval", *model[:-2], "--weights", file)["test_loss"]
+        newest, older = test(run), test(run / "step-000000010")
+        self.assertEqual(newest, test(weights))
+        self.assertNotEqual(newest, older)
+        said = self.expect_code(0, "eval", *model[:-2], "--weights", run)
+        self.assertIn(f"weights of {run}/step-000000020\n", said.stderr)
+        # A training starts from them, and a damaged checkpoint is left out.
+        started = self.record("train", *model, "--steps", 0, "--weights", run)
+        self.assertEqual(started["test_loss"], newest)
+        file = run / "step-000000020" / "model-00001-of-00001.safetensors"
+        file.write_bytes(file.read_bytes()[:-1] + b"\x77")
+        self.assertEqual(test(run), older)
+        self.expect_error(7, "no checkpoint", "must have a whole checkpoint, got", "eval",
+                          *model[:-2], "--weights", file.parent)
+
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)

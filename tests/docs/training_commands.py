@@ -12,18 +12,20 @@ from command_case import CommandCase, FENCE, FEW_DIGITS, ONE_THREAD, PROGRAM, RO
 class TrainingCommands(CommandCase):
     @runs("sluice train mlp --steps 2000 --checkpoint run --save-every 500",
           "sluice train mlp --steps 4000 --resume run --checkpoint run --save-every 500",
-          "sluice inspect run",
+          "sluice inspect run", "sluice eval mlp --weights run",
           "sluice train mlp --steps 4000 --resume run --strategy phased --threads 1",
           "sluice train mlp --steps 4000 --resume run --accumulate 2 --override accumulate",
           "sluice train mlp --steps 4000 --validate-every 200 --patience 5 --save-best "
           "best.safetensors --log-dir log")
-    def test_long_runs(self, save, resume, inspect, phased, changed, watch):
+    def test_long_runs(self, save, resume, inspect, evaluate, phased, changed, watch):
         few = lambda command: (command.replace("000", "0").replace("500", "5")
                                .replace("200 ", "10 "))
         self.sluice(few(save), *ONE_THREAD, env=FEW_DIGITS)
         self.assertIn("resumed run/step-000000020 after step 20\n",
                       self.sluice(few(resume), *ONE_THREAD, env=FEW_DIGITS).stderr)
         self.assertEqual(self.sluice(inspect).stdout.count("step "), 2)
+        self.assertIn("weights of run/step-000000040\n",
+                      self.sluice(evaluate, *ONE_THREAD, env=FEW_DIGITS).stderr)
         shutil.rmtree(self.folder / "run" / "step-000000040")
         self.sluice(few(phased), env=FEW_DIGITS)
         self.assertIn("changed accumulate: 1, now 2\n",

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "sluice/base/error.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
+#include "sluice/base/system/folder.h"
+#include "sluice/train/checkpoints/checkpoints.h"
 #include "tools/flags/flag_table.h"
 #include "tools/flags/help.h"
 
@@ -52,6 +55,27 @@ Metadata sizes_metadata(const ModelOptions& m) {
     metadata[key_of(flag)] = option.print(o);
   });
   return metadata;
+}
+
+void use_checkpoint(ToolOptions& o) {
+  std::string& weights = o.model.weights;
+  if (weights.empty() || !sys::is_folder(weights)) return;
+  const std::vector<std::string> names = sys::names_in(weights);
+  if (std::none_of(names.begin(), names.end(), [](const std::string& name) {
+        return name.starts_with("step-") || name == "run.json";
+      }))
+    return;
+  const std::vector<train::CheckpointInfo> all = train::inspect_checkpoints(weights);
+  const auto whole = std::find_if(all.begin(), all.end(),
+                                  [](const train::CheckpointInfo& c) { return c.damage.empty(); });
+  if (whole == all.end())
+    fail(ErrorKind::kNoCheckpoint, "--weights: {} must have a whole checkpoint, got {}: {}",
+         weights, all.front().path, all.front().damage);
+  require(whole->parts == 1,
+          "--weights: {} must have one file of variables, got {}; resume it and --save one file",
+          whole->path, whole->parts);
+  weights = whole->path + "/model-00001-of-00001.safetensors";
+  if (o.output.speaks()) sys::print_stderr("weights of {}\n", whole->path);
 }
 
 bool is_checkpoint(const ModelOptions& m) { return sys::exists(m.weights + "/."); }

@@ -14,6 +14,11 @@ namespace sluice::tool {
 /// weights: "sluice.blocks": "4".
 std::map<std::string, std::string> sizes_metadata(const ModelOptions& options);
 
+/// If --weights is a folder with checkpoints of a training, or one of them, replaces it by the file
+/// of variables of the newest whole one. Does nothing for another folder. Error{kNoCheckpoint}
+/// naming the damage if none is whole; Error{kUsage} if several processes wrote it, each a file.
+void use_checkpoint(ToolOptions& options);
+
 /// Whether --weights is a folder, with a checkpoint of Hugging Face.
 bool is_checkpoint(const ModelOptions& options);
 

@@ -81,6 +81,7 @@ void print_notes(const ModelOptions& m) {
 
 void use_dataset(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
+  use_checkpoint(o);
   read_saved_sizes(command, o);
   require(
       m.tokenizer.empty() || models::find_model(m.name).data->kind == models::SampleKind::kTokens,
@@ -113,6 +114,7 @@ void use_dataset(const CLI::App& command, ToolOptions& o) {
 
 void use_generator(const CLI::App& command, ToolOptions& o) {
   o.generate.sampling.seed = o.step.seed;
+  use_checkpoint(o);
   if (!is_checkpoint(o.model)) {
     if (!has_saved_sizes(o.model))
       fail(ErrorKind::kBadFile,
@@ -135,6 +137,7 @@ void use_inputs(const CLI::App& command, ToolOptions& o) {
   require(!o.to.empty(), "sluice predict requires --to FILE.npz or FILE.csv (it is absent)");
   require(o.to.ends_with(".npz") || o.to.ends_with(".csv"),
           "--to: must end with .npz or .csv, got '{}'", o.to);
+  use_checkpoint(o);
   read_sizes(command, o);
   require(m.sizes.classes > 1 || m.sizes.loss == models::Loss::kMeanSquaredError,
           "{}: must have at least 2 classes in its last layer, got {}; a regression is --loss mse",

@@ -20,8 +20,8 @@ void add_generate_flags(FlagTable& table) {
       .defaults_to("gpt")
       .placeholder = "MODEL";
   model.add("weights", of_model(&ModelOptions::weights), forms::texts("FILE"),
-            "Use the weights that sluice train saved, or a folder with a checkpoint of Hugging "
-            "Face's GPT-2 or Llama");
+            "Use the weights or a checkpoint of sluice train, or a folder with a checkpoint of "
+            "Hugging Face's GPT-2 or Llama");
   model.last().required = true;
   model
       .add("tokenizer", of_model(&ModelOptions::tokenizer), forms::texts("NAME"),

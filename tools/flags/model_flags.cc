@@ -142,7 +142,7 @@ void add_data_flags(FlagTable& table) {
   add_dataset(
       table, kOfDatasets, Common::kNo,
       {.dataset = "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR; gpt "
-                  "and bert read text:FILE, or tokens:FILE with 16-bit ids",
+                  "and bert read text:FILE, or tokens:FILE of 16-bit or .npy ids",
        .usual_dataset = "the model's",
        .loss = "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean "
                "squared error); only for mlp; mse requires --dataset",
@@ -179,8 +179,8 @@ void add_data_flags(FlagTable& table) {
   s.add("data", of_model(&ModelOptions::data), forms::texts("DIR"), "Read the samples from DIR")
       .defaults_to("$SLUICE_DATA, data/mnist or data/cifar10, else generated ones");
   s.add("weights", of_model(&ModelOptions::weights), forms::texts("FILE"),
-        "Start from the variables in this safetensors file")
-      .defaults_to("random ones");
+        "Start from this safetensors file or checkpoint")
+      .defaults_to("random variables");
   Section rare(table, kTrain | kEval, "Model", Common::kNo);
   rare.add("torch_weights", of_model(&ModelOptions::torch_weights), forms::texts("FILE"),
            "Start from the state_dict of the same PyTorch module, as safetensors")
@@ -213,7 +213,7 @@ void add_predict_flags(FlagTable& table) {
                .usual_target = "the last one, if there is one more than inputs"});
   Section s(table, kPredict, "Model", Common::kYes);
   s.add("weights", of_model(&ModelOptions::weights), forms::texts("FILE"),
-        "Load the variables from this safetensors file");
+        "Load the variables from this safetensors file or checkpoint");
   Section(table, kPredict, "Model", Common::kNo)
       .add("torch_weights", of_model(&ModelOptions::torch_weights), forms::texts("FILE"),
            "Load the state_dict of the same PyTorch module, as safetensors, instead of --weights");

@@ -94,6 +94,19 @@ TEST_F(Compose, WeightsBalanceClasses) {
   EXPECT_GT(low_digits(balanced), 2 * low_digits(digits));
 }
 
+TEST_F(Compose, FieldsAreJoined) {
+  const data::Dataset inputs = data::from_tensors(samples_.images);
+  const data::Dataset classes = data::from_tensors(samples_.labels);
+  // --- Code of the page.
+  const data::Dataset pairs = data::zip({inputs, classes}).map([](data::Element e) {
+    return data::Element{{"input", e[0]}, {"labels", e[1]}};
+  });
+  // --- End of the code.
+  const data::Element last = *pairs.skip(63).iterate().next();
+  EXPECT_EQ(last["labels"].as<int32_t>()[0], samples_.labels.as<int32_t>()[63]);
+  EXPECT_EQ(data::BatchLoader(pairs, {.batch = 8}).items(), 8);
+}
+
 TEST_F(Compose, DatasetsAreJoined) {
   const data::Dataset digits = data::from_samples(samples_);
   const data::Dataset more = data::from_samples(data::synthetic_digits(32, 2));

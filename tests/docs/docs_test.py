@@ -130,13 +130,13 @@ class Text(unittest.TestCase):
         errors = re.findall(r"(?m)^\| `(.*?)` \|", page)
         self.assertEqual(errors, re.findall(r'(?m)^       "(.*)"\},$', test))
 
-    def test_the_pages_on_datasets_show_the_code_of_their_tests(self):
-        for name in ("fast_dataset", "compose_datasets"):
+    def test_pages_show_the_code_of_their_tests(self):
+        for name in ("fast_dataset", "compose_datasets", "long_runs"):
             page = (ROOT / "docs" / "howto" / f"{name}.md").read_text()
             test = (ROOT / "tests" / "docs" / f"{name}_test.cc").read_text()
-            parts = re.findall(r"  // --- Code of the page\.\n(.*?)  // --- End", test, re.DOTALL)
+            parts = re.findall(r" *// --- Code of the page\.\n(.*?) *// --- End", test, re.DOTALL)
             self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
-                             [re.sub(r"(?m)^  ", "", part) for part in parts])
+                             [textwrap.dedent(part) for part in parts])
 
     def test_the_page_about_learning_rates_shows_code_of_a_test(self):
         page = (ROOT / "docs" / "howto" / "learning_rates.md").read_text()

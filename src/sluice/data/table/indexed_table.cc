@@ -102,17 +102,25 @@ int64_t IndexedTable::largest_class() const { return state_->largest_class; }
 
 void IndexedTable::fit_scaling(TableSchema& schema, std::span<const uint32_t> training) const {
   std::vector<double> cells;
+  const auto visit = [&](int64_t row, const auto& f) {
+    state_->read(row, cells);
+    f(cells);
+  };
+  std::vector<bool> trains;
+  if (sums_in_file_order(schema, filled())) {
+    trains.resize(static_cast<size_t>(rows()));
+    for (const uint32_t row : training) trains[row] = true;
+  }
   const CellVisitor visit_training = [&](const auto& f) {
-    for (const uint32_t row : training) {
-      state_->read(row, cells);
-      f(cells);
+    if (trains.empty()) {
+      for (const uint32_t row : training) visit(row, f);
+    }
+    for (size_t row = 0; row < trains.size(); ++row) {
+      if (trains[row]) visit(static_cast<int64_t>(row), f);
     }
   };
   const CellVisitor visit_all = [&](const auto& f) {
-    for (int64_t row = 0; row < rows(); ++row) {
-      state_->read(row, cells);
-      f(cells);
-    }
+    for (int64_t row = 0; row < rows(); ++row) visit(row, f);
   };
   std::optional<int64_t> complete;
   if (filled() == 0) complete = std::ssize(training);

@@ -12,7 +12,7 @@ namespace sluice::data {
 /// may use one object.
 class IndexedTable {
  public:
-  /// Reads all rows once, to check them. Errors are those of read_rows().
+  /// Reads all rows once, to check them. Errors as read_rows().
   IndexedTable(const Table& table, const TableSchema& schema, const RowChoice& choice = {});
 
   int64_t rows() const;
@@ -28,8 +28,8 @@ class IndexedTable {
   void check_scaling(const TableSchema& schema) const;
 
   /// Returns an indexed dataset of the fields "input", f32 (inputs), and "labels", i32 (), or
-  /// "target", f32 () or (targets). Without targets, it has inputs alone. The values are those of
-  /// encode().
+  /// "target", f32 () or (targets). Without targets, it has inputs alone. The values equal the
+  /// values of encode().
   Dataset samples(const TableSchema& schema) const;
 
  private:

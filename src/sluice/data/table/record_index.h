@@ -4,8 +4,8 @@
 
 namespace sluice::data {
 
-/// The positions of the records of a text: those of every stride-th record, so that memory is
-/// bounded for any text.
+/// Positions of every stride-th record of a text. The stride grows with the text, so that memory is
+/// bounded.
 class RecordIndex {
  public:
   static constexpr int64_t kMaxPositions = int64_t{1} << 19;  ///< 8 MiB.

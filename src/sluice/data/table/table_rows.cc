@@ -190,8 +190,10 @@ void fit_scaling(TableSchema& schema, const CellVisitor& training, const CellVis
 
 void fit_scaling(TableSchema& schema, const TableRows& rows, std::span<const int64_t> training) {
   const Slices cells(std::span(rows.cells), rows.rows());
+  std::vector<int64_t> order(training.begin(), training.end());
+  if (sums_in_file_order(schema, rows.filled)) std::sort(order.begin(), order.end());
   const CellVisitor visit_training = [&](const auto& f) {
-    for (const int64_t r : training) f(cells[r]);
+    for (const int64_t r : order) f(cells[r]);
   };
   const CellVisitor visit_all = [&](const auto& f) {
     for (int64_t r = 0; r < rows.rows(); ++r) f(cells[r]);

@@ -22,7 +22,7 @@ std::vector<std::string> parts_of(const std::string& path,
 
 /// Joins the elements of the parts of a folder. read(part, memory) opens a part; all parts share
 /// one window memory. Error{kBadFile}, which names the part, if its elements have other specs than
-/// those of the first part.
+/// elements of the first part.
 Dataset join_parts(
     const std::vector<std::string>& parts,
     const std::function<Dataset(const std::string&, const std::shared_ptr<WindowMemory>&)>& read);

@@ -88,7 +88,8 @@ CommandLine::CommandLine(const std::vector<std::string>& the_words) : words(the_
   app.footer(
       "Exit codes: 0 success, 1 internal error, 2 usage, 3 bad file, 4 does not fit, "
       "5 input/output,\n6 diverged, 7 no checkpoint, 8 peer lost, 75 stopped and saved, "
-      "128 + N stopped by signal N.\n\nRead on: docs/first_hour.md, docs/tour.md, docs/cli.md");
+      "128 + N stopped by signal N.\n\nRead on: docs/first_hour.md, docs/tour.md, docs/howto, "
+      "docs/cli.md");
   train->footer(aliases_text());
 }
 

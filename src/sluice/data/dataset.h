@@ -269,7 +269,7 @@ class Dataset {
 };
 
 /// Joins the k-th elements of all datasets into one element: the arrays of the first dataset, then
-/// those of the second, …. Ends with the shortest dataset. Error{kUsage}, here or at the first
+/// the arrays of the second, …. Ends with the shortest dataset. Error{kUsage}, here or at the first
 /// element, if only some datasets have names, or if a name appears twice.
 Dataset zip(std::vector<Dataset> datasets);
 
@@ -363,7 +363,7 @@ BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions
 //
 // from_npy(), from_safetensors() and from_csv() also read a folder: its files that end with .npy,
 // .safetensors or .csv, in the order of their names, are one dataset. Error{kBadFile}, which names
-// the file, if its elements have other specs or columns than those of the first file.
+// the file, if its elements have other specs or columns than elements of the first file.
 
 /// Whether from_idx() scales grey values.
 enum class IdxPixels : uint8_t {
@@ -381,7 +381,7 @@ Dataset from_idx(const std::string& images, const std::string& labels,
 Dataset from_idx(const std::string& folder, Split split, IdxPixels pixels = IdxPixels::kNormalised);
 
 /// Reads an array that numpy.save wrote (versions 1 to 3) and cuts it along its first axis, as
-/// from_tensors() does. The dtypes are those of Sluice, little-endian. Error{kBadFile} if the array
+/// from_tensors() does. The dtypes are Sluice's, little-endian. Error{kBadFile} if the array
 /// is in Fortran order or has another dtype.
 Dataset from_npy(const std::string& path);
 

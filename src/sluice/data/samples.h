@@ -17,7 +17,7 @@ struct Samples {
   int64_t size() const { return labels.shape().empty() ? 0 : labels.shape()[0]; }
 };
 
-/// Returns a dataset of the fields "input" and "labels", those of train::classifier(), with one
+/// Returns a dataset of the fields "input" and "labels", fields of train::classifier(), with one
 /// element for each sample. Error{kUsage} if the numbers of images and labels differ.
 Dataset from_samples(Samples samples);
 
@@ -38,7 +38,7 @@ Samples load_mnist(const std::string& folder, Split split);
 
 /// Loads the digits that find_mnist(explicit_folder) finds, or generates digits if it finds none:
 /// 20,000 to train on (seed 1), 4,000 to test on (seed 2). Samples::source names the origin. Errors
-/// are those of find_mnist() and load_mnist().
+/// as find_mnist() and load_mnist().
 Samples load_digits(Split split, const std::string& explicit_folder = "");
 
 }  // namespace sluice::data

@@ -82,7 +82,7 @@ ReportedLosses reported(const Network& network, const Options& options) {
   return found;
 }
 
-// Computes the losses of calls from those of all micro-batches, by the numbers of their labels.
+// Computes the losses of calls from the losses of micro-batches, by the numbers of their labels.
 std::vector<double> expected_of(Reported losses, const Network& network, Options options) {
   options.output = Output::all();
   const ReportedLosses all = reported(network, options);

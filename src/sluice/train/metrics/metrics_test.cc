@@ -113,7 +113,7 @@ std::vector<std::string> metric_names(const Evaluation& evaluation) {
 
 using MetricNames = std::vector<std::string>;
 
-// The expected values are those of PyTorch in float64: F.cross_entropy and topk.
+// The expected values are computed by PyTorch in float64: F.cross_entropy and topk.
 TEST(Metrics, OfScoresAreThoseOfPyTorch) {
   for (const int64_t batch : {1, 3, 23}) {
     const Network net(Scores(),
@@ -187,7 +187,7 @@ data::Dataset waves(const Shape& target = {kMeasured, 1}, float first = 0.540302
   return data::from_tensors({{"x", std::move(x)}, {"target", std::move(y)}});
 }
 
-// The expected values are those of PyTorch in float64: F.l1_loss and F.mse_loss.
+// The expected values are computed by PyTorch in float64: F.l1_loss and F.mse_loss.
 TEST(Metrics, OfARegressionAreThoseOfPyTorch) {
   for (const Options& options : {Options(), Options{.device_iterations = 3, .replicas = 2}}) {
     for (const Shape& target : {Shape({kMeasured, 1}), Shape({kMeasured})}) {

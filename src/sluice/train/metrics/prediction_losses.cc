@@ -158,7 +158,7 @@ struct PredictionLosses::Program {
   }
 
   Ir ir;
-  size_t losses = 0;  // Losses of the network; the program computes those of `results`.
+  size_t losses = 0;  // Losses of the network; the program computes the losses of `results`.
   std::vector<Source> sources;
   std::vector<Result> results;
   std::optional<Session> session;

@@ -126,7 +126,7 @@ class Resumes(FolderTest):
                                  [s for s in steps if s > step])
         other = [*run]
         other[other.index("--patience") + 1] = "5"
-        self.expect_error(2, "usage", "patience must be 4", "train", *other, "--resume", folder)
+        self.expect_error(2, "usage", "--patience: must be 4", "train", *other, "--resume", folder)
         self.expect_error(2, "usage", "--metric requires --patience or --save-best", "train",
                           "mnist", *DIGITS, "--metric", "loss")
         self.expect_error(2, "usage", "'speed'", "train", "mnist", *DIGITS, "--width", "16",
@@ -141,22 +141,22 @@ class Resumes(FolderTest):
         for changed, name, before, now in (
             (["--accumulate", "4"], "accumulate", "1", "4"),
             (["--replicas", "2"], "replicas", "1", "2"),
-            (["--lr", "0.01"], "learning_rate", "0.05", "0.01"),
-            (schedule, "learning_rate", "0.05", "streamed"),
-            (["--optimizer", "adam"], "learning_rate", "0.05", "0.001"),
+            (["--lr", "0.01"], "lr", "0.05", "0.01"),
+            (schedule, "lr-schedule", "absent", "cosine"),
+            (["--optimizer", "adam"], "optimizer", "sgd", "adam"),
             (["--seed", "5"], "seed", "0", "5"),
-            (["--micro-batch", "4"], "micro_batch", "8", "4"),
+            (["--micro-batch", "4"], "micro-batch", "8", "4"),
             (["--layers", "2"], "layers", "4", "2"),
-            (["--clip-norm", "1"], "max_grad_norm", "none", "1"),
+            (["--clip-norm", "1"], "clip-norm", "none", "1"),
         ):
             with self.subTest(changed=changed):
                 self.expect_error(
-                    2, "usage", f"resume: {name} must be {before}, as in {step}, got {now}; "
-                    f"override {name} (--override {name}) to continue with {now}\n", *run,
+                    2, "usage", f"--{name}: must be {before}, as in {step}, got {now}; "
+                    f"add --override {name} to continue with {now}\n", *run,
                     "--steps", "40", "--resume", folder, *changed)
         result = self.expect_code(0, *run, "--steps", "40", "--resume", folder, "--accumulate",
                                   "4", "--override", "accumulate")
-        self.assertIn("changed accumulate: 1, now 4\n", result.stderr)
+        self.assertIn("changed --accumulate: 1, now 4\n", result.stderr)
         self.assertIn(f"resumed {step} after step 20\n", result.stderr)
         self.expect_error(2, "usage", "--steps: must be at least 20", *run, "--steps", "10",
                           "--resume", folder)
@@ -216,6 +216,37 @@ class Resumes(FolderTest):
         self.assertEqual(len(lines), 2)
         self.assertIn(f"{folder}/step-000000020: step 20, epoch 0, 160 samples of it, 8 variables "
                       "in 1 files, ", lines[0])
+
+
+class Overrides(FolderTest):
+    """An override is the name of a flag, and covers the option of the library that it sets."""
+
+    def test_flags_are_overridden_by_their_names(self):
+        run = ["train", "mnist", *DIGITS, "--width", "16"]
+        folder = self.folder / "c"
+        self.expect_code(0, *run, "--steps", "20", "--checkpoint", folder)
+        for changed, override, text in (
+            (["--lr", "0.01"], "lr", "changed --lr: 0.05, now 0.01\n"),
+            (["--clip-norm", "1"], "clip-norm", "changed --clip-norm: none, now 1\n"),
+            (["--clip-norm", "1"], "max_grad_norm", "changed --clip-norm: none, now 1\n"),
+            (["--lr-schedule", "cosine"], "lr-schedule,lr", "changed --lr-schedule: absent, now "
+             "cosine\n"),
+        ):
+            with self.subTest(changed=changed):
+                result = self.expect_code(0, *run, "--steps", "40", "--resume", folder, *changed,
+                                          "--override", override)
+                self.assertIn(text, result.stderr)
+
+    def test_options_without_effect_need_no_override(self):
+        """A validation decides no bit without --patience, so its options may then differ."""
+        run = ["train", "mnist", *DIGITS, "--width", "16", "--steps", "40"]
+        watch = ["--patience", "3", "--validate-every", "10"]
+        folder = self.folder / "c"
+        self.expect_code(0, *run[:-1], "20", *watch, "--checkpoint", folder)
+        self.expect_error(2, "usage", "--patience: must be 3", *run, "--resume", folder)
+        result = self.expect_code(0, *run, "--resume", folder, "--override", "patience")
+        self.assertEqual(re.findall("changed .*", result.stderr),
+                         ["changed --patience: 3, now 0"])
 
 
 class Kills(FolderTest):

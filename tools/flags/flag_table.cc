@@ -51,6 +51,7 @@ InSweep in_sweep(const std::string& flag) {
 
 Option<ToolOptions>& Section::add_library(std::string_view name) {
   table_.flags.push_back(flag_);
+  last().sets = name;
   return table_.options.add_member("step.", &ToolOptions::step, train::options_table().find(name));
 }
 

@@ -44,6 +44,7 @@ struct Flag {
   bool splits = true;        ///< The values of a list may be joined by commas.
   std::string implied = {};  ///< Value of a flag that may stand without one.
   InSweep in_sweep = InSweep::kVaried;
+  std::string sets = {};  ///< Option of train::Options that it sets, by name; empty: none.
 };
 
 /// All flags of all commands, in the order of the help. A flag follows those that it requires.

@@ -123,6 +123,7 @@ void add_validation(Section s) {
       .defaults_to("each epoch, with the options below; else at the end");
   s.add("patience", of_train(&TrainOptions::patience), forms::integers<int64_t>(1),
         "Stop after N evaluations without a better --metric")
+      .that_decides_bits()
       .defaults_to("never");
   s.add("save_best", of_train(&TrainOptions::save_best), forms::texts("FILE"),
         "Write the variables with the best --metric so far to FILE, and end with them");
@@ -233,6 +234,7 @@ void add_training_flags(FlagTable& table) {
            "Set the learning rate")
       .that_decides_bits()
       .defaults_to(default_rates());
+  rate.last().sets = "learning_rate";
   add_schedule(rate);
   add_schedule_members(Section(table, kTrain, "Training", Common::kNo));
   Section(table, kOfUpdates, "Training", Common::kNo).add_library("ema_decay");

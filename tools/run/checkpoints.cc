@@ -7,12 +7,43 @@
 #include <utility>
 
 #include "sluice/base/sys.h"
+#include "sluice/models/model.h"
+
 #include "tools/flags/flag_table.h"
 
 namespace sluice::tool {
 namespace {
 
 constexpr const char* kLibrary = "step.";  // Prefix of options that train::Run knows.
+
+// Returns the text of an option that the command line does not give.
+std::string default_text(const ToolOptions& o, const Option<ToolOptions>& option) {
+  const std::string flag = flag_of(option);
+  if (std::find(o.given.begin(), o.given.end(), flag) == o.given.end()) return option.print(o);
+  ToolOptions defaults;
+  for (const models::Default& d : models::find_model(o.model.name).defaults) {
+    if (d.flag == flag) option.read(defaults, {std::string(d.text)});
+  }
+  return option.print(defaults);
+}
+
+// Returns the flags and defaults of the options that decide the bits.
+std::map<std::string, train::OptionFact> option_facts(const ToolOptions& o) {
+  const FlagTable& table = flag_table();
+  std::map<std::string, train::OptionFact> facts;
+  size_t index = 0;
+  for (const Option<ToolOptions>& option : table.options) {
+    const Flag& flag = table.flags[index++];
+    if ((flag.commands & kTrain) == 0 && !option.decides_bits) continue;
+    const bool of_library = option.name.starts_with(kLibrary);
+    train::OptionFact fact{.flag = flag_of(option)};
+    if (option.decides_bits) fact.unnamed = default_text(o, option);
+    if (!of_library) facts.try_emplace(option.name, fact);
+    if (!of_library) fact.unnamed.reset();  // The option that it sets has a default of its own.
+    if (!flag.sets.empty()) facts.try_emplace(flag.sets, fact);
+  }
+  return facts;
+}
 
 }  // namespace
 
@@ -27,7 +58,6 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
   }
   if (o.train.patience > 0 || o.train.schedule.decay == train::Decay::kPlateau) {
     options.emplace_back("validate_every", fmt::format("{}", o.train.validate_every));
-    options.emplace_back("patience", fmt::format("{}", o.train.patience));
     options.emplace_back("test_batch", fmt::format("{}", o.model.sizes.eval_batch));
     options.emplace_back("test_iterations", fmt::format("{}", o.train.test_iterations));
     options.emplace_back("metric", o.train.metric.empty() ? "first" : o.train.metric);
@@ -43,7 +73,8 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
 void resume_run(train::TrainingModel& model, const ToolOptions& o, int64_t steps) {
   if (o.train.resume.empty()) return;
   const train::Resumed resumed = train::resume(
-      model, o.train.resume, {.override = o.train.override, .options = bit_options(o, steps)});
+      model, o.train.resume,
+      {.override = o.train.override, .options = bit_options(o, steps), .facts = option_facts(o)});
   if (!o.output.speaks()) return;
   for (const std::string& reason : resumed.skipped)
     sys::print_stderr("skipped a damaged checkpoint: {}\n", reason);

@@ -88,12 +88,26 @@ class Checkpoints {
   std::unique_ptr<State> state_;
 };
 
+/// The knowledge of resume() about an option that decides the bits.
+struct OptionFact {
+  /// Its flag, such as "--clip-norm", which errors name; an override may be "clip-norm". Empty: no
+  /// flag.
+  std::string flag = {};
+  /// Its value in a run that does not name it: the default, as the run was saved before the option
+  /// existed. Absent: any value.
+  std::optional<std::string> unnamed = {};
+};
+
 struct ResumeOptions {
   /// Names of options and other facts that may differ from the run: "accumulate", "replicas",
   /// "data", "dtype", …. The run continues with the model's values.
   std::vector<std::string> override = {};
   /// As CheckpointOptions::options.
   std::vector<NamedOption> options = {};
+  /// Facts about options by name, of the caller and of train::Options. Without one, an option of
+  /// train::Options has its default in a run that does not name it, and a run without an option of
+  /// the caller differs from one with it.
+  std::map<std::string, OptionFact> facts = {};
 };
 
 /// The result of resume().

@@ -326,5 +326,35 @@ TEST(Checkpoints, PartsAreBalancedAndNamedLikeThoseOfHuggingFace) {
               HasSubstr("\"w5\": \"model-00004-of-00004.safetensors\""));
 }
 
+TEST(Checkpoints, ErrorsNameTheFlagsOfTheCaller) {
+  RunFolder folder;
+  TrainingModel first = test::run_model({});
+  Checkpoints checkpoints(first, {.folder = folder.path(), .options = {{"width", "8"}}});
+  checkpoints.save();
+  checkpoints.wait();
+  const auto resume_as = [&](const RunOptions& o, std::vector<NamedOption> own,
+                             std::vector<std::string> override) {
+    return [=, path = folder.path()] {
+      TrainingModel model = test::run_model(o);
+      return resume(model, path,
+                    {.override = override,
+                     .options = own,
+                     .facts = {{"accumulate", {.flag = "--sum-of"}}, {"width", {"--hidden-size"}}}})
+          .changed;
+    };
+  };
+  const std::vector<NamedOption> same = {{"width", "8"}}, wider = {{"width", "9"}};
+  const std::string saved = ", as in " + folder.path() + "/step-000000000, got ";
+  expect_refused({
+      {"the model's", resume_as({.accumulate = 4}, same, {}),
+       "--sum-of: must be 2" + saved + "4; add --override sum-of to continue with 4"},
+      {"the caller's", resume_as({}, wider, {}),
+       "--hidden-size: must be 8" + saved + "9; add --override hidden-size to continue with 9"},
+      {"an unknown override", resume_as({}, same, {"hidden"}), "hidden-size, learning_rate"},
+  });
+  EXPECT_THAT(resume_as({}, wider, {"hidden-size"})(), ElementsAre("--hidden-size: 8, now 9"));
+  EXPECT_THAT(resume_as({}, wider, {"width"})(), ElementsAre("--hidden-size: 8, now 9"));
+}
+
 }  // namespace
 }  // namespace sluice::train

@@ -15,6 +15,7 @@
 #include "sluice/train/checkpoints/checkpoint_folder.h"
 #include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/model_state.h"
+#include "sluice/train/options/option_table.h"
 
 namespace sluice::train {
 namespace {
@@ -59,14 +60,25 @@ Run read_run_of(const std::string& checkpoint, const Manifest& manifest) {
 // The facts of a run that a resumed one must have, and those that may differ.
 class Facts {
  public:
-  Facts(const Run& run, const ResumeOptions& options) : options_(options) {
-    for (const auto& [name, value] : run.options) found_[name] = value;
+  Facts(const Run& run, const ResumeOptions& options) : options_(options), known_(options.facts) {
+    for (const Option<Options>& o : options_table()) {
+      if (!o.decides_bits) continue;
+      of_model_.insert(o.name);
+      OptionFact& fact = known_[o.name];
+      if (!fact.unnamed) fact.unnamed = o.print(Options());
+    }
+    for (const auto& [name, value] : run.options) {
+      found_[name] = value;
+      of_model_.insert(name);
+    }
     for (const auto& [name, value] : options.options) found_[name] = value;
   }
 
   bool overrides(const std::string& name) const {
-    return std::find(options_.override.begin(), options_.override.end(), name) !=
-           options_.override.end();
+    const auto& all = options_.override;
+    return std::any_of(all.begin(), all.end(), [&](const std::string& other) {
+      return other == name || other == override_of(name);
+    });
   }
 
   // Error{kUsage} for a fact that differs and is not overridden. Returns the others that differ.
@@ -76,31 +88,92 @@ class Facts {
     for (const auto* facts : {&expected, &found_}) {
       for (const auto& [name, value] : *facts) names.insert(name);
     }
-    for (const std::string& name : options_.override)
-      require(names.contains(name), "resume: an override must be one of {}, got '{}'",
-              fmt::join(names, ", "), name);
+    check_overrides(names);
     std::vector<std::string> changed;
-    for (const std::string& name : names) {
-      const std::string before = value_of(expected, name), now = value_of(found_, name);
-      if (before == now) continue;
-      require(overrides(name),
-              "resume: {} must be {}, as in {}, got {}; override {} (--override {}) to continue "
-              "with {}",
-              name, before, checkpoint, now, name, name, now);
-      changed.push_back(fmt::format("{}: {}, now {}", name, before, now));
+    for (const std::string& name : in_order(names)) {
+      const Value before = value_of(expected, name), now = value_of(found_, name);
+      if (before.is_any || now.is_any || before.text == now.text) continue;
+      if (!overrides(name)) refuse(name, before, now, checkpoint);
+      changed.push_back(fmt::format("{}: {}, now {}", shown(name), before.text, now.text));
     }
     return changed;
   }
 
  private:
-  static std::string value_of(const std::map<std::string, std::string>& facts,
-                              const std::string& name) {
-    const auto found = facts.find(name);
-    return found == facts.end() ? "absent" : found->second;
+  // A value that a run names or has without naming it.
+  struct Value {
+    std::string text = "absent";
+    bool is_known = true;  // Whether the run has the option.
+    bool is_any = false;   // Whether it equals each other value.
+  };
+
+  Value value_of(const std::map<std::string, std::string>& facts, const std::string& name) const {
+    if (const auto found = facts.find(name); found != facts.end()) return {found->second};
+    const auto fact = known_.find(name);
+    if (fact == known_.end()) return {.is_known = name == kData || name == kDtype};
+    return fact->second.unnamed ? Value{*fact->second.unnamed} : Value{.is_any = true};
+  }
+
+  std::string flag_of_fact(const std::string& name) const {
+    const auto fact = known_.find(name);
+    return fact == known_.end() ? "" : fact->second.flag;
+  }
+
+  // Returns an option as its user knows it.
+  std::string shown(const std::string& name) const {
+    const std::string flag = flag_of_fact(name);
+    return flag.empty() ? name : flag;
+  }
+
+  // Returns the override of an option: "clip-norm" for the flag "--clip-norm", or its name.
+  std::string override_of(const std::string& name) const {
+    const std::string flag = flag_of_fact(name);
+    return flag.empty() ? name : flag.substr(flag.find_first_not_of('-'));
+  }
+
+  void check_overrides(const std::set<std::string>& names) const {
+    std::set<std::string> known;
+    for (const std::string& name : names) known.insert(override_of(name));
+    for (const std::string& name : options_.override)
+      require(names.contains(name) || known.contains(name),
+              "resume: an override must be one of {}, got '{}'", fmt::join(known, ", "), name);
+  }
+
+  // Options of the caller precede those of the model that follow from them, such as the rate of an
+  // optimizer. An option of the caller with a flag of the model's follows that.
+  std::vector<std::string> in_order(const std::set<std::string>& names) const {
+    std::set<std::string> flags;
+    for (const std::string& name : of_model_) flags.insert(flag_of_fact(name));
+    flags.erase("");
+    const auto rank = [&](const std::string& name) {
+      return of_model_.contains(name) ? 1 : flags.contains(flag_of_fact(name)) ? 2 : 0;
+    };
+    std::vector<std::string> all(names.begin(), names.end());
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    return all;
+  }
+
+  [[noreturn]] void refuse(const std::string& name, const Value& before, const Value& now,
+                           const std::string& checkpoint) const {
+    const std::string flag = flag_of_fact(name), override = override_of(name);
+    const std::string subject = flag.empty() ? fmt::format("resume: {}", name) : flag + ":";
+    if (!now.is_known)
+      fail(ErrorKind::kUsage,
+           "{} must be {}, as in {}, got no such option; resume with the program that saved it, or "
+           "override {} (--override {}) to continue without it",
+           subject, before.text, checkpoint, name, name);
+    fail(ErrorKind::kUsage, "{} must be {}, as in {}, got {}; {} to continue with {}", subject,
+         before.text, checkpoint, now.text,
+         flag.empty() ? fmt::format("override {} (--override {})", name, name)
+                      : fmt::format("add --override {}", override),
+         now.text);
   }
 
   const ResumeOptions& options_;
+  std::map<std::string, OptionFact> known_;
   std::map<std::string, std::string> found_;
+  std::set<std::string> of_model_;  ///< Names of options that are not the caller's.
 };
 
 // The file of variables and the tensor of each variable of a session.

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "sluice/base/failpoint.h"
+#include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/train/checkpoints/checkpoint_folder.h"
@@ -255,6 +256,67 @@ TEST(Runs, OptionsOfTheCallerHaveOtherNames) {
     Checkpoints(model, {.folder = folder.path(), .options = {{"optimizer", "adam"}}});
   };
   expect_refused({{"a name of the model", open, "other names than those of the model"}});
+}
+
+// Writes another run to a checkpoint, as another version of the program would have saved it.
+void rewrite_run(const std::string& checkpoint, const std::function<void(Run&)>& change) {
+  const std::string path = checkpoint + "/run.json";
+  Manifest manifest = read_manifest(checkpoint);
+  Run run = read_run(path);
+  change(run);
+  std::ofstream(path) << to_json(run);
+  const std::vector<std::byte> bytes = sys::read_file(path);
+  for (CheckpointFile& f : manifest.files) {
+    if (f.name == "run.json") f = {f.name, std::ssize(bytes), hash128(bytes).hex()};
+  }
+  std::ofstream(checkpoint + "/manifest.json") << to_text(manifest);
+}
+
+TEST(Runs, AnOptionThatACheckpointDoesNotNameHasItsDefault) {
+  RunFolder folder;
+  {
+    TrainingModel model = test::run_model({});
+    Checkpoints checkpoints(model, {.folder = folder.path(), .options = {{"depth", "1"}}});
+    checkpoints.save();
+    checkpoints.wait();
+  }
+  rewrite_run(folder.path() + "/step-000000000", [](train::Run& run) {
+    std::erase_if(run.options,
+                  [](const auto& o) { return o.first == "accumulate" || o.first == "depth"; });
+  });
+  const auto resume_as = [&](int64_t accumulate, std::vector<NamedOption> own,
+                             std::optional<std::string> depth) {
+    return [=, path = folder.path()] {
+      TrainingModel model = test::run_model({.accumulate = accumulate});
+      return resume(model, path,
+                    {.options = own, .facts = {{"depth", OptionFact{.unnamed = depth}}}})
+          .changed;
+    };
+  };
+  expect_refused({
+      {"another value", resume_as(2, {}, "1"), "accumulate must be 1, as in"},
+      {"of the caller", resume_as(1, {{"depth", "2"}}, "1"), "depth must be 1, as in"},
+  });
+  EXPECT_THAT(resume_as(1, {{"depth", "1"}}, "1")(), testing::IsEmpty());
+  EXPECT_THAT(resume_as(1, {}, "1")(), testing::IsEmpty());
+  EXPECT_THAT(resume_as(1, {{"depth", "2"}}, {})(), testing::IsEmpty());
+}
+
+TEST(Runs, AnOptionThatIsNotKnownIsRefused) {
+  RunFolder folder;
+  TrainingModel model = test::run_model({});
+  {
+    Checkpoints checkpoints(model, {.folder = folder.path(), .options = {{"slope", "3"}}});
+    checkpoints.save();
+    checkpoints.wait();
+  }
+  TrainingModel other = test::run_model({});
+  expect_refused({{"slope", [&] { resume(other, folder.path()); },
+                   "resume: slope must be 3, as in " + folder.path() +
+                       "/step-000000000, got no such option; resume with the program that saved "
+                       "it, or override slope (--override slope) to continue without it"}});
+  EXPECT_THAT(resume(other, folder.path(), {.override = {"slope"}}).changed,
+              testing::ElementsAre("slope: 3, now absent"));
 }
 
 }  // namespace

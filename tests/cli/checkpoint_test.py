@@ -249,6 +249,33 @@ class Overrides(FolderTest):
                          ["changed --patience: 3, now 0"])
 
 
+class BestWeights(FolderTest):
+    """The best weights belong to the run that is continued."""
+
+    def test_a_kill_after_better_weights(self):
+        folder, best = self.folder / "c", self.folder / "best.safetensors"
+        # The loss of a small rate falls in each validation.
+        run = ["train", "mnist", *DIGITS, "--width", "16", "--lr", "0.0001", "--validate-every",
+               "20", "--save-best", best]
+        process = subprocess.Popen([PROGRAM, *map(str, [*run, "--epochs", "1000000", "--checkpoint",
+                                                        folder, "--save-every", "2000"])],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        newest = lambda: max(folder.glob("step-*/best.safetensors"), default=None)
+        is_newer = lambda: newest() and newest().read_bytes() != best.read_bytes()
+        wait_until(is_newer)
+        process.kill()
+        process.wait()
+        self.assertTrue(is_newer())
+        step, saved = int(newest().parent.name[5:]), newest().read_bytes()
+        resumed = self.record(*run, "--resume", folder, "--steps", step)
+        self.assertEqual(resumed["best_step"], step)
+        self.assertEqual(best.read_bytes(), saved)
+        best.unlink()
+        whole = self.record(*run, "--resume", folder, "--steps", step + 40)
+        self.assertEqual(whole["best_step"], step + 40)
+
+
 class Kills(FolderTest):
     """A killed training loses no checkpoint."""
 

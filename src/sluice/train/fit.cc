@@ -11,9 +11,9 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/numbers/number_text.h"
-#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/train/checkpoints/best_weights.h"
 #include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/feeds/training_items.h"
 #include "sluice/train/metrics/call_loss.h"
@@ -97,46 +97,32 @@ const HostTensor& CallReport::result(std::string_view name) const {
        name);
 }
 
-// Metadata of a file of the best weights.
-std::map<std::string, std::string> best_metadata(const std::string& run,
-                                                 const BestValidation& best) {
-  return {{"run", run}, {"updates", fmt::format("{}", best.updates)}};
-}
-
-// Error{kBadFile} unless a file has the weights of the best validation. A run that was killed later
-// than its checkpoint may have replaced it.
-void check_best(const std::string& path, const std::string& run, const BestValidation& best) {
-  const SafetensorsMetadata found = SafetensorsReader(path).index().metadata;
-  for (const auto& [key, value] : best_metadata(run, best)) {
-    const auto other = found.find(key);
-    if (other == found.end() || other->second != value)
-      fail(
-          ErrorKind::kBadFile,
-          "{}: must have the best weights of this run, after {} updates, got others (its {} is {})",
-          path, best.updates, key, other == found.end() ? "absent" : other->second);
-  }
-}
-
-// Writes a log to the disk before each checkpoint, as long as this object lives.
-class LogBeforeSaves {
+// Lets checkpoints write the log to the disk before a save, and store the best weights, as long as
+// this object lives.
+class InEachSave {
  public:
-  LogBeforeSaves(Checkpoints* checkpoints, std::optional<TrainingLog>& log)
-      : checkpoints_(log ? checkpoints : nullptr) {
+  InEachSave(Checkpoints* checkpoints, std::optional<TrainingLog>& log, const std::string& best)
+      : checkpoints_(checkpoints), log_(&log) {
     if (checkpoints_ == nullptr) return;
+    best_ = checkpoints_->add_best(best);
     others_ = checkpoints_->before_each_save(nullptr);
-    checkpoints_->before_each_save([this, &log] {
-      log->sync();
+    checkpoints_->before_each_save([this] {
+      if (*log_) (*log_)->sync();
       if (others_ != nullptr) others_();
     });
   }
-  ~LogBeforeSaves() {
-    if (checkpoints_ != nullptr) checkpoints_->before_each_save(std::move(others_));
+  ~InEachSave() {
+    if (checkpoints_ == nullptr) return;
+    checkpoints_->before_each_save(std::move(others_));
+    checkpoints_->add_best(std::move(best_));
   }
-  LogBeforeSaves(const LogBeforeSaves&) = delete;
-  LogBeforeSaves& operator=(const LogBeforeSaves&) = delete;
+  InEachSave(const InEachSave&) = delete;
+  InEachSave& operator=(const InEachSave&) = delete;
 
  private:
   Checkpoints* checkpoints_;
+  std::optional<TrainingLog>* log_;
+  std::string best_;              ///< Path of the best weights that were added before.
   std::function<void()> others_;  ///< Called before each save, too.
 };
 
@@ -178,16 +164,9 @@ class Fit {
       sys::print_stderr("Frozen weights: {}\n", fmt::join(training_.frozen, ", "));
     }
     open_log();
-    const LogBeforeSaves log_before_saves(options_.checkpoints, log_);
+    const InEachSave in_each_save(options_.checkpoints, log_, options_.save_best);
     result_.stopped_early = is_patience_over();
-    if (!options_.save_best.empty()) {
-      state_.name_run();
-      if (state_.best().value && !sys::exists(options_.save_best))
-        fail(ErrorKind::kUsage,
-             "fit: save_best must be the file with the best weights of the run, after {} updates, "
-             "got {}, which does not exist",
-             state_.best().updates, options_.save_best);
-    }
+    find_best();
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
@@ -406,6 +385,7 @@ class Fit {
       ++best.bad;
     } else {
       best = {metric.name, metric.value, state_.updates(), 0};
+      state_.set_resumed_best(std::nullopt);
       if (!options_.save_best.empty())
         model_.save(options_.save_best, best_metadata(state_.run().id, best));
     }
@@ -414,6 +394,31 @@ class Fit {
 
   bool is_patience_over() {
     return options_.patience > 0 && state_.best().bad >= options_.patience;
+  }
+
+  // Finds the file with the best weights of the run. A run that was killed may have replaced it
+  // after the checkpoint that is resumed.
+  void find_best() {
+    if (options_.save_best.empty()) return;
+    state_.name_run();
+    if (!state_.best().value) return;
+    runtime::Agreement& agreement = state_.programs().session.agreement();
+    std::optional<Error> refusal;
+    try {
+      if (state_.resumed_best() && agreement.rank() == 0)
+        restore_best(options_.save_best, *state_.resumed_best());
+    } catch (const Error& e) {
+      refusal = e;
+    }
+    if (agreement.any(refusal.has_value())) {
+      if (refusal) throw *refusal;
+      fail(ErrorKind::kIo, "fit: the first process cannot write to {}", options_.save_best);
+    }
+    if (!sys::exists(options_.save_best))
+      fail(ErrorKind::kUsage,
+           "fit: save_best must be the file with the best weights of the run, after {} updates, "
+           "got {}, which does not exist",
+           state_.best().updates, options_.save_best);
   }
 
   // Opens the log in the first process. All processes fail if that one cannot.

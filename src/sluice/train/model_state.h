@@ -11,6 +11,7 @@
 
 #include "sluice/base/hash.h"
 #include "sluice/session/call_queue.h"
+#include "sluice/train/checkpoints/manifest.h"
 #include "sluice/train/model.h"
 #include "sluice/train/plan/offload.h"
 #include "sluice/train/plan/plan.h"
@@ -210,6 +211,9 @@ class ModelState {
   /// The state of a schedule that reduces the rate on plateaus.
   PlateauState& plateau() { return run_.plateau; }
   BestValidation& best() { return run_.best; }
+  /// The file with the best weights in the checkpoint that was resumed, by its path; absent: none.
+  const std::optional<CheckpointFile>& resumed_best() const { return resumed_best_; }
+  void set_resumed_best(std::optional<CheckpointFile> file) { resumed_best_ = std::move(file); }
   void set_learning_rate(double rate);
   void set_optimizer(const nn::Optimizer& optimizer, double rate);
 
@@ -246,6 +250,7 @@ class ModelState {
   std::optional<DataOrder> expected_data_;
   std::map<std::string, std::string> logs_;  ///< Names of logs by folder.
   std::string resumed_log_;                  ///< Name of the log of a run that was resumed.
+  std::optional<CheckpointFile> resumed_best_;
   std::unique_ptr<ModelPrograms> programs_;
   std::optional<ModelCalls> train_;
   std::optional<ModelCalls> infer_;

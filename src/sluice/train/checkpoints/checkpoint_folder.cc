@@ -17,6 +17,7 @@ namespace sluice::train {
 namespace {
 
 constexpr std::string_view kStep = "step-";
+constexpr std::string_view kPart = "model-";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kDamaged = ".tmp-damaged";  // A damaged checkpoint that is replaced.
 constexpr int64_t kHashedBytes = 1 << 20;              // Bytes of a file that are read together.
@@ -60,8 +61,12 @@ std::vector<CheckpointPart> checkpoint_parts(const VariableSpecs& variables, int
     before += bytes;
   }
   for (size_t p = 0; p < parts.size(); ++p)
-    parts[p].file = fmt::format("model-{:05}-of-{:05}.safetensors", p + 1, parts.size());
+    parts[p].file = fmt::format("{}{:05}-of-{:05}.safetensors", kPart, p + 1, parts.size());
   return parts;
+}
+
+bool is_part(const CheckpointFile& file) {
+  return file.name.starts_with(kPart) && file.name.ends_with(".safetensors");
 }
 
 std::string index_json(const VariableSpecs& variables, const std::vector<CheckpointPart>& parts) {
@@ -170,18 +175,20 @@ Manifest read_manifest(const std::string& checkpoint) {
 }
 
 void check_checkpoint(const std::string& checkpoint, const Manifest& manifest) {
+  for (const CheckpointFile& f : manifest.files) check_file(checkpoint, f);
+}
+
+void check_file(const std::string& checkpoint, const CheckpointFile& file) {
+  const std::string path = in(checkpoint, file.name);
+  const sys::File opened = sys::open_for_read(path);
   std::vector<std::byte> bytes;
-  for (const CheckpointFile& f : manifest.files) {
-    const std::string path = in(checkpoint, f.name);
-    const sys::File file = sys::open_for_read(path);
-    Digest digest;
-    for (int64_t at = 0; at < f.bytes; at += kHashedBytes) {
-      bytes.resize(static_cast<size_t>(std::min(kHashedBytes, f.bytes - at)));
-      sys::read_exactly(file, path, at, bytes);
-      digest.add(bytes);
-    }
-    check_hash(path, f, digest.hex());
+  Digest digest;
+  for (int64_t at = 0; at < file.bytes; at += kHashedBytes) {
+    bytes.resize(static_cast<size_t>(std::min(kHashedBytes, file.bytes - at)));
+    sys::read_exactly(opened, path, at, bytes);
+    digest.add(bytes);
   }
+  check_hash(path, file, digest.hex());
 }
 
 void check_hash(const std::string& path, const CheckpointFile& file, const std::string& hash) {

@@ -15,6 +15,7 @@
 ///     model-00001-of-00002.safetensors   variables by path, whole tensors
 ///     model.safetensors.index.json       the file of each variable, as Hugging Face writes it
 ///     run.json                           the run (train/checkpoints/run.h)
+///     best.safetensors                   the weights of the best validation, if they are stored
 ///     manifest.json                      sizes and hashes of the others
 ///
 /// It is written as ".tmp-step-000000400". Each file is synchronised, the manifest last, then the
@@ -46,6 +47,10 @@ std::vector<CheckpointPart> checkpoint_parts(const VariableSpecs& variables, int
 std::string index_json(const VariableSpecs& variables, const std::vector<CheckpointPart>& parts);
 inline constexpr const char* kIndexName = "model.safetensors.index.json";
 inline constexpr const char* kRunName = "run.json";
+inline constexpr const char* kBestName = "best.safetensors";
+
+/// Whether a file of a checkpoint has variables of the run: a CheckpointPart.
+bool is_part(const CheckpointFile& file);
 
 /// Writes a file of a checkpoint. All functions throw Error{kIo}.
 class CheckpointWriter {
@@ -91,6 +96,8 @@ std::vector<int64_t> checkpoints_in(const std::string& folder);
 Manifest read_manifest(const std::string& checkpoint);
 /// Compares the hashes of all files, too.
 void check_checkpoint(const std::string& checkpoint, const Manifest& manifest);
+/// Compares the hash of a file of a checkpoint.
+void check_file(const std::string& checkpoint, const CheckpointFile& file);
 /// Error{kBadFile} unless `hash` is that of the manifest.
 void check_hash(const std::string& path, const CheckpointFile& file, const std::string& hash);
 

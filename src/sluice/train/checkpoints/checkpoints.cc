@@ -22,6 +22,7 @@
 #include "sluice/exe/budget/does_not_fit.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/train/checkpoints/best_weights.h"
 #include "sluice/train/checkpoints/checkpoint_folder.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
@@ -143,6 +144,7 @@ class Checkpoints::State {
   std::function<void()> before_each_save(std::function<void()> f) {
     return std::exchange(before_save_, std::move(f));
   }
+  std::string add_best(std::string path) { return std::exchange(best_path_, std::move(path)); }
   const std::string& folder() const { return options_.folder; }
   std::string newest() const {
     return newest_ < 0 ? "" : fmt::format("{}/{}", options_.folder, checkpoint_name(newest_));
@@ -212,7 +214,10 @@ class Checkpoints::State {
     updates_ = run.updates;
     run_json_ = to_json(run);
     saved_ = Clock::now();
-    in_first_process(agreement(), [&] { make_temporary(); });
+    in_first_process(agreement(), [&] {
+      best_ = open_best(best_path_, run);
+      make_temporary();
+    });
     error_ = nullptr;
     done_ = false;
     published_ = false;
@@ -272,12 +277,22 @@ class Checkpoints::State {
     const auto begin = Clock::now();
     try {
       f();
+      write_best();
       if (is_alone()) publish();
     } catch (...) {
       error_ = std::current_exception();
     }
     write_seconds_ = seconds_from(begin);
     done_ = true;
+  }
+
+  // Copies the file with the best weights. Another one may have replaced its name.
+  void write_best() {
+    best_file_.reset();
+    if (!best_) return;
+    best_file_ = copy_to_checkpoint(*best_, best_path_, sys::size(*best_, best_path_), temporary(),
+                                    kBestName);
+    best_.reset();
   }
 
   std::vector<NamedSpec> specs_of_part(const CheckpointPart& part) const {
@@ -347,6 +362,7 @@ class Checkpoints::State {
     manifest.files.push_back(
         write_text_file(temporary(), kIndexName, index_json(variables_, parts_)));
     manifest.files.push_back(write_text_file(temporary(), kRunName, run_json_));
+    if (best_file_) manifest.files.push_back(*best_file_);
     publish_checkpoint(options_.folder, manifest);
     published_ = true;  // A failure below does not change that.
     remove_old_checkpoints(options_.folder, updates_, options_.keep);
@@ -424,6 +440,7 @@ class Checkpoints::State {
   std::vector<int64_t> offsets_;  ///< In copy_, by variable; -1: another process writes it.
   std::vector<std::byte> copy_;
   std::function<void()> before_save_;
+  std::string best_path_;  ///< Empty: none.
   Statistics statistics_;
   int64_t newest_ = -1;                     ///< Updates of the newest complete checkpoint.
   bool requested_ = false;                  ///< request_save() was called.
@@ -436,6 +453,8 @@ class Checkpoints::State {
   int64_t updates_ = 0;
   std::string run_json_;
   std::vector<CheckpointFile> files_;  ///< By part.
+  std::optional<sys::File> best_;      ///< The best weights, in the first process.
+  std::optional<CheckpointFile> best_file_;
   std::exception_ptr error_;
   double write_seconds_ = 0;
   std::atomic<bool> done_{false};
@@ -455,6 +474,7 @@ void Checkpoints::wait() { state_->wait(); }
 std::function<void()> Checkpoints::before_each_save(std::function<void()> f) {
   return state_->before_each_save(std::move(f));
 }
+std::string Checkpoints::add_best(std::string path) { return state_->add_best(std::move(path)); }
 const std::string& Checkpoints::folder() const { return state_->folder(); }
 std::string Checkpoints::newest() const { return state_->newest(); }
 Checkpoints::Statistics Checkpoints::statistics() const { return state_->statistics(); }

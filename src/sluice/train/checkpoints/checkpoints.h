@@ -70,6 +70,11 @@ class Checkpoints {
   /// nothing. Returns the function that was called before.
   std::function<void()> before_each_save(std::function<void()> f);
 
+  /// Adds the file with the best weights (FitOptions::save_best) to each checkpoint from now on,
+  /// as "best.safetensors", if it has those of the run. Empty: none. Returns the path before.
+  /// fit() calls it.
+  std::string add_best(std::string path);
+
   const std::string& folder() const;
   /// Path of the newest complete checkpoint; empty before the first one.
   std::string newest() const;

@@ -150,6 +150,7 @@ void ModelState::continue_run(const Run& run, bool any_data) {
   if (run.learning_rate && (!programs_ || programs_->training.learning_rate))
     rate_ = run.learning_rate;
   resumed_log_ = run.log;
+  resumed_best_.reset();
   expected_data_.reset();
   if (!any_data && !run.data.fields.empty()) expected_data_ = run.data;
 }

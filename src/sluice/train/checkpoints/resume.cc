@@ -36,17 +36,17 @@ std::vector<std::string> candidates(const std::string& folder) {
   return paths;
 }
 
-bool is_part(const CheckpointFile& file) { return file.name.ends_with(".safetensors"); }
-
-void check_file(const std::string& checkpoint, const CheckpointFile& file) {
-  const std::string path = fmt::format("{}/{}", checkpoint, file.name);
-  check_hash(path, file, hash128(sys::read_file(path)).hex());
+// Returns the copy of the best weights in a checkpoint; absent without one.
+std::optional<CheckpointFile> best_of(const Manifest& manifest) {
+  const auto found = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                  [](const CheckpointFile& f) { return f.name == kBestName; });
+  return found == manifest.files.end() ? std::nullopt : std::optional(*found);
 }
 
 Run read_run_of(const std::string& checkpoint, const Manifest& manifest) {
   bool has_run = false;
   for (const CheckpointFile& f : manifest.files) {
-    if (!is_part(f)) check_file(checkpoint, f);
+    if (!is_part(f) && f.name != kBestName) check_file(checkpoint, f);
     has_run = has_run || f.name == kRunName;
   }
   if (!has_run) fail(ErrorKind::kBadFile, "{}: must have the file {}", checkpoint, kRunName);
@@ -332,6 +332,8 @@ Resumed resume(TrainingModel& model, const std::string& folder, const ResumeOpti
     if (!reads([&] {
           manifest = read_manifest(path);
           resumed.run = read_run_of(path, manifest);
+          if (const auto best = best_of(manifest); best && agreement.rank() == 0)
+            check_file(path, *best);
         }))
       continue;
     agreement.require_same("checkpoints", to_text(manifest));
@@ -348,7 +350,12 @@ Resumed resume(TrainingModel& model, const std::string& folder, const ResumeOpti
     if (!reads([&] { loader->load(); })) continue;
     damage.written = false;
     resumed.skipped = std::move(skipped);
-    internal::ModelAccess::state(model).continue_run(resumed.run, facts.overrides(kData));
+    internal::ModelState& state = internal::ModelAccess::state(model);
+    state.continue_run(resumed.run, facts.overrides(kData));
+    if (auto best = best_of(manifest)) {
+      best->name = fmt::format("{}/{}", path, best->name);
+      state.set_resumed_best(std::move(*best));
+    }
     return resumed;
   }
   fail(ErrorKind::kNoCheckpoint, "{}: must have a whole checkpoint, got damaged ones alone:\n  {}",

@@ -16,6 +16,7 @@
 #include "sluice/train/checkpoints/checkpoints.h"
 #include "sluice/train/checkpoints/test_runs.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/model_state.h"
 
 namespace sluice::train {
 namespace {
@@ -317,6 +318,96 @@ TEST(Runs, AnOptionThatIsNotKnownIsRefused) {
                        "it, or override slope (--override slope) to continue without it"}});
   EXPECT_THAT(resume(other, folder.path(), {.override = {"slope"}}).changed,
               testing::ElementsAre("slope: 3, now absent"));
+}
+
+// A run of 4 calls with checkpoints after 2 and 4, whose best validation is the first one.
+struct BestRun {
+  explicit BestRun(SaveCopy copy) {
+    Validation validation(model);
+    Checkpoints checkpoints(model, {.folder = folder.path(), .save_every = 2, .copy = copy});
+    DataLoader data = test::run_data({});
+    FitOptions options = validation.options({.calls = 4, .validate_every = 1});
+    options.checkpoints = &checkpoints;
+    options.save_best = file;
+    fit(model, data, options);
+    saved = sys::read_file(file);
+  }
+
+  // Continues the newest checkpoint for no call. Returns the best weights in `best`.
+  std::vector<std::byte> resumed(const std::string& best) const {
+    TrainingModel other = test::run_model({});
+    resume(other, folder.path());
+    Validation validation(other);
+    DataLoader data = test::run_data({});
+    FitOptions options = validation.options({.calls = 0, .validate_every = 1});
+    options.save_best = best;
+    fit(other, data, options);
+    return sys::read_file(best);
+  }
+
+  RunFolder folder, files;
+  std::string file = files.path() + "/best.safetensors";
+  TrainingModel model = test::run_model({});
+  std::vector<std::byte> saved;  ///< Bytes of the best weights at the last checkpoint.
+};
+
+TEST(Runs, ACheckpointHasItsBestWeights) {
+  for (const SaveCopy copy : {SaveCopy::kHost, SaveCopy::kNone}) {
+    BestRun run(copy);
+    const std::string newest = run.folder.path() + "/step-000000004";
+    EXPECT_EQ(sys::read_file(newest + "/best.safetensors"), run.saved);
+    EXPECT_EQ(inspect_checkpoints(newest).at(0).parts, 1);
+    // The run goes on, stores better weights, and is killed before its next checkpoint.
+    run.model.save(run.file, {{"run", run.model.run().id}, {"updates", "5"}});
+    ASSERT_NE(sys::read_file(run.file), run.saved);
+    EXPECT_EQ(run.resumed(run.file), run.saved);
+    fs::remove(run.file);
+    EXPECT_EQ(run.resumed(run.file), run.saved);
+    EXPECT_EQ(run.resumed(run.files.path() + "/other.safetensors"), run.saved);
+  }
+}
+
+TEST(Runs, BetterWeightsAfterAResumeRemain) {
+  BestRun run(SaveCopy::kHost);
+  TrainingModel model = test::run_model({});
+  resume(model, run.folder.path());
+  Validation validation(model);
+  DataLoader data = test::run_data({});
+  FitOptions options = validation.options({.calls = 1, .validate_every = 1});
+  options.save_best = run.file;
+  internal::ModelAccess::state(model).best().value = -1;  // Each validation is better.
+  fit(model, data, options);
+  const std::vector<std::byte> better = sys::read_file(run.file);
+  EXPECT_NE(better, run.saved);
+  options.calls = 0;
+  fit(model, data, options);
+  EXPECT_EQ(sys::read_file(run.file), better);
+}
+
+TEST(Runs, DamagedBestWeightsAreADamagedCheckpoint) {
+  BestRun run(SaveCopy::kHost);
+  const std::string newest = run.folder.path() + "/step-000000004";
+  const std::string path = newest + "/best.safetensors";
+  std::fstream(path, std::ios::in | std::ios::out).seekp(-9, std::ios::end).put('x');
+  TrainingModel model = test::run_model({});
+  const Resumed resumed = resume(model, run.folder.path());
+  EXPECT_EQ(resumed.run.updates, 2);
+  EXPECT_THAT(resumed.skipped, testing::ElementsAre(testing::HasSubstr(path)));
+}
+
+TEST(Runs, AnotherFileThanTheBestWeightsIsNotSaved) {
+  BestRun run(SaveCopy::kHost);
+  TrainingModel model = test::run_model({});
+  resume(model, run.folder.path());
+  Checkpoints checkpoints(model, {.folder = run.folder.path()});
+  checkpoints.add_best(run.file);
+  std::ofstream(run.file) << "mine";
+  DataLoader data = test::run_data({});
+  fit(model, data, {.calls = 1});
+  checkpoints.save();
+  checkpoints.wait();
+  EXPECT_FALSE(fs::exists(checkpoints.newest() + "/best.safetensors"));
+  EXPECT_EQ(inspect_checkpoints(checkpoints.newest()).at(0).damage, "");
 }
 
 }  // namespace

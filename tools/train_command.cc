@@ -247,6 +247,7 @@ void report(const ToolOptions& o, const Programs& programs, const train::Run& ru
       devices.back().add("measured_bytes", session.measured_bytes(d));
     }
     record.add("devices", std::move(devices));
+    add_host_buffers(o, session.executable(), record);
     record.add("digest", digest);
     record.add("compile_seconds", session.compiled().seconds);
     add_offload(programs, record);

@@ -3,6 +3,7 @@
 SLUICE_RESUMES is the number of random pairs of layouts (40), SLUICE_KILLS that of kills (40).
 """
 
+import json
 import os
 import random
 import re
@@ -252,28 +253,60 @@ class Overrides(FolderTest):
 class BestWeights(FolderTest):
     """The best weights belong to the run that is continued."""
 
-    def test_a_kill_after_better_weights(self):
+    def test_a_stop_after_better_weights(self):
+        """A run is continued before its best validation, as after a kill."""
         folder, best = self.folder / "c", self.folder / "best.safetensors"
-        # The loss of a small rate falls in each validation.
-        run = ["train", "mnist", *DIGITS, "--width", "16", "--lr", "0.0001", "--validate-every",
-               "20", "--save-best", best]
-        process = subprocess.Popen([PROGRAM, *map(str, [*run, "--epochs", "1000000", "--checkpoint",
-                                                        folder, "--save-every", "2000"])],
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(process.kill)
-        newest = lambda: max(folder.glob("step-*/best.safetensors"), default=None)
-        is_newer = lambda: newest() and newest().read_bytes() != best.read_bytes()
-        wait_until(is_newer)
-        process.kill()
-        process.wait()
-        self.assertTrue(is_newer())
-        step, saved = int(newest().parent.name[5:]), newest().read_bytes()
-        resumed = self.record(*run, "--resume", folder, "--steps", step)
-        self.assertEqual(resumed["best_step"], step)
+        # With this rate, each validation is better than those before it.
+        run = ["train", "mlp", "--synthetic", "--width", "16", "--lr", "0.001", "--validate-every",
+               "30", "--save-best", best]
+        whole = self.record(*run, "--steps", "120", "--checkpoint", folder, "--save-every", "30",
+                            "--keep", "100")
+        self.assertEqual(whole["best_step"], 120)
+        step, last = folder / "step-000000030", best.read_bytes()
+        saved = (step / "best.safetensors").read_bytes()
+        self.assertNotEqual(saved, last)
+        stopped = self.record(*run, "--steps", "30", "--resume", step)
+        self.assertEqual(stopped["best_step"], 30)
         self.assertEqual(best.read_bytes(), saved)
         best.unlink()
-        whole = self.record(*run, "--resume", folder, "--steps", step + 40)
-        self.assertEqual(whole["best_step"], step + 40)
+        self.assertEqual(self.record(*run, "--steps", "120", "--resume", step)["digest"],
+                         whole["digest"])
+        self.assertEqual(best.read_bytes(), last)
+
+
+class CheckpointCopy(FolderTest):
+    """The plan, a training and its report list the host memory of the copy."""
+
+    KIND = "copy of the variables for checkpoints"
+
+    def test_the_copy_is_listed(self):
+        network = ["mnist", "--width", "64", "--optimizer", "momentum"]
+        saves = ["--checkpoint", self.folder / "c"]
+        plan = self.record("plan", *network, *saves)
+        (copy,) = plan["host_buffers"]
+        self.assertEqual(copy["kind"], self.KIND)
+        self.assertEqual(self.record("plan", *network)["host_buffers"], [])
+        self.assertEqual(self.record("plan", *network, *saves, "--save-copy", "none")
+                         ["host_buffers"], [])
+        line = f"host memory: {copy['bytes']:,} bytes, {self.KIND}\n"
+        for view in ([], ["--memory-map"]):
+            self.assertIn(line, self.expect_code(0, "plan", *network, *saves, *view).stdout)
+        profile = self.folder / "p"
+        train = self.expect_code(0, "train", *network, *DIGITS, *saves, "--steps", "2",
+                                 f"--profile={profile}")
+        self.assertIn(line, train.stderr)
+        self.assertIn(f"a copy of {copy['bytes']} bytes", train.stderr)
+        report = json.loads((profile / "training" / "report.json").read_text())
+        self.assertEqual(report["host_buffers"], [copy])
+        trained = self.record("train", *network, *DIGITS, *saves, "--steps", "4", "--resume",
+                              self.folder / "c")
+        self.assertEqual(trained["host_buffers"], [copy])
+
+    def test_a_plan_refuses_a_copy_that_does_not_fit(self):
+        self.expect_error(4, "does not fit", "which the budget of remote memory leaves", "plan",
+                          "mnist", "--width", "64", "--optimizer", "momentum", "--offload",
+                          "optimizer", "--remote-memory", "260K", "--checkpoint",
+                          self.folder / "c")
 
 
 class Kills(FolderTest):

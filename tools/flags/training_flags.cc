@@ -91,8 +91,9 @@ TextForm<SaveInterval> save_intervals() {
 
 void add_checkpoints(FlagTable& table) {
   Section s(table, kTrain, "Training", Common::kYes);
-  s.add("checkpoint", of_train(&TrainOptions::checkpoint), forms::texts("DIR"),
-        "Save checkpoints to DIR, also at the end and on signals");
+  for (Section folder : {s, Section(table, kPlan, "Training", Common::kNo)})
+    folder.add("checkpoint", of_train(&TrainOptions::checkpoint), forms::texts("DIR"),
+               "Save checkpoints to DIR, also at the end and on signals");
   const Requirement<ToolOptions> saves{
       "{checkpoint}", [](const ToolOptions& o) { return !o.train.checkpoint.empty(); }};
   s.add("save_every", of_train(&TrainOptions::save_every), save_intervals(),
@@ -111,6 +112,7 @@ void add_checkpoints(FlagTable& table) {
            "Copy the variables to host memory and write them while training (host), or let the "
            "training wait for the writing (none)")
       .require(saves);
+  rare.last().commands |= kPlan;  // A plan lists the copy.
   rare.add_list("override", of_train(&TrainOptions::override), "NAMES",
                 "Continue although these options differ from those of the checkpoint: accumulate, "
                 "replicas, data, dtype, ...")

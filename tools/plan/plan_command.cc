@@ -29,6 +29,7 @@
 #include "tools/plan/profile.h"
 #include "tools/plan/sweep.h"
 #include "tools/programs.h"
+#include "tools/run/checkpoints.h"
 
 namespace sluice::tool {
 namespace {
@@ -157,6 +158,7 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
 report::PlanReport report_of(const Compiled& compiled, const ToolOptions& o) {
   report::PlanReport report = report::plan_report(compiled.executable);
   report.phased = o.phased();
+  report.host_buffers = host_buffers(o, compiled.executable);
   return report;
 }
 
@@ -304,6 +306,7 @@ int run_plan(const ToolOptions& o) {
   if (!o.plan.check.empty()) return check_text(o);
   const MachineRates machine = measure_rates(o);
   const Plan plan = make_plan(o, machine);
+  check_host_buffers(o, plan.compiled.executable);
   if (!o.profile.folder.empty())
     write_profile(o, plan.programs, plan.compiled.executable, suggestions_for(plan, o));
   if (o.output.json) {

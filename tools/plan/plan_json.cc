@@ -5,6 +5,13 @@
 namespace sluice::tool {
 namespace {
 
+JsonRecord json_of(const report::KindBytes& k) {
+  JsonRecord record;
+  record.add("kind", k.kind);
+  record.add("bytes", k.bytes);
+  return record;
+}
+
 JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& shares) {
   JsonRecord record;
   record.add("name", memory.name);
@@ -14,10 +21,7 @@ JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& s
   record.add("bound_bytes", memory.bound_bytes);
   record.add("peak_program", memory.peak_program);
   std::vector<JsonRecord> kinds, peak_objects;
-  for (const report::KindBytes& k : shares.kinds) {
-    kinds.emplace_back().add("kind", k.kind);
-    kinds.back().add("bytes", k.bytes);
-  }
+  for (const report::KindBytes& k : shares.kinds) kinds.push_back(json_of(k));
   for (const report::PeakObjectGroup& h : shares.peak_objects) {
     peak_objects.emplace_back().add("place", h.model_name);
     peak_objects.back().add("kind", h.kind);
@@ -133,6 +137,7 @@ void add_plan(const report::PlanReport& report, const report::Outlook& outlook,
   for (size_t m = 0; m < report.memories.size(); ++m)
     memories.push_back(json_of(report.memories[m], report.shares[m]));
   record.add("memories", std::move(memories));
+  record.add("host_buffers", list_of(report.host_buffers));
   record.add("function_list", list_of(report.functions));
   record.add("reference_steps", list_of(report.reference_steps));
   record.add("phase_list",

@@ -18,6 +18,7 @@
 #include "tools/flags/help.h"
 #include "tools/machine/rates.h"
 #include "tools/plan/plan_advice.h"
+#include "tools/run/checkpoints.h"
 
 namespace sluice::tool {
 namespace {
@@ -59,6 +60,7 @@ bool write_report(const ToolOptions& o, const Programs& programs, const exe::Exe
   report.options = o.profile.given;
   report.machine = machine.text;
   report.refusal = std::move(facts.refusal);
+  report.host_buffers = host_buffers(o, executable);
   if (programs.training.pipeline)
     report.pipeline.push_back(train::pipeline_report(programs.training));
   report.suggestions = std::move(facts.suggestions);

@@ -8,6 +8,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/models/model.h"
+#include "sluice/train/checkpoints/checkpoint_copy.h"
 
 #include "tools/flags/flag_table.h"
 
@@ -70,6 +71,28 @@ std::vector<train::NamedOption> bit_options(const ToolOptions& o, int64_t steps)
   return options;
 }
 
+std::vector<report::KindBytes> host_buffers(const ToolOptions& o,
+                                            const exe::Executable& executable) {
+  if (o.train.checkpoint.empty() || o.train.save_copy != train::SaveCopy::kHost) return {};
+  const int processes = o.step.session.group == nullptr ? 1 : o.step.session.group->size();
+  return {{"copy of the variables for checkpoints",
+           train::copy_bytes(train::variables_of(executable), /*process=*/0, processes)}};
+}
+
+void check_host_buffers(const ToolOptions& o, const exe::Executable& executable) {
+  for (const report::KindBytes& b : host_buffers(o, executable))
+    train::check_copy_budget(executable, b.bytes);
+}
+
+void add_host_buffers(const ToolOptions& o, const exe::Executable& executable, JsonRecord& record) {
+  std::vector<JsonRecord> all;
+  for (const report::KindBytes& b : host_buffers(o, executable)) {
+    all.emplace_back().add("kind", b.kind);
+    all.back().add("bytes", b.bytes);
+  }
+  if (!all.empty()) record.add("host_buffers", std::move(all));
+}
+
 void resume_run(train::TrainingModel& model, const ToolOptions& o, int64_t steps) {
   if (o.train.resume.empty()) return;
   const train::Resumed resumed = train::resume(
@@ -86,6 +109,11 @@ std::optional<train::Checkpoints> open_checkpoints(const train::TrainingModel& m
                                                    const ToolOptions& o, int64_t steps,
                                                    std::map<std::string, std::string> metadata) {
   if (o.train.checkpoint.empty()) return std::nullopt;
+  if (o.output.speaks()) {
+    train::TrainingModel handle = model;
+    for (const report::KindBytes& b : host_buffers(o, handle.session().executable()))
+      sys::print_stderr("host memory: {} bytes, {}\n", report::grouped(b.bytes), b.kind);
+  }
   const SaveInterval interval = o.train.save_every.value_or(SaveInterval());
   return train::Checkpoints(model, {.folder = o.train.checkpoint,
                                     .save_every = interval.steps,

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "sluice/report/plan_report.h"
 #include "sluice/train/checkpoints/checkpoints.h"
+#include "tools/json_record.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -12,6 +14,16 @@ namespace sluice::tool {
 /// Returns the options of the command line that decide the bits of a training of `steps` steps,
 /// in addition to train::Options.
 std::vector<train::NamedOption> bit_options(const ToolOptions& options, int64_t steps);
+
+/// Returns the host memory that checkpoints need in addition to a plan: the copy of the variables
+/// that the first process writes.
+std::vector<report::KindBytes> host_buffers(const ToolOptions& options,
+                                            const exe::Executable& executable);
+/// DoesNotFit if the budget of remote memory does not leave these bytes.
+void check_host_buffers(const ToolOptions& options, const exe::Executable& executable);
+/// Adds this memory to a record, if there is any.
+void add_host_buffers(const ToolOptions& options, const exe::Executable& executable,
+                      JsonRecord& record);
 
 /// Continues the run of --resume, and reports it. Nothing happens without that flag.
 void resume_run(train::TrainingModel& model, const ToolOptions& options, int64_t steps);

@@ -77,6 +77,8 @@ struct ReferenceSteps {
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<MemoryShares> shares;  ///< Indexed by memory.
+  /// Host memory that a run allocates in addition to `memories`. plan_report() does not know it.
+  std::vector<KindBytes> host_buffers = {};
   Ids<exe::FunctionId, FunctionReport> functions;
   std::vector<ProgramBlocks> blocks;  ///< Programs that train.
   /// Whether the program runs a block at a time. plan_report() knows it where loops do so.

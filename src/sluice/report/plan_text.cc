@@ -49,6 +49,10 @@ std::vector<KindBytes> largest_kinds(const MemoryShares& shares, size_t max) {
   return kinds;
 }
 
+std::string text_of(const KindBytes& buffer) {
+  return fmt::format("host memory: {} bytes, {}", grouped(buffer.bytes), buffer.kind);
+}
+
 class Text {
  public:
   Text(const PlanReport& report, const Outlook& outlook) : report_(report), outlook_(outlook) {}
@@ -64,6 +68,7 @@ class Text {
     if (!report_.feeds.empty())
       add_wrapped(fmt::format("feeds: {}; assumes that no source or sink of a feed blocks forever",
                               fmt::join(report_.feeds, "; ")));
+    for (const KindBytes& b : report_.host_buffers) add(text_of(b));
     suggestions();
     add_wrapped(outlook_.offload);
     if (!outlook_.closing.empty()) add(outlook_.closing);
@@ -346,6 +351,7 @@ std::string memory_map(const PlanReport& report) {
           h.where.empty() ? "" : " in " + h.where);
     }
   }
+  for (const KindBytes& b : report.host_buffers) add("{}", text_of(b));
   for (const TransferReport& t : report.transfers) {
     add("{} on queue {}, a run of '{}': {} in, {} bytes; {} out, {} bytes", t.memory, t.queue,
         t.program, grouped(t.loads), grouped(t.loaded_bytes), grouped(t.stores),

@@ -53,6 +53,17 @@ TEST(Summary, AnswersWhetherEachMemoryFits) {
   EXPECT_EQ(lines[0].substr(0, 41), "fits: no (device 0 2,000 of 1,999 bytes);");
 }
 
+TEST(Summary, NamesHostMemoryThatThePlanDoesNotHave) {
+  PlanReport report;
+  add_memory(report, "device 0 (cpu)", 0, 2);
+  report.host_buffers = {{"copy of the variables for checkpoints", 1234567}};
+  const std::string line = "host memory: 1,234,567 bytes, copy of the variables for checkpoints";
+  for (const std::string& text : {summary(report), memory_map(report)}) {
+    const std::vector<std::string> lines = lines_of(text);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), line), 1) << text;
+  }
+}
+
 TEST(Summary, DrawsKindsAndNamesHolders) {
   PlanReport report;
   add_memory(report, "device 0 (cpu)", 0, 2);

@@ -223,9 +223,10 @@ struct Report {
   std::string refusal;             ///< The error of a plan that does not fit; else empty.
   std::vector<Pipeline> pipeline;  ///< One of a staged step, else none.
   std::vector<Suggestion> suggestions;
-  std::vector<MeasuredRun> measured;  ///< Indexed by replica; empty until add_measured() sets it.
-  int64_t event_bytes = 0;            ///< Host memory that holds measured events.
-  std::vector<FeedReport> feeds;      ///< Session::feed_statistics(), or empty.
+  std::vector<MeasuredRun> measured;    ///< Indexed by replica; empty until add_measured() sets it.
+  int64_t event_bytes = 0;              ///< Host memory that holds measured events.
+  std::vector<KindBytes> host_buffers;  ///< As PlanReport::host_buffers.
+  std::vector<FeedReport> feeds;        ///< Session::feed_statistics(), or empty.
 
   int32_t replicas = 1;
   Rates rates;

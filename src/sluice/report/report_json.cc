@@ -268,6 +268,9 @@ Json json_of(const Report& r) {
   json["functions"] = list(r.functions, any);
   json["programs"] = list(r.programs, [&](const ProgramReport& p) { return json_of(r, p); });
   json["event_bytes"] = r.event_bytes;
+  json["host_buffers"] = list(r.host_buffers, [](const KindBytes& b) {
+    return Json{{"kind", b.kind}, {"bytes", b.bytes}};
+  });
   json["measured"] = list(r.measured, any);
   json["feeds"] = list(r.feeds, any);
   json["pipeline"] = list(r.pipeline, any);

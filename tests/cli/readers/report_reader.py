@@ -9,7 +9,7 @@ TOP = {
     "replicas": int, "devices": list, "memories": list, "arenas": list, "objects": dict,
     "streams": list, "remote_buffers": list, "functions": list, "programs": list, "pipeline": list,
     "suggestions": list, "measured": list, "defaults": dict, "rates": dict, "remote_entries": list,
-    "event_bytes": int, "parts": list, "feeds": list
+    "event_bytes": int, "host_buffers": list, "parts": list, "feeds": list
 }
 FEED = {
     "name": str, "input": bool, "depth": int, "slots": int, "moved_elements": int,

@@ -26,6 +26,8 @@ function show(document, report) {
         grouped(m.budget_bytes),
         m.always_live_bytes, m.peak_live_bytes, m.gap_bytes, m.program_bytes
       ])));
+    for (const b of report.host_buffers || [])
+      view.appendChild(element("p", {}, `host memory: ${bytesText(b.bytes)}, ${b.kind}`));
     for (const m of report.memories) {
       const bar = svg("svg", {
         viewBox: `0 0 ${WIDTH} 26`,

@@ -17,12 +17,10 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
 #include "sluice/base/safetensors.h"
-#include "sluice/base/system/cgroup.h"
 #include "sluice/base/system/folder.h"
-#include "sluice/exe/budget/does_not_fit.h"
-#include "sluice/exe/memory_needs.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/checkpoints/best_weights.h"
+#include "sluice/train/checkpoints/checkpoint_copy.h"
 #include "sluice/train/checkpoints/checkpoint_folder.h"
 #include "sluice/train/model_state.h"
 #include "sluice/train/run/finite.h"
@@ -58,29 +56,6 @@ void in_first_process(runtime::Agreement& agreement, const std::function<void()>
   fail(ErrorKind::kIo, "checkpoints: the first process could not save");
 }
 
-// DoesNotFit if the copy of the variables has more bytes than a memory has left.
-void check_copy(int64_t bytes, int64_t used, int64_t budget, const char* what) {
-  if (budget < 0 || bytes <= budget - used) return;
-  exe::MemoryNeeds needs{.name = "host memory"};
-  needs.total_bytes = checked_add(bytes, used);
-  needs.budget_bytes = budget;
-  throw DoesNotFit(
-      fmt::format("checkpoints: the copy of the variables must have at most {} bytes, which {}, "
-                  "got {}; use SaveCopy::kNone (--save-copy none)",
-                  std::max<int64_t>(budget - used, 0), what, bytes),
-      needs);
-}
-
-// Allocates the copy of the variables that this process writes. It counts as remote memory.
-std::vector<std::byte> make_copy(const Session& session, int64_t bytes) {
-  for (const exe::MemoryNeeds& tier : exe::memory_needs(session.executable(), 0)) {
-    if (tier.name == "tier host")
-      check_copy(bytes, tier.total_bytes, tier.budget_bytes, "the budget of remote memory leaves");
-  }
-  check_copy(bytes, 0, sys::available_memory().bytes, "are available");
-  return std::vector<std::byte>(static_cast<size_t>(bytes));
-}
-
 }  // namespace
 
 class Checkpoints::State {
@@ -108,7 +83,7 @@ class Checkpoints::State {
       }
     }
     if (options_.copy == SaveCopy::kHost) {
-      copy_ = make_copy(session_, own);
+      copy_ = make_copy(session_.executable(), own);
       statistics_.copy_bytes = own;
     }
     options_.metadata.merge(internal::ModelAccess::state(model_).save_metadata());

@@ -98,6 +98,16 @@ CheckpointFile CheckpointWriter::finish() {
   return written_;
 }
 
+void check_space(const std::string& folder, int64_t bytes, int64_t available) {
+  const int64_t needed = checked_add(bytes, bytes / 10);
+  if (available < needed)
+    fail(
+        ErrorKind::kIo,
+        "checkpoints: {} must have {} bytes of free space, 110 % of the files of a checkpoint, got "
+        "{}; free some, or keep fewer checkpoints",
+        folder, needed, available);
+}
+
 CheckpointFile write_text_file(const std::string& folder, const std::string& name,
                                const std::string& text) {
   CheckpointWriter file(folder, name);

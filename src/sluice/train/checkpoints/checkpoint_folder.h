@@ -68,6 +68,10 @@ class CheckpointWriter {
   Digest digest_;
 };
 
+/// Error{kIo} unless a folder with `available` free bytes has room for files of `bytes` bytes and
+/// 10 % more: for headers, and blocks of the file system.
+void check_space(const std::string& folder, int64_t bytes, int64_t available);
+
 /// Writes a whole text.
 CheckpointFile write_text_file(const std::string& folder, const std::string& name,
                                const std::string& text);

@@ -43,6 +43,33 @@ void check_options(const CheckpointOptions& o) {
   require(o.keep >= 1, "checkpoints: keep must be at least 1, got {}", o.keep);
 }
 
+// Returns the error of the first process that has one, in every process of a group; null without
+// one. An error of the system names the process.
+std::exception_ptr agreed_error(runtime::Agreement& agreement, std::exception_ptr own) {
+  if (agreement.size() == 1) return own;
+  const std::vector<uint64_t> failed = agreement.gathered(std::vector<uint64_t>{own != nullptr});
+  const auto first = std::find(failed.begin(), failed.end(), 1);
+  if (first == failed.end()) return nullptr;
+  const auto rank = static_cast<int>(first - failed.begin());
+  Error error(ErrorKind::kInternal, "unknown error");
+  try {
+    if (own != nullptr) std::rethrow_exception(own);
+  } catch (const Error& e) {
+    error = e;
+  } catch (const std::exception& e) {
+    error = Error(ErrorKind::kInternal, e.what());
+  }
+  std::string text = error.what();
+  std::array<uint64_t, 2> header{static_cast<uint64_t>(error.kind()), text.size()};
+  agreement.broadcast(rank, std::as_writable_bytes(std::span(header)));
+  text.resize(header[1]);
+  agreement.broadcast(rank, std::as_writable_bytes(std::span(text)));
+  const auto kind = static_cast<ErrorKind>(header[0]);
+  if (kind == ErrorKind::kIo)
+    text = fmt::format("checkpoints: process {} could not save: {}", rank, text);
+  return std::make_exception_ptr(Error(kind, text));
+}
+
 // Calls f() in process 0. All processes throw if it fails there.
 void in_first_process(runtime::Agreement& agreement, const std::function<void()>& f) {
   std::exception_ptr error;
@@ -51,9 +78,8 @@ void in_first_process(runtime::Agreement& agreement, const std::function<void()>
   } catch (...) {
     error = std::current_exception();
   }
-  if (!agreement.any(error != nullptr)) return;
-  if (error) std::rethrow_exception(error);
-  fail(ErrorKind::kIo, "checkpoints: the first process could not save");
+  error = agreed_error(agreement, error);
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace
@@ -224,11 +250,10 @@ class Checkpoints::State {
   }
 
   void make_temporary() {
-    const int64_t available = sys::free_bytes(options_.folder);
-    if (available < statistics_.bytes)
-      fail(ErrorKind::kIo, "checkpoints: {} must have {} bytes of free space, got {}",
-           options_.folder, statistics_.bytes, available);
-    sys::remove_folder(temporary());
+    const int64_t best = best_ ? sys::size(*best_, best_path_) : 0;
+    check_space(options_.folder, checked_add(statistics_.bytes, best),
+                sys::free_bytes(options_.folder));
+    remove_leftovers(options_.folder);  // Also those of a removal that failed.
     sys::make_folder(temporary());
   }
 
@@ -357,17 +382,17 @@ class Checkpoints::State {
     if (writer_.joinable()) writer_.join();
     saves_ = false;
     if (!is_alone()) {
-      const bool failed = agreement().any(error_ != nullptr);
-      if (!failed) {
+      error_ = agreed_error(agreement(), error_);
+      if (error_ == nullptr) {
         exchange_files();
         try {
           in_first_process(agreement(), [&] { publish(); });
         } catch (...) {
-          if (published_) note_newest();
-          throw;
+          error_ = std::current_exception();
         }
-      } else if (error_ == nullptr) {
-        fail(ErrorKind::kIo, "checkpoints: another process could not save");
+        std::array<std::byte, 1> published{std::byte(published_)};
+        agreement().broadcast(0, published);
+        published_ = published[0] != std::byte(0);
       }
     }
     if (published_) note_newest();
@@ -378,7 +403,6 @@ class Checkpoints::State {
       }
       std::rethrow_exception(std::exchange(error_, nullptr));
     }
-    if (!published_) note_newest();  // Another process has published it.
   }
 
   void note_newest() {

@@ -410,5 +410,13 @@ TEST(Runs, AnotherFileThanTheBestWeightsIsNotSaved) {
   EXPECT_EQ(inspect_checkpoints(checkpoints.newest()).at(0).damage, "");
 }
 
+TEST(Runs, ACheckpointNeedsATenthMoreSpaceThanItsFiles) {
+  EXPECT_NO_THROW(check_space("c", 1000, 1100));
+  expect_refused({{"space", [] { check_space("c", 1000, 1099); },
+                   "checkpoints: c must have 1100 bytes of free space, 110 % of the files of a "
+                   "checkpoint, got 1099; free some, or keep fewer checkpoints",
+                   ErrorKind::kIo}});
+}
+
 }  // namespace
 }  // namespace sluice::train

@@ -96,6 +96,12 @@ TEST(Crashes, ASystemCallThatFailsLosesNoCheckpoint) {
   }
 }
 
+// Returns a path without "." and ".." in it, and without a slash at its end.
+std::string plain_path(const std::string& path) {
+  const std::string plain = fs::path(path).lexically_normal();
+  return plain.ends_with('/') ? plain.substr(0, plain.size() - 1) : plain;
+}
+
 // A file system of which a crash may lose or reorder all changes that were not synchronised:
 // writes of a file until its fdatasync, and names in a folder until its fsync.
 class CrashedDisk {
@@ -115,7 +121,9 @@ class CrashedDisk {
   }
 
   // Adds the calls of a save, in their order.
-  void add(const sys::RecordedCall& call) {
+  void add(sys::RecordedCall call) {
+    call.path = plain_path(call.path);
+    if (!call.to.empty()) call.to = plain_path(call.to);
     Change c{.call = call};
     if (call.call == "create" || call.call == "mkdir") {
       c.id = next_++;
@@ -193,7 +201,8 @@ class CrashedDisk {
     names = moved;
   }
 
-  // Whether a later call before `end` has put change i on the disk.
+  // Whether a later call before `end` has put change i on the disk. A name is on the disk only by
+  // an fsync of the folder that holds it, also the name of a folder.
   bool is_synced(size_t i, size_t end) const {
     const Change& c = changes_[i];
     for (size_t s = i + 1; s < end; ++s) {
@@ -250,6 +259,46 @@ TEST(Crashes, ACrashLeavesTheOldOrTheNewCheckpoint) {
     }
   }
   EXPECT_EQ(seen, (std::set<int64_t>{1, 2}));
+}
+
+// The save creates the folder of checkpoints, whose name in the folder above must reach the disk.
+TEST(Crashes, ACrashLosesNoCheckpointOfANewFolder) {
+  const std::vector<RunState> expected = states(2);
+  RunFolder above;
+  const std::string name = "/checkpoints";
+  for (const std::string slash : {"", "/"}) {
+    TrainingModel model = test::run_model({}), reader = test::run_model({});
+    CrashedDisk disk(above.path());
+    std::vector<size_t> saved;  // The changes at the end of each save.
+    sys::set_call_recorder([&](const sys::RecordedCall& call) { disk.add(call); });
+    {
+      Checkpoints checkpoints(model, {.folder = above.path() + name + slash});
+      for (int i = 0; i < 2; ++i) {
+        train_more(model, 1);
+        checkpoints.save();
+        checkpoints.wait();
+        saved.push_back(disk.changes());
+      }
+    }
+    sys::set_call_recorder(nullptr);
+    std::mt19937 random(2);
+    for (size_t end = 0; end <= disk.changes(); ++end) {
+      const auto saves =
+          std::count_if(saved.begin(), saved.end(), [&](size_t changes) { return changes <= end; });
+      for (const double share : {0.0, 0.5, 0.9}) {
+        RunFolder crashed;
+        disk.materialise(crashed.path(), end, share, random);
+        int64_t updates = 0;
+        try {
+          updates = resumed_updates(reader, crashed.path() + name, expected);
+        } catch (const Error& e) {
+          EXPECT_EQ(e.kind(), ErrorKind::kNoCheckpoint) << e.what();
+        }
+        EXPECT_GE(updates, saves) << "a crash after " << end << " changes";
+      }
+    }
+    fs::remove_all(above.path() + name);
+  }
 }
 
 void flip(const std::string& path, int64_t at, int bits) {

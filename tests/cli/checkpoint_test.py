@@ -1,8 +1,10 @@
 """Trainings that are saved, stopped, killed and resumed.
 
-SLUICE_RESUMES is the number of random pairs of layouts (40), SLUICE_KILLS that of kills (40).
+SLUICE_RESUMES is the number of random pairs of layouts (40), SLUICE_KILLS that of kills (40). A
+tenth as many kills end one of two processes.
 """
 
+import itertools
 import json
 import os
 import random
@@ -10,10 +12,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
-from cli_case import DIGITS, HANG, PROGRAM, FolderTest, has_signal, sluice, wait_until
+from cli_case import (DIGITS, HANG, MPI_ENVIRONMENT, MPIRUN, PROGRAM, FolderTest, MpiTest,
+                      has_signal, kill, mpi, programs_under, sluice, wait_until)
 from readers.event_reader import Events
 
 RESUMES = int(os.environ.get("SLUICE_RESUMES", "40"))
@@ -22,67 +26,134 @@ STEPS = 6
 
 SMALL_BLOCKS = ["--width", "16", "--blocks", "2", "--heads", "2"]
 DROPOUT = ["--dropout", "0.1"]
-# The models of the registry, with small sizes.
+SYNTHETIC = ["--synthetic"]
+# The models of the registry, with small sizes and their data.
 MODELS = {
-    "mnist": ["--width", "16", *DROPOUT],
-    "mnist-rts": ["--width", "16", *DROPOUT],
-    "mnist-phased": ["--width", "16", *DROPOUT],
-    "mnist-cnn": DROPOUT,
-    "mlp": ["--width", "16", *DROPOUT],
-    "mlp-skip": ["--width", "16"],
-    "resnet8": ["--micro-batch", "2"],
-    "gpt": [*SMALL_BLOCKS, "--context", "16", *DROPOUT],
-    "bert": [*SMALL_BLOCKS, "--context", "16", *DROPOUT],
-    "vit": [*SMALL_BLOCKS, *DROPOUT],
+    "mnist": ["--width", "16", *DROPOUT, *DIGITS],
+    "mnist-rts": ["--width", "16", *DROPOUT, *DIGITS],
+    "mnist-phased": ["--width", "16", *DROPOUT, *DIGITS],
+    "mnist-cnn": [*DROPOUT, *DIGITS],
+    "mlp": ["--width", "16", *DROPOUT, *DIGITS],
+    "mlp-skip": ["--width", "16", *DIGITS],
+    "resnet8": ["--micro-batch", "1", *SYNTHETIC],
+    "resnet18": ["--width", "32", "--micro-batch", "1", *SYNTHETIC],
+    "gpt": [*SMALL_BLOCKS, "--context", "16", *DROPOUT, *SYNTHETIC],
+    "bert": [*SMALL_BLOCKS, "--context", "16", *DROPOUT, *SYNTHETIC],
+    "vit": [*SMALL_BLOCKS, *DROPOUT, *SYNTHETIC],
 }
-# Strategies with the tensors that may leave the device.
+# Strategies, each with variants, and the tensors that may leave the device in a variant.
 PHASED = "weights,optimizer,activations"
-STRATEGIES = [
-    (["resident"], ["none", "optimizer", "weights,optimizer"]),
-    (["phased"], ["none", "optimizer", PHASED]),
-    (["phased", "--recompute"], [PHASED, PHASED + ",accumulators"]),
-    (["pipelined", "--stages", "2"], ["none", "optimizer"]),
-    (["pipelined", "--stages", "2", "--schedule", "sequential"], ["none", "optimizer"]),
-    (["sharded", "--stages", "2"], ["none", "optimizer"]),
-    (["phased", "--stages", "2"], [PHASED]),
-]
+STAGES = ["--stages", "2"]
+STRATEGIES = {
+    "resident": [(["resident"], ["optimizer", "weights,optimizer"])],
+    "phased": [(["phased"], ["optimizer", PHASED]),
+               (["phased", "--recompute"], [PHASED, PHASED + ",accumulators"])],
+    "pipelined": [(["pipelined", *STAGES], ["optimizer"]),
+                  (["pipelined", *STAGES, "--schedule", "sequential"], ["optimizer"])],
+    "sharded": [(["sharded", *STAGES], ["optimizer"])],
+    "phased in stages": [(["phased", *STAGES], [PHASED])],
+}
+WITHOUT_STAGES = ("resident", "phased")
+TIERS = ("device", "host", "file")
+# A layout as (strategy, tier, processes). Activations of phases in stages must be remote.
+LAYOUTS = [(s, tier, processes) for s in STRATEGIES for tier in TIERS
+           for processes in ((1, 2) if MPIRUN else (1,))
+           if s != "phased in stages" or tier != "device"]
+
+
+def can_run(layout, replicas):
+    """Whether two processes have a replica or a stage each."""
+    strategy, _, processes = layout
+    return processes == 1 or replicas == 2 or strategy not in WITHOUT_STAGES
+
+
+def values_of(pair):
+    """Returns pairs of values of two different factors of a resumed run."""
+    replicas, before, after = pair
+    factors = enumerate((replicas, *before, *after))
+    return set(itertools.combinations(factors, 2))
+
+
+PAIRS = [(replicas, before, after) for replicas in (1, 2) for before in LAYOUTS
+         for after in LAYOUTS if can_run(before, replicas) and can_run(after, replicas)]
+
+
+def covering_pairs(draw, count):
+    """Returns `count` pairs of layouts. The first ones cover each two values of their factors."""
+    missing = set().union(*map(values_of, PAIRS))
+    pairs = []
+    while missing and len(pairs) < count:
+        pair = max(draw.sample(PAIRS, 150), key=lambda p: len(missing & values_of(p)))
+        missing -= values_of(pair)
+        pairs.append(pair)
+    return pairs + draw.choices(PAIRS, k=count - len(pairs)), missing
 
 
 def digest_of(result):
     return re.search(r"digest (\S+)", result.stdout)[1]
 
 
-class Resumes(FolderTest):
+def newest_step(folder):
+    """Returns the step of the newest checkpoint in a folder; -1: there is none."""
+    return max((int(path.name[5:]) for path in folder.glob("step-*")), default=-1)
+
+
+def saves_since(folder, begin):
+    """Whether a folder has an unfinished save that began after a time."""
+    for path in folder.glob(".tmp-*"):
+        try:
+            if path.stat().st_mtime > begin:
+                return True
+        except FileNotFoundError:
+            pass  # The save has ended.
+    return False
+
+
+class Resumes(FolderTest, MpiTest):
     """Any layout continues what any other has saved, with the digest of an uninterrupted run."""
 
-    def layout(self, draw):
-        strategy, offloads = draw.choice(STRATEGIES)
-        remote = draw.choice(["host", f"file:{self.folder}"])
-        return ["--strategy", *strategy, "--offload", draw.choice(offloads), "--remote", remote,
-                "--threads", draw.choice("12")]
+    def options_of(self, draw, layout, replicas):
+        """Returns the options of a layout. A random draw decides what it leaves open."""
+        strategy, tier, processes = layout
+        options, offloads = draw.choice(STRATEGIES[strategy])
+        offload = "none" if tier == "device" else draw.choice(offloads)
+        if processes == 2 and replicas == 2 and strategy not in WITHOUT_STAGES:
+            options = [*options, *draw.choice([[], ["--map", "devices"]])]
+        return ["--strategy", *options, "--offload", offload, "--remote",
+                f"file:{self.folder}" if tier == "file" else "host", "--threads",
+                draw.choice("12")]
 
-    def train(self, *arguments):
-        return digest_of(self.expect_code(0, "train", *arguments, "--digest", "--quiet"))
+    def train(self, *arguments, processes=1):
+        command = ["train", *arguments, "--digest", "--quiet"]
+        if processes == 1:
+            return digest_of(self.expect_code(0, *command))
+        result = self.finish(mpi(processes, *command))
+        self.assertEqual(result.returncode, 0, f"{arguments}\n{result.stderr}")
+        return digest_of(result)
 
     def test_pairs_of_layouts(self):
-        draw = random.Random(1)
+        """CI tries each two values of strategy, tier and processes, before and after."""
+        draw = random.Random(6)
+        pairs, missing = covering_pairs(draw, RESUMES)
+        if RESUMES >= 40:
+            self.assertEqual(missing, set())
         models = list(MODELS)
-        saved = {}  # Digest and folder of a run by its model, replicas and layout.
-        for pair in range(RESUMES):
-            model = models[pair % len(models)]
-            replicas = draw.choice([1, 2])
-            common = [model, *MODELS[model], "--synthetic", "--steps", STEPS, "--accumulate", "4",
-                      "--replicas", replicas, "--lr-schedule", "cosine", "--warmup-steps", "2"]
-            before, after = self.layout(draw), self.layout(draw)
-            with self.subTest(model=model, replicas=replicas, before=before, after=after):
-                key = (model, replicas)
-                folder = self.folder / f"run-{pair}"
-                digest = self.train(*common, *before, "--checkpoint", folder, "--save-every", 1,
-                                    "--keep", STEPS)
-                self.assertEqual(digest, saved.setdefault(key, digest))
+        saved = {}  # The digest of a run by its model and replicas.
+        for number, (replicas, before, after) in enumerate(pairs):
+            model = models[number % len(models)]
+            common = [model, *MODELS[model], "--steps", STEPS, "--accumulate", "4", "--replicas",
+                      replicas, "--lr-schedule", "cosine", "--warmup-steps", "2"]
+            first, second = (self.options_of(draw, p, replicas) for p in (before, after))
+            with self.subTest(model=model, replicas=replicas, before=(before, first),
+                              after=(after, second)):
+                folder = self.folder / f"run-{number}"
+                digest = self.train(*common, *first, "--checkpoint", folder, "--save-every", 1,
+                                    "--keep", STEPS, processes=before[-1])
+                self.assertEqual(digest, saved.setdefault((model, replicas), digest))
                 step = draw.randrange(1, STEPS)
                 self.assertEqual(
-                    self.train(*common, *after, "--resume", folder / f"step-{step:09}"), digest)
+                    self.train(*common, *second, "--resume", folder / f"step-{step:09}",
+                               processes=after[-1]), digest)
                 shutil.rmtree(folder)
 
     def test_halves_have_the_digest_of_the_whole(self):
@@ -315,11 +386,22 @@ class Kills(FolderTest):
     RUN = ["train", "mnist", *DIGITS, "--width", "64", "--dropout", "0.1", "--accumulate", "2",
            "--quiet", "--digest"]
 
+    def newest_after(self, folder, newest):
+        """Returns the step of the newest checkpoint; -1: none. All are whole, and none is lost."""
+        saved = sluice("inspect", folder) if folder.exists() else None
+        if saved is None or saved.returncode != 0:
+            self.assertEqual(newest, -1)
+            return -1
+        self.assertNotIn("damaged", saved.stdout)
+        now = int(re.search(r"step (\d+),", saved.stdout)[1])
+        self.assertGreaterEqual(now, newest)
+        return now
+
     def test_kills_at_random_moments(self):
         draw = random.Random(2)
         run = [*self.RUN, "--steps", "3000"]
         whole = digest_of(self.expect_code(0, *run))
-        kills = 0
+        kills, copies, saving = 0, {"host": 0, "none": 0}, 0
         while kills < KILLS:
             folder = self.folder / f"c{kills}"
             newest, result, log = -1, None, self.folder / f"log{kills}"
@@ -340,12 +422,9 @@ class Kills(FolderTest):
                     process.kill()
                     process.communicate()
                     kills += 1
-                saved = sluice("inspect", folder) if folder.exists() else None
-                if saved is not None and saved.returncode == 0:
-                    now = int(re.search(r"step (\d+),", saved.stdout)[1])
-                    self.assertNotIn("damaged", saved.stdout)
-                    self.assertGreaterEqual(now, newest)
-                    newest = now
+                    copies[copy] += 1
+                    saving += any(folder.glob(".tmp-*"))
+                newest = self.newest_after(folder, newest)
             self.assertEqual(digest_of(result), whole)
             lines = (log / "metrics.csv").read_text().splitlines()[1:]
             self.assertEqual([int(line.split(",")[0]) for line in lines], [*range(1, 3001)])
@@ -354,6 +433,57 @@ class Kills(FolderTest):
             events = [Events(path) for path in sorted(log.glob("events.*"))]
             steps = sorted(s for e in events for s, _ in e.numbers.get("loss", []))
             self.assertEqual(steps, [*range(1, 3001)])
+            shutil.rmtree(folder)
+            shutil.rmtree(log)
+        print(f"kills by --save-copy: {copies}; while saving: {saving}", file=sys.stderr)
+
+    @unittest.skipUnless(MPIRUN, "requires a launcher of processes")
+    def test_kills_of_one_process_of_several(self):
+        """Half of the kills come once a save has begun, the others at random moments."""
+        draw = random.Random(3)
+        run = ["train", "mnist", *DIGITS, "--width", "256", "--dropout", "0.1", "--accumulate",
+               "4", "--replicas", "2", "--quiet", "--digest", "--steps", "150"]
+        layouts = [["--threads", "1"], ["--strategy", "pipelined", *STAGES],
+                   ["--strategy", "phased", *STAGES, "--map", "devices"]]
+        every, wanted = 5, max(KILLS // 10, 1)
+        whole = digest_of(self.expect_code(0, *run))
+        kills, interrupted = [0, 0], 0  # Kills of each rank, and those that left half a save.
+        starts = 0
+        while sum(kills) < wanted or interrupted == 0:
+            folder, newest = self.folder / f"c{sum(kills)}", -1
+            while True:
+                starts += 1
+                self.assertLess(starts, 20 * (wanted + 1), "the runs do not end")
+                start = ["--resume", folder] if newest >= 0 else []
+                process = subprocess.Popen(
+                    mpi(2, *run, *draw.choice(layouts), "--checkpoint", folder, "--save-every",
+                        every, "--keep", 2, "--save-copy", draw.choice(["host", "none"]), *start),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                    text=True, env=MPI_ENVIRONMENT)
+                self.addCleanup(process.kill)
+                begin = time.time()
+                ends = lambda: process.poll() is not None
+                saves = lambda: saves_since(folder, begin)
+                wait_until(lambda: ends() or len(programs_under(process.pid)) == 2)
+                if sum(kills) < wanted or interrupted == 0:
+                    first = newest + every * draw.randrange(6)
+                    while_saving = draw.choice([True, False])
+                    wait_until(lambda: ends() or (newest_step(folder) >= first and
+                                                  (saves() or not while_saving)), pause=0.0005)
+                    if not while_saving:
+                        time.sleep(draw.uniform(0, 0.05))
+                    if not ends():
+                        rank, pids = sum(kills) % 2, programs_under(process.pid)
+                        kill(pids[rank:rank + 1])
+                        kills[rank] += len(pids) == 2
+                text, _ = process.communicate(timeout=HANG)
+                interrupted += process.returncode != 0 and saves()
+                newest = self.newest_after(folder, newest)
+                if process.returncode == 0:
+                    break
+            self.assertEqual(re.search(r"digest (\S+)", text)[1], whole)
+            shutil.rmtree(folder)
+        print(f"kills by rank: {kills}; while saving: {interrupted}", file=sys.stderr)
 
     def stopped(self, number, *options):
         """Sends a signal to a training that has begun. Returns its exit code and stderr."""

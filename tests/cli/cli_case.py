@@ -1,10 +1,14 @@
-"""Runs the command line for tests. SLUICE_CLI is the path of the program."""
+"""Runs the command line for tests.
+
+SLUICE_CLI is the path of the program, SLUICE_MPIRUN that of the launcher of processes.
+"""
 
 import atexit
 import json
 import os
 import random
 import re
+import signal
 import struct
 import subprocess
 import tempfile
@@ -13,6 +17,16 @@ import unittest
 from pathlib import Path
 
 PROGRAM = os.environ["SLUICE_CLI"]
+MPIRUN = os.environ.get("SLUICE_MPIRUN", "")  # The launcher; empty: there is none.
+# Open MPI must accept root, more processes than cores, and systems where a process may not read
+# another process's memory.
+MPI_ENVIRONMENT = {
+    **os.environ,
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none"
+}
 COMMANDS = ["train", "eval", "predict", "generate", "plan", "bench", "inspect", "doctor"]
 MOST = 2 ** 63 - 1  # Upper limit of most integer options.
 # Seconds after which a test ends a command that hangs. It is no assertion about speed.
@@ -58,6 +72,39 @@ def has_signal(pid, number, kind):
     return int(mask[1], 16) >> (number - 1) & 1 == 1
 
 
+def mpi(processes, *arguments):
+    """Returns the command line of a run in several processes."""
+    return [MPIRUN, "-n", str(processes), PROGRAM, *map(str, arguments)]
+
+
+def programs_under(pid):
+    """Returns the program's processes below a launcher, by rank; none of a process that ends."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            if f.read().startswith(PROGRAM):
+                return [int(pid)]
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            children = f.read().split()
+    except OSError:
+        return []
+    return sorted(p for child in children for p in programs_under(child))
+
+
+def runs(pid):
+    """Whether a process runs. A zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def kill(pids):
+    for pid in pids:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
 def sluice(*arguments, env=None):
     return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, env={
@@ -92,3 +139,26 @@ class FolderTest(CliTest):
         self.folder = Path(folder.name)
         self.csv = self.folder / "samples.csv"
         self.weights = self.folder / "weights.safetensors"
+
+
+class MpiTest(CliTest):
+    """Tests that start several processes."""
+
+    launches = crashes = 0
+    MAX_CRASHES = 3
+
+    def finish(self, command):
+        """Runs a command to its end. Repeats it if the launcher crashes at its own end.
+
+        Open MPI's launcher may crash after it has aborted all processes. All tests together repeat
+        at most MAX_CRASHES runs.
+        """
+        while True:
+            MpiTest.launches += 1
+            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                    text=True, env=MPI_ENVIRONMENT, timeout=HANG)
+            if result.returncode != -signal.SIGSEGV or "PMIx_server_final" not in result.stderr:
+                return result
+            MpiTest.crashes += 1
+            self.assertLessEqual(self.crashes, self.MAX_CRASHES,
+                                 f"the launcher crashes too often:\n{result.stderr}")

@@ -17,39 +17,16 @@ import time
 import unittest
 from pathlib import Path
 
-from cli_case import DIGITS, HANG, PROGRAM, CliTest, wait_until
+from cli_case import (DIGITS, HANG, MPI_ENVIRONMENT, MPIRUN, PROGRAM, MpiTest, kill, mpi,
+                      programs_under, runs, wait_until)
 from readers.event_reader import Events
 from readers.report_reader import Report
 
-MPIRUN = os.environ["SLUICE_MPIRUN"]
-# Open MPI must accept root, more processes than cores, and systems where a process may not read
-# another process's memory.
-ENVIRONMENT = {
-    **os.environ,
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_btl_vader_single_copy_mechanism": "none"
-}
 SHORT = [*DIGITS, "--steps", "10", "--width", "64"]
 # A run that does not end on its own. Long epochs report little progress to a pipe.
 LONG = ["train", "mnist", "--synthetic", "--epochs", "1000000", "--width", "64"]
 STEP = 8  # Micro-batches of a measured step.
 STAGES = ["--strategy", "pipelined", "--stages", "2", "--accumulate", "4"]
-
-
-def mpi(processes, *arguments):
-    """Returns the command line of a run in several processes."""
-    return [MPIRUN, "-n", str(processes), PROGRAM, *map(str, arguments)]
-
-
-def programs_under(pid):
-    """Returns the program's processes below a launcher, by rank."""
-    with open(f"/proc/{pid}/cmdline") as f:
-        if f.read().startswith(PROGRAM):
-            return [int(pid)]
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return sorted(p for child in f.read().split() for p in programs_under(child))
 
 
 def metrics(folder):
@@ -58,55 +35,21 @@ def metrics(folder):
     return path.read_bytes() if path.exists() else b""
 
 
-def runs(pid):
-    """Whether a process runs. A zombie does not."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def kill(pids):
-    for pid in pids:
-        if runs(pid):
-            os.kill(pid, signal.SIGKILL)
-
-
-class Mpi(CliTest):
-    launches = crashes = 0
-    MAX_CRASHES = 3
-
+class Mpi(MpiTest):
     @classmethod
     def tearDownClass(cls):
         print(f"launcher crashed inside PMIx_server_finalize: {cls.crashes} of {cls.launches} "
               f"runs, each repeated; at most {cls.MAX_CRASHES} are allowed", file=sys.stderr)
-
-    def finish(self, command):
-        """Runs a command to its end. Repeats it if the launcher crashes at its own end.
-
-        Open MPI's launcher may crash after it has aborted all processes. All tests together repeat
-        at most MAX_CRASHES runs.
-        """
-        while True:
-            Mpi.launches += 1
-            result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                                    text=True, env=ENVIRONMENT, timeout=HANG)
-            if result.returncode != -signal.SIGSEGV or "PMIx_server_final" not in result.stderr:
-                return result
-            Mpi.crashes += 1
-            self.assertLessEqual(Mpi.crashes, self.MAX_CRASHES,
-                                 f"the launcher crashes too often:\n{result.stderr}")
 
     def start(self, processes, *arguments):
         """Starts a long run. Returns it, its process ids by rank, and the folder of its log, once
         all processes have trained a step."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        Mpi.launches += 1
+        MpiTest.launches += 1
         run = subprocess.Popen(mpi(processes, *arguments, "--log-dir", folder.name),
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+                               stderr=subprocess.PIPE, text=True, env=MPI_ENVIRONMENT)
         self.addCleanup(run.kill)
         while "samples a step" not in (line := run.stderr.readline()):
             self.assertNotEqual(line, "", "it has ended")
@@ -338,7 +281,8 @@ class Mpi(CliTest):
 
     def test_the_launcher_of_another_mpi_is_refused(self):
         for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-            result = self.expect_code(2, "train", "mnist", *SHORT, env={**ENVIRONMENT, name: "2"})
+            result = self.expect_code(2, "train", "mnist", *SHORT,
+                                      env={**MPI_ENVIRONMENT, name: "2"})
             self.assertRegex(
                 result.stderr,
                 r"the launcher started 2 processes but .* sees 1; "

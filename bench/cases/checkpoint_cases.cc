@@ -34,10 +34,13 @@ double seconds_of(const F& f) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// A perceptron with 99 MB of weights and momentum, its samples, and a folder for checkpoints.
+// Widths of perceptrons with 99 MB and 1.0 GB of weights and momentum.
+constexpr int64_t kSavedWidth = 2300, kLargeSavedWidth = 7710;
+
+/// A perceptron with momentum, its samples, and a folder for checkpoints.
 class SavedTraining {
  public:
-  explicit SavedTraining(int threads, int64_t width = 2300)
+  explicit SavedTraining(int threads, int64_t width = kSavedWidth)
       : folder_((std::filesystem::temp_directory_path() /
                  fmt::format("sluice-bench-{}-{}", ::getpid(), threads))
                     .string()),
@@ -101,13 +104,13 @@ Case wait_case() {
           }};
 }
 
-Case resume_case() {
+Case resume_case(const char* name, int64_t width) {
   return {.group = "checkpoint",
-          .name = "resume, limit: reading its files",
+          .name = name,
           .unit = Unit::kMilliseconds,
           .goals = {{Goal::Of::kPart, kReadPart}},
-          .start = []() -> std::function<Round()> {
-            auto training = std::make_shared<SavedTraining>(1);
+          .start = [width]() -> std::function<Round()> {
+            auto training = std::make_shared<SavedTraining>(1, width);
             training->checkpoints().save();
             training->checkpoints().wait();
             return [training] {
@@ -149,7 +152,10 @@ Case rate_case(int threads, double part) {
 }  // namespace
 
 std::vector<Case> checkpoint_cases() {
-  std::vector<Case> cases = {wait_case(), resume_case(), rate_case(1, kFreePart)};
+  std::vector<Case> cases = {wait_case(),
+                             resume_case("resume, limit: reading its files", kSavedWidth),
+                             resume_case("resume 1 GB, limit: reading its files", kLargeSavedWidth),
+                             rate_case(1, kFreePart)};
   cases.push_back(rate_case(2, kSharedPart));
   return cases;
 }

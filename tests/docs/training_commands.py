@@ -28,7 +28,7 @@ class TrainingCommands(CommandCase):
                       self.sluice(evaluate, *ONE_THREAD, env=FEW_DIGITS).stderr)
         shutil.rmtree(self.folder / "run" / "step-000000040")
         self.sluice(few(phased), env=FEW_DIGITS)
-        self.assertIn("changed accumulate: 1, now 2\n",
+        self.assertIn("changed --accumulate: 1, now 2\n",
                       self.sluice(few(changed), *ONE_THREAD, env=FEW_DIGITS).stderr)
         self.assertIn("step 20: loss ", self.sluice(few(watch), *ONE_THREAD, env=FEW_DIGITS).stderr)
 

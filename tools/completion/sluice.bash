@@ -144,14 +144,14 @@ _sluice() {
       --tokenizer --validation --micro-batch --accumulate --replicas --optimizer --beta1 --beta2
       --weight-decay --clip-norm --freeze --accumulation-reduction --replica-reduction
       --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule --ema-decay
-      --device-iterations --output-mode --watch-gradients --watch-values --watch-every
-      --prefetch --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --stages
-      --schedule --group --devices --device-ids --map --io-mode --io-queues --shard-threshold
-      --recompute --recompute-blocks --machine --disable --verify --print-after --profile
-      --profile-dir --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --sweep --sort --problem --capacity --check --nodes --single-process --help
-      --help-all" ;;
+      --device-iterations --output-mode --checkpoint --save-copy --watch-gradients
+      --watch-values --watch-every --prefetch --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --stages --schedule --group --devices --device-ids --map --io-mode --io-queues
+      --shard-threshold --recompute --recompute-blocks --machine --disable --verify
+      --print-after --profile --profile-dir --json --full --passes --fusions --memory-map
+      --transfers --schedule-table --dot --sweep --sort --problem --capacity --check --nodes
+      --single-process --help --help-all" ;;
     bench) options="--layers --width --arch --blocks --heads --kv-heads --context --vocab
       --dropout --micro-batch --accumulate --replicas --optimizer --beta1 --beta2 --weight-decay
       --clip-norm --freeze --accumulation-reduction --replica-reduction --accumulator-dtype

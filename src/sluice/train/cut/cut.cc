@@ -6,6 +6,7 @@
 
 #include "sluice/base/provenance.h"
 #include "sluice/ir/graph_editor.h"
+#include "sluice/transforms/copies/op_copies.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::train {
@@ -290,7 +291,6 @@ BlockGraph Cutter::copy(Number block, const std::string& name) {
   Graph& g = ir_.create_empty_graph(name);
   BlockGraph result{.name = name, .graph = nn::GraphWithNamedArgs(g)};
   GraphEditor editor(g);
-  std::map<TensorId, Tensor> known;
   std::map<std::pair<TensorId, int>, Tensor> weights;
   const auto weight = [&](TensorId t, const Op& reader) {
     const int use = uses_.at({t, block, reader.provenance->module_path});
@@ -302,50 +302,36 @@ BlockGraph Cutter::copy(Number block, const std::string& name) {
     }
     return input;
   };
-  const auto operand = [&](const Operand& o, const Op& reader) {
-    if (weights_.contains(o.tensor)) return weight(o.tensor, reader);
-    Tensor& here = known[o.tensor];
-    if (here.valid()) return here;
-    const TensorInfo& info = graph_.info(o.tensor);
-    if (info.kind == TensorKind::kConstant) {
-      here = editor.share_constant(graph_.handle(o.tensor));
-    } else {
-      here = g.input(info.spec, info.name);
-      result.inputs.push_back({graph_.handle(o.tensor), here});
-    }
-    return here;
-  };
+  transforms::OpCopies copies(graph_, g, [&](TensorId t) {
+    const TensorInfo& info = graph_.info(t);
+    if (info.kind == TensorKind::kConstant) return editor.share_constant(graph_.handle(t));
+    const Tensor input = g.input(info.spec, info.name);
+    result.inputs.push_back({graph_.handle(t), input});
+    return input;
+  });
   for (const OpIndex i : ops_[block]) {
     Op origin = op(i);
     auto provenance = std::make_shared<Provenance>(*origin.provenance);
     provenance->block = block == kSeeds ? "" : name;
     if (block == kSeeds) provenance->role = OpRole::kSeed;
     origin.provenance = std::move(provenance);
-    const GraphEditor::Guise guise(g, origin);
-    std::vector<TensorArg> inputs;
-    EmitOptions options{.callees = origin.callees, .effects = origin.effects};
-    for (const Operand& o : origin.inputs) {
-      inputs.emplace_back(operand(o, origin));
-      options.modes.push_back(o.mode);
-    }
-    for (const TensorId t : origin.outputs) {
-      options.outputs.push_back(graph_.spec(t));
-      options.output_names.push_back(graph_.info(t).name);
-    }
-    const Tensors made = g.emit(*origin.def, inputs, origin.attrs, std::move(options));
-    for (size_t k = 0; k < made.size(); ++k) known[origin.outputs[k]] = made[k];
+    // Each use of a weight has an input of its own. Inputs are in the order of the operands.
+    for (const Operand& o : origin.inputs)
+      copies.set(o.tensor,
+                 weights_.contains(o.tensor) ? weight(o.tensor, origin) : copies[o.tensor]);
+    copies.copy(origin);
   }
   for (const OpIndex i : ops_[block]) {
     for (const TensorId t : op(i).outputs) {
       if (!crossing_.contains(t)) continue;
-      result.outputs.push_back({graph_.handle(t), known.at(t)});
-      g.add_output(known.at(t));
+      result.outputs.push_back({graph_.handle(t), copies[t]});
+      g.add_output(copies[t]);
     }
   }
   for (const nn::internal::RunningUpdate& u : network_.updates) {
     if (block_[graph_.op_index(graph_.info(u.value).producer)] != block) continue;
     result.updates.push_back(
-        {u.key, network_.factories[u.key].spec(), {u.value, known.at(u.value.id())}, u.rule});
+        {u.key, network_.factories[u.key].spec(), {u.value, copies[u.value.id()]}, u.rule});
   }
   return result;
 }

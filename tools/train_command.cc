@@ -124,7 +124,9 @@ struct TrainingData {
     if (o.train.steps || !ends) {
       require(updates <= steps, "--steps: must be at least {}, the steps of {}, got {}", updates,
               o.train.resume, steps);
-      return (steps - updates) / o.step.device_iterations;
+      const int64_t calls_left = (steps - updates) / o.step.device_iterations;
+      if (calls_left == 0) loader.start_at(model);  // Compares the data of a run that is complete.
+      return calls_left;
     }
     loader.start_at(model);
     return std::max<int64_t>(

@@ -234,8 +234,9 @@ class Resumes(FolderTest, MpiTest):
                           "--resume", folder)
         self.expect_error(2, "usage", "got 'acumulate'", *run, "--resume", folder, "--override",
                           "acumulate")
-        self.expect_error(2, "usage", "data: must be", "train", "mnist", "--synthetic", "--width",
-                          "16", "--steps", "40", "--resume", folder)
+        for steps in ("40", "20"):  # Also where no call is left.
+            self.expect_error(2, "usage", "data: must be", "train", "mnist", "--synthetic",
+                              "--width", "16", "--steps", steps, "--resume", folder)
         for options in (["--save-every", "5"], ["--keep", "3"], ["--save-copy", "none"]):
             self.expect_error(2, "usage", f"{options[0]} requires --checkpoint", *run, *options)
         self.expect_error(2, "usage", "--override requires --resume", *run, "--override", "data")

@@ -34,6 +34,9 @@ class HostTensors {
   /// Returns the array of a stream. Error{kUsage} for a stream that the run did not write.
   const HostTensor& operator[](const D2hStream& stream) const;
   size_t size() const { return arrays_.size(); }
+  /// Pairs of a stream and its array, in the order of the program's streams.
+  auto begin() const { return arrays_.begin(); }
+  auto end() const { return arrays_.end(); }
 
  private:
   friend class Session;

@@ -34,6 +34,10 @@ endforeach()
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${config_folder})
+# find_package(Sluice) works with a build folder, too: the Python package links its libraries.
+export(TARGETS ${libraries} sluice_flags NAMESPACE Sluice::
+       FILE ${PROJECT_BINARY_DIR}/SluiceTargets.cmake)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/FindPCRE2.cmake ${PROJECT_BINARY_DIR} COPYONLY)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SluiceConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
                               INSTALL_DESTINATION ${config_folder})

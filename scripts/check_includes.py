@@ -47,6 +47,7 @@ USERS = {
     "tools": ["bench"],
     "tests": [],
     "examples": [],
+    "python": [],
 }
 
 # Layers that tests may use too: they compare with the interpreter, run on devices and count with

@@ -1,0 +1,134 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/bindings/arrays.h"
+#include "python/bindings/graphs.h"
+#include "python/bindings/interrupts.h"
+#include "python/bindings/options.h"
+#include "sluice/report/summary.h"
+#include "sluice/session/option_table.h"
+#include "sluice/session/session.h"
+
+namespace sluice::python {
+namespace {
+
+/// The arrays of a run, and the Python objects that keep their memory.
+struct RunInputs {
+  std::vector<StreamInput> inputs;
+  std::vector<nb::object> owners;
+
+  explicit RunInputs(const nb::dict& arrays) {
+    for (const auto [key, value] : arrays) {
+      const auto& stream = nb::cast<const H2dStream&>(key);
+      ArgumentArray array = array_argument(value, Access::kRead, "stream '" + stream.name + "'");
+      inputs.push_back({stream, array.view()});
+      owners.push_back(std::move(array.owner));
+    }
+  }
+};
+
+/// Runs on new output arrays, which Python owns without a copy.
+nb::dict run(Session& session, const nb::dict& arrays, const std::string& program) {
+  const RunInputs given(arrays);
+  auto results = std::make_unique<HostTensors>();
+  run_interruptibly(session, [&] { *results = session.run(given.inputs, program); });
+  HostTensors* const kept = results.release();
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<HostTensors*>(p); });
+  nb::dict outputs;
+  for (const auto& [stream, array] : *kept) {
+    outputs[nb::cast(stream)] =
+        numpy_view(array.spec(), const_cast<std::byte*>(array.bytes().data()), owner);
+  }
+  return outputs;
+}
+
+/// A program bound to arrays of the caller, which it keeps.
+struct BoundRun {
+  Session* session = nullptr;
+  nb::object session_owner;
+  std::vector<nb::object> owners;
+  Binding binding;
+
+  void operator()() {
+    run_interruptibly(*session, [this] { session->run_into(binding); });
+  }
+};
+
+std::unique_ptr<BoundRun> bind_run(const nb::object& self, const nb::dict& inputs,
+                                   const nb::dict& outputs, const std::string& program) {
+  auto& session = nb::cast<Session&>(self);
+  RunInputs given(inputs);
+  std::vector<StreamOutput> written;
+  for (const auto [key, value] : outputs) {
+    const auto& stream = nb::cast<const D2hStream&>(key);
+    ArgumentArray array = array_argument(value, Access::kWrite, "stream '" + stream.name + "'");
+    written.push_back({stream, ArrayView(array.spec, array.data)});
+    given.owners.push_back(std::move(array.owner));
+  }
+  auto bound = std::make_unique<BoundRun>();
+  bound->binding = session.bind(given.inputs, written, program);
+  bound->session = &session;
+  bound->session_owner = self;
+  bound->owners = std::move(given.owners);
+  return bound;
+}
+
+}  // namespace
+
+void bind_sessions(nb::module_& m) {
+  nb::class_<BoundRun>(m, "Binding", "A program bound to arrays. A call runs it on them.")
+      .def("__call__", &BoundRun::operator());
+  // Both live as long as the module, which refers to them.
+  static const std::string signature =
+      "def __init__(self, ir: Ir, *, " + keyword_signature(session_table()) + ") -> None";
+  static const std::string doc =
+      "Compiles the program, proves the plan, allocates its memory and initialises the variables.\n"
+      "DoesNotFit if a budget cannot be met.\n" +
+      keyword_docs(session_table());
+  nb::class_<Session>(m, "Session",
+                      "A compiled program with its memory. It compiles, proves the plan, "
+                      "allocates, and holds the variables from run to run.")
+      .def(
+          "__init__",
+          [](Session* self, const Ir& ir, const nb::kwargs& keywords) {
+            SessionOptions options;
+            set_options("Session", session_table(), options, keywords);
+            const nb::gil_scoped_release release;
+            new (self) Session(ir, options);
+          },
+          nb::sig(signature.c_str()), doc.c_str())
+      .def("run", run, "inputs"_a = nb::dict(), "program"_a = "main",
+           "Runs a program once on arrays by stream; returns new arrays by stream. The run reads "
+           "row-major arrays of the stream's dtype where they are, and copies others.")
+      .def("bind", bind_run, "inputs"_a = nb::dict(), "outputs"_a = nb::dict(),
+           "program"_a = "main",
+           "Checks arrays as run() does. A call of the result runs the program on them and "
+           "allocates nothing.")
+      .def("stop", &Session::stop, "Ends the run in progress; any thread may call it.")
+      .def(
+          "read",
+          [](const Session& session, const Tensor& variable) {
+            std::optional<HostTensor> value;
+            {
+              const nb::gil_scoped_release release;
+              value = session.read(variable);
+            }
+            return to_numpy(*std::move(value));
+          },
+          "variable"_a, "Returns a copy of the value of a variable.")
+      .def(
+          "write",
+          [](Session& session, const Tensor& variable, const nb::object& value) {
+            const ArgumentArray array = array_argument(value, Access::kRead, "write");
+            const nb::gil_scoped_release release;
+            session.write(variable, array.view());
+          },
+          "variable"_a, "value"_a)
+      .def(
+          "summary", [](const Session& session) { return session.plan().summary(); },
+          "Returns the plan for users.");
+}
+
+}  // namespace sluice::python

@@ -52,9 +52,31 @@ struct BoundRun {
   Binding binding;
 
   void operator()() {
+    require(session != nullptr, "binding: must not be called while it is freed");
     run_interruptibly(*session, [this] { session->run_into(binding); });
   }
 };
+
+/// The garbage collector finds cycles through the arrays and the session of a binding.
+int visit_binding(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const auto* const bound = nb::inst_ptr<BoundRun>(self);
+  Py_VISIT(bound->session_owner.ptr());
+  for (const nb::object& owner : bound->owners) Py_VISIT(owner.ptr());
+  return 0;
+}
+int clear_binding(PyObject* self) {
+  auto* const bound = nb::inst_ptr<BoundRun>(self);
+  bound->binding = Binding();
+  bound->session = nullptr;
+  bound->session_owner.reset();
+  bound->owners.clear();
+  return 0;
+}
+PyType_Slot binding_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(visit_binding)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_binding)},
+                               {0, nullptr}};
 
 std::unique_ptr<BoundRun> bind_run(const nb::object& self, const nb::dict& inputs,
                                    const nb::dict& outputs, const std::string& program) {
@@ -78,7 +100,8 @@ std::unique_ptr<BoundRun> bind_run(const nb::object& self, const nb::dict& input
 }  // namespace
 
 void bind_sessions(nb::module_& m) {
-  nb::class_<BoundRun>(m, "Binding", "A program bound to arrays. A call runs it on them.")
+  nb::class_<BoundRun>(m, "Binding", nb::type_slots(binding_slots),
+                       "A program bound to arrays. A call runs it on them.")
       .def("__call__", &BoundRun::operator());
   // Both live as long as the module, which refers to them.
   static const std::string signature =

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import unittest
+import weakref
 
 import numpy as np
 
@@ -90,6 +91,21 @@ class Programs(unittest.TestCase):
         del session, ir
         gc.collect()
         np.testing.assert_array_equal(y, before)
+
+    def test_a_cycle_through_a_bound_array_is_collected(self):
+        class Array(np.ndarray):
+            """Holds the binding that reads it."""
+
+        ir, x_stream, y_stream, *_ = perceptron()
+        session = sluice.Session(ir, threads=1)
+        x = np.ones((8, 16), np.float32).view(Array)
+        x.run = session.bind({x_stream: x}, {y_stream: np.zeros((8, 4), np.float32)})
+        x.run()
+        gone = weakref.ref(x)
+        del x
+        self.assertIsNotNone(gone())
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_two_threads_share_a_session(self):
         ir, x_stream, y_stream, *_ = perceptron()

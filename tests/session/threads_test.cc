@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -120,6 +122,49 @@ TEST(Threads, ASinkThatCallsItsSessionIsRefused) {
   session.bind_feed(feed, sink);
   session.run();
   EXPECT_THAT(sink->refusal, HasSubstr("read: the session must have no run in progress"));
+}
+
+// Returns the exit code of act() in a child process of fork(), which ends it after 20 seconds.
+int exit_code_in_child(const std::function<void()>& act) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    act();
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Threads, AChildProcessMayOnlyEndASession) {
+  if (kThreadSanitizer) GTEST_SKIP() << "It does not support threads after fork().";
+  const CountedRuns p;
+  auto session = std::make_unique<Session>(
+      p.ir, SessionOptions{.device = cpu_device({.threads = 2}), .more_devices = {}});
+  const HostTensor x = elements_of(1);
+  session->run({{p.in, x}});
+  const auto in_child = [&] {
+    for (const auto& call : std::vector<std::function<void()>>{[&] {
+                                                                 session->run({{p.in, x}});
+                                                               },
+                                                               [&] { session->read(p.total); },
+                                                               [&] { session->write(p.total, x); },
+                                                               [&] { session->stop(); },
+                                                               [&] {
+                                                                 session->run_async({{p.in, x}});
+                                                               }})
+      EXPECT_THAT(error_of(ErrorKind::kUsage, call), HasSubstr("make the session after fork()"));
+    session.reset();
+    Session own(p.ir, {.device = cpu_device({.threads = 2})});
+    EXPECT_EQ(own.run({{p.in, x}})[p.out].as<float>()[0], 3);
+  };
+  EXPECT_EQ(exit_code_in_child(in_child), 0);
+  session->run({{p.in, x}});
+  EXPECT_EQ(session->read(p.total).as<float>()[0], 2);
+  AsyncRun run = session->run_async({{p.in, x}});
+  run.wait();
+  EXPECT_EQ(exit_code_in_child([&] { session.reset(); }), 0);
 }
 
 }  // namespace

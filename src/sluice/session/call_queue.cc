@@ -1,6 +1,21 @@
 #include "sluice/session/call_queue.h"
 
+#include <unistd.h>
+
+#include "sluice/base/error.h"
+
 namespace sluice {
+
+CallQueue::CallQueue() : process_(getpid()) {}
+
+bool CallQueue::in_own_process() const { return getpid() == process_; }
+
+void CallQueue::require_own_process(const char* call) const {
+  require(in_own_process(),
+          "{}: the session must be used by the process that made it ({}), got process {}; make the "
+          "session after fork()",
+          call, process_, getpid());
+}
 
 void CallQueue::lock() {
   const std::thread::id self = std::this_thread::get_id();

@@ -71,7 +71,20 @@ Session::Session(const Ir& ir, Compiled compiled, const SessionOptions& options)
   measure();
 }
 
+// Owners of threads, locks or files that belong to the parent process are not destroyed.
+void Session::leave_to_parent() {
+  static_cast<void>(executor_.release());
+  static_cast<void>(variables_.release());
+  static_cast<void>(agreement_.release());
+  static_cast<void>(report_.release());
+  if (async_ != nullptr) new std::shared_ptr<AsyncRun::State>(async_);  // Counts for ever.
+}
+
 Session::~Session() {
+  if (!calls_->in_own_process()) {
+    leave_to_parent();
+    return;
+  }
   if (async_ != nullptr) {
     async_->stop_run();
     async_->join();
@@ -100,6 +113,7 @@ class Session::Busy {
 class Session::Call {
  public:
   Call(const Session& session, const char* name) : lock_(*session.calls_, std::defer_lock) {
+    session.calls_->require_own_process(name);
     if (!runtime::on_feed_thread()) lock_.lock();
     require((lock_.owns_lock() || lock_.try_lock()) && !session.busy_.load(),
             "{}: the session must have no run in progress, got one; wait for its end or stop it",
@@ -238,7 +252,10 @@ void Session::run_interleaved(Binding& binding, uint64_t seed) {
   if (report_ != nullptr) report_->end_run();
 }
 
-bool Session::stop() { return executor_->stop(); }
+bool Session::stop() {
+  calls_->require_own_process("stop");
+  return executor_->stop();
+}
 
 HostTensor Session::read(const Tensor& variable) const {
   const Call call(*this, "read");

@@ -99,6 +99,9 @@ class AsyncRun {
 /// nothing. Only run_async() does not hold the queue while its run is in progress: until its end,
 /// other calls are refused. So are calls of a source or sink of a feed during a run. In a group of
 /// processes, all must make their calls in one order, so one thread of each should call.
+///
+/// A child process of fork() has no threads of the session. There each call that runs or reads
+/// variables is Error{kUsage}, and the destructor leaves the session's memory to the system.
 class Session {
  public:
   /// Compiles and proves the plan, allocates its memory and initialises the variables. DoesNotFit
@@ -140,7 +143,8 @@ class Session {
   ///
   /// A run throws Error{kUsage} if it needs an element after the end of data, Error{kIo} after
   /// SessionOptions::feed_deadline, or the error of the source or sink with the element's number.
-  /// The session can run again. A run returns after its sinks have taken its elements.
+  /// The original exception is nested in it (std::nested_exception). The session can run again. A
+  /// run returns after its sinks have taken its elements.
   ///
   /// In a group, each process that runs a device of the feed calls its own source. All sources must
   /// produce equal data; a process discards the fields and replicas of other processes. All rings
@@ -266,6 +270,7 @@ class Session {
   void check_elements(size_t variable, int64_t begin, size_t bytes) const;
   int32_t feed_index(uint64_t ir, int32_t id, const std::string& name) const;
   void measure();
+  void leave_to_parent();
 
   Ir ir_;
   std::unique_ptr<Compiled> compiled_;

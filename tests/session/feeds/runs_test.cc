@@ -69,6 +69,28 @@ TEST(FeedRuns, ASourceFails) {
   }
 }
 
+TEST(FeedRuns, ItsErrorNestsTheException) {
+  struct Refusal : std::runtime_error {
+    Refusal() : std::runtime_error("closed") {}
+  };
+  struct Failing : FeedSource {
+    bool next(std::span<const ArrayView>) override { throw Refusal(); }
+  };
+  const Sums p({3});
+  Session session(p.ir, with(2));
+  session.bind_feed(p.in, std::make_shared<Failing>());
+  session.bind_feed(p.out, std::make_shared<Numbers>());
+  for (int run = 0; run < 2; ++run) {
+    try {
+      session.run({}, "3");
+      ADD_FAILURE() << "must throw";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+      EXPECT_THROW(std::rethrow_if_nested(e), Refusal);
+    }
+  }
+}
+
 TEST(FeedRuns, ASinkFails) {
   struct Failing : Numbers {
     void take(std::span<const ConstArrayView> fields) override {

@@ -175,6 +175,7 @@ void Feed::bind(std::shared_ptr<FeedSink> sink) { replace(sink_, std::move(sink)
 void Feed::start_thread() {
   quits_ = active_ = ended_ = failed_ = reported_ = false;
   error_.reset();
+  cause_ = nullptr;
   moved_ = elements_ = host_time_ = 0;
   replica_ = 0;
   clock_.reset();
@@ -251,6 +252,7 @@ void Feed::pass() {
 }
 
 void Feed::keep_error() {
+  cause_ = std::current_exception();
   try {
     throw;
   } catch (const Error& e) {
@@ -262,6 +264,15 @@ void Feed::keep_error() {
   }
   error_->note(fmt::format("{} element {} of feed '{}'", plan_.input ? "making" : "taking",
                            element_, plan_.name));
+}
+
+// Each strand notes its step in an error of its own.
+void Feed::throw_error() const {
+  try {
+    std::rethrow_exception(cause_);
+  } catch (...) {
+    std::throw_with_nested(Error(*error_));
+  }
 }
 
 void Feed::serve() {
@@ -318,7 +329,7 @@ void Feed::check(int64_t element, const FeedPort& port) {
   if (plan_.input ? moved > element : element - moved < port.ring_.slots) return;
   if (late && failed_) {
     reported_ = true;
-    throw Error(*error_);
+    throw_error();
   }
   if (late && plan_.input) {
     fail(ErrorKind::kUsage,
@@ -378,7 +389,7 @@ void Feed::await_sink(int64_t last, const std::atomic<bool>& stop) {
 void Feed::check_sink() {
   if (plan_.input || entries_ == 0 || !failed_) return;
   reported_ = true;
-  throw Error(*error_);
+  throw_error();
 }
 
 void Feed::end() {

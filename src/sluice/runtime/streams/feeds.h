@@ -143,6 +143,7 @@ class Feed {
   void await_sink(int64_t last, const std::atomic<bool>& stop);
   void fill_views(int64_t element);
   void keep_error();
+  [[noreturn]] void throw_error() const;
   /// Blocks the thread until `signal_` differs from `seen`, or until it polls again.
   void rest(uint32_t seen, bool polls);
   /// A ring has one element more to move, and `held` elements in all.
@@ -178,6 +179,7 @@ class Feed {
   std::atomic<bool> ended_{false};    ///< The source has no more data.
   std::atomic<bool> failed_{false};   ///< The thread waits until the error is reported.
   std::optional<Error> error_;        ///< Set before failed_.
+  std::exception_ptr cause_;          ///< The exception of the source or sink; set before failed_.
   std::atomic<bool> reported_{false};
   RunClock clock_;
   std::atomic<int64_t> host_time_{0};  ///< Nanoseconds in next() or take().

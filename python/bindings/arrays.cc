@@ -84,7 +84,7 @@ ArgumentArray array_argument(nb::handle object, Access access, const std::string
     result.owner = nb::borrow(object);
     return result;
   }
-  const nb::object copy = nb::module_::import_("numpy").attr("ascontiguousarray")(object);
+  const nb::object copy = nb::module_::import_("numpy").attr("asarray")(object, "order"_a = "C");
   require(nb::try_cast(copy, array, /*convert=*/false),
           "{}: must be an array in host memory, got {}", what,
           nb::cast<std::string>(nb::str(object.type())));

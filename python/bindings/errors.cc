@@ -1,6 +1,7 @@
 #include <nanobind/stl/string.h>
 
 #include "python/bindings/bindings.h"
+#include "python/bindings/callbacks.h"
 #include "sluice/base/error.h"
 #include "sluice/exe/budget/does_not_fit.h"
 
@@ -46,11 +47,29 @@ nb::object exception_of(const Error& error) {
   return made;
 }
 
+/// Returns the Python exception that an error of the library stems from, or a null object. It may
+/// be nested: a run throws an error of its own for that of a feed.
+nb::object cause_of(const std::exception& error) {
+  if (const auto* raised = dynamic_cast<const CallbackError*>(&error)) return raised->take();
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& nested) {
+    return cause_of(nested);
+  } catch (...) {
+  }
+  return {};
+}
+
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
+    nb::object cause = cause_of(error);
+    // KeyboardInterrupt and SystemExit are no errors: they end the program as usual.
+    if (cause.is_valid() && PyErr_GivenExceptionMatches(cause.ptr(), PyExc_Exception) == 0)
+      return PyErr_SetObject(cause.type().ptr(), cause.ptr());
     const nb::object made = exception_of(error);
+    if (cause.is_valid()) PyException_SetCause(made.ptr(), cause.release().ptr());
     PyErr_SetObject(made.type().ptr(), made.ptr());
   }
 }

@@ -2,6 +2,7 @@
 
 #include <semaphore.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -31,8 +32,10 @@ void on_interrupt(int signal, siginfo_t* info, void* context) {
 /// Stops the run of the main thread when a signal arrives.
 class Watcher {
  public:
+  /// Requires Python's main thread. A child of fork() gets a watcher of its own.
   static Watcher& get() {
-    static Watcher* const watcher = new Watcher();  // Its thread may outlive static objects.
+    static Watcher* watcher = nullptr;  // Its thread may outlive static objects.
+    if (watcher == nullptr || watcher->process_ != getpid()) watcher = new Watcher();
     return *watcher;
   }
 
@@ -68,6 +71,7 @@ class Watcher {
     return session_ == nullptr || session_->stop();
   }
 
+  const pid_t process_ = getpid();
   std::mutex lock_;
   Session* session_ = nullptr;
 };

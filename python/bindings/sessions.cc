@@ -7,12 +7,14 @@
 #include "python/bindings/graphs.h"
 #include "python/bindings/interrupts.h"
 #include "python/bindings/options.h"
+#include "python/bindings/sessions.h"
 #include "sluice/report/summary.h"
 #include "sluice/session/option_table.h"
-#include "sluice/session/session.h"
 
 namespace sluice::python {
 namespace {
+
+using Session = SessionHandle;
 
 /// The arrays of a run, and the Python objects that keep their memory.
 struct RunInputs {
@@ -110,7 +112,7 @@ void bind_sessions(nb::module_& m) {
       "Compiles the program, proves the plan, allocates its memory and initialises the variables.\n"
       "DoesNotFit if a budget cannot be met.\n" +
       keyword_docs(session_table());
-  nb::class_<Session>(m, "Session",
+  nb::class_<Session>(m, "Session", nb::type_slots(keeper_slots<Session>),
                       "A compiled program with its memory. It compiles, proves the plan, "
                       "allocates, and holds the variables from run to run.")
       .def(
@@ -129,6 +131,11 @@ void bind_sessions(nb::module_& m) {
            "program"_a = "main",
            "Checks arrays as run() does. A call of the result runs the program on them and "
            "allocates nothing.")
+      .def("bind_feed", bind_feed, "feed"_a, "end"_a,
+           "Binds an infeed to its source, or an outfeed to its sink, which the session keeps. A "
+           "feed starts with element 0, also if it was bound before.\n\n"
+           "Source: an InfeedQueue, or whatever data.dataset() accepts. Sink: an OutfeedQueue, or "
+           "a function of a dict of arrays.")
       .def("stop", &Session::stop, "Ends the run in progress; any thread may call it.")
       .def(
           "read",

@@ -14,10 +14,10 @@
     print(session.run({image: images})[out])
 """
 
-from sluice import ops
+from sluice import data, ops
 from sluice._context import current_graph
 from sluice._core import (
-    Binding, D2hStream, Graph, H2dStream, Ir, Session, Tensor, TensorSpec, dtype)
+    Binding, D2hStream, Graph, H2dStream, Infeed, Ir, Outfeed, Session, Tensor, TensorSpec, dtype)
 from sluice.errors import (
     ArgumentTypeError, BadFileError, Diverged, DoesNotFit, Error, InternalError, IoError,
     NoCheckpoint, PeerLost, Stopped, UsageError)
@@ -65,8 +65,8 @@ def host_store(t, stream="d2h_stream"):
 
 __all__ = [
     "ArgumentTypeError", "BadFileError", "Binding", "D2hStream", "Diverged", "DoesNotFit", "Error",
-    "Graph", "H2dStream", "InternalError", "IoError", "Ir", "NoCheckpoint", "PeerLost", "Session",
-    "Stopped", "Tensor", "TensorSpec", "UsageError", "bfloat16", "bool_", "constant",
-    "current_graph", "dtype", "float16", "float32", "float64", "host_load", "host_store", "int32",
-    "int64", "ops", "uint32", "uint8", "variable",
+    "Graph", "H2dStream", "Infeed", "InternalError", "IoError", "Ir", "NoCheckpoint", "Outfeed",
+    "PeerLost", "Session", "Stopped", "Tensor", "TensorSpec", "UsageError", "bfloat16", "bool_",
+    "constant", "current_graph", "data", "dtype", "float16", "float32", "float64", "host_load",
+    "host_store", "int32", "int64", "ops", "uint32", "uint8", "variable",
 ]

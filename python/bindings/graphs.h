@@ -17,10 +17,12 @@ struct GraphHandle {
   }
 };
 
-/// While it exists, ops added to a graph have the line of the Python program that is running.
+/// While it exists, ops that this thread adds, to any graph, have the line of the Python program
+/// that is running.
 class AtPythonLine {
  public:
-  explicit AtPythonLine(Graph& graph) : scope_(graph, source_line()) {}
+  AtPythonLine() : scope_(source_line()) {}
+  explicit AtPythonLine(const Graph&) : AtPythonLine() {}
 
  private:
   Graph::LineScope scope_;

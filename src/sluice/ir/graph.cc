@@ -15,6 +15,12 @@
 namespace sluice {
 namespace {
 
+/// Line of the thread's LineScope; empty: ops have the line of their call.
+std::string& line_of_thread() {
+  thread_local std::string line;
+  return line;
+}
+
 std::string text_of(const std::source_location& where) {
   std::string_view file(where.file_name());
   if (const auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
@@ -302,7 +308,7 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
 
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
-  std::string where = line_;
+  std::string where = line_of_thread();
   if (where.empty() && !inputs.empty()) where = text_of(inputs.front().where);
   const auto context = [&] {
     const std::string& scope = here_->module_path;
@@ -420,9 +426,9 @@ DeviceScope::DeviceScope(Graph& graph, int device) : graph_(graph), previous_(gr
 }
 DeviceScope::~DeviceScope() { graph_.device_ = previous_; }
 
-Graph::LineScope::LineScope(Graph& graph, std::string line)
-    : graph_(graph), previous_(std::exchange(graph.line_, std::move(line))) {}
-Graph::LineScope::~LineScope() { graph_.line_ = std::move(previous_); }
+Graph::LineScope::LineScope(std::string line)
+    : previous_(std::exchange(line_of_thread(), std::move(line))) {}
+Graph::LineScope::~LineScope() { line_of_thread() = std::move(previous_); }
 
 void Graph::set_block(std::string block) { here_->block = std::move(block); }
 const std::string& Graph::block() const { return here_->block; }

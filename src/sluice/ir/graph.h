@@ -164,17 +164,17 @@ class Graph {
   void set_block(std::string block);
   const std::string& block() const;
   int device() const { return device_; }
-  /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops added to the
-  /// graph. A front end in another language reports its own lines in this way.
+  /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops that its thread
+  /// adds, to any graph. A front end in another language reports its own lines in this way. Scopes
+  /// nest; an empty line leaves ops the line of their call.
   class LineScope {
    public:
-    LineScope(Graph& graph, std::string line);
+    explicit LineScope(std::string line);
     ~LineScope();
     LineScope(const LineScope&) = delete;
     LineScope& operator=(const LineScope&) = delete;
 
    private:
-    Graph& graph_;
     std::string previous_;
   };
 
@@ -244,7 +244,6 @@ class Graph {
   std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, OpIndex> op_index_;
-  std::string line_;  ///< Line of the LineScope; empty: ops have the line of their call.
   /// Provenance of ops that are added. Without an operator, ops have their own, and their line. A
   /// GraphEditor::Guise sets both.
   std::unique_ptr<Provenance> here_;

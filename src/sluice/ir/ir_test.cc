@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "sluice/base/provenance.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
@@ -116,13 +118,20 @@ TEST(Ir, LineScopesGiveOpsTheLineOfAnotherFrontEnd) {
     return graph.ops().back().provenance->line;
   };
   {
-    Graph::LineScope outer(graph, "model.py:12");
+    Graph::LineScope outer("model.py:12");
     EXPECT_EQ(line_of_an_op(), "model.py:12");
     {
-      Graph::LineScope inner(graph, "layers.py:3");
+      Graph::LineScope inner("layers.py:3");
       EXPECT_EQ(line_of_an_op(), "layers.py:3");
     }
     EXPECT_EQ(line_of_an_op(), "model.py:12");
+    // Other graphs of the thread have the line, too; other threads do not.
+    Graph& other = ir.create_empty_graph("g");
+    const Tensor y = other.input(f32_spec({2}), "y");
+    other.emit(copy_def(), {y}, {});
+    EXPECT_EQ(other.ops().back().provenance->line, "model.py:12");
+    std::thread([&] { other.emit(copy_def(), {y}, {}); }).join();
+    EXPECT_EQ(other.ops().back().provenance->line.find("ir_test.cc:"), 0u);
     try {
       graph.emit(copy_def(), {x, x}, {});
       ADD_FAILURE() << "an op with too many inputs was added";

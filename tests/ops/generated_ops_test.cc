@@ -20,6 +20,19 @@ TEST_P(OperatorTest, PassesItsChecks) {
   }
 }
 
+TEST_P(OperatorTest, DescribesItsOptions) {
+  const OpDef& def = *GetParam();
+  ASSERT_EQ(def.fields.size(), def.options.items.size());
+  for (size_t i = 0; i < def.fields.size(); ++i) {
+    const FieldInfo& field = def.fields[i];
+    const auto& [name, value] = def.options.items[i];
+    EXPECT_EQ(field.name, name);
+    if (def.audience == Audience::kPrograms) EXPECT_NE(field.doc, "") << name;
+    if (field.words.empty()) continue;
+    EXPECT_NE(word_at(field.words, std::get<int64_t>(value)), "") << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OperatorTest, testing::ValuesIn(ops::all_ops()),
                          [](const auto& info) { return info.param->type; });
 

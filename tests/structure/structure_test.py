@@ -219,13 +219,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 4650)
+        self.assertLess(self.lines(own), 4850)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 9700)
+        self.assertLess(self.lines(own), 9950)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
@@ -240,16 +240,16 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 9700, "sluice/train/fit.h": 7600, "sluice/train/model.h": 7100,
-                  "sluice/train/pipeline.h": 6200, "sluice/train/training_step.h": 6000,
+        limits = {"sluice/sluice.h": 9950, "sluice/train/fit.h": 7600, "sluice/train/model.h": 7250,
+                  "sluice/train/pipeline.h": 6300, "sluice/train/training_step.h": 6100,
                   "sluice/train/checkpoints/checkpoints.h": 7400,
                   "sluice/train/checkpoints/run.h": 3700,
-                  "sluice/core.h": 4650, "sluice/train/network.h": 4260,
-                  "sluice/train/options.h": 3500, "sluice/train/devices.h": 5950,
+                  "sluice/core.h": 4850, "sluice/train/network.h": 4450,
+                  "sluice/train/options.h": 3500, "sluice/train/devices.h": 6150,
                   "sluice/train/plan/offload.h": 3700,
-                  "sluice/nn/layers.h": 3950, "sluice/nn/sequences.h": 4250,
-                  "sluice/ops/ops.h": 4000,
-                  "sluice/nn/update/optimizers.h": 3600}
+                  "sluice/nn/layers.h": 4150, "sluice/nn/sequences.h": 4250,
+                  "sluice/ops/ops.h": 4250,
+                  "sluice/nn/update/optimizers.h": 3700}
         for header in check_includes.installed_headers(ROOT):
             own, _ = self.closure(header)
             self.assertLess(self.lines(own), limits.get(header, usual), header)

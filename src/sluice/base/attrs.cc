@@ -1,5 +1,6 @@
 #include "sluice/base/attrs.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -206,4 +207,24 @@ void AttrReader::finish() const {
 }
 
 }  // namespace internal
+std::string_view word_at(std::string_view words, int64_t index) {
+  for (; index > 0; --index) {
+    const size_t comma = words.find(',');
+    SLUICE_CHECK(comma != words.npos);
+    words.remove_prefix(comma + 1);
+  }
+  return words.substr(0, words.find(','));
+}
+
+int64_t index_of_word(std::string_view words, std::string_view word, std::string_view what) {
+  const auto count = std::count(words.begin(), words.end(), ',') + 1;
+  std::string all;
+  for (int64_t i = 0; i < count; ++i) {
+    if (word_at(words, i) == word) return i;
+    all += i == 0 ? "" : i + 1 == count ? " or " : ", ";
+    all += word_at(words, i);
+  }
+  fail(ErrorKind::kUsage, "{}: must be {}, got '{}'", what, all, word);
+}
+
 }  // namespace sluice

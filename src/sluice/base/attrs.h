@@ -47,18 +47,53 @@ struct OpStageOf {
   bool operator==(const OpStageOf&) const = default;
 };
 
-/// One field of an options struct: `field("beta", &SwishOptions::beta)`. The struct lists its
-/// fields in a static function that passes them on:
+/// One field of an options struct, with the contract of the member. The struct lists its fields in
+/// a static function that passes them on:
 ///
-///     static auto fields(auto&& use) { return use(field("beta", &SwishOptions::beta)); }
+///     static auto fields(auto&& use) {
+///       return use(field("alpha", &EluOptions::alpha, "The limit at -∞ is -alpha."));
+///     }
+///
+/// Attributes store an enum as its number. Front ends show the words of its values. A function next
+/// to the enum returns them, in the order of the values:
+///
+///     constexpr std::string_view words_of(LossReduction) { return "mean,sum,none"; }
 template <typename Struct, typename Member>
 struct Field {
   const char* name;
   Member Struct::*member;
+  const char* doc;
+  bool required = false;
 };
 template <typename Struct, typename Member>
-constexpr Field<Struct, Member> field(const char* name, Member Struct::*member) {
-  return {name, member};
+constexpr Field<Struct, Member> field(const char* name, Member Struct::*member,
+                                      const char* doc = "") {
+  return {name, member, doc};
+}
+/// A field that a caller must give, because its default is no useful value.
+template <typename Struct, typename Member>
+constexpr Field<Struct, Member> required_field(const char* name, Member Struct::*member,
+                                               const char* doc) {
+  return {name, member, doc, true};
+}
+
+/// A field of an options struct as data, for front ends.
+struct FieldInfo {
+  std::string_view name;
+  std::string_view words;  ///< Words of an enum's values 0, 1, …, "mean,sum,none"; empty: no enum.
+  std::string_view doc;    ///< Contract of the member; may be empty.
+  bool required = false;   ///< Whether a caller must give it.
+};
+
+/// Returns word `index` of "mean,sum,none".
+std::string_view word_at(std::string_view words, int64_t index);
+/// Returns the index of a word. Error{kUsage} "`what`: must be mean, sum or none, got 'avg'" for
+/// any other text.
+int64_t index_of_word(std::string_view words, std::string_view word, std::string_view what);
+/// Returns the value of an enum with words_of() that has this word. Errors: as index_of_word().
+template <typename Enum>
+Enum from_word(std::string_view word, std::string_view what) {
+  return static_cast<Enum>(index_of_word(words_of(Enum{}), word, what));
 }
 
 namespace internal {
@@ -66,6 +101,13 @@ namespace internal {
 template <typename T>
 concept Whole = !std::is_same_v<T, bool> && !std::is_same_v<T, DType> &&
                 (std::is_integral_v<T> || std::is_enum_v<T>);
+
+template <typename Struct, typename Member>
+FieldInfo info_of(const Field<Struct, Member>& f) {
+  FieldInfo info{f.name, {}, f.doc, f.required};
+  if constexpr (requires { words_of(Member{}); }) info.words = words_of(Member{});
+  return info;
+}
 
 /// Appends the fields of an options struct to attributes.
 struct AttrWriter {
@@ -121,6 +163,14 @@ Attrs to_attrs(const Struct& options) {
   internal::AttrWriter writer;
   Struct::fields([&](const auto&... f) { (writer.add(f.name, options.*(f.member)), ...); });
   return std::move(writer.attrs);
+}
+
+/// Describes the fields of an options struct, in the order of to_attrs().
+template <typename Struct>
+std::vector<FieldInfo> describe_fields() {
+  std::vector<FieldInfo> infos;
+  Struct::fields([&](const auto&... f) { (infos.push_back(internal::info_of(f)), ...); });
+  return infos;
 }
 
 /// Converts data from `to_attrs` back to the options struct. Error{kUsage} if names or types

@@ -84,6 +84,45 @@ TEST(Attrs, TextReadsBack) {
   EXPECT_EQ(parse_attrs(to_string(attrs)), attrs) << to_string(attrs);
 }
 
+enum class Shade : uint8_t { kRed, kDarkBlue, kGreen };
+constexpr std::string_view words_of(Shade) { return "red,dark_blue,green"; }
+
+struct PaintOptions {
+  Shade shade = Shade::kDarkBlue;
+  int64_t coats = 2;
+  static auto fields(auto&& use) {
+    return use(field("shade", &PaintOptions::shade, "Shade of the paint."),
+               required_field("coats", &PaintOptions::coats, "Number of coats."));
+  }
+};
+
+TEST(Attrs, FieldsHaveWordsAndContracts) {
+  const std::vector<FieldInfo> fields = describe_fields<PaintOptions>();
+  ASSERT_EQ(fields.size(), 2u);
+  EXPECT_EQ(fields[0].name, "shade");
+  EXPECT_EQ(fields[0].words, "red,dark_blue,green");
+  EXPECT_EQ(fields[0].doc, "Shade of the paint.");
+  EXPECT_FALSE(fields[0].required);
+  EXPECT_EQ(fields[1].words, "");
+  EXPECT_TRUE(fields[1].required);
+  // Attributes have the number of an enum, so that texts of plans do not change.
+  EXPECT_EQ(to_string(to_attrs(PaintOptions{})), "shade=1 coats=2");
+}
+
+TEST(Attrs, WordsAreReadAndRefused) {
+  EXPECT_EQ(from_word<Shade>("green", "paint: shade"), Shade::kGreen);
+  EXPECT_EQ(word_at(words_of(Shade{}), 1), "dark_blue");
+  for (const char* word : {"", "re", "red,dark_blue", "Green"}) {
+    try {
+      from_word<Shade>(word, "paint: shade");
+      ADD_FAILURE() << "'" << word << "' was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()),
+                fmt::format("paint: shade: must be red, dark_blue or green, got '{}'", word));
+    }
+  }
+}
+
 TEST(Provenance, CopiesShareOneAndCompareItsFields) {
   const SharedProvenance none;
   EXPECT_EQ(*none, Provenance());

@@ -216,6 +216,10 @@ struct HostKernel {
 /// f32 and round results only, so the parts of an op would round more often than the op.
 inline bool splits_exactly(DType dtype) { return dtype == f32; }
 
+/// Users of an operator: programs, or only other operators (their gradients, parts and shared
+/// work). Front ends show the operators of programs.
+enum class Audience : uint8_t { kPrograms, kOperators };
+
 /// Everything about an operator, as data.
 struct OpDef {
   std::string type;  ///< Name of the operator's type, "MatMul".
@@ -226,6 +230,9 @@ struct OpDef {
   std::vector<std::string> outputs;
   /// Defaults of the options struct; they define the names and types of all fields.
   Attrs options;
+  /// Words, contracts and requirements of the options, in their order. May be empty.
+  std::vector<FieldInfo> fields;
+  Audience audience = Audience::kPrograms;
   uint32_t traits = 0;
   std::vector<Alias> aliases;
   /// (input, output) pairs that may have the same address in a kernel call: the kernel reads
@@ -258,6 +265,13 @@ struct OpDef {
   double (*flops)(const OpView& op) = nullptr;  ///< Replaces flops_per_element if it is not null.
   std::vector<Sample> samples;
   std::vector<MustFail> must_fail;
+
+  /// Sets `options` and `fields` from an options struct, whose values are the defaults.
+  template <typename Options>
+  void set_options(const Options& defaults) {
+    options = to_attrs(defaults);
+    fields = describe_fields<Options>();
+  }
 
   bool has(Trait t) const { return (traits & t) != 0; }
   Mode input_mode(int i) const;

@@ -101,6 +101,7 @@ template <typename Functor, auto formula, int N>
 OpDef shared(const char* name, const char* doc, std::array<const char*, N> inputs, double flops,
              FormulaFn graph, std::pair<double, double> gate = {0, 1}) {
   OpDef d = define<Functor, formula, N>(name, doc, inputs, infer_float, nullptr);
+  d.audience = Audience::kOperators;
   d.doc += " (C1) Floating point.";
   d.formula = graph;
   d.flops_per_element = flops;
@@ -172,6 +173,7 @@ OpDef gradient(const char* name, const char* what, double flops, std::pair<doubl
                   std::string_view(name).substr(0, std::string_view(name).rfind('_')),
                   *what == 'x' ? "operand x" : "result y");
   OpDef d = define<Functor, formula, 2>(name, doc.c_str(), {what, "g"}, infer_float, nullptr);
+  d.audience = Audience::kOperators;
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
   d.formula = graph;
   d.flops_per_element = flops;

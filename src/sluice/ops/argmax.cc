@@ -71,7 +71,7 @@ OpDef search(const char* type, const char* name, const char* doc) {
           "least one element to choose from and positions fit int32.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(ArgOptions{});
+  d.set_options(ArgOptions{});
   d.traits = Trait::kZeroGradient;
   d.infer = infer_argmax;
   d.reference_float = reference_argmax<kind, float>;

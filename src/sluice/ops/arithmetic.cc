@@ -83,6 +83,7 @@ OpDef unary(OpDef d, std::pair<double, double> domain, double flops = 1) {
 /// Completes the definition of an operator that only gradients use. It has two operands of one
 /// shape.
 OpDef helper(OpDef d, std::pair<double, double> domain, FormulaFn formula, double flops = 2) {
+  d.audience = Audience::kOperators;
   d.formula = formula;
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
   d.flops_per_element = flops;
@@ -283,6 +284,7 @@ OpDef define_pick(const char* type, const char* name) {
   OpDef d;
   d.type = type;
   d.name = name;
+  d.audience = Audience::kOperators;
   d.doc =
       "The operands are x0 … and g. The result is g where x[index] is the first operand equal to "
       "the forward result, else 0. (C1) Floating point. (C2) All of one dtype. (C3) Shapes "
@@ -290,7 +292,7 @@ OpDef define_pick(const char* type, const char* name) {
   d.inputs = {{"x"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(PickOptions{});
+  d.set_options(PickOptions{});
   d.traits = kElementwise;
   d.may_coincide = {{0, 0}};
   d.infer = infer_pick;

@@ -83,11 +83,12 @@ Tensor add_n(const std::vector<TensorArg>& ts,
              std::source_location where = std::source_location::current());
 
 struct IncrementModOptions {
-  double increment = 1;  ///< Number to add to t.
-  double modulus = 1;    ///< Modulus, greater than 0.
+  double increment = 1;
+  double modulus = 1;
   static auto fields(auto&& use) {
-    return use(field("increment", &IncrementModOptions::increment),
-               field("modulus", &IncrementModOptions::modulus));
+    return use(
+        required_field("increment", &IncrementModOptions::increment, "Number to add to t."),
+        required_field("modulus", &IncrementModOptions::modulus, "Modulus, greater than 0."));
   }
 };
 

@@ -498,7 +498,7 @@ const OpDef& attention_def() {
     d.inputs = {{"q"}, {"k"}, {"v"}, {"optional"}};
     d.variadic = true;
     d.outputs = {"y", "top", "total"};
-    d.options = to_attrs(AttentionOpOptions{});
+    d.set_options(AttentionOpOptions{});
     d.infer = infer_attention;
     d.grad = attention_gradient;
     d.formula = attention_formula;
@@ -517,6 +517,7 @@ const OpDef& attention_grad_def() {
     OpDef d;
     d.type = kAttentionGrad;
     d.name = "attention_grad";
+    d.audience = Audience::kOperators;
     d.doc = std::string("Gradients of attention with respect to q, k and v. ") +
             kAttentionConstraints +
             " (C9) grad has the shape and dtype of attention's result; top and total are its other "
@@ -524,7 +525,7 @@ const OpDef& attention_grad_def() {
     d.inputs = {{"grad"}, {"q"}, {"k"}, {"v"}, {"top"}, {"total"}, {"optional"}};
     d.variadic = true;
     d.outputs = {"dq", "dk", "dv"};
-    d.options = to_attrs(AttentionOpOptions{});
+    d.set_options(AttentionOpOptions{});
     d.infer = infer_attention_grad;
     d.formula = attention_grad_formula;
     d.reference_float = reference_attention_grad<float>;

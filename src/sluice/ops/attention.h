@@ -45,13 +45,13 @@ Tensor attention(TensorArg q, TensorArg k, TensorArg v, const AttentionOptions& 
 /// Rotary position embedding (Su et al., 2021): each position rotates pairs of elements by angles
 /// of its own, so that products of queries and keys depend on the distance of their positions.
 struct RotaryOptions {
-  /// Whether a pair is (x[2i], x[2i + 1]), as in GPT-J and RoFormer. Otherwise it is (x[i], x[i +
-  /// n/2]) of n rotated elements, as in Llama and GPT-NeoX.
   bool interleaved = false;
-  bool inverse = false;  ///< Rotate by the negative angles.
+  bool inverse = false;
   static auto fields(auto&& use) {
-    return use(field("interleaved", &RotaryOptions::interleaved),
-               field("inverse", &RotaryOptions::inverse));
+    return use(field("interleaved", &RotaryOptions::interleaved,
+                     "Whether a pair is (x[2i], x[2i + 1]), as in GPT-J and RoFormer. Otherwise it "
+                     "is (x[i], x[i + n/2]) of n rotated elements, as in Llama and GPT-NeoX."),
+               field("inverse", &RotaryOptions::inverse, "Rotate by the negative angles."));
   }
 };
 

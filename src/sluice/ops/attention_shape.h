@@ -14,24 +14,34 @@ struct AttentionOpOptions {
   int64_t window = 0;
   int64_t offset = 0;
   double dropout = 0;
-  bool mask = false;  ///< An operand is a mask. The operands mask, seed, position follow v,
-  bool seed = false;  ///< or in attention_grad the sums, in this order.
+  bool mask = false;
+  bool seed = false;
   bool position = false;
-  /// batch, heads, kv_heads, queries, keys, size, value size; empty: the sizes of the shapes. With
-  /// sizes, `rows` has an offset and the strides of batch, head and row of each operand that is cut
-  /// into heads: q, k and v, in attention_grad after the gradient. In elements. The compiler sets
-  /// both, so that transposed and sliced operands are read in place.
   std::vector<int64_t> sizes = {};
+  /// With `sizes`: an offset and the strides of batch, head and row, in elements, of each operand
+  /// that is cut into heads: q, k and v, in attention_grad after the gradient. The compiler sets
+  /// both, so that transposed and sliced operands are read in place.
   std::vector<int64_t> rows = {};
-  /// Whether the results are (batch, queries or keys, heads, size), with the heads after the rows.
   bool heads_last = false;
 
   static auto fields(auto&& use) {
     using O = AttentionOpOptions;
-    return use(field("causal", &O::causal), field("scale", &O::scale), field("window", &O::window),
-               field("offset", &O::offset), field("dropout", &O::dropout), field("mask", &O::mask),
-               field("seed", &O::seed), field("position", &O::position), field("sizes", &O::sizes),
-               field("rows", &O::rows), field("heads_last", &O::heads_last));
+    return use(
+        field("causal", &O::causal, "Query i sees the keys up to its position only."),
+        field("scale", &O::scale, "Factor of each score."),
+        field("window", &O::window, "Distance from which on keys are hidden; 0: none."),
+        field("offset", &O::offset, "Position of query 0 among the keys."),
+        field("dropout", &O::dropout, "Probability that an element of the softmax becomes zero."),
+        // The operands follow v, or in attention_grad the sums, in this order.
+        field("mask", &O::mask, "An operand is a mask."),
+        field("seed", &O::seed, "An operand is the seed of dropout."),
+        field("position", &O::position, "An operand is added to offset."),
+        field("sizes", &O::sizes,
+              "batch, heads, kv_heads, queries, keys, size, value size; empty: those of the "
+              "shapes."),
+        field("rows", &O::rows, "Offsets and strides of the operands; empty without sizes."),
+        field("heads_last", &O::heads_last,
+              "The results are (batch, queries or keys, heads, size)."));
   }
 };
 

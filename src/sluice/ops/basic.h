@@ -14,6 +14,7 @@ Tensor detach(TensorArg x);
 Tensor detach_(TensorArg x);
 
 enum class InitType { kZero, kUndefined };
+constexpr std::string_view words_of(InitType) { return "zero,undefined"; }
 
 /// Makes a new tensor of zeros, or with undefined contents that must be overwritten.
 Tensor init(Graph& graph, const TensorSpec& spec, InitType type = InitType::kZero,

@@ -239,7 +239,7 @@ OpDef forward() {
   d.inputs = {{"x"}, {"parameters"}};
   d.variadic = true;
   d.outputs = {"y", "mean", "variance"};
-  d.options = to_attrs(BatchNormOptions{});
+  d.set_options(BatchNormOptions{});
   d.infer = infer_batch_norm;
   d.grad = gradient;
   d.reference_float = reference_batch_norm<float>;
@@ -273,7 +273,7 @@ OpDef inference() {
   d.inputs = {{"x"}, {"mean"}, {"variance"}, {"parameters"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(BatchNormOptions{});
+  d.set_options(BatchNormOptions{});
   d.may_coincide = {{0, 0}};
   d.infer = infer_inference;
   d.grad = gradient_inference;
@@ -303,6 +303,7 @@ OpDef scale() {
   OpDef d;
   d.type = "BatchNormScale";
   d.name = "batch_norm_scale";
+  d.audience = Audience::kOperators;
   d.doc =
       "weight / √(variance + epsilon): the factor of batch_norm_inference for each channel. (C1) "
       "variance is floating point. (C2) It has one axis. (C3) weight is like variance. (C4) "
@@ -310,7 +311,7 @@ OpDef scale() {
       "is finite and not negative.";
   d.inputs = {{"variance"}, {"weight"}};
   d.outputs = {"scale"};
-  d.options = to_attrs(BatchNormOptions{});
+  d.set_options(BatchNormOptions{});
   d.infer = infer_scale;
   d.formula = batch_norm_scale_formula;
   d.reference_float = reference_scale<float>;
@@ -330,6 +331,7 @@ OpDef backward() {
   OpDef d;
   d.type = "BatchNormGrad";
   d.name = "batch_norm_grad";
+  d.audience = Audience::kOperators;
   d.doc =
       "Gradients of batch_norm's y with respect to x, weight and bias; of batch_norm_inference's y "
       "unless training. (C1) grad is floating point. (C2) grad has two or more axes. (C3) x is "
@@ -338,7 +340,7 @@ OpDef backward() {
   d.inputs = {{"grad"}, {"x"}, {"mean"}, {"variance"}, {"weight"}};
   d.variadic = true;
   d.outputs = {"dx", "dweight", "dbias"};
-  d.options = to_attrs(BatchNormGradOptions{});
+  d.set_options(BatchNormGradOptions{});
   d.infer = infer_batch_norm_grad;
   d.formula = batch_norm_grad_formula;
   d.reference_float = reference_batch_norm_grad<float>;

@@ -64,7 +64,7 @@ const OpDef& cast_def() {
         "floating-point dtypes only.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(CastOptions{});
+    d.set_options(CastOptions{});
     d.traits = kElementwise;
     d.infer = infer_cast;
     d.grad = grad_cast;

@@ -4,8 +4,10 @@
 namespace sluice::ops {
 
 struct CastOptions {
-  DType dtype = f32;  ///< Dtype of the result.
-  static auto fields(auto&& use) { return use(field("dtype", &CastOptions::dtype)); }
+  DType dtype = f32;
+  static auto fields(auto&& use) {
+    return use(required_field("dtype", &CastOptions::dtype, "Dtype of the result."));
+  }
 };
 
 const OpDef& cast_def();

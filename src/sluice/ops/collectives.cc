@@ -247,7 +247,7 @@ OpDef all_reduce_like(const char* type, const char* name, const char* doc) {
           "and bool, mean floating point, the rest all but bool.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(AllReduceOptions{});
+  d.set_options(AllReduceOptions{});
   d.traits = kCollective;
   d.may_coincide = {{0, 0}};
   d.infer = infer_all_reduce;
@@ -349,7 +349,7 @@ const OpDef& replicated_reduce_scatter_def() {
             "sharded operand has an axis.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(ReduceScatterOptions{});
+    d.set_options(ReduceScatterOptions{});
     d.traits = kCollective;
     d.infer = infer_reduce_scatter;
     d.grad = grad_reduce_scatter;
@@ -383,7 +383,7 @@ const OpDef& replicated_all_gather_def() {
             "axis 0 the last of them may be left out, as ceil(n / size) of each make n.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(AllGatherOptions{});
+    d.set_options(AllGatherOptions{});
     d.traits = kCollective;
     d.infer = infer_all_gather;
     d.grad = grad_all_gather;
@@ -416,7 +416,7 @@ const OpDef& replicated_slice_def() {
             kGroupDoc + "(C2) x has the axis. (C3) size divides it.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(ReplicatedSliceOptions{});
+    d.set_options(ReplicatedSliceOptions{});
     d.traits = kCollective;
     d.infer = infer_replica_slice;
     d.grad = grad_replica_slice;
@@ -447,11 +447,7 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas) {
   return ReplicaGrouping::make(replicas, static_cast<int>(o.stride), static_cast<int>(o.size));
 }
 
-std::string_view word_of(CollectiveOp op) {
-  static constexpr std::string_view kWords[] = {"add", "mean", "mul",        "min",  "max",
-                                                "and", "or",   "square_add", "local"};
-  return at(kWords, op);
-}
+std::string_view word_of(CollectiveOp op) { return word_at(words_of(op), static_cast<int>(op)); }
 
 Tensor replicated_all_reduce(TensorArg t, CollectiveOp op, const Group& group) {
   return emit_collective(replicated_all_reduce_def(), t, group, reducing(word_of(op)),

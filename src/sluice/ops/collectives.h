@@ -11,36 +11,41 @@ struct GroupOptions {
   int64_t stride = 1;
   int64_t size = 1;
   static auto fields(auto&& use) {
-    return use(field("stride", &GroupOptions::stride), field("size", &GroupOptions::size));
+    return use(field("stride", &GroupOptions::stride, "Distance of the replicas of a group."),
+               field("size", &GroupOptions::size, "Replicas of a group."));
   }
 };
 
 struct AllReduceOptions : GroupOptions {
   std::string op = "add";
   static auto fields(auto&& use) {
-    return GroupOptions::fields(
-        [&](const auto&... base) { return use(base..., field("op", &AllReduceOptions::op)); });
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("op", &AllReduceOptions::op, "How the operands are combined."));
+    });
   }
 };
 
 struct ReduceScatterOptions : GroupOptions {
   std::string op = "add";
-  bool sharded = false;  ///< The result is a shard of the operand: it has a meta_shape.
+  bool sharded = false;
   static auto fields(auto&& use) {
     return GroupOptions::fields([&](const auto&... base) {
-      return use(base..., field("op", &ReduceScatterOptions::op),
-                 field("sharded", &ReduceScatterOptions::sharded));
+      return use(base..., field("op", &ReduceScatterOptions::op, "How the operands are combined."),
+                 field("sharded", &ReduceScatterOptions::sharded,
+                       "The result is a shard of the operand: it has a meta_shape."));
     });
   }
 };
 
 struct AllGatherOptions : GroupOptions {
-  int64_t axis = 0;  ///< Axis along which the operands of the members are concatenated.
-  Shape shape{1};    ///< Shape of the result.
+  int64_t axis = 0;
+  Shape shape{1};
   static auto fields(auto&& use) {
     return GroupOptions::fields([&](const auto&... base) {
-      return use(base..., field("axis", &AllGatherOptions::axis),
-                 field("shape", &AllGatherOptions::shape));
+      return use(base...,
+                 field("axis", &AllGatherOptions::axis,
+                       "Axis along which the operands of the members are concatenated."),
+                 field("shape", &AllGatherOptions::shape, "Shape of the result."));
     });
   }
 };
@@ -49,7 +54,7 @@ struct ReplicatedSliceOptions : GroupOptions {
   int64_t axis = 0;
   static auto fields(auto&& use) {
     return GroupOptions::fields([&](const auto&... base) {
-      return use(base..., field("axis", &ReplicatedSliceOptions::axis));
+      return use(base..., field("axis", &ReplicatedSliceOptions::axis, "Axis to cut."));
     });
   }
 };
@@ -85,6 +90,9 @@ enum class CollectiveOp : uint8_t {
   kSquareAdd,  ///< The sum of squares.
   kLocal,      ///< The member's own operand; replicated_reduce_scatter only.
 };
+constexpr std::string_view words_of(CollectiveOp) {
+  return "add,mean,mul,min,max,and,or,square_add,local";
+}
 /// Returns the word of an op in the options of a collective: "add", "square_add".
 std::string_view word_of(CollectiveOp op);
 
@@ -118,6 +126,7 @@ Tensor replica_sharded_slice(TensorArg t, const Group& group = {});
 
 /// Arrangement of gathered operands. kAuto is kMetaShape for a shard, else kConcat.
 enum class Gather : uint8_t { kAuto, kConcat, kNewAxis, kMetaShape };
+constexpr std::string_view words_of(Gather) { return "auto,concat,new_axis,meta_shape"; }
 
 /// Gathers the operands of all members, in ascending order. kConcat concatenates them along `axis`,
 /// which may count from the end. kNewAxis stacks them along a new axis there. kMetaShape joins

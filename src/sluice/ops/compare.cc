@@ -229,8 +229,9 @@ const OpDef& clip_grad_def() {
         "broadcast. (C4) min "
         "is not above max.",
         {"y", "g"}, infer_clip, nullptr);
+    d.audience = Audience::kOperators;
     d.formula = times_gradient;
-    d.options = to_attrs(ClipOptions{});
+    d.set_options(ClipOptions{});
     d.samples = pair_samples({-2, 2});
     for (Sample& s : d.samples) s.options = to_attrs(ClipOptions{-1, 0.5});
     d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, d.options},
@@ -332,7 +333,7 @@ const OpDef& clip_def() {
     OpDef d = define<functor::Clip, kClip, 1>(
         "clip", "x held within [min, max]. (C1) x is floating point. (C4) min is not above max.",
         {"x"}, infer_clip, clip_grad);
-    d.options = to_attrs(ClipOptions{});
+    d.set_options(ClipOptions{});
     d.flops_per_element = 2;
     d.samples = unary_samples({-0.9, 0.9});
     for (Sample& s : d.samples) s.options = to_attrs(ClipOptions{-1, 1});

@@ -6,10 +6,11 @@
 namespace sluice::ops {
 
 struct ClipOptions {
-  double min = -std::numeric_limits<double>::infinity();  ///< Lower bound.
-  double max = std::numeric_limits<double>::infinity();   ///< Upper bound; not below `min`.
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
   static auto fields(auto&& use) {
-    return use(field("min", &ClipOptions::min), field("max", &ClipOptions::max));
+    return use(field("min", &ClipOptions::min, "Lower bound."),
+               field("max", &ClipOptions::max, "Upper bound; not below `min`."));
   }
 };
 

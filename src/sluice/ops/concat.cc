@@ -130,7 +130,7 @@ OpDef concat_like(const char* type, const char* name, const char* doc) {
   d.inputs = {{"x"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(ConcatOptions{});
+  d.set_options(ConcatOptions{});
   d.infer = infer_concat;
   d.grad = grad_concat;
   d.reference_float = reference_concat<float>;
@@ -175,7 +175,7 @@ const OpDef& split_def() {
         "part, and the sizes sum to the axis.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(SplitOptions{});
+    d.set_options(SplitOptions{});
     d.infer = infer_split;
     d.grad = grad_split;
     d.reference_float = reference_split<float>;

@@ -4,15 +4,19 @@
 namespace sluice::ops {
 
 struct ConcatOptions {
-  int64_t axis = 0;  ///< Axis to join along; negative counts from the end.
-  static auto fields(auto&& use) { return use(field("axis", &ConcatOptions::axis)); }
+  int64_t axis = 0;
+  static auto fields(auto&& use) {
+    return use(
+        field("axis", &ConcatOptions::axis, "Axis to join along; negative counts from the end."));
+  }
 };
 
 struct SplitOptions {
-  std::vector<int64_t> sizes = {};  ///< Sizes of the parts along the axis.
-  int64_t axis = 0;                 ///< Axis to cut; negative counts from the end.
+  std::vector<int64_t> sizes = {};
+  int64_t axis = 0;
   static auto fields(auto&& use) {
-    return use(field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis));
+    return use(required_field("sizes", &SplitOptions::sizes, "Sizes of the parts along the axis."),
+               field("axis", &SplitOptions::axis, "Axis to cut; negative counts from the end."));
   }
 };
 
@@ -50,6 +54,7 @@ enum class PadMode {
   kReplicate,  ///< The outermost element.
   kCircular,   ///< The elements of the other end.
 };
+constexpr std::string_view words_of(PadMode) { return "constant,reflect,replicate,circular"; }
 
 /// Elements to add before and after an axis. Negative numbers remove elements, before others are
 /// added (kConstant, kCircular) or after it.

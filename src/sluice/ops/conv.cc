@@ -266,7 +266,7 @@ OpDef define_conv() {
       "The kernel has taps and fits into x with its padding.";
   d.inputs = {{"x"}, {"w"}};
   d.outputs = {"y"};
-  d.options = to_attrs(O{});
+  d.set_options(O{});
   d.grad = grad_conv;
   d.reference_float = reference_conv<float>;
   d.reference_double = reference_conv<double>;
@@ -327,7 +327,7 @@ OpDef define_transpose() {
       "(C6) w has the channels of x. (C7) The kernel has taps, and the result has elements.";
   d.inputs = {{"x"}, {"w"}};
   d.outputs = {"y"};
-  d.options = to_attrs(O{});
+  d.set_options(O{});
   d.grad = grad_conv_transpose;
   d.reference_float = reference_conv_transpose<float>;
   d.reference_double = reference_conv_transpose<double>;
@@ -369,7 +369,7 @@ OpDef define_weight_grad() {
       "convolution's result. (C7) The kernel has taps and fits into x with its padding.";
   d.inputs = {{"x"}, {"y_grad"}};
   d.outputs = {"w_grad"};
-  d.options = to_attrs(O{});
+  d.set_options(O{});
   d.grad = grad_weight_grad;
   d.reference_float = reference_weight_grad<float>;
   d.reference_double = reference_weight_grad<double>;

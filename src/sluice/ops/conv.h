@@ -12,55 +12,73 @@ enum class PadType {
   kSameLower,  ///< ceil(in / stride) positions; an odd element of padding is at the start.
   kValid,      ///< No padding.
 };
+constexpr std::string_view words_of(PadType) { return "explicit,same_upper,same_lower,valid"; }
 
 /// Options of conv(). Each list has one entry for each spatial axis of the input, or one for all of
 /// them; an empty list means the default for all of them.
 struct ConvOptions {
-  std::vector<int64_t> stride = {};  ///< Elements of the input between two outputs; default 1.
-  /// Zeros around the input: one number for both ends of each axis, or the starts of all axes and
-  /// then their ends; default 0. Empty unless pad_type is kExplicit.
+  std::vector<int64_t> stride = {};
   std::vector<int64_t> padding = {};
-  std::vector<int64_t> dilation = {};  ///< Elements of the input between two taps; default 1.
-  int64_t groups = 1;                  ///< Groups of channels that are convolved apart.
+  std::vector<int64_t> dilation = {};
+  int64_t groups = 1;
   PadType pad_type = PadType::kExplicit;
   static auto fields(auto&& use) {
-    return use(field("stride", &ConvOptions::stride), field("padding", &ConvOptions::padding),
-               field("dilation", &ConvOptions::dilation), field("groups", &ConvOptions::groups),
-               field("pad_type", &ConvOptions::pad_type));
+    return use(
+        field("stride", &ConvOptions::stride,
+              "Elements of the input between two outputs; default 1."),
+        field("padding", &ConvOptions::padding,
+              "Zeros around the input: one number for both ends of each axis, or the starts of all "
+              "axes and then their ends; default 0. Empty unless pad_type is explicit."),
+        field("dilation", &ConvOptions::dilation,
+              "Elements of the input between two taps; default 1."),
+        field("groups", &ConvOptions::groups, "Groups of channels that are convolved apart."),
+        field("pad_type", &ConvOptions::pad_type,
+              "How padding is chosen: explicit uses `padding`; same_upper and same_lower give "
+              "ceil(in / stride) positions, with an odd element at the end or the start; valid "
+              "pads nothing."));
   }
 };
 
 /// Options of conv_transpose(). The lists are as in ConvOptions.
 struct ConvTransposeOptions {
-  std::vector<int64_t> stride = {};  ///< Elements of the output between two inputs; default 1.
-  std::vector<int64_t> padding =
-      {};  ///< Elements cut from the output; otherwise as in ConvOptions.
-  std::vector<int64_t> dilation = {};  ///< Elements of the output between two taps; default 1.
-  int64_t groups = 1;                  ///< Groups of channels, as in ConvOptions.
-  /// Elements added at the end of each output axis, less than its stride or dilation; default 0.
+  std::vector<int64_t> stride = {};
+  std::vector<int64_t> padding = {};
+  std::vector<int64_t> dilation = {};
+  int64_t groups = 1;
   std::vector<int64_t> output_padding = {};
   static auto fields(auto&& use) {
-    return use(field("stride", &ConvTransposeOptions::stride),
-               field("padding", &ConvTransposeOptions::padding),
-               field("dilation", &ConvTransposeOptions::dilation),
-               field("groups", &ConvTransposeOptions::groups),
-               field("output_padding", &ConvTransposeOptions::output_padding));
+    return use(
+        field("stride", &ConvTransposeOptions::stride,
+              "Elements of the output between two inputs; default 1."),
+        field("padding", &ConvTransposeOptions::padding,
+              "Elements cut from the output; otherwise as in ConvOptions."),
+        field("dilation", &ConvTransposeOptions::dilation,
+              "Elements of the output between two taps; default 1."),
+        field("groups", &ConvTransposeOptions::groups, "Groups of channels, as in ConvOptions."),
+        field("output_padding", &ConvTransposeOptions::output_padding,
+              "Elements added at the end of each output axis, less than its stride or dilation; "
+              "default 0."));
   }
 };
 
 /// Options of conv_weight_grad(). The lists are as in ConvOptions.
 struct ConvWeightGradOptions {
-  std::vector<int64_t> kernel = {};    ///< Taps of the weight, with an entry for each spatial axis.
-  std::vector<int64_t> stride = {};    ///< Elements of x between two elements of y_grad; default 1.
-  std::vector<int64_t> padding = {};   ///< Zeros around x, listed as in ConvOptions.
-  std::vector<int64_t> dilation = {};  ///< Elements of x between two taps; default 1.
-  int64_t groups = 1;                  ///< Groups of channels, as in ConvOptions.
+  std::vector<int64_t> kernel = {};
+  std::vector<int64_t> stride = {};
+  std::vector<int64_t> padding = {};
+  std::vector<int64_t> dilation = {};
+  int64_t groups = 1;
   static auto fields(auto&& use) {
-    return use(field("kernel", &ConvWeightGradOptions::kernel),
-               field("stride", &ConvWeightGradOptions::stride),
-               field("padding", &ConvWeightGradOptions::padding),
-               field("dilation", &ConvWeightGradOptions::dilation),
-               field("groups", &ConvWeightGradOptions::groups));
+    return use(
+        required_field("kernel", &ConvWeightGradOptions::kernel,
+                       "Taps of the weight, with an entry for each spatial axis."),
+        field("stride", &ConvWeightGradOptions::stride,
+              "Elements of x between two elements of y_grad; default 1."),
+        field("padding", &ConvWeightGradOptions::padding,
+              "Zeros around x, listed as in ConvOptions."),
+        field("dilation", &ConvWeightGradOptions::dilation,
+              "Elements of x between two taps; default 1."),
+        field("groups", &ConvWeightGradOptions::groups, "Groups of channels, as in ConvOptions."));
   }
 };
 

@@ -146,7 +146,7 @@ OpDef cumulative_product(const char* type, const char* name, const char* doc) {
   d.doc = doc;
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(CumprodOptions{});
+  d.set_options(CumprodOptions{});
   d.infer = infer_cumprod;
   d.flops_per_element = 1;
   return d;
@@ -185,6 +185,7 @@ const OpDef& cumprod_grad_def() {
         "CumProdGrad", "cumprod_grad",
         "The gradient of cumprod, right for zeros too. (C1) x is floating point. (C2) The axis "
         "exists. (C3) g has the dtype and shape of x.");
+    d.audience = Audience::kOperators;
     d.inputs.push_back({"g"});
     d.formula = cumprod_grad_formula;
     d.reference_float = reference_cumprod_grad<float>;
@@ -213,7 +214,7 @@ const OpDef& cumsum_def() {
         "int32 or uint32. (C2) The axis exists; a scalar has one.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(CumsumOptions{});
+    d.set_options(CumsumOptions{});
     d.infer = infer_cumsum;
     d.grad = grad_cumsum;
     d.reference_float = reference_cumsum<float>;

@@ -4,18 +4,24 @@
 namespace sluice::ops {
 
 struct CumsumOptions {
-  int64_t axis = 0;        ///< Axis to add along; negative counts from the end.
-  bool exclusive = false;  ///< Element i is the sum of the elements before it.
-  bool reverse = false;    ///< Add from the last element to the first.
+  int64_t axis = 0;
+  bool exclusive = false;
+  bool reverse = false;
   static auto fields(auto&& use) {
-    return use(field("axis", &CumsumOptions::axis), field("exclusive", &CumsumOptions::exclusive),
-               field("reverse", &CumsumOptions::reverse));
+    return use(
+        field("axis", &CumsumOptions::axis, "Axis to add along; negative counts from the end."),
+        field("exclusive", &CumsumOptions::exclusive,
+              "Element i is the sum of the elements before it."),
+        field("reverse", &CumsumOptions::reverse, "Add from the last element to the first."));
   }
 };
 
 struct CumprodOptions {
-  int64_t axis = 0;  ///< Axis to multiply along; negative counts from the end.
-  static auto fields(auto&& use) { return use(field("axis", &CumprodOptions::axis)); }
+  int64_t axis = 0;
+  static auto fields(auto&& use) {
+    return use(field("axis", &CumprodOptions::axis,
+                     "Axis to multiply along; negative counts from the end."));
+  }
 };
 
 const OpDef& cumsum_def();

@@ -183,7 +183,7 @@ const OpDef& gather_def() {
         "dtype. (C2) indices is int32 or uint32. (C3) The axis exists.";
     d.inputs = {{"x"}, {"indices"}};
     d.outputs = {"y"};
-    d.options = to_attrs(GatherOptions{});
+    d.set_options(GatherOptions{});
     d.infer = infer_gather;
     d.grad = grad_gather;
     d.reference_float = reference_gather<float>;
@@ -228,7 +228,7 @@ const OpDef& gather_grad_def() {
         "and its size is not negative. (C4) grad has the indices' axes at that axis.";
     d.inputs = {{"grad"}, {"indices"}};
     d.outputs = {"dx"};
-    d.options = to_attrs(GatherGradOptions{});
+    d.set_options(GatherGradOptions{});
     d.infer = infer_gather_grad;
     d.grad = grad_gather_grad;
     d.reference_float = reference_gather_grad<float>;
@@ -265,7 +265,7 @@ const OpDef& onehot_def() {
         "negative.";
     d.inputs = {{"indices"}, {"values"}};
     d.outputs = {"y"};
-    d.options = to_attrs(OnehotOptions{});
+    d.set_options(OnehotOptions{});
     d.infer = infer_onehot;
     d.grad = [](GradContext& g) {
       return Tensors{
@@ -298,6 +298,7 @@ const OpDef& onehot_grad_def() {
     OpDef d;
     d.type = "OneHotGrad";
     d.name = "onehot_grad";
+    d.audience = Audience::kOperators;
     d.doc =
         "The sums of grad where onehot wrote off and where it wrote on, in the canonical order "
         "over all elements. (C1) "
@@ -306,7 +307,7 @@ const OpDef& onehot_grad_def() {
         "shape of onehot's result.";
     d.inputs = {{"grad"}, {"indices"}};
     d.outputs = {"dvalues"};
-    d.options = to_attrs(OnehotOptions{});
+    d.set_options(OnehotOptions{});
     d.infer = infer_onehot_grad;
     d.grad = [](GradContext& g) {
       return Tensors{onehot(g.input(1), g.grad(0), g.options<OnehotOptions>()), {}};

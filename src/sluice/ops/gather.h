@@ -4,27 +4,32 @@
 namespace sluice::ops {
 
 struct GatherOptions {
-  int64_t axis = 0;                ///< Axis to index; negative counts from the end.
-  bool zero_out_of_range = false;  ///< Write zeros, not NaN, for an index outside the axis.
+  int64_t axis = 0;
+  bool zero_out_of_range = false;
   static auto fields(auto&& use) {
-    return use(field("axis", &GatherOptions::axis),
-               field("zero_out_of_range", &GatherOptions::zero_out_of_range));
+    return use(field("axis", &GatherOptions::axis, "Axis to index; negative counts from the end."),
+               field("zero_out_of_range", &GatherOptions::zero_out_of_range,
+                     "Write zeros, not NaN, for an index outside the axis."));
   }
 };
 
 struct GatherGradOptions {
-  int64_t axis = 0;  ///< Axis of the gathered operand, counted from the front.
-  int64_t size = 0;  ///< Size of that axis.
+  int64_t axis = 0;
+  int64_t size = 0;
   static auto fields(auto&& use) {
-    return use(field("axis", &GatherGradOptions::axis), field("size", &GatherGradOptions::size));
+    return use(field("axis", &GatherGradOptions::axis,
+                     "Axis of the gathered operand, counted from the front."),
+               required_field("size", &GatherGradOptions::size, "Size of that axis."));
   }
 };
 
 struct OnehotOptions {
   int64_t classes = 0;
-  int64_t axis = -1;  ///< Position of the new axis in the result; negative counts from the end.
+  int64_t axis = -1;
   static auto fields(auto&& use) {
-    return use(field("classes", &OnehotOptions::classes), field("axis", &OnehotOptions::axis));
+    return use(required_field("classes", &OnehotOptions::classes, "Size of the new axis."),
+               field("axis", &OnehotOptions::axis,
+                     "Position of the new axis in the result; negative counts from the end."));
   }
 };
 

@@ -69,7 +69,7 @@ const OpDef& increment_mod_def() {
         "whole, increment is at most 2^32 in magnitude, and t's dtype holds modulus - 1.";
     d.inputs = {{"t"}};
     d.outputs = {"y"};
-    d.options = to_attrs(IncrementModOptions{});
+    d.set_options(IncrementModOptions{});
     d.traits = kElementwise | kZeroGradient;
     d.may_coincide = {{0, 0}};
     d.infer = infer_increment_mod;

@@ -278,7 +278,7 @@ const OpDef& nll_loss_def() {
             kLossRules;
     d.inputs = {{"probs"}, {"labels"}};
     d.outputs = {"loss"};
-    d.options = to_attrs(NllLossOptions{});
+    d.set_options(NllLossOptions{});
     d.infer = infer_nll;
     d.grad = grad_nll;
     d.parts = parts_of_nll;
@@ -302,6 +302,7 @@ const OpDef& nll_grad_def() {
     OpDef d;
     d.type = "NllGrad";
     d.name = "nll_grad";
+    d.audience = Audience::kOperators;
     d.doc =
         "Gradient of nll_loss: -grad/p at each label (-grad where probs is not given: "
         "log-probabilities), divided by "
@@ -314,7 +315,7 @@ const OpDef& nll_grad_def() {
     d.inputs = {{"grad"}, {"labels"}, {"probs"}};
     d.variadic = true;
     d.outputs = {"dx"};
-    d.options = to_attrs(NllGradOptions{});
+    d.set_options(NllGradOptions{});
     d.infer = infer_nll_grad;
     d.formula = nll_grad_formula;
     d.reference_float = reference_nll_grad<float>;
@@ -357,7 +358,7 @@ const OpDef& nll_loss_with_softmax_grad_def() {
             kLossRules;
     d.inputs = {{"probs"}, {"labels"}};
     d.outputs = {"loss", "dx"};
-    d.options = to_attrs(NllSoftmaxGradOptions{});
+    d.set_options(NllSoftmaxGradOptions{});
     d.may_coincide = {{0, 1}};
     d.parts = parts_of_nll_with_grad;
     d.infer = infer_with_grad;
@@ -376,13 +377,14 @@ const OpDef& nll_total_def() {
     OpDef d;
     d.type = "NllTotal";
     d.name = "nll_total";
+    d.audience = Audience::kOperators;
     d.doc =
         "Mean over the samples that are not ignored, or sum, of the losses of nll_loss "
         "without reduction. (C1) losses is floating point. (C2) labels is int32 or uint32. (C3) "
         "Both have one shape. (C4) The reduction is mean (0) or sum (1).";
     d.inputs = {{"losses"}, {"labels"}};
     d.outputs = {"loss"};
-    d.options = to_attrs(NllTotalOptions{});
+    d.set_options(NllTotalOptions{});
     d.infer = infer_total;
     d.formula = nll_total_formula;
     d.reference_float = reference_total<float>;
@@ -415,11 +417,12 @@ const OpDef& nll_softmax_grad_def() {
     OpDef d;
     d.type = "NllSoftmaxGrad";
     d.name = "nll_softmax_grad";
+    d.audience = Audience::kOperators;
     d.doc =
         std::string("The gradient of nll_loss_with_softmax_grad, without the loss.") + kLossRules;
     d.inputs = {{"probs"}, {"labels"}};
     d.outputs = {"dx"};
-    d.options = to_attrs(NllSoftmaxGradOptions{});
+    d.set_options(NllSoftmaxGradOptions{});
     d.may_coincide = {{0, 0}};
     d.infer = infer_nll_softmax_grad;
     d.formula = nll_softmax_grad_formula;

@@ -11,17 +11,23 @@ enum class LossReduction : int32_t {
   kSum,
   kNone,  ///< One loss per sample.
 };
+constexpr std::string_view words_of(LossReduction) { return "mean,sum,none"; }
 
 struct NllLossOptions {
   LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
-  int64_t ignore_index = 0;  ///< If has_ignore_index: label of samples with loss and gradient 0.
-  bool log_prob = false;     ///< The operand holds log-probabilities.
+  int64_t ignore_index = 0;
+  bool log_prob = false;
   static auto fields(auto&& use) {
-    return use(field("reduction", &NllLossOptions::reduction),
-               field("has_ignore_index", &NllLossOptions::has_ignore_index),
-               field("ignore_index", &NllLossOptions::ignore_index),
-               field("log_prob", &NllLossOptions::log_prob));
+    return use(
+        field("reduction", &NllLossOptions::reduction,
+              "mean divides the sum by the number of samples that are not ignored; none returns a "
+              "loss for each sample."),
+        field("has_ignore_index", &NllLossOptions::has_ignore_index,
+              "Whether ignore_index is a label."),
+        field("ignore_index", &NllLossOptions::ignore_index,
+              "If has_ignore_index: label of samples with loss and gradient 0."),
+        field("log_prob", &NllLossOptions::log_prob, "The operand holds log-probabilities."));
   }
 };
 
@@ -29,12 +35,17 @@ struct NllGradOptions {
   LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
-  int64_t classes = 0;  ///< Size of the last axis of the forward operand.
+  int64_t classes = 0;
   static auto fields(auto&& use) {
-    return use(field("reduction", &NllGradOptions::reduction),
-               field("has_ignore_index", &NllGradOptions::has_ignore_index),
-               field("ignore_index", &NllGradOptions::ignore_index),
-               field("classes", &NllGradOptions::classes));
+    return use(field("reduction", &NllGradOptions::reduction,
+                     "mean divides the sum by the number of samples that are not ignored; none "
+                     "returns a loss for each sample."),
+               field("has_ignore_index", &NllGradOptions::has_ignore_index,
+                     "Whether ignore_index is a label."),
+               field("ignore_index", &NllGradOptions::ignore_index,
+                     "If has_ignore_index: label of samples with loss and gradient 0."),
+               field("classes", &NllGradOptions::classes,
+                     "Size of the last axis of the forward operand."));
   }
 };
 
@@ -42,24 +53,31 @@ struct NllSoftmaxGradOptions {
   LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
-  /// Factor of the returned gradient: the gradient of the loss. The loss itself is not scaled.
   double loss_grad = 1.0;
   static auto fields(auto&& use) {
-    return use(field("reduction", &NllSoftmaxGradOptions::reduction),
-               field("has_ignore_index", &NllSoftmaxGradOptions::has_ignore_index),
-               field("ignore_index", &NllSoftmaxGradOptions::ignore_index),
-               field("loss_grad", &NllSoftmaxGradOptions::loss_grad));
+    return use(field("reduction", &NllSoftmaxGradOptions::reduction,
+                     "mean divides the sum by the number of samples that are not ignored; none "
+                     "returns a loss for each sample."),
+               field("has_ignore_index", &NllSoftmaxGradOptions::has_ignore_index,
+                     "Whether ignore_index is a label."),
+               field("ignore_index", &NllSoftmaxGradOptions::ignore_index,
+                     "If has_ignore_index: label of samples with loss and gradient 0."),
+               field("loss_grad", &NllSoftmaxGradOptions::loss_grad,
+                     "Factor of the returned gradient: the gradient of the loss. The loss itself "
+                     "is not scaled."));
   }
 };
 
 struct NllTotalOptions {
-  LossReduction reduction = LossReduction::kMean;  ///< Not kNone.
+  LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
   static auto fields(auto&& use) {
-    return use(field("reduction", &NllTotalOptions::reduction),
-               field("has_ignore_index", &NllTotalOptions::has_ignore_index),
-               field("ignore_index", &NllTotalOptions::ignore_index));
+    return use(field("reduction", &NllTotalOptions::reduction, "Not none."),
+               field("has_ignore_index", &NllTotalOptions::has_ignore_index,
+                     "Whether ignore_index is a label."),
+               field("ignore_index", &NllTotalOptions::ignore_index,
+                     "If has_ignore_index: label of samples with loss and gradient 0."));
   }
 };
 

@@ -235,7 +235,7 @@ const OpDef& matmul_def() {
         "sizes are equal. (C5) The batch axes broadcast.";
     d.inputs = {{"lhs"}, {"rhs"}};
     d.outputs = {"y"};
-    d.options = to_attrs(MatmulOptions{});
+    d.set_options(MatmulOptions{});
     d.infer = infer_matmul;
     d.grad = grad_matmul;
     d.reference_float = reference_matmul<float>;
@@ -286,7 +286,7 @@ const OpDef& matmul_accumulate_def() {
     d.inputs = {{"acc", Mode::kUpdate}, {"lhs"}, {"rhs"}};
     d.outputs = {"y"};
     d.aliases = {{0, 0}};
-    d.options = to_attrs(MatmulOptions{});
+    d.set_options(MatmulOptions{});
     d.infer = infer_matmul_accumulate;
     d.grad = grad_matmul_accumulate;
     d.reference_float = reference_matmul_accumulate<float>;

@@ -4,11 +4,13 @@
 namespace sluice::ops {
 
 struct MatmulOptions {
-  bool lhs_transposed = false;  ///< Use lhs with its last two axes swapped.
-  bool rhs_transposed = false;  ///< Use rhs with its last two axes swapped.
+  bool lhs_transposed = false;
+  bool rhs_transposed = false;
   static auto fields(auto&& use) {
-    return use(field("lhs_transposed", &MatmulOptions::lhs_transposed),
-               field("rhs_transposed", &MatmulOptions::rhs_transposed));
+    return use(field("lhs_transposed", &MatmulOptions::lhs_transposed,
+                     "Use lhs with its last two axes swapped."),
+               field("rhs_transposed", &MatmulOptions::rhs_transposed,
+                     "Use rhs with its last two axes swapped."));
   }
 };
 

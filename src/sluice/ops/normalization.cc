@@ -270,7 +270,7 @@ OpDef make_layer_norm() {
   d.inputs = {{"x"}, {"parameters"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(LayerNormOptions{});
+  d.set_options(LayerNormOptions{});
   d.may_coincide = {{0, 0}};
   d.infer = infer_layer;
   d.grad = gradient_layer;
@@ -296,6 +296,7 @@ OpDef make_layer_norm_grad() {
   OpDef d;
   d.type = "LayerNormGrad";
   d.name = "layer_norm_grad";
+  d.audience = Audience::kOperators;
   d.doc =
       "Gradient of layer_norm with respect to x. The sums of the other results over axis 0 are the "
       "gradients of weight and bias: the rows are cut into at most 16 equal parts, and each part "
@@ -305,7 +306,7 @@ OpDef make_layer_norm_grad() {
   d.inputs = {{"grad"}, {"x"}, {"weight"}};
   d.variadic = true;
   d.outputs = {"dx", "dweights", "dbiases"};
-  d.options = to_attrs(LayerNormOptions{});
+  d.set_options(LayerNormOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
   d.infer = infer_layer_grad;
   d.formula = layer_grad_formula;
@@ -338,7 +339,7 @@ OpDef make_group_norm() {
   d.inputs = {{"x"}, {"parameters"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(GroupNormOptions{});
+  d.set_options(GroupNormOptions{});
   d.infer = infer_group;
   d.grad = gradient_group;
   d.reference_float = reference_group<float>;
@@ -365,6 +366,7 @@ OpDef make_group_norm_grad() {
   OpDef d;
   d.type = "GroupNormGrad";
   d.name = "group_norm_grad";
+  d.audience = Audience::kOperators;
   d.doc =
       "Gradient of group_norm with respect to x. The sums of the other results over the batch are "
       "the gradients of weight and bias. (C1) grad is floating point. (C2) grad has two or more "
@@ -373,7 +375,7 @@ OpDef make_group_norm_grad() {
   d.inputs = {{"grad"}, {"x"}, {"weight"}};
   d.variadic = true;
   d.outputs = {"dx", "dweights", "dbiases"};
-  d.options = to_attrs(GroupNormOptions{});
+  d.set_options(GroupNormOptions{});
   d.infer = infer_group_grad;
   d.formula = group_grad_formula;
   d.reference_float = reference_group_grad<float>;

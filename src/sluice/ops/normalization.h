@@ -6,17 +6,20 @@ namespace sluice::ops {
 
 /// Options of layer_norm() and its gradient.
 struct LayerNormOptions {
-  double epsilon = 1e-5;  ///< Added to the variance.
-  static auto fields(auto&& use) { return use(field("epsilon", &LayerNormOptions::epsilon)); }
+  double epsilon = 1e-5;
+  static auto fields(auto&& use) {
+    return use(field("epsilon", &LayerNormOptions::epsilon, "Added to the variance."));
+  }
 };
 
 /// Options of group_norm() and its gradient.
 struct GroupNormOptions {
-  int64_t groups = 1;     ///< Groups of channels that are normalized apart; divides the channels.
-  double epsilon = 1e-5;  ///< Added to the variance.
+  int64_t groups = 1;
+  double epsilon = 1e-5;
   static auto fields(auto&& use) {
-    return use(field("groups", &GroupNormOptions::groups),
-               field("epsilon", &GroupNormOptions::epsilon));
+    return use(field("groups", &GroupNormOptions::groups,
+                     "Groups of channels that are normalized apart; divides the channels."),
+               field("epsilon", &GroupNormOptions::epsilon, "Added to the variance."));
   }
 };
 
@@ -50,8 +53,11 @@ Tensor group_norm(TensorArg x, const std::vector<TensorArg>& parameters,
 
 /// Options of rms_norm() and its gradient.
 struct RmsNormOptions {
-  double epsilon = 0x1p-23;  ///< Added to the mean of the squares; default: that of PyTorch.
-  static auto fields(auto&& use) { return use(field("epsilon", &RmsNormOptions::epsilon)); }
+  double epsilon = 0x1p-23;
+  static auto fields(auto&& use) {
+    return use(field("epsilon", &RmsNormOptions::epsilon,
+                     "Added to the mean of the squares; default: that of PyTorch."));
+  }
 };
 
 const OpDef& rms_norm_def();
@@ -68,18 +74,21 @@ Tensor rms_norm(TensorArg x, const RmsNormOptions& options = {});
 
 /// Options of batch_norm() and batch_norm_inference().
 struct BatchNormOptions {
-  double epsilon = 1e-5;  ///< Added to the variance.
-  static auto fields(auto&& use) { return use(field("epsilon", &BatchNormOptions::epsilon)); }
+  double epsilon = 1e-5;
+  static auto fields(auto&& use) {
+    return use(field("epsilon", &BatchNormOptions::epsilon, "Added to the variance."));
+  }
 };
 
 /// Options of batch_norm_grad.
 struct BatchNormGradOptions {
   double epsilon = 1e-5;
-  /// Whether mean and variance were computed from x, so that they change with x.
   bool training = true;
   static auto fields(auto&& use) {
-    return use(field("epsilon", &BatchNormGradOptions::epsilon),
-               field("training", &BatchNormGradOptions::training));
+    return use(
+        field("epsilon", &BatchNormGradOptions::epsilon, "Added to the variance."),
+        field("training", &BatchNormGradOptions::training,
+              "Whether mean and variance were computed from x, so that they change with x."));
   }
 };
 

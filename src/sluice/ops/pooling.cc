@@ -15,10 +15,8 @@ constexpr std::string_view kWindowRules =
     " (C1) x is floating point. (C2) x has a batch, channels and 1 to 3 spatial axes. (C3) kernel, "
     "stride and dilation have one number of at least 1 for all spatial axes or one for each; a "
     "window has fewer than 2³¹ elements. (C4) padding is for all axes, for each, or starts and "
-    "then "
-    "ends, from 0 to half of a window; it is empty unless pad_type is explicit (0); with pad_type "
-    "same (1, 2), ceil_mode "
-    "is false. (C5) A window fits into the padded input.";
+    "then ends, from 0 to half of a window; it is empty unless pad_type is explicit; with pad_type "
+    "same_upper or same_lower, ceil_mode is false. (C5) A window fits into the padded input.";
 
 /// The tap's dtype is the smaller one that holds the number of each element of a window.
 DType dtype_of_taps(const PoolShape& s) { return s.tap_count() <= 256 ? u8 : i32; }
@@ -276,7 +274,7 @@ OpDef pool_of_x(const char* type, const char* name, std::string doc, const char*
   OpDef d = pool(type, name, std::move(doc));
   d.inputs = {{"x"}};
   d.outputs = {output};
-  d.options = to_attrs(PoolOptions{});
+  d.set_options(PoolOptions{});
   d.infer = infer_pool;
   for (const auto& [shape, o] : sample_windows())
     d.samples.push_back({.inputs = {f32_spec(shape)}, .options = to_attrs(o)});
@@ -348,7 +346,7 @@ const OpDef& max_pool_grad_def() {
         "and taps have the shape of y, and taps its dtype for these windows.";
     d.inputs = {{"grad"}, {"taps"}};
     d.outputs = {"dx"};
-    d.options = to_attrs(MaxPoolGradOptions{});
+    d.set_options(MaxPoolGradOptions{});
     d.infer = infer_pool_grad<MaxPoolGradOptions>;
     d.reference_float = reference_max_grad<float>;
     d.reference_double = reference_max_grad<double>;
@@ -382,7 +380,7 @@ const OpDef& average_pool_def() {
     d.doc += " (C6) divisor is at least 0.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(AveragePoolOptions{});
+    d.set_options(AveragePoolOptions{});
     d.infer = infer_pool;
     d.grad = gradient_of_average;
     d.reference_float = reference_average<float>;
@@ -420,7 +418,7 @@ const OpDef& average_pool_grad_def() {
         "divisor is at least 0. (C7) grad has the shape of y.";
     d.inputs = {{"grad"}};
     d.outputs = {"dx"};
-    d.options = to_attrs(AveragePoolGradOptions{});
+    d.set_options(AveragePoolGradOptions{});
     d.infer = infer_pool_grad<AveragePoolGradOptions>;
     d.grad = gradient_of_average_grad;
     d.reference_float = reference_average_grad<float>;

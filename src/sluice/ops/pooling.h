@@ -6,22 +6,30 @@ namespace sluice::ops {
 /// Options of max_pool(). Each list has an entry for each spatial axis of the input, or one for all
 /// of them; an empty list means the default for all of them.
 struct PoolOptions {
-  std::vector<int64_t> kernel = {};  ///< Elements of a window along each spatial axis; required.
-  std::vector<int64_t> stride = {};  ///< Elements of the input between two windows; default kernel.
-  /// Padding of the input: one number for both ends of each axis, or the starts of all axes and
-  /// then their ends; default 0. Empty unless pad_type is kExplicit.
+  std::vector<int64_t> kernel = {};
+  std::vector<int64_t> stride = {};
   std::vector<int64_t> padding = {};
-  std::vector<int64_t> dilation =
-      {};  ///< Elements of the input between two of a window; default 1.
-  /// The last window of an axis may reach beyond the padding, but it starts inside the input or the
-  /// padding before it.
+  std::vector<int64_t> dilation = {};
   bool ceil_mode = false;
   PadType pad_type = PadType::kExplicit;
   static auto fields(auto&& use) {
-    return use(field("kernel", &PoolOptions::kernel), field("stride", &PoolOptions::stride),
-               field("padding", &PoolOptions::padding), field("dilation", &PoolOptions::dilation),
-               field("ceil_mode", &PoolOptions::ceil_mode),
-               field("pad_type", &PoolOptions::pad_type));
+    return use(
+        required_field("kernel", &PoolOptions::kernel,
+                       "Elements of a window along each spatial axis."),
+        field("stride", &PoolOptions::stride,
+              "Elements of the input between two windows; default kernel."),
+        field("padding", &PoolOptions::padding,
+              "Padding of the input: one number for both ends of each axis, or the starts of all "
+              "axes and then their ends; default 0. Empty unless pad_type is explicit."),
+        field("dilation", &PoolOptions::dilation,
+              "Elements of the input between two of a window; default 1."),
+        field("ceil_mode", &PoolOptions::ceil_mode,
+              "The last window of an axis may reach beyond the padding, but it starts inside the "
+              "input or the padding before it."),
+        field("pad_type", &PoolOptions::pad_type,
+              "How padding is chosen: explicit uses `padding`; same_upper and same_lower give "
+              "ceil(in / stride) positions, with an odd element at the end or the start; valid "
+              "pads nothing."));
   }
 };
 
@@ -33,17 +41,30 @@ struct AveragePoolOptions {
   std::vector<int64_t> dilation = {};
   bool ceil_mode = false;
   PadType pad_type = PadType::kExplicit;
-  bool count_padding = false;  ///< Count positions of the padding too, as zeros.
-  int64_t divisor = 0;         ///< Divides each sum; 0: the count of positions does.
+  bool count_padding = false;
+  int64_t divisor = 0;
   static auto fields(auto&& use) {
-    return use(field("kernel", &AveragePoolOptions::kernel),
-               field("stride", &AveragePoolOptions::stride),
-               field("padding", &AveragePoolOptions::padding),
-               field("dilation", &AveragePoolOptions::dilation),
-               field("ceil_mode", &AveragePoolOptions::ceil_mode),
-               field("pad_type", &AveragePoolOptions::pad_type),
-               field("count_padding", &AveragePoolOptions::count_padding),
-               field("divisor", &AveragePoolOptions::divisor));
+    return use(
+        required_field("kernel", &AveragePoolOptions::kernel,
+                       "Elements of a window along each spatial axis."),
+        field("stride", &AveragePoolOptions::stride,
+              "Elements of the input between two windows; default kernel."),
+        field("padding", &AveragePoolOptions::padding,
+              "Padding of the input: one number for both ends of each axis, or the starts of all "
+              "axes and then their ends; default 0. Empty unless pad_type is explicit."),
+        field("dilation", &AveragePoolOptions::dilation,
+              "Elements of the input between two of a window; default 1."),
+        field("ceil_mode", &AveragePoolOptions::ceil_mode,
+              "The last window of an axis may reach beyond the padding, but it starts inside the "
+              "input or the padding before it."),
+        field("pad_type", &AveragePoolOptions::pad_type,
+              "How padding is chosen: explicit uses `padding`; same_upper and same_lower give "
+              "ceil(in / stride) positions, with an odd element at the end or the start; valid "
+              "pads nothing."),
+        field("count_padding", &AveragePoolOptions::count_padding,
+              "Count positions of the padding too, as zeros."),
+        field("divisor", &AveragePoolOptions::divisor,
+              "Divides each sum; 0: the count of positions does."));
   }
 };
 
@@ -52,7 +73,8 @@ struct MaxPoolGradOptions : PoolOptions {
   Shape shape = {};
   static auto fields(auto&& use) {
     return PoolOptions::fields([&](const auto&... pool) {
-      return use(pool..., field("shape", &MaxPoolGradOptions::shape));
+      return use(pool...,
+                 required_field("shape", &MaxPoolGradOptions::shape, "Shape of the operand."));
     });
   }
 };
@@ -60,7 +82,8 @@ struct AveragePoolGradOptions : AveragePoolOptions {
   Shape shape = {};
   static auto fields(auto&& use) {
     return AveragePoolOptions::fields([&](const auto&... pool) {
-      return use(pool..., field("shape", &AveragePoolGradOptions::shape));
+      return use(pool...,
+                 required_field("shape", &AveragePoolGradOptions::shape, "Shape of the operand."));
     });
   }
 };

@@ -204,7 +204,7 @@ const OpDef& print_tensor_def() {
         "20.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(PrintTensorOptions{});
+    d.set_options(PrintTensorOptions{});
     d.traits = kElementwise;
     d.may_coincide = {{0, 0}};
     d.infer = infer_print;

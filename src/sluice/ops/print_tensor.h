@@ -5,29 +5,36 @@
 namespace sluice::ops {
 
 struct PrintTensorOptions {
-  std::string title = {};       ///< Text before the values; if empty, the name of the tensor.
-  bool print_self = true;       ///< Print the value.
-  bool print_gradient = false;  ///< Print the gradient of x, if it is computed.
-  int64_t summarise_threshold = 1000;  ///< Largest number of elements that is printed in full.
-  int64_t edge_items = 3;              ///< Entries printed at each end of a summarised axis.
-  int64_t max_line_width = 75;         ///< Characters in a line.
-  int64_t digits = 8;                  ///< Digits after the point, at most.
-  std::string float_format = "auto";   ///< auto, fixed or scientific.
-  std::string separator = " ";         ///< Text between entries.
-  std::string open_bracket = "[";      ///< Text before the entries of an axis.
-  std::string close_bracket = "]";     ///< Text after the entries of an axis.
+  std::string title = {};
+  bool print_self = true;
+  bool print_gradient = false;
+  int64_t summarise_threshold = 1000;
+  int64_t edge_items = 3;
+  int64_t max_line_width = 75;
+  int64_t digits = 8;
+  std::string float_format = "auto";
+  std::string separator = " ";
+  std::string open_bracket = "[";
+  std::string close_bracket = "]";
   static auto fields(auto&& use) {
-    return use(field("title", &PrintTensorOptions::title),
-               field("print_self", &PrintTensorOptions::print_self),
-               field("print_gradient", &PrintTensorOptions::print_gradient),
-               field("summarise_threshold", &PrintTensorOptions::summarise_threshold),
-               field("edge_items", &PrintTensorOptions::edge_items),
-               field("max_line_width", &PrintTensorOptions::max_line_width),
-               field("digits", &PrintTensorOptions::digits),
-               field("float_format", &PrintTensorOptions::float_format),
-               field("separator", &PrintTensorOptions::separator),
-               field("open_bracket", &PrintTensorOptions::open_bracket),
-               field("close_bracket", &PrintTensorOptions::close_bracket));
+    return use(
+        field("title", &PrintTensorOptions::title,
+              "Text before the values; if empty, the name of the tensor."),
+        field("print_self", &PrintTensorOptions::print_self, "Print the value."),
+        field("print_gradient", &PrintTensorOptions::print_gradient,
+              "Print the gradient of x, if it is computed."),
+        field("summarise_threshold", &PrintTensorOptions::summarise_threshold,
+              "Largest number of elements that is printed in full."),
+        field("edge_items", &PrintTensorOptions::edge_items,
+              "Entries printed at each end of a summarised axis."),
+        field("max_line_width", &PrintTensorOptions::max_line_width, "Characters in a line."),
+        field("digits", &PrintTensorOptions::digits, "Digits after the point, at most."),
+        field("float_format", &PrintTensorOptions::float_format, "auto, fixed or scientific."),
+        field("separator", &PrintTensorOptions::separator, "Text between entries."),
+        field("open_bracket", &PrintTensorOptions::open_bracket,
+              "Text before the entries of an axis."),
+        field("close_bracket", &PrintTensorOptions::close_bracket,
+              "Text after the entries of an axis."));
   }
 };
 

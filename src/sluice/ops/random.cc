@@ -103,7 +103,7 @@ OpDef define_random(const char* type, const char* name, const char* doc, const O
       doc);
   d.inputs = {{"seed"}};
   d.outputs = {"y"};
-  d.options = to_attrs(Options{});
+  d.set_options(Options{});
   d.traits = kZeroGradient;
   d.infer = infer_random<Options>;
   d.reference_float = random_reference<float, Options>;
@@ -171,7 +171,7 @@ const OpDef& dropout_def() {
         "negative.";
     d.inputs = {{"x"}, {"seed"}};
     d.outputs = {"y"};
-    d.options = to_attrs(DropoutOptions{});
+    d.set_options(DropoutOptions{});
     d.traits = kElementwise;
     d.may_coincide = {{0, 0}};
     d.infer = infer_dropout;
@@ -222,7 +222,7 @@ const OpDef& fold_seed_def() {
     d.inputs = {{"seed"}, {"data"}};
     d.variadic = true;
     d.outputs = {"y"};
-    d.options = to_attrs(FoldSeedOptions{});
+    d.set_options(FoldSeedOptions{});
     d.traits = kZeroGradient;
     d.infer = infer_fold;
     d.reference_float = fold_reference;

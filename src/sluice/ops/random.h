@@ -8,44 +8,54 @@ namespace sluice::ops {
 /// lo} of the Seed of base/rng.h. Make a new seed for each use.
 
 struct DropoutOptions {
-  double p = 0.5;      ///< Probability that an element becomes zero, in [0, 1).
-  int64_t offset = 0;  ///< Index of element 0 in the full tensor; x may be a chunk of it.
+  double p = 0.5;
+  int64_t offset = 0;
   static auto fields(auto&& use) {
-    return use(field("p", &DropoutOptions::p), field("offset", &DropoutOptions::offset));
+    return use(
+        field("p", &DropoutOptions::p, "Probability that an element becomes zero, in [0, 1)."),
+        field("offset", &DropoutOptions::offset,
+              "Index of element 0 in the full tensor; x may be a chunk of it."));
   }
 };
 
 struct RandomUniformOptions {
-  Shape shape = {};    ///< Shape of the result.
-  DType dtype = f32;   ///< Dtype of the result, floating point.
-  double low = 0;      ///< Lower bound.
-  double high = 1;     ///< Upper bound.
-  int64_t offset = 0;  ///< Index of element 0 in the full tensor.
+  Shape shape = {};
+  DType dtype = f32;
+  double low = 0;
+  double high = 1;
+  int64_t offset = 0;
   static auto fields(auto&& use) {
-    return use(field("shape", &RandomUniformOptions::shape),
-               field("dtype", &RandomUniformOptions::dtype),
-               field("low", &RandomUniformOptions::low), field("high", &RandomUniformOptions::high),
-               field("offset", &RandomUniformOptions::offset));
+    return use(
+        required_field("shape", &RandomUniformOptions::shape, "Shape of the result."),
+        field("dtype", &RandomUniformOptions::dtype, "Dtype of the result, floating point."),
+        field("low", &RandomUniformOptions::low, "Lower bound."),
+        field("high", &RandomUniformOptions::high, "Upper bound."),
+        field("offset", &RandomUniformOptions::offset, "Index of element 0 in the full tensor."));
   }
 };
 
 struct RandomNormalOptions {
-  Shape shape = {};    ///< Shape of the result.
-  DType dtype = f32;   ///< Dtype of the result, floating point.
-  double mean = 0;     ///< Mean.
-  double std = 1;      ///< Standard deviation, not negative.
-  int64_t offset = 0;  ///< Index of element 0 in the full tensor.
+  Shape shape = {};
+  DType dtype = f32;
+  double mean = 0;
+  double std = 1;
+  int64_t offset = 0;
   static auto fields(auto&& use) {
-    return use(field("shape", &RandomNormalOptions::shape),
-               field("dtype", &RandomNormalOptions::dtype),
-               field("mean", &RandomNormalOptions::mean), field("std", &RandomNormalOptions::std),
-               field("offset", &RandomNormalOptions::offset));
+    return use(
+        required_field("shape", &RandomNormalOptions::shape, "Shape of the result."),
+        field("dtype", &RandomNormalOptions::dtype, "Dtype of the result, floating point."),
+        field("mean", &RandomNormalOptions::mean, "Mean."),
+        field("std", &RandomNormalOptions::std, "Standard deviation, not negative."),
+        field("offset", &RandomNormalOptions::offset, "Index of element 0 in the full tensor."));
   }
 };
 
 struct FoldSeedOptions {
-  int64_t data = 0;  ///< Word to fold into the seed, unless an operand holds the word.
-  static auto fields(auto&& use) { return use(field("data", &FoldSeedOptions::data)); }
+  int64_t data = 0;
+  static auto fields(auto&& use) {
+    return use(field("data", &FoldSeedOptions::data,
+                     "Word to fold into the seed, unless an operand holds the word."));
+  }
 };
 
 const OpDef& dropout_def();

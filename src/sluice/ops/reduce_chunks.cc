@@ -102,6 +102,7 @@ const OpDef& reduce_chunks_def() {
     OpDef d;
     d.type = "ReduceChunks";
     d.name = "reduce_chunks";
+    d.audience = Audience::kOperators;
     d.doc =
         "The results for each 65,536 elements of x, in row-major order, each in the canonical "
         "order: the sum (0), the sum of squares (1) or of magnitudes (2), the largest (3) or "
@@ -110,7 +111,7 @@ const OpDef& reduce_chunks_def() {
         "of these.";
     d.inputs = {{"x"}};
     d.outputs = {"chunks"};
-    d.options = to_attrs(ReduceChunksOptions{});
+    d.set_options(ReduceChunksOptions{});
     d.infer = infer_chunks;
     d.reference_float = reference_chunks<float>;
     d.reference_double = reference_chunks<double>;
@@ -133,6 +134,7 @@ const OpDef& reduce_total_def() {
     OpDef d;
     d.type = "ReduceTotal";
     d.name = "reduce_total";
+    d.audience = Audience::kOperators;
     d.doc =
         "The result for all elements from those of their chunks: combined, then as it is (0), "
         "divided by the count of elements (1), or its root (2). (C1) The chunks are floating "
@@ -140,7 +142,7 @@ const OpDef& reduce_total_def() {
         "(C2) Combination and finish are known, rank and count are not negative.";
     d.inputs = {{"chunks"}};
     d.outputs = {"y"};
-    d.options = to_attrs(ReduceTotalOptions{});
+    d.set_options(ReduceTotalOptions{});
     d.infer = infer_chunk_total;
     d.reference_float = reference_chunk_total<float>;
     d.reference_double = reference_chunk_total<double>;

@@ -16,12 +16,16 @@ enum class Combination : int32_t {
   kSumSquareExtended,  ///< Sum of squares in extended range (extended.h).
   kSumExtended,        ///< Sum of numbers in extended range.
 };
+constexpr std::string_view words_of(Combination) {
+  return "sum,sum_square,sum_magnitude,max,min,prod,sum_square_extended,sum_extended";
+}
 /// Last step of a reduction, after all elements are combined.
 enum class Finish : int32_t {
   kKeep,
   kDivide,  ///< Divide by the count of elements.
   kRoot,
 };
+constexpr std::string_view words_of(Finish) { return "keep,divide,root"; }
 
 struct ReduceChunksOptions {
   Combination to = Combination::kSum;
@@ -29,15 +33,18 @@ struct ReduceChunksOptions {
 };
 
 struct ReduceTotalOptions {
-  /// Combination of the elements. Their chunks are combined by combination_of_chunks(to).
   Combination to = Combination::kSum;
   Finish finish = Finish::kKeep;
-  int64_t count = 0;  ///< Number of elements of all chunks.
-  int64_t rank = 0;   ///< Rank of the result, whose axes have size 1.
+  int64_t count = 0;
+  int64_t rank = 0;
   static auto fields(auto&& use) {
-    return use(field("to", &ReduceTotalOptions::to), field("finish", &ReduceTotalOptions::finish),
-               field("count", &ReduceTotalOptions::count),
-               field("rank", &ReduceTotalOptions::rank));
+    return use(
+        field(
+            "to", &ReduceTotalOptions::to,
+            "Combination of the elements. Their chunks are combined by combination_of_chunks(to)."),
+        field("finish", &ReduceTotalOptions::finish),
+        field("count", &ReduceTotalOptions::count, "Number of elements of all chunks."),
+        field("rank", &ReduceTotalOptions::rank, "Rank of the result, whose axes have size 1."));
   }
 };
 

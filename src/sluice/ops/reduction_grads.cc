@@ -194,7 +194,7 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   if (reads_x(kind)) d.inputs.push_back({"x"});
   if (reads_y(kind)) d.inputs.push_back({"y"});
   d.outputs = {"dx"};
-  d.options = to_attrs(ReduceGradOptions{});
+  d.set_options(ReduceGradOptions{});
   d.infer = infer_reduction_grad<kind>;
   d.formula = reduction_grad_formula<kind>;
   d.reference_float = reference_reduction_grad<kind, float>;

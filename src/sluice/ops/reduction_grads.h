@@ -7,11 +7,13 @@ namespace sluice::ops {
 struct ReduceGradOptions {
   std::vector<int64_t> axes = {};
   bool keepdims = false;
-  Shape shape = {};  ///< Shape of the forward operand.
+  Shape shape = {};
   static auto fields(auto&& use) {
-    return use(field("axes", &ReduceGradOptions::axes),
-               field("keepdims", &ReduceGradOptions::keepdims),
-               field("shape", &ReduceGradOptions::shape));
+    return use(field("axes", &ReduceGradOptions::axes,
+                     "Axes that the reduction reduced; empty: all axes."),
+               field("keepdims", &ReduceGradOptions::keepdims,
+                     "Whether the reduction kept reduced axes with size 1."),
+               field("shape", &ReduceGradOptions::shape, "Shape of the forward operand."));
   }
 };
 

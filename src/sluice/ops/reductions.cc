@@ -212,7 +212,7 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(ReduceOptions{});
+  d.set_options(ReduceOptions{});
   d.infer = infer_reduction<kind>;
   d.grad = grad_reduction<kind>;
   if constexpr (kind != ReduceOp::kLogSum && kind != ReduceOp::kLogSumExp) d.parts = parts<kind>;

@@ -4,11 +4,12 @@
 namespace sluice::ops {
 
 struct ReduceOptions {
-  /// Axes to reduce; negative counts from the end; empty: all axes.
   std::vector<int64_t> axes = {};
-  bool keepdims = false;  ///< Keep reduced axes with size 1.
+  bool keepdims = false;
   static auto fields(auto&& use) {
-    return use(field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims));
+    return use(field("axes", &ReduceOptions::axes,
+                     "Axes to reduce; negative counts from the end; empty: all axes."),
+               field("keepdims", &ReduceOptions::keepdims, "Keep reduced axes with size 1."));
   }
 };
 
@@ -72,12 +73,14 @@ Tensor any(TensorArg t, const ReduceOptions& options = {});
 Tensor all(TensorArg t, const ReduceOptions& options = {});
 
 struct ArgOptions {
-  int64_t axis = 0;       ///< Axis to search; negative counts from the end.
-  bool flatten = false;   ///< Search all elements in row-major order; `axis` is not used.
-  bool keepdims = false;  ///< Keep reduced axes with size 1.
+  int64_t axis = 0;
+  bool flatten = false;
+  bool keepdims = false;
   static auto fields(auto&& use) {
-    return use(field("axis", &ArgOptions::axis), field("flatten", &ArgOptions::flatten),
-               field("keepdims", &ArgOptions::keepdims));
+    return use(field("axis", &ArgOptions::axis, "Axis to search; negative counts from the end."),
+               field("flatten", &ArgOptions::flatten,
+                     "Search all elements in row-major order; `axis` is not used."),
+               field("keepdims", &ArgOptions::keepdims, "Keep reduced axes with size 1."));
   }
 };
 

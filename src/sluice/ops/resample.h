@@ -12,6 +12,7 @@ enum class Interpolation {
   kLinear,        ///< Linear along each axis: bilinear on two axes, trilinear on three.
   kCubic,         ///< Cubic convolution along each axis with a = -0.75 (Keys, 1981).
 };
+constexpr std::string_view words_of(Interpolation) { return "nearest,nearest_exact,linear,cubic"; }
 
 struct InterpolateOptions {
   Interpolation mode = Interpolation::kNearest;
@@ -42,6 +43,7 @@ enum class GridPadding {
   kBorder,   ///< The outermost elements.
   kReflect,  ///< The elements inside, mirrored at the border.
 };
+constexpr std::string_view words_of(GridPadding) { return "zeros,border,reflect"; }
 
 struct GridSampleOptions {
   Interpolation mode = Interpolation::kLinear;  ///< kLinear, or kNearest: ties to even positions.
@@ -59,18 +61,21 @@ struct GridSampleOptions {
 Tensor grid_sample(TensorArg t, TensorArg grid, const GridSampleOptions& options = {});
 
 struct RoiAlignOptions {
-  std::vector<int64_t> size = {};  ///< Rows and columns of bins of each box.
-  double spatial_scale = 1;        ///< Elements of x for one unit of the boxes' coordinates.
-  /// Samples of a bin along each axis; 0 or less: the size of the bin in elements, rounded up.
+  std::vector<int64_t> size = {};
+  double spatial_scale = 1;
   int64_t sampling_ratio = -1;
-  /// Whether the centre of element i is at i + 0.5, not at i. Otherwise boxes have at least the
-  /// size of one element.
   bool aligned = false;
   static auto fields(auto&& use) {
-    return use(field("size", &RoiAlignOptions::size),
-               field("spatial_scale", &RoiAlignOptions::spatial_scale),
-               field("sampling_ratio", &RoiAlignOptions::sampling_ratio),
-               field("aligned", &RoiAlignOptions::aligned));
+    return use(
+        required_field("size", &RoiAlignOptions::size, "Rows and columns of bins of each box."),
+        field("spatial_scale", &RoiAlignOptions::spatial_scale,
+              "Elements of x for one unit of the boxes' coordinates."),
+        field("sampling_ratio", &RoiAlignOptions::sampling_ratio,
+              "Samples of a bin along each axis; 0 or less: the size of the bin in elements, "
+              "rounded up."),
+        field("aligned", &RoiAlignOptions::aligned,
+              "Whether the centre of element i is at i + 0.5, not at i. Otherwise boxes have at "
+              "least the size of one element."));
   }
 };
 

@@ -42,7 +42,7 @@ OpDef reshape_like(const char* type, const char* name, const char* doc) {
           " (C1) x has a device dtype. (C2) No dimension is negative. (C3) As many elements as x.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(ShapeOptions{});
+  d.set_options(ShapeOptions{});
   d.traits = Trait::kView;
   d.may_coincide = {{0, 0}};
   d.infer = infer_reshape;
@@ -149,7 +149,7 @@ const OpDef& broadcast_to_def() {
         "a device dtype. (C2) x's shape broadcasts to the shape of the options.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
-    d.options = to_attrs(ShapeOptions{});
+    d.set_options(ShapeOptions{});
     d.infer = infer_broadcast;
     d.grad = grad_broadcast;
     d.reference_float = reference_broadcast<float>;

@@ -5,8 +5,10 @@ namespace sluice::ops {
 
 /// Options of reshape and broadcast_to.
 struct ShapeOptions {
-  Shape shape = {};  ///< Shape of the result, without -1.
-  static auto fields(auto&& use) { return use(field("shape", &ShapeOptions::shape)); }
+  Shape shape = {};
+  static auto fields(auto&& use) {
+    return use(required_field("shape", &ShapeOptions::shape, "Shape of the result, without -1."));
+  }
 };
 
 const OpDef& reshape_def();

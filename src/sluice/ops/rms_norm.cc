@@ -119,7 +119,7 @@ OpDef make_rms_norm() {
   d.inputs = {{"x"}, {"weight"}};
   d.variadic = true;
   d.outputs = {"y"};
-  d.options = to_attrs(RmsNormOptions{});
+  d.set_options(RmsNormOptions{});
   d.may_coincide = {{0, 0}};
   d.infer = infer_rms;
   d.grad = gradient_rms;
@@ -144,6 +144,7 @@ OpDef make_rms_norm_grad() {
   OpDef d;
   d.type = "RmsNormGrad";
   d.name = "rms_norm_grad";
+  d.audience = Audience::kOperators;
   d.doc =
       "Gradient of rms_norm with respect to x. The sum of the other result over axis 0 is the "
       "gradient of weight: the rows are cut into at most 16 equal parts, and each part has a sum. "
@@ -153,7 +154,7 @@ OpDef make_rms_norm_grad() {
   d.inputs = {{"grad"}, {"x"}, {"weight"}};
   d.variadic = true;
   d.outputs = {"dx", "dweights"};
-  d.options = to_attrs(RmsNormOptions{});
+  d.set_options(RmsNormOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
   d.infer = infer_rms_grad;
   d.formula = rms_grad_formula;

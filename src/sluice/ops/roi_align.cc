@@ -260,7 +260,7 @@ const OpDef& roi_align_def() {
         kConstraints;
     d.inputs = {{"x"}, {.name = "boxes", .zero_gradient = true}};
     d.outputs = {"y"};
-    d.options = to_attrs(RoiAlignOptions{});
+    d.set_options(RoiAlignOptions{});
     d.infer = infer_roi_align;
     d.grad = grad_roi_align;
     d.reference_float = reference_roi_align<float>;
@@ -293,13 +293,14 @@ const OpDef& roi_align_grad_def() {
     OpDef d;
     d.type = "RoiAlignGrad";
     d.name = "roi_align_grad";
+    d.audience = Audience::kOperators;
     d.doc =
         "The gradient of x of roi_align, in the order of the boxes. A box that yields NaN adds "
         "nothing. The x of the constraints is an operand of the given shape and grad's dtype." +
         kConstraints + " (C6) grad has the shape of y.";
     d.inputs = {{"grad"}, {.name = "boxes", .zero_gradient = true}};
     d.outputs = {"dx"};
-    d.options = to_attrs(RoiAlignGradOptions{});
+    d.set_options(RoiAlignGradOptions{});
     d.infer = infer_roi_align_grad;
     d.grad = grad_roi_align_grad;
     d.reference_float = reference_roi_align_grad<float>;

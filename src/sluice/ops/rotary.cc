@@ -95,7 +95,7 @@ OpDef make_rotary() {
       "dtype. (C4) The number of columns of table is even and not above size.";
   d.inputs = {{"x"}, {"table"}};
   d.outputs = {"y"};
-  d.options = to_attrs(RotaryOptions{});
+  d.set_options(RotaryOptions{});
   d.may_coincide = {{0, 0}};
   d.infer = infer_rotary;
   d.grad = grad_rotary;

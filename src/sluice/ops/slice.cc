@@ -149,7 +149,7 @@ OpDef slice_like(const char* type, const char* name, const char* doc) {
           "not 0. (C3) The elements lie inside x.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(SliceOptions{});
+  d.set_options(SliceOptions{});
   d.infer = infer_slice;
   d.grad = grad_slice;
   d.reference_float = reference_slice<float>;
@@ -200,6 +200,7 @@ const OpDef& slice_grad_def() {
     OpDef d;
     d.type = "SliceGrad";
     d.name = "slice_grad";
+    d.audience = Audience::kOperators;
     d.doc =
         "Zeros of the sliced operand's shape with grad where the slice was. (C1) grad is floating "
         "point. (C2) Each list "
@@ -208,7 +209,7 @@ const OpDef& slice_grad_def() {
         "has the slice's shape.";
     d.inputs = {{"grad"}};
     d.outputs = {"dx"};
-    d.options = to_attrs(SliceGradOptions{});
+    d.set_options(SliceGradOptions{});
     d.infer = infer_slice_grad;
     d.grad = grad_of_grad;
     d.reference_float = reference_slice_grad<float>;
@@ -242,7 +243,7 @@ const OpDef& update_slice_def() {
         "is not 0. (C3) The elements lie inside t. (C4) y has the slice's shape.";
     d.inputs = {{"t", Mode::kUpdate}, {"y"}};
     d.outputs = {"t"};
-    d.options = to_attrs(SliceOptions{});
+    d.set_options(SliceOptions{});
     d.aliases = {{0, 0}};
     d.may_coincide = {{0, 0}};
     d.infer = infer_update;

@@ -11,8 +11,10 @@ struct SliceOptions {
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> steps = {};
   static auto fields(auto&& use) {
-    return use(field("starts", &SliceOptions::starts), field("sizes", &SliceOptions::sizes),
-               field("steps", &SliceOptions::steps));
+    return use(
+        field("starts", &SliceOptions::starts, "Index of the first element along each axis."),
+        field("sizes", &SliceOptions::sizes, "Number of elements along each axis."),
+        field("steps", &SliceOptions::steps, "Step along each axis, not 0."));
   }
 };
 
@@ -20,10 +22,13 @@ struct SliceGradOptions {
   std::vector<int64_t> starts = {};
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> steps = {};
-  Shape shape = {};  ///< Shape of the sliced operand.
+  Shape shape = {};
   static auto fields(auto&& use) {
-    return use(field("starts", &SliceGradOptions::starts), field("sizes", &SliceGradOptions::sizes),
-               field("steps", &SliceGradOptions::steps), field("shape", &SliceGradOptions::shape));
+    return use(
+        field("starts", &SliceGradOptions::starts, "Index of the first element along each axis."),
+        field("sizes", &SliceGradOptions::sizes, "Number of elements along each axis."),
+        field("steps", &SliceGradOptions::steps, "Step along each axis, not 0."),
+        field("shape", &SliceGradOptions::shape, "Shape of the sliced operand."));
   }
 };
 

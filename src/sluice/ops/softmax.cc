@@ -99,7 +99,7 @@ OpDef forward(const char* type, const char* name, const char* formula) {
       std::string(formula) + " (C1) x is floating point. (C2) The axis exists; a scalar has one.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(AxisOptions{});
+  d.set_options(AxisOptions{});
   d.may_coincide = {{0, 0}};
   d.infer = infer_softmax;
   d.flops_per_element = 4;
@@ -127,9 +127,10 @@ OpDef backward(const char* type, const char* name, const char* formula) {
   d.doc = std::string(formula) +
           " (C1) grad is floating point. (C2) The axis exists. (C3) grad and y have the same shape "
           "and dtype.";
+  d.audience = Audience::kOperators;
   d.inputs = {{"grad"}, {"y"}};
   d.outputs = {"dx"};
-  d.options = to_attrs(AxisOptions{});
+  d.set_options(AxisOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
   d.infer = infer_softmax_grad;
   d.flops_per_element = 4;

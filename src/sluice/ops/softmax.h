@@ -4,8 +4,10 @@
 namespace sluice::ops {
 
 struct AxisOptions {
-  int64_t axis = -1;  ///< Axis; negative counts from the end.
-  static auto fields(auto&& use) { return use(field("axis", &AxisOptions::axis)); }
+  int64_t axis = -1;
+  static auto fields(auto&& use) {
+    return use(field("axis", &AxisOptions::axis, "Axis; negative counts from the end."));
+  }
 };
 
 const OpDef& softmax_def();

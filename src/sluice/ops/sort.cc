@@ -95,7 +95,7 @@ const OpDef& sort_def() {
         "of a device dtype. (C2) The axis exists; a scalar has one. (C3) Positions fit int32.";
     d.inputs = {{"x"}};
     d.outputs = {"values", "indices"};
-    d.options = to_attrs(SortOptions{});
+    d.set_options(SortOptions{});
     d.infer = infer_sort;
     d.grad = grad_sort;
     d.reference_float = reference_sort<float>;

@@ -4,10 +4,12 @@
 namespace sluice::ops {
 
 struct SortOptions {
-  int64_t axis = -1;        ///< Axis to sort along; negative counts from the end.
-  bool descending = false;  ///< Largest elements first.
+  int64_t axis = -1;
+  bool descending = false;
   static auto fields(auto&& use) {
-    return use(field("axis", &SortOptions::axis), field("descending", &SortOptions::descending));
+    return use(
+        field("axis", &SortOptions::axis, "Axis to sort along; negative counts from the end."),
+        field("descending", &SortOptions::descending, "Largest elements first."));
   }
 };
 

@@ -107,7 +107,7 @@ const OpDef& sparse_accumulate_def() {
     d.variadic = true;
     d.outputs = {"y"};
     d.aliases = {{0, 0}};
-    d.options = to_attrs(SparseAccumulateOptions{});
+    d.set_options(SparseAccumulateOptions{});
     d.infer = infer_sparse_accumulate;
     d.grad = grad_sparse_accumulate;
     d.reference_float = reference_sparse_accumulate<float>;

@@ -4,13 +4,15 @@
 namespace sluice::ops {
 
 struct SparseAccumulateOptions {
-  int64_t axis = 0;           ///< Axis of t; negative counts from the end.
-  double f = 1;               ///< Factor of x.
-  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  int64_t axis = 0;
+  double f = 1;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("axis", &SparseAccumulateOptions::axis),
-               field("f", &SparseAccumulateOptions::f),
-               field("operands", &SparseAccumulateOptions::operands));
+    return use(
+        field("axis", &SparseAccumulateOptions::axis, "Axis of t; negative counts from the end."),
+        field("f", &SparseAccumulateOptions::f, "Factor of x."),
+        field("operands", &SparseAccumulateOptions::operands,
+              "\"f\" if f is an operand, else empty."));
   }
 };
 

@@ -118,6 +118,7 @@ const OpDef& strided_matmul_def() {
     OpDef d;
     d.type = kType;
     d.name = "strided_matmul";
+    d.audience = Audience::kOperators;
     d.doc =
         "A matrix product for each index of the batch axes, of matrices that lie in their tensors "
         "at an offset and with strides; the compiler makes it of a product and the transposes, "
@@ -126,7 +127,7 @@ const OpDef& strided_matmul_def() {
         "(C4) The results cover the tensor, each element once.";
     d.inputs = {{"lhs"}, {"rhs"}};
     d.outputs = {"y"};
-    d.options = to_attrs(StridedMatmulOptions{});
+    d.set_options(StridedMatmulOptions{});
     d.infer = infer_strided;
     d.reference_float = reference_strided<float>;
     d.reference_double = reference_strided<double>;

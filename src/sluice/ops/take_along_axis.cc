@@ -231,7 +231,7 @@ const OpDef& take_along_axis_def() {
         "(C4) indices has the shape of x except along the axis.";
     d.inputs = {{"x"}, {"indices"}};
     d.outputs = {"y"};
-    d.options = to_attrs(TakeAlongAxisOptions{});
+    d.set_options(TakeAlongAxisOptions{});
     d.infer = infer_take;
     d.grad = grad_take;
     d.reference_float = reference_take<float>;
@@ -279,7 +279,7 @@ const OpDef& add_along_axis_def() {
         "x. (C5) size is not negative.";
     d.inputs = {{"x"}, {"indices"}};
     d.outputs = {"y"};
-    d.options = to_attrs(AddAlongAxisOptions{});
+    d.set_options(AddAlongAxisOptions{});
     d.infer = infer_add;
     d.grad = grad_add;
     d.reference_float = reference_add<float>;
@@ -315,12 +315,12 @@ const OpDef& scatter_reduce_def() {
         "include_self, an element of x stays only where no index points to. Indices out of range "
         "add no term. (C1) x and source are floating point and have one dtype. (C2) indices is "
         "int32 or uint32. (C3) The axis exists; a scalar has one. (C4) indices has the shape of x "
-        "except along the axis. (C5) source has the shape of indices. (C6) reduction is sum (0), "
-        "mean (1), max (2) or min (3).";
+        "except along the axis. (C5) source has the shape of indices. (C6) reduction is sum, "
+        "mean, max or min.";
     d.inputs = {{"x"}, {"source"}, {"indices"}};
     d.may_coincide = {{0, 0}};
     d.outputs = {"y"};
-    d.options = to_attrs(ScatterReduceOptions{});
+    d.set_options(ScatterReduceOptions{});
     d.infer = infer_scatter_reduce;
     d.grad = grad_scatter_reduce;
     d.reference_float = reference_scatter_reduce<float>;

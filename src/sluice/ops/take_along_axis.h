@@ -4,20 +4,23 @@
 namespace sluice::ops {
 
 struct TakeAlongAxisOptions {
-  int64_t axis = -1;               ///< Axis to index; negative counts from the end.
-  bool zero_out_of_range = false;  ///< Write zeros, not NaN, for an index outside the axis.
+  int64_t axis = -1;
+  bool zero_out_of_range = false;
   static auto fields(auto&& use) {
-    return use(field("axis", &TakeAlongAxisOptions::axis),
-               field("zero_out_of_range", &TakeAlongAxisOptions::zero_out_of_range));
+    return use(
+        field("axis", &TakeAlongAxisOptions::axis, "Axis to index; negative counts from the end."),
+        field("zero_out_of_range", &TakeAlongAxisOptions::zero_out_of_range,
+              "Write zeros, not NaN, for an index outside the axis."));
   }
 };
 
 struct AddAlongAxisOptions {
-  int64_t axis = -1;  ///< Axis to index; negative counts from the end.
-  int64_t size = 0;   ///< Size of that axis in the result.
+  int64_t axis = -1;
+  int64_t size = 0;
   static auto fields(auto&& use) {
-    return use(field("axis", &AddAlongAxisOptions::axis),
-               field("size", &AddAlongAxisOptions::size));
+    return use(
+        field("axis", &AddAlongAxisOptions::axis, "Axis to index; negative counts from the end."),
+        required_field("size", &AddAlongAxisOptions::size, "Size of that axis in the result."));
   }
 };
 
@@ -28,16 +31,20 @@ enum class ScatterReduction {
   kMax,  ///< The largest term; NaN if there is one.
   kMin,  ///< The smallest term; NaN if there is one.
 };
+constexpr std::string_view words_of(ScatterReduction) { return "sum,mean,max,min"; }
 
 struct ScatterReduceOptions {
-  int64_t axis = -1;  ///< Axis to index; negative counts from the end.
+  int64_t axis = -1;
   ScatterReduction reduction = ScatterReduction::kSum;
-  /// Whether the former element is a term too. Otherwise it stays only where no index points to.
   bool include_self = true;
   static auto fields(auto&& use) {
-    return use(field("axis", &ScatterReduceOptions::axis),
-               field("reduction", &ScatterReduceOptions::reduction),
-               field("include_self", &ScatterReduceOptions::include_self));
+    return use(
+        field("axis", &ScatterReduceOptions::axis, "Axis to index; negative counts from the end."),
+        field("reduction", &ScatterReduceOptions::reduction,
+              "How the terms of an element are combined."),
+        field("include_self", &ScatterReduceOptions::include_self,
+              "Whether the former element is a term too. Otherwise it stays only where no index "
+              "points to."));
   }
 };
 

@@ -60,7 +60,7 @@ OpDef transpose_like(const char* type, const char* name, const char* doc) {
           " (C1) x has a device dtype. (C2) The permutation names each axis of x once.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
-  d.options = to_attrs(TransposeOptions{});
+  d.set_options(TransposeOptions{});
   d.infer = infer_transpose;
   d.grad = grad_transpose;
   d.reference_float = reference_transpose<float>;

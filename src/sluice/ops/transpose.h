@@ -4,10 +4,10 @@
 namespace sluice::ops {
 
 struct TransposeOptions {
-  /// Axis i of the result is axis permutation[i] of the operand.
   std::vector<int64_t> permutation = {};
   static auto fields(auto&& use) {
-    return use(field("permutation", &TransposeOptions::permutation));
+    return use(required_field("permutation", &TransposeOptions::permutation,
+                              "Axis i of the result is axis permutation[i] of the operand."));
   }
 };
 

@@ -74,6 +74,7 @@ Tensors leaky_relu_grad_formula(const OpView& op, const Tensors& in) {
 template <typename Functor, auto function>
 OpDef gradient(const char* name, const char* doc, FormulaFn formula, double flops) {
   OpDef d = define<Functor, function, 2>(name, doc, {"x", "g"}, infer_float, nullptr);
+  d.audience = Audience::kOperators;
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
   d.formula = formula;
   d.flops_per_element = flops;
@@ -110,9 +111,9 @@ OpDef step_function(const char* name, const char* doc) {
 
 template <typename Options>
 OpDef with_options(OpDef d, const Options& options) {
-  d.options = to_attrs(options);
-  for (Sample& s : d.samples) s.options = d.options;
-  for (auto& m : d.must_fail) m.options = d.options;
+  d.set_options(Options{});
+  for (Sample& s : d.samples) s.options = to_attrs(options);
+  for (auto& m : d.must_fail) m.options = to_attrs(options);
   return d;
 }
 

@@ -4,13 +4,17 @@
 namespace sluice::ops {
 
 struct EluOptions {
-  double alpha = 1;  ///< The limit at -∞ is -alpha.
-  static auto fields(auto&& use) { return use(field("alpha", &EluOptions::alpha)); }
+  double alpha = 1;
+  static auto fields(auto&& use) {
+    return use(field("alpha", &EluOptions::alpha, "The limit at -∞ is -alpha."));
+  }
 };
 
 struct LeakyReluOptions {
-  double slope = 0.01;  ///< Slope below 0.
-  static auto fields(auto&& use) { return use(field("slope", &LeakyReluOptions::slope)); }
+  double slope = 0.01;
+  static auto fields(auto&& use) {
+    return use(field("slope", &LeakyReluOptions::slope, "Slope below 0."));
+  }
 };
 
 const OpDef& floor_def();

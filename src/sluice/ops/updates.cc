@@ -139,7 +139,7 @@ OpDef with_hypers(OpDef d, const Options& options, std::pair<double, double> dom
   const size_t fixed = d.inputs.size();
   d.inputs.push_back(InputDef{"hypers"});
   d.variadic = true;
-  d.options = to_attrs(options);
+  d.set_options(options);
   d.doc += fmt::format(
       " (C1) Operands are floating point; the result has the type of {}.{} (C3) Operands after "
       "them "
@@ -238,7 +238,7 @@ OpDef define_scaled_add() {
   OpDef d = define<functor::ScaledAdd, kScaledAdd, 2>("scaled_add", "a·x + b·y.", {"x", "y"},
                                                       infer_like_first, nullptr);
   d = with_hypers(std::move(d), ScaledAddOptions{.a = 0.5, .b = -0.25});
-  d.options = to_attrs(ScaledAddOptions{});
+  d.set_options(ScaledAddOptions{});
   d.flops_per_element = 3;
   add_operand_sample(d, "a,b");
   add_operand_sample(d, "b");
@@ -313,7 +313,7 @@ const OpDef& accumulate_def() {
         "(moving_average), f·t + (1 − f)·x² (moving_average_square), max(f·t, |x|) (infinity).",
         {"t", "x"}, infer_like_first, nullptr);
     d = with_hypers(updating(std::move(d)), AccumulateOptions{.f = 0.75}, {-1, 1});
-    d.options = to_attrs(AccumulateOptions{});
+    d.set_options(AccumulateOptions{});
     d.flops_per_element = 3;
     AccumulateKinds::add_to(d);
     d.samples.push_back({.inputs = {f32_spec({17}), f32_spec({17})},
@@ -330,7 +330,7 @@ const OpDef& accumulator_scale_def() {
     OpDef d = define<functor::AccumulatorScale, kAccumulatorScale, 1>(
         "accumulator_scale_", "t = f·t; zero if f is.", {"t"}, infer_like_first, nullptr);
     d = with_hypers(updating(std::move(d)), AccumulatorScaleOptions{.f = 0.75});
-    d.options = to_attrs(AccumulatorScaleOptions{});
+    d.set_options(AccumulatorScaleOptions{});
     Sample zero{.inputs = {f32_spec({3})},
                 .options = to_attrs(AccumulatorScaleOptions{.f = 0}),
                 .gradient = false};
@@ -381,7 +381,7 @@ const OpDef& adam_updater_def() {
     d = with_hypers(
         std::move(d),
         AdamUpdaterOptions{.time_step = 3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-5});
-    d.options = to_attrs(AdamUpdaterOptions{});
+    d.set_options(AdamUpdaterOptions{});
     d.flops_per_element = 20;
     Kinds<0, AdamUpdaterOptions, Variant<functor::AdamUpdater, kAdamUpdater, 2>,
           Variant<functor::AdamaxUpdater, kAdamaxUpdater, 2>>::add_to(d);
@@ -403,7 +403,8 @@ const OpDef& adam_updater_decay_def() {
     d = with_hypers(std::move(d),
                     AdamUpdaterDecayOptions{
                         .time_step = 2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 0.01});
-    d.options = to_attrs(AdamUpdaterDecayOptions{});
+    d.set_options(AdamUpdaterDecayOptions{});
+    d.audience = Audience::kOperators;
     d.flops_per_element = 22;
     Kinds<2, AdamUpdaterDecayOptions, Variant<functor::AdamUpdaterDecay, kAdamUpdaterDecay, 3>,
           Variant<functor::AdamaxUpdaterDecay, kAdamaxUpdaterDecay, 3>>::add_to(d);
@@ -422,7 +423,7 @@ const OpDef& adam_var_update_def() {
         {"t", "x"}, infer_like_first, nullptr);
     d = with_hypers(updating(std::move(d)),
                     AdamVarUpdateOptions{.r1 = 4, .r2 = 9, .learning_rate = 0.5});
-    d.options = to_attrs(AdamVarUpdateOptions{});
+    d.set_options(AdamVarUpdateOptions{});
     d.flops_per_element = 2;
     d.samples.push_back(
         {.inputs = {f32_spec({9}), f32_spec({9})}, .options = d.options, .gradient = false});

@@ -12,82 +12,99 @@ namespace sluice::ops {
 /// Hyperparameters are numbers or floating-point scalar tensors. Updates have no gradient.
 
 struct ScaledAddOptions {
-  double a = 1;               ///< Factor of x.
-  double b = 1;               ///< Factor of y.
-  std::string operands = {};  ///< Names of the hyperparameters that are operands, in order: "a,b".
+  double a = 1;
+  double b = 1;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("a", &ScaledAddOptions::a), field("b", &ScaledAddOptions::b),
-               field("operands", &ScaledAddOptions::operands));
+    return use(field("a", &ScaledAddOptions::a, "Factor of x."),
+               field("b", &ScaledAddOptions::b, "Factor of y."),
+               field("operands", &ScaledAddOptions::operands,
+                     "Names of the hyperparameters that are operands, in order: \"a,b\"."));
   }
 };
 
 struct AccumulateOptions {
-  /// add, add_square, mean, moving_average, moving_average_square or infinity.
   std::string kind = "add";
-  double f = 1;               ///< Factor; for kind mean, the number of values so far.
-  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  double f = 1;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
-               field("operands", &AccumulateOptions::operands));
+    return use(
+        field("kind", &AccumulateOptions::kind,
+              "add, add_square, mean, moving_average, moving_average_square or infinity."),
+        field("f", &AccumulateOptions::f, "Factor; for kind mean, the number of values so far."),
+        field("operands", &AccumulateOptions::operands, "\"f\" if f is an operand, else empty."));
   }
 };
 
 struct AccumulatorScaleOptions {
-  double f = 1;               ///< Factor.
-  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  double f = 1;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("f", &AccumulatorScaleOptions::f),
-               field("operands", &AccumulatorScaleOptions::operands));
+    return use(field("f", &AccumulatorScaleOptions::f, "Factor."),
+               field("operands", &AccumulatorScaleOptions::operands,
+                     "\"f\" if f is an operand, else empty."));
   }
 };
 
 struct AdamUpdaterOptions {
-  std::string kind = "adam";  ///< adam or adamax.
-  double time_step = 0;       ///< Number of steps, including this one; 0: no bias correction.
-  double beta1 = 0;           ///< Decay of m, for the bias correction only.
-  double beta2 = 0;           ///< Decay of v, for the bias correction only.
-  double epsilon = 1e-7;      ///< Added to the denominator.
-  std::string operands = {};  ///< Names of the hyperparameters that are operands.
+  std::string kind = "adam";
+  double time_step = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 1e-7;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("kind", &AdamUpdaterOptions::kind),
-               field("time_step", &AdamUpdaterOptions::time_step),
-               field("beta1", &AdamUpdaterOptions::beta1),
-               field("beta2", &AdamUpdaterOptions::beta2),
-               field("epsilon", &AdamUpdaterOptions::epsilon),
-               field("operands", &AdamUpdaterOptions::operands));
+    return use(
+        field("kind", &AdamUpdaterOptions::kind, "adam or adamax."),
+        field("time_step", &AdamUpdaterOptions::time_step,
+              "Number of steps, including this one; 0: no bias correction."),
+        field("beta1", &AdamUpdaterOptions::beta1, "Decay of m, for the bias correction only."),
+        field("beta2", &AdamUpdaterOptions::beta2, "Decay of v, for the bias correction only."),
+        field("epsilon", &AdamUpdaterOptions::epsilon, "Added to the denominator."),
+        field("operands", &AdamUpdaterOptions::operands,
+              "Names of the hyperparameters that are operands."));
   }
 };
 
 struct AdamUpdaterDecayOptions {
-  std::string kind = "adam";  ///< adam or adamax.
-  double time_step = 0;       ///< Number of steps, including this one; 0: no bias correction.
-  double beta1 = 0;           ///< Decay of m, for the bias correction only.
-  double beta2 = 0;           ///< Decay of v, for the bias correction only.
-  double epsilon = 1e-7;      ///< Added to the denominator.
-  double weight_decay = 0;    ///< Factor of the weight.
-  std::string operands = {};  ///< Names of the hyperparameters that are operands.
+  std::string kind = "adam";
+  double time_step = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 1e-7;
+  double weight_decay = 0;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("kind", &AdamUpdaterDecayOptions::kind),
-               field("time_step", &AdamUpdaterDecayOptions::time_step),
-               field("beta1", &AdamUpdaterDecayOptions::beta1),
-               field("beta2", &AdamUpdaterDecayOptions::beta2),
-               field("epsilon", &AdamUpdaterDecayOptions::epsilon),
-               field("weight_decay", &AdamUpdaterDecayOptions::weight_decay),
-               field("operands", &AdamUpdaterDecayOptions::operands));
+    return use(
+        field("kind", &AdamUpdaterDecayOptions::kind, "adam or adamax."),
+        field("time_step", &AdamUpdaterDecayOptions::time_step,
+              "Number of steps, including this one; 0: no bias correction."),
+        field("beta1", &AdamUpdaterDecayOptions::beta1,
+              "Decay of m, for the bias correction only."),
+        field("beta2", &AdamUpdaterDecayOptions::beta2,
+              "Decay of v, for the bias correction only."),
+        field("epsilon", &AdamUpdaterDecayOptions::epsilon, "Added to the denominator."),
+        field("weight_decay", &AdamUpdaterDecayOptions::weight_decay, "Factor of the weight."),
+        field("operands", &AdamUpdaterDecayOptions::operands,
+              "Names of the hyperparameters that are operands."));
   }
 };
 
 struct AdamVarUpdateOptions {
-  double r1 = 0;                      ///< Squared norm of the weight, in extended range.
-  double r2 = 0;                      ///< Squared norm of the update, in extended range.
-  double learning_rate = 1;           ///< Step size.
-  double max_weight_norm = HUGE_VAL;  ///< Upper bound of the weight's norm in the ratio.
-  std::string operands = {};          ///< Names of the hyperparameters that are operands.
+  double r1 = 0;
+  double r2 = 0;
+  double learning_rate = 1;
+  double max_weight_norm = HUGE_VAL;
+  std::string operands = {};
   static auto fields(auto&& use) {
-    return use(field("r1", &AdamVarUpdateOptions::r1), field("r2", &AdamVarUpdateOptions::r2),
-               field("learning_rate", &AdamVarUpdateOptions::learning_rate),
-               field("max_weight_norm", &AdamVarUpdateOptions::max_weight_norm),
-               field("operands", &AdamVarUpdateOptions::operands));
+    return use(
+        field("r1", &AdamVarUpdateOptions::r1, "Squared norm of the weight, in extended range."),
+        field("r2", &AdamVarUpdateOptions::r2, "Squared norm of the update, in extended range."),
+        field("learning_rate", &AdamVarUpdateOptions::learning_rate, "Step size."),
+        field("max_weight_norm", &AdamVarUpdateOptions::max_weight_norm,
+              "Upper bound of the weight's norm in the ratio."),
+        field("operands", &AdamVarUpdateOptions::operands,
+              "Names of the hyperparameters that are operands."));
   }
 };
 

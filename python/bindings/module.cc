@@ -15,5 +15,6 @@ NB_MODULE(_core, m) {
   bind_tokens(m);
   bind_loaders(m);
   bind_feeds(m);
+  bind_composites(m);
   bind_sessions(m);
 }

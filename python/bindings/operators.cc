@@ -2,7 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/arrays.h"
-#include "python/bindings/graphs.h"
+#include "python/bindings/operands.h"
 #include "sluice/ir/op_def.h"
 #include "sluice/ops/ops.h"
 
@@ -11,33 +11,48 @@
 namespace sluice::python {
 namespace {
 
-/// Returns the default of an option as a Python value.
-nb::object to_python(const AttrValue& value) {
+/// Returns the default of an option as a Python value: for an enum, its word.
+nb::object to_python(const AttrValue& value, std::string_view words) {
   return std::visit(
-      [](const auto& v) -> nb::object {
-        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, DType>) {
-          return nb::cast(v);
-        } else {
-          return nb::cast(v);
+      [&](const auto& v) -> nb::object {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, int64_t>) {
+          if (!words.empty()) return nb::cast(std::string(word_at(words, v)));
         }
+        return nb::cast(v);
       },
       value);
 }
 
-/// Returns the value that Python gave to an option, in the option's type.
-AttrValue from_python(nb::handle value, const AttrValue& type) {
+/// Returns the value that Python gave to an option, in the type of `known`, its default. None is
+/// the default.
+AttrValue from_python(nb::handle value, const AttrValue& known, std::string_view words,
+                      const std::string& what) {
+  if (value.is_none()) return known;
   return std::visit(
-      [&](const auto& t) -> AttrValue {
-        using T = std::decay_t<decltype(t)>;
+      [&](const auto& k) -> AttrValue {
+        using T = std::decay_t<decltype(k)>;
+        T result{};
         if constexpr (std::is_same_v<T, DType>) {
           return dtype_argument(value);
         } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-          return shape_argument(value).dims();
+          return ints_argument(value, what);
+        } else if constexpr (std::is_same_v<T, int64_t>) {
+          std::string word;
+          if (!words.empty() && nb::try_cast(value, word)) return index_of_word(words, word, what);
+          if (words.empty() && PyIndex_Check(value.ptr()) != 0 && nb::try_cast(value, result))
+            return result;
+          refuse_type(fmt::format("{}: must be {}, got {}", what,
+                                  words.empty() ? "an integer" : "a word", python_type(value)));
         } else {
-          return nb::cast<T>(value);
+          if (nb::try_cast(value, result)) return result;
+          const char* const type = std::is_same_v<T, bool>          ? "a bool"
+                                   : std::is_same_v<T, double>      ? "a number"
+                                   : std::is_same_v<T, std::string> ? "a string"
+                                                                    : "a list of numbers";
+          refuse_type(fmt::format("{}: must be {}, got {}", what, type, python_type(value)));
         }
       },
-      type);
+      known);
 }
 
 nb::dict described(const OpDef& def) {
@@ -45,10 +60,20 @@ nb::dict described(const OpDef& def) {
   result["type"] = def.type;
   result["name"] = def.name;
   result["doc"] = def.doc;
+  result["public"] = def.audience == Audience::kPrograms;
   nb::list inputs, options;
   for (const InputDef& input : def.inputs) inputs.append(input.name);
-  for (const auto& [name, value] : def.options.items)
-    options.append(nb::make_tuple(name, to_python(value)));
+  for (size_t i = 0; i < def.options.items.size(); ++i) {
+    const auto& [name, value] = def.options.items[i];
+    const FieldInfo field = def.fields.empty() ? FieldInfo{} : def.fields[i];
+    nb::dict option;
+    option["name"] = name;
+    option["default"] = to_python(value, field.words);
+    option["words"] = std::string(field.words);
+    option["doc"] = std::string(field.doc);
+    option["required"] = field.required;
+    options.append(option);
+  }
   result["inputs"] = inputs;
   result["variadic"] = def.variadic;
   result["outputs"] = def.outputs;
@@ -56,27 +81,15 @@ nb::dict described(const OpDef& def) {
   return result;
 }
 
-/// Returns the operands of an op. A number becomes a constant of the first tensor's dtype.
+/// Returns the operands of an op. A number or an array becomes a constant of the first tensor's
+/// dtype.
 std::vector<TensorArg> operands_of(const OpDef& def, const nb::tuple& given) {
-  const Tensor* first = nullptr;
-  for (const nb::handle operand : given) {
-    if (first == nullptr) nb::try_cast(operand, first, /*convert=*/false);
-  }
-  require(first != nullptr, "{}: at least one operand must be a tensor", def.name);
+  const std::vector<nb::handle> all(given.begin(), given.end());
+  const Tensor& like = first_tensor(all, def.name);
   std::vector<TensorArg> operands;
-  for (const nb::handle operand : given) {
-    const Tensor* tensor = nullptr;
-    double number = 0;
-    if (nb::try_cast(operand, tensor, /*convert=*/false)) {
-      operands.emplace_back(*tensor);
-    } else if (nb::try_cast(operand, number)) {
-      operands.emplace_back(ops::scalar_like(*first, number));
-    } else {
-      throw nb::type_error(fmt::format("{}: operand {} must be a tensor or a number, got {}",
-                                       def.name, operands.size(),
-                                       nb::cast<std::string>(nb::str(operand.type())))
-                               .c_str());
-    }
+  for (const nb::handle operand : all) {
+    operands.emplace_back(
+        operand_like(like, operand, fmt::format("{}: operand {}", def.name, operands.size())));
   }
   return operands;
 }
@@ -85,11 +98,15 @@ std::vector<TensorArg> operands_of(const OpDef& def, const nb::tuple& given) {
 nb::object emit(int index, const nb::tuple& given, const nb::tuple& options,
                 const std::string& name) {
   const OpDef& def = *at(ops::all_ops(), index);
+  const AtPythonLine line;
   const std::vector<TensorArg> operands = operands_of(def, given);
   Attrs attrs = def.options;
-  for (size_t i = 0; i < attrs.items.size(); ++i)
-    attrs.items[i].second = from_python(options[i], attrs.items[i].second);
-  const AtPythonLine line(operands.front().tensor.graph());
+  for (size_t i = 0; i < attrs.items.size(); ++i) {
+    auto& [option, value] = attrs.items[i];
+    value = from_python(options[i], value,
+                        def.fields.empty() ? std::string_view() : def.fields[i].words,
+                        fmt::format("{}: {}", def.name, option));
+  }
   EmitOptions emit_options;
   emit_options.name = name;
   const Tensors results = ops::emit(def, operands, std::move(attrs), std::move(emit_options));

@@ -1,7 +1,8 @@
 """Operators. Each adds an op to the graph of its operands and returns its result.
 
-A number as an operand becomes a constant of the dtype of the first tensor. Functions that end with
-`_` write into their first operand: every handle to its storage sees the new value.
+A number or an array as an operand becomes a constant of the dtype of the first tensor. Axes and
+sizes are an integer or a list. Functions that end with `_` write into their first operand: every
+handle to its storage sees the new value.
 """
 
 from sluice.ops._operators import *  # noqa: F403: the generated functions

@@ -84,6 +84,7 @@ ArgumentArray array_argument(nb::handle object, Access access, const std::string
     result.owner = nb::borrow(object);
     return result;
   }
+  // Not ascontiguousarray, which makes an axis for a scalar.
   const nb::object copy = nb::module_::import_("numpy").attr("asarray")(object, "order"_a = "C");
   require(nb::try_cast(copy, array, /*convert=*/false),
           "{}: must be an array in host memory, got {}", what,
@@ -104,6 +105,17 @@ nb::object to_numpy(HostTensor array) {
   auto* const moved = new HostTensor(std::move(array));
   const nb::capsule owner(moved, [](void* p) noexcept { delete static_cast<HostTensor*>(p); });
   return numpy_view(moved->spec(), moved->bytes().data(), owner);
+}
+
+HostTensor host_value(nb::handle data, nb::handle dtype, const std::string& what) {
+  const ArgumentArray array = array_argument(data, Access::kRead, what);
+  HostTensor value(array.spec);
+  const std::span<std::byte> bytes = value.bytes();
+  if (!bytes.empty()) std::memcpy(bytes.data(), array.data, bytes.size());
+  if (!dtype.is_none()) return value.cast(dtype_argument(dtype));
+  if (value.dtype() == f64) return value.cast(f32);
+  if (value.dtype() == i64) return value.cast(i32);
+  return value;
 }
 
 DType dtype_argument(nb::handle object) {

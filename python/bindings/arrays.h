@@ -30,6 +30,10 @@ nb::object numpy_view(const TensorSpec& spec, void* data, nb::handle owner);
 /// Returns a numpy array that takes over an array of the library.
 nb::object to_numpy(HostTensor array);
 
+/// Returns a value of the host as an array of the library. Python's numbers and lists, and numpy's
+/// float64 and int64, become 32-bit if `dtype` is None.
+HostTensor host_value(nb::handle data, nb::handle dtype, const std::string& what);
+
 /// Converts a dtype: one of ours, a name, or what numpy.dtype() accepts.
 DType dtype_argument(nb::handle object);
 Shape shape_argument(nb::handle object);

@@ -76,6 +76,12 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 }  // namespace
 
+void refuse_type(const std::string& text) {
+  const nb::object type = nb::module_::import_("sluice.errors").attr("ArgumentTypeError");
+  PyErr_SetString(type.ptr(), text.c_str());
+  throw nb::python_error();
+}
+
 void bind_errors(nb::module_&) { nb::register_exception_translator(translate); }
 
 }  // namespace sluice::python

@@ -1,7 +1,11 @@
 #include "python/bindings/graphs.h"
 
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <algorithm>
 
 #include "python/bindings/arrays.h"
 #include "sluice/base/provenance.h"
@@ -10,38 +14,21 @@
 namespace sluice::python {
 namespace {
 
-/// Returns a value of the host as an array of the library. Python's numbers and lists, and numpy's
-/// float64 and int64, become 32-bit if no dtype is given.
-HostTensor host_value(const nb::object& data, const nb::object& dtype, const std::string& what) {
-  const ArgumentArray array = array_argument(data, Access::kRead, what);
-  HostTensor value(array.spec);
-  const std::span<std::byte> bytes = value.bytes();
-  if (!bytes.empty()) std::memcpy(bytes.data(), array.data, bytes.size());
-  if (!dtype.is_none()) return value.cast(dtype_argument(dtype));
-  if (value.dtype() == f64) return value.cast(f32);
-  if (value.dtype() == i64) return value.cast(i32);
-  return value;
-}
+nb::tuple tuple_of(const Tensors& tensors) { return nb::tuple(nb::cast(tensors)); }
 
 void bind_building(nb::class_<GraphHandle>& type) {
   type.def(
           "input",
           [](const GraphHandle& g, const nb::object& shape, const nb::object& dtype,
-             const std::string& name, bool by_ref) {
-            return g.get().input({shape_argument(shape), dtype_argument(dtype), {}}, name,
-                                 by_ref ? Pass::kByReference : Pass::kByValue);
+             const std::string& name, bool by_ref, const nb::object& meta_shape) {
+            return g.get().input(
+                {shape_argument(shape), dtype_argument(dtype), shape_argument(meta_shape)}, name,
+                by_ref ? Pass::kByReference : Pass::kByValue);
           },
           "shape"_a, "dtype"_a = f32, "name"_a = "t", "by_ref"_a = false,
+          "meta_shape"_a = nb::tuple(),
           "Adds an input after the existing ones. The caller sees what the graph writes to an "
           "input that is passed by reference.")
-      .def(
-          "variable",
-          [](const GraphHandle& g, const nb::object& data, const nb::object& dtype,
-             const std::string& name) {
-            return g.get().variable(host_value(data, dtype, "variable"), name);
-          },
-          "data"_a, "dtype"_a = nb::none(), "name"_a = "t",
-          "Adds a variable with a first value, in entry graphs only.")
       .def(
           "constant",
           [](const GraphHandle& g, const nb::object& data, const nb::object& dtype,
@@ -50,52 +37,112 @@ void bind_building(nb::class_<GraphHandle>& type) {
           },
           "data"_a, "dtype"_a = nb::none(), "name"_a = "t", "Adds a constant.")
       .def(
-          "host_load",
-          [](const GraphHandle& g, const H2dStream& stream, const std::string& name) {
-            const AtPythonLine line(g.get());
-            return g.get().host_load(stream, name);
-          },
-          "stream"_a, "name"_a = "", "Loads the next entry of a stream into a new tensor.")
-      .def(
-          "host_store",
-          [](const GraphHandle& g, const D2hStream& stream, const Tensor& t) {
-            const AtPythonLine line(g.get());
-            g.get().host_store(stream, t);
-          },
-          "stream"_a, "t"_a, "Stores a tensor as the next entry of a stream.")
-      .def(
           "call",
-          [](const GraphHandle& g, const GraphHandle& callee, const std::vector<Tensor>& inputs) {
-            const AtPythonLine line(g.get());
-            return ops::call(g.get(), callee.get(), inputs);
+          [](const nb::object& self, const nb::args& args, const nb::kwargs& named) -> nb::object {
+            return self.attr("call_with_info")(*args, **named).attr("outputs");
           },
-          "callee"_a, "inputs"_a, "Calls a graph; returns its outputs.")
+          nb::sig("def call(self, callee: Graph, inputs: list = [], named: dict = {}) -> tuple"),
+          "Calls a graph; returns its outputs. Arguments are those of call_with_info().")
       .def(
           "repeat",
-          [](const GraphHandle& g, const GraphHandle& body, int64_t trips,
-             const std::vector<Tensor>& inputs) {
-            const AtPythonLine line(g.get());
-            return ops::repeat(g.get(), body.get(), trips, inputs);
+          [](const nb::object& self, const nb::args& args, const nb::kwargs& named) -> nb::object {
+            return self.attr("repeat_with_info")(*args, **named).attr("outputs");
           },
-          "body"_a, "trips"_a, "inputs"_a,
-          "Runs a graph several times: each iteration receives the outputs of the previous one.")
+          nb::sig("def repeat(self, body: Graph, trips: int, inputs: list = [], named: dict = {}, "
+                  "iteration: Tensor | None = None, condition: Tensor | None = None) -> tuple"),
+          "Repeats a graph; returns the outputs of the last iteration. Arguments are those of "
+          "repeat_with_info().")
       .def(
           "set_outputs",
-          [](const GraphHandle& g, const std::vector<Tensor>& outputs) {
-            g.get().set_outputs(outputs);
+          [](const GraphHandle& g, const Tensors& outputs) { g.get().set_outputs(outputs); },
+          "outputs"_a)
+      .def(
+          "add_output", [](const GraphHandle& g, const Tensor& t) { g.get().add_output(t); },
+          "output"_a)
+      .def(
+          "share_variable",
+          [](const GraphHandle& g, const Tensor& from) {
+            Ir ir = g.ir;
+            return ir.share_variable(from, g.get());
           },
-          "outputs"_a);
+          "variable"_a,
+          "Adds a variable of another entry graph to this one. Both programs use one storage.");
+}
+
+/// Returns the tensors of a graph that are of one kind, in the order in which they were made.
+Tensors tensors_of(const Graph& graph, std::optional<TensorKind> kind) {
+  Tensors all;
+  for (const TensorId id : graph.tensors().ids()) {
+    if (!kind || graph.info(id).kind == *kind) all.push_back(graph.handle(id));
+  }
+  return all;
+}
+
+/// Returns the graphs that the ops of a graph call, each once, in the order of their first calls.
+nb::tuple called_graphs(const GraphHandle& g) {
+  std::vector<GraphId> ids;
+  for (const Op& op : g.get().ops()) {
+    for (const GraphId callee : op.callees) {
+      if (std::find(ids.begin(), ids.end(), callee) == ids.end()) ids.push_back(callee);
+    }
+  }
+  nb::list graphs;
+  for (const GraphId id : ids) graphs.append(GraphHandle(g.ir.graph(id)));
+  return nb::tuple(graphs);
+}
+
+Tensor tensor_named(const Graph& graph, const std::string& name) {
+  for (const TensorId id : graph.tensors().ids()) {
+    if (graph.info(id).name == name) return graph.handle(id);
+  }
+  fail(ErrorKind::kUsage, "graph {}: must have a tensor named '{}'", graph.name(), name);
+}
+
+void bind_tensors_of(nb::class_<GraphHandle>& type) {
+  type.def_prop_ro("inputs", [](const GraphHandle& g) { return tuple_of(g.get().inputs()); })
+      .def_prop_ro(
+          "inputs_by_name",
+          [](const GraphHandle& g) {
+            nb::dict inputs;
+            for (const Tensor& t : g.get().inputs()) inputs[t.name().c_str()] = t;
+            return inputs;
+          },
+          "The inputs by their names.")
+      .def_prop_ro(
+          "inputs_by_reference",
+          [](const GraphHandle& g) {
+            Tensors inputs;
+            for (const Tensor& t : g.get().inputs())
+              if (g.get().info(t).pass == Pass::kByReference) inputs.push_back(t);
+            return tuple_of(inputs);
+          },
+          "The inputs that are passed by reference.")
+      .def_prop_ro("outputs", [](const GraphHandle& g) { return tuple_of(g.get().outputs()); })
+      .def_prop_ro(
+          "original_outputs",
+          [](const GraphHandle& g) { return tuple_of(g.get().original_outputs()); },
+          "The outputs, without those that transforms appended.")
+      .def_prop_ro("variables", [](const GraphHandle& g) { return tuple_of(g.get().variables()); })
+      .def_prop_ro(
+          "constants",
+          [](const GraphHandle& g) { return tuple_of(tensors_of(g.get(), TensorKind::kConstant)); })
+      .def_prop_ro(
+          "tensors", [](const GraphHandle& g) { return tuple_of(tensors_of(g.get(), {})); },
+          "All tensors of the graph.")
+      .def(
+          "get_tensor",
+          [](const GraphHandle& g, const std::string& name) { return tensor_named(g.get(), name); },
+          "name"_a, "Returns the tensor of this name.")
+      .def("__contains__", [](const GraphHandle& g, const Tensor& t) { return g.get().owns(t); });
 }
 
 void bind_reading(nb::class_<GraphHandle>& type) {
   type.def_prop_ro("name", [](const GraphHandle& g) { return g.get().name(); })
       .def_prop_ro("ir", [](const GraphHandle& g) { return g.ir; })
-      .def_prop_ro("inputs",
-                   [](const GraphHandle& g) { return nb::tuple(nb::cast(g.get().inputs())); })
-      .def_prop_ro("outputs",
-                   [](const GraphHandle& g) { return nb::tuple(nb::cast(g.get().outputs())); })
-      .def_prop_ro("variables",
-                   [](const GraphHandle& g) { return nb::tuple(nb::cast(g.get().variables())); })
+      .def_prop_ro("id", [](const GraphHandle& g) { return static_cast<int64_t>(g.id); })
+      .def_prop_ro("is_entry", [](const GraphHandle& g) { return g.get().is_entry(); })
+      .def_prop_ro("called_graphs", called_graphs,
+                   "The graphs that the ops call, in the order of their first calls.")
       .def(
           "lines",
           [](const GraphHandle& g) {
@@ -105,8 +152,32 @@ void bind_reading(nb::class_<GraphHandle>& type) {
           },
           "Source line of each op, in order.")
       .def(
-          "print_schedule", [](const GraphHandle& g) { return print_schedule(g.get()); },
-          "Returns the ops in their order, in the format of the documents.")
+          "module_paths",
+          [](const GraphHandle& g) {
+            std::vector<std::string> paths;
+            for (const Op& op : g.get().ops()) paths.push_back(op.provenance->module_path);
+            return paths;
+          },
+          "Module path of each op, in order.")
+      .def(
+          "devices",
+          [](const GraphHandle& g) {
+            nb::list devices;
+            for (const Op& op : g.get().ops()) {
+              devices.append(op.device == kInheritDevice ? nb::none()
+                                                         : nb::object(nb::int_(op.device)));
+            }
+            return devices;
+          },
+          "Device of each op, in order; None: that of the caller.")
+      .def(
+          "print_schedule",
+          [](const GraphHandle& g, const std::map<std::string, Tensor>& named) {
+            return print_schedule(g.get(), {named.begin(), named.end()});
+          },
+          "named"_a = nb::dict(),
+          "Returns the ops in their order, in the format of the documents. The inputs of `named` "
+          "print as \"key=%i\".")
       .def(
           "__eq__", [](const GraphHandle& a, const GraphHandle& b) { return a == b; },
           nb::is_operator())
@@ -126,39 +197,15 @@ void bind_reading(nb::class_<GraphHandle>& type) {
 }  // namespace
 
 void bind_graphs(nb::module_& m) {
-  nb::class_<Ir> ir(m, "Ir", "A program: entry graphs, subgraphs, streams, remote buffers.");
   nb::class_<GraphHandle> graph(
       m, "Graph",
       "An ordered list of ops with inputs and outputs. Within `with graph:` it is the graph to "
       "which functions without operands add.");
-  ir.def(nb::init<int>(), "replication"_a = 1)
-      .def_prop_ro("id", &Ir::id)
-      .def_prop_rw("replication", &Ir::replication, &Ir::set_replication,
-                   "Number of replicas that run the program, each on its own data.")
-      .def_prop_ro("main_graph", [](Ir& self) { return GraphHandle(self.main_graph()); })
-      .def(
-          "entry_graph",
-          [](Ir& self, const std::string& name) { return GraphHandle(self.entry_graph(name)); },
-          "name"_a, "Returns the entry graph of this name; makes it on first use.")
-      .def(
-          "create_empty_graph",
-          [](Ir& self, const std::string& name) {
-            return GraphHandle(self.create_empty_graph(name));
-          },
-          "name"_a = "graph")
-      .def(
-          "h2d_stream",
-          [](Ir& self, const nb::object& shape, const nb::object& dtype, const std::string& name) {
-            return self.h2d_stream({shape_argument(shape), dtype_argument(dtype), {}}, name);
-          },
-          "shape"_a, "dtype"_a = f32, "name"_a = "h2d_stream")
-      .def(
-          "d2h_stream",
-          [](Ir& self, const nb::object& shape, const nb::object& dtype, const std::string& name) {
-            return self.d2h_stream({shape_argument(shape), dtype_argument(dtype), {}}, name);
-          },
-          "shape"_a, "dtype"_a = f32, "name"_a = "d2h_stream");
   bind_building(graph);
+  bind_variable_methods(graph);
+  bind_call_methods(graph);
+  bind_transfer_methods(graph);
+  bind_tensors_of(graph);
   bind_reading(graph);
 }
 

@@ -35,11 +35,8 @@ const char* type_of(OptionType type) {
 
 void refuse_keyword(const std::string& what, const std::string& keyword,
                     const std::vector<std::string>& known) {
-  const nb::object type = nb::module_::import_("sluice.errors").attr("ArgumentTypeError");
-  const std::string text =
-      fmt::format("{}: keyword must be one of {}, got '{}'", what, fmt::join(known, ", "), keyword);
-  PyErr_SetString(type.ptr(), text.c_str());
-  throw nb::python_error();
+  refuse_type(fmt::format("{}: keyword must be one of {}, got '{}'", what, fmt::join(known, ", "),
+                          keyword));
 }
 
 }  // namespace sluice::python

@@ -8,7 +8,6 @@
 #include "python/bindings/interrupts.h"
 #include "python/bindings/options.h"
 #include "python/bindings/sessions.h"
-#include "sluice/report/summary.h"
 #include "sluice/session/option_table.h"
 
 namespace sluice::python {
@@ -112,9 +111,10 @@ void bind_sessions(nb::module_& m) {
       "Compiles the program, proves the plan, allocates its memory and initialises the variables.\n"
       "DoesNotFit if a budget cannot be met.\n" +
       keyword_docs(session_table());
-  nb::class_<Session>(m, "Session", nb::type_slots(keeper_slots<Session>),
-                      "A compiled program with its memory. It compiles, proves the plan, "
-                      "allocates, and holds the variables from run to run.")
+  nb::class_<Session> session(m, "Session", nb::type_slots(keeper_slots<Session>),
+                              "A compiled program with its memory. It compiles, proves the plan, "
+                              "allocates, and holds the variables from run to run.");
+  session
       .def(
           "__init__",
           [](Session* self, const Ir& ir, const nb::kwargs& keywords) {
@@ -136,29 +136,8 @@ void bind_sessions(nb::module_& m) {
            "feed starts with element 0, also if it was bound before.\n\n"
            "Source: an InfeedQueue, or whatever data.dataset() accepts. Sink: an OutfeedQueue, or "
            "a function of a dict of arrays.")
-      .def("stop", &Session::stop, "Ends the run in progress; any thread may call it.")
-      .def(
-          "read",
-          [](const Session& session, const Tensor& variable) {
-            std::optional<HostTensor> value;
-            {
-              const nb::gil_scoped_release release;
-              value = session.read(variable);
-            }
-            return to_numpy(*std::move(value));
-          },
-          "variable"_a, "Returns a copy of the value of a variable.")
-      .def(
-          "write",
-          [](Session& session, const Tensor& variable, const nb::object& value) {
-            const ArgumentArray array = array_argument(value, Access::kRead, "write");
-            const nb::gil_scoped_release release;
-            session.write(variable, array.view());
-          },
-          "variable"_a, "value"_a)
-      .def(
-          "summary", [](const Session& session) { return session.plan().summary(); },
-          "Returns the plan for users.");
+      .def("stop", &Session::stop, "Ends the run in progress; any thread may call it.");
+  bind_session_values(m, session);
 }
 
 }  // namespace sluice::python

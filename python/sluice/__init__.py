@@ -14,10 +14,15 @@
     print(session.run({image: images})[out])
 """
 
-from sluice import data, ops
+from sluice import data, ops, transforms
 from sluice._context import current_graph
 from sluice._core import (
-    Binding, D2hStream, Graph, H2dStream, Infeed, Ir, Outfeed, Session, Tensor, TensorSpec, dtype)
+    Binding, CallSiteInfo, ConditionalSiteInfo, D2hStream, Graph, H2dStream, Infeed, Initializer,
+    Ir, LoadResult, Outfeed, RemoteBuffer, ReplicaGrouping, Session, Tensor, TensorSpec, dtype)
+from sluice._graphs import (
+    TensorByRef, constant, dequeue, device_scope, enqueue, graph_input, graph_output, host_load,
+    host_store, io_scope, name_scope, remote_load, remote_load_, remote_store, remote_variable,
+    sharded_variable, variable)
 from sluice.errors import (
     ArgumentTypeError, BadFileError, Diverged, DoesNotFit, Error, InternalError, IoError,
     NoCheckpoint, PeerLost, Stopped, UsageError)
@@ -32,41 +37,14 @@ bool_ = dtype.bool_
 float64 = dtype.float64
 int64 = dtype.int64
 
-
-def variable(data, dtype=None, name="t"):
-    """Adds a variable with the first value `data` to the current graph, an entry graph.
-
-    Python's numbers and 64-bit arrays become 32-bit without a `dtype`.
-    """
-    return current_graph().variable(data, dtype, name)
-
-
-def constant(data, dtype=None, name="t"):
-    """Adds a constant to the current graph."""
-    return current_graph().constant(data, dtype, name)
-
-
-def host_load(stream, name=""):
-    """Loads the next entry of a stream into a new tensor of the current graph."""
-    return current_graph().host_load(stream, name)
-
-
-def host_store(t, stream="d2h_stream"):
-    """Stores `t` as the next entry of a stream, or of a new stream of this name.
-
-    Returns the stream.
-    """
-    graph = current_graph()
-    if isinstance(stream, str):
-        stream = graph.ir.d2h_stream(t.shape, t.dtype, stream)
-    graph.host_store(stream, t)
-    return stream
-
-
 __all__ = [
-    "ArgumentTypeError", "BadFileError", "Binding", "D2hStream", "Diverged", "DoesNotFit", "Error",
-    "Graph", "H2dStream", "Infeed", "InternalError", "IoError", "Ir", "NoCheckpoint", "Outfeed",
-    "PeerLost", "Session", "Stopped", "Tensor", "TensorSpec", "UsageError", "bfloat16", "bool_",
-    "constant", "current_graph", "data", "dtype", "float16", "float32", "float64", "host_load",
-    "host_store", "int32", "int64", "ops", "uint32", "uint8", "variable",
+    "ArgumentTypeError", "BadFileError", "Binding", "CallSiteInfo", "ConditionalSiteInfo",
+    "D2hStream", "Diverged", "DoesNotFit", "Error", "Graph", "H2dStream", "Infeed",
+    "Initializer", "InternalError", "IoError", "Ir", "LoadResult", "NoCheckpoint", "Outfeed",
+    "PeerLost", "RemoteBuffer", "ReplicaGrouping", "Session", "Stopped", "Tensor",
+    "TensorByRef", "TensorSpec", "UsageError", "bfloat16", "bool_", "constant", "current_graph",
+    "data", "dequeue", "device_scope", "dtype", "enqueue", "float16", "float32", "float64",
+    "graph_input", "graph_output", "host_load", "host_store", "int32", "int64", "io_scope",
+    "name_scope", "ops", "remote_load", "remote_load_", "remote_store", "remote_variable",
+    "sharded_variable", "transforms", "uint32", "uint8", "variable",
 ]

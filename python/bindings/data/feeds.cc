@@ -68,36 +68,11 @@ nb::dict field_specs(const std::vector<FeedField>& fields) {
   return specs;
 }
 
-Infeed new_infeed(Ir& ir, const std::string& name, const nb::object& fields,
-                  std::optional<int> depth) {
-  InfeedOptions options;
-  if (nb::isinstance<InfeedQueueHandle>(fields))
-    options.prefetch_depth = nb::cast<InfeedQueueHandle&>(fields).get()->depth();
-  if (depth) options.prefetch_depth = *depth;
-  return ir.infeed(name, feed_fields(fields), options);
-}
-
-void enqueue(const GraphHandle& graph, const Outfeed& feed, const nb::object& fields) {
-  const AtPythonLine line(graph.get());
-  if (nb::isinstance<nb::dict>(fields)) {
-    std::map<std::string, Tensor> named;
-    for (const auto [name, t] : nb::borrow<nb::dict>(fields))
-      named.emplace(nb::cast<std::string>(name), nb::cast<Tensor>(t));
-    return graph.get().enqueue(feed, named);
-  }
-  graph.get().enqueue(feed, nb::cast<std::vector<Tensor>>(fields));
-}
-
-template <typename Feed>
-nb::class_<Feed> bind_feed_type(nb::module_& m, const char* name, const char* doc) {
-  nb::class_<Feed> type(m, name, doc);
-  type.def_ro("name", &Feed::name)
-      .def_prop_ro(
-          "fields", [](const Feed& feed) { return field_specs(feed.fields); },
-          "A dict of the fields' specs.")
-      .def("__repr__",
-           [name](const Feed& feed) { return std::string(name) + "[" + feed.name + "]"; });
-  return type;
+/// Makes an infeed of the fields and the depth of a queue.
+Infeed infeed_of(Ir& ir, const std::string& name, const InfeedQueueHandle& queue,
+                 std::optional<int> depth) {
+  const auto& q = queue.get();
+  return ir.infeed(name, q->fields(), {.prefetch_depth = depth.value_or(q->depth())});
 }
 
 template <typename F, typename... Extra>
@@ -107,31 +82,9 @@ void add_method(const nb::object& type, const char* name, F f, const Extra&... e
 }
 
 void bind_feeds_of_programs(nb::module_& m) {
-  bind_feed_type<Infeed>(m, "Infeed", "A sequence of elements from the host.");
-  bind_feed_type<Outfeed>(m, "Outfeed", "A sequence of elements for the host.");
-  const nb::object ir = m.attr("Ir"), graph = m.attr("Graph");
-  add_method(ir, "infeed", new_infeed, "name"_a, "fields"_a, "prefetch_depth"_a = nb::none(),
-             "Makes an infeed. `fields` is an InfeedQueue, or a dict of TensorSpec. The host makes "
-             "up to `prefetch_depth` elements in advance for each replica: 3 without a queue.");
-  add_method(
-      ir, "outfeed",
-      [](Ir& ir, const std::string& name, const nb::object& fields, int depth) {
-        return ir.outfeed(name, feed_fields(fields), {.depth = depth});
-      },
-      "name"_a, "fields"_a, "depth"_a = 3, "Makes an outfeed. `fields` is a dict of TensorSpec.");
-  add_method(
-      graph, "dequeue",
-      [](const GraphHandle& graph, const Infeed& feed) {
-        const AtPythonLine line(graph.get());
-        const Tensors fields = graph.get().dequeue(feed);
-        nb::dict named;
-        for (size_t i = 0; i < fields.size(); ++i)
-          named[feed.fields[i].name.c_str()] = nb::cast(fields[i]);
-        return named;
-      },
-      "feed"_a, "Loads the next element of a feed: a dict of its fields, in their order.");
-  add_method(graph, "enqueue", enqueue, "feed"_a, "fields"_a,
-             "Stores an element of a feed: a dict of its fields, or all fields in their order.");
+  add_method(m.attr("Ir"), "infeed", infeed_of, "name"_a, "queue"_a,
+             "prefetch_depth"_a = nb::none(),
+             "Makes an infeed of the fields and the depth of an InfeedQueue.");
 }
 
 nb::object dequeue(data::OutfeedQueue& queue) {

@@ -5,4 +5,9 @@ sizes are an integer or a list. Functions that end with `_` write into their fir
 handle to its storage sees the new value.
 """
 
+from sluice.ops import collectives
 from sluice.ops._operators import *  # noqa: F403: the generated functions
+from sluice.ops._calls import (
+    call, call_with_info, conditional, conditional_with_info, repeat, repeat_with_info, scan,
+    while_loop)
+from sluice.ops.collectives import *  # noqa: F403: in place of the generated functions

@@ -63,6 +63,10 @@ nb::object cause_of(const std::exception& error) {
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
+  } catch (const std::bad_cast&) {  // A value inside an argument: nb::cast() did not convert it.
+    const nb::object type = nb::module_::import_("sluice.errors").attr("ArgumentTypeError");
+    PyErr_SetString(type.ptr(),
+                    "an argument has a value of a wrong Python type; see the signature");
   } catch (const Error& error) {
     nb::object cause = cause_of(error);
     // KeyboardInterrupt and SystemExit are no errors: they end the program as usual.

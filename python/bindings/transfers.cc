@@ -120,14 +120,7 @@ void bind_stream_transfers(nb::class_<GraphHandle>& type) {
             const AtPythonLine line(g.get());
             g.get().enqueue(feed, fields);
           },
-          "feed"_a, "fields"_a, "Stores an element of a feed: a tensor for each field, by name.")
-      .def(
-          "enqueue",
-          [](const GraphHandle& g, const Outfeed& feed, const std::vector<Tensor>& fields) {
-            const AtPythonLine line(g.get());
-            g.get().enqueue(feed, fields);
-          },
-          "feed"_a, "fields"_a, "Stores an element of a feed: all fields in their order.");
+          "feed"_a, "fields"_a, "Stores an element of a feed: a tensor for each field, by name.");
 }
 
 void bind_remote_transfers(nb::class_<GraphHandle>& type) {

@@ -130,6 +130,23 @@ class Sources(unittest.TestCase):
             with self.assertRaises(TypeError):
                 data.dataset(source)
 
+    def test_wrong_arguments_are_refused(self):
+        with self.assertRaisesRegex(sluice.UsageError, "must be Dataset, got list"):
+            data.zip(count(2), [1, 2])
+        for call in (lambda: count(2).pad(4, [1.5]), lambda: count(2).batch("2"),
+                     lambda: count(2).bucket_by_length([("a", 1)], [0])):
+            with self.assertRaises(TypeError):
+                call()
+        ir = sluice.Ir()
+        feed = ir.outfeed("out", {"y": sluice.TensorSpec((), sluice.float32)})
+        with ir.main_graph as main:
+            main.enqueue(feed, {"y": sluice.constant(1.0)})
+        session = sluice.Session(ir, threads=1)
+        with self.assertRaisesRegex(sluice.UsageError, "an Infeed or an Outfeed, got str"):
+            session.bind_feed("out", print)
+        with self.assertRaisesRegex(sluice.UsageError, "OutfeedQueue or a function, got int"):
+            session.bind_feed(feed, 3)
+
     def test_specs_are_checked(self):
         spec = sluice.TensorSpec((2,), sluice.float32)
         dataset = data.dataset(lambda: iter([np.zeros(2), np.zeros(3)]), specs={"x": spec})
@@ -430,7 +447,7 @@ class Feeds(unittest.TestCase):
             data.dataset({"x": np.arange(4), "y": np.arange(4.0)}).repeat(), prefetch_depth=2)
         self.assertEqual(list(queue.fields), ["x", "y"])
         ir = sluice.Ir()
-        feed = ir.infeed("digits", queue)
+        feed = ir.infeed("digits", queue.fields, queue.depth)
         results = ir.outfeed("sums", {"sum": sluice.TensorSpec((), sluice.float32)}, depth=2)
         with ir.main_graph as main:
             fields = main.dequeue(feed)
@@ -459,7 +476,7 @@ class Feeds(unittest.TestCase):
         feed = ir.infeed("in", {"0": spec}, prefetch_depth=2)
         results = ir.outfeed("out", {"y": spec})
         with ir.main_graph as main:
-            main.enqueue(results, [main.dequeue(feed)["0"] + 1])
+            main.enqueue(results, {"y": main.dequeue(feed)["0"] + 1})
         session = sluice.Session(ir, threads=1)
         session.bind_feed(feed, make)
         session.bind_feed(results, lambda fields: taken.append(float(fields["y"])))
@@ -476,7 +493,7 @@ class Feeds(unittest.TestCase):
         ir = sluice.Ir()
         results = ir.outfeed("out", {"y": sluice.TensorSpec((), sluice.float32)})
         with ir.main_graph as main:
-            main.enqueue(results, [sluice.constant(1.0)])
+            main.enqueue(results, {"y": sluice.constant(1.0)})
         session = sluice.Session(ir, threads=1)
         session.bind_feed(results, refuse)
         with self.assertRaisesRegex(sluice.Error, "taking element 0 of feed 'out'") as caught:
@@ -489,7 +506,7 @@ class Feeds(unittest.TestCase):
         results = ir.outfeed("out", {"y": spec})
         feed = ir.infeed("in", {"x": spec})
         with ir.main_graph as main:
-            main.enqueue(results, [main.dequeue(feed)["x"]])
+            main.enqueue(results, {"y": main.dequeue(feed)["x"]})
         session = sluice.Session(ir, threads=1)
         out = data.OutfeedQueue(last=True)
         session.bind_feed(results, out)

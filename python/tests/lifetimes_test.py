@@ -30,7 +30,7 @@ def program(shape=(4,), replicas=1):
 def fed(queue):
     """Returns a program that stores twice each element of a feed, and its streams."""
     ir = sluice.Ir()
-    feed = ir.infeed("numbers", queue)
+    feed = ir.infeed("numbers", queue.fields)
     with ir.main_graph as main:
         (x,) = main.dequeue(feed).values()
         out = sluice.host_store(x * 2, "out")
@@ -369,7 +369,7 @@ class Threads(unittest.TestCase):
             "    source = data.from_function(None, lambda k: np.float32(sum(range(1000))))\n"
             "    queue = data.InfeedQueue(source.prefetch(1000))\n"
             "    ir = sluice.Ir()\n"
-            "    feed = ir.infeed('numbers', queue)\n"
+            "    feed = ir.infeed('numbers', queue.fields)\n"
             "    ir.main_graph.host_store(ir.d2h_stream(()), ir.main_graph.dequeue(feed)['0'])\n"
             "    session = sluice.Session(ir, threads=1)\n"
             "    session.bind_feed(feed, queue)\n"
@@ -489,7 +489,7 @@ class Processes(unittest.TestCase):
             "print(next(elements))\n"
             "queue = data.InfeedQueue(data.from_function(None, lambda k: np.float32(k)))\n"
             "ir = sluice.Ir()\n"
-            "feed = ir.infeed('numbers', queue, prefetch_depth=50)\n"
+            "feed = ir.infeed('numbers', queue.fields, prefetch_depth=50)\n"
             "out = ir.main_graph.host_store\n"
             "stream = ir.d2h_stream((), sluice.float32, 'y')\n"
             "out(stream, ir.main_graph.dequeue(feed)['0'])\n"

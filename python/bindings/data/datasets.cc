@@ -308,6 +308,8 @@ void bind_batches(nb::class_<DatasetHandle>& type) {
 std::vector<data::Dataset> datasets_of(const nb::object& handles, std::vector<nb::object>& kept) {
   std::vector<data::Dataset> datasets;
   for (const nb::handle h : handles) {
+    require(nb::isinstance<DatasetHandle>(h), "datasets: must be Dataset, got {}",
+            nb::type_name(h.type()).c_str());
     const auto& handle = nb::cast<const DatasetHandle&>(h);
     datasets.push_back(handle.dataset);
     kept.insert(kept.end(), handle.kept.begin(), handle.kept.end());

@@ -11,7 +11,6 @@
 #include "python/bindings/arrays.h"
 #include "python/bindings/data/datasets.h"
 #include "python/bindings/data/elements.h"
-#include "python/bindings/graphs.h"
 #include "python/bindings/sessions.h"
 
 namespace sluice::python {
@@ -52,39 +51,10 @@ class FunctionSink final : public FeedSink {
   FeedLayout layout_;
 };
 
-/// Converts the fields of a feed: those of a queue, or a dict of TensorSpec.
-std::vector<FeedField> feed_fields(const nb::object& fields) {
-  if (nb::isinstance<InfeedQueueHandle>(fields))
-    return nb::cast<InfeedQueueHandle&>(fields).get()->fields();
-  std::vector<FeedField> result;
-  for (const auto [name, spec] : nb::cast<nb::dict>(fields))
-    result.push_back({nb::cast<std::string>(name), nb::cast<TensorSpec>(spec)});
-  return result;
-}
-
 nb::dict field_specs(const std::vector<FeedField>& fields) {
   nb::dict specs;
   for (const FeedField& f : fields) specs[f.name.c_str()] = nb::cast(f.spec);
   return specs;
-}
-
-/// Makes an infeed of the fields and the depth of a queue.
-Infeed infeed_of(Ir& ir, const std::string& name, const InfeedQueueHandle& queue,
-                 std::optional<int> depth) {
-  const auto& q = queue.get();
-  return ir.infeed(name, q->fields(), {.prefetch_depth = depth.value_or(q->depth())});
-}
-
-template <typename F, typename... Extra>
-void add_method(const nb::object& type, const char* name, F f, const Extra&... extra) {
-  nb::setattr(type, name,
-              nb::cpp_function(f, nb::scope(type), nb::name(name), nb::is_method(), extra...));
-}
-
-void bind_feeds_of_programs(nb::module_& m) {
-  add_method(m.attr("Ir"), "infeed", infeed_of, "name"_a, "queue"_a,
-             "prefetch_depth"_a = nb::none(),
-             "Makes an infeed of the fields and the depth of an InfeedQueue.");
 }
 
 nb::object dequeue(data::OutfeedQueue& queue) {
@@ -105,7 +75,49 @@ bool wait_for(data::OutfeedQueue& queue, double seconds) {
   return queue.wait_for(0);
 }
 
-void bind_queues(nb::module_& m) {
+/// Returns what an infeed reads: a queue, or a new one of whatever data.dataset() accepts.
+nb::object source_of(const nb::object& end) {
+  if (nb::isinstance<InfeedQueueHandle>(end)) return end;
+  const nb::module_ package = nb::module_::import_("sluice.data");
+  return package.attr("InfeedQueue")(package.attr("dataset")(end));
+}
+
+}  // namespace
+
+void SessionHandle::keep_end(const std::string& feed, nb::object end) {
+  const auto found = std::find(feeds_.begin(), feeds_.end(), feed);
+  const auto index = static_cast<size_t>(found - feeds_.begin());
+  if (found == feeds_.end()) feeds_.push_back(feed);
+  if (kept.size() <= index) kept.resize(index + 1);
+  const nb::object dropped = std::exchange(kept[index], std::move(end));
+}
+
+void bind_feed(SessionHandle& session, const nb::object& feed, const nb::object& end) {
+  if (nb::isinstance<Infeed>(feed)) {
+    const auto& infeed = nb::cast<const Infeed&>(feed);
+    const nb::object source = source_of(end);
+    const auto queue = nb::cast<InfeedQueueHandle&>(source).get();
+    unlocked([&] { session.bind_feed(infeed, queue); });
+    return session.keep_end(infeed.name, source);
+  }
+  require(nb::isinstance<Outfeed>(feed), "bind_feed: must get an Infeed or an Outfeed, got {}",
+          nb::type_name(feed.type()).c_str());
+  const auto& outfeed = nb::cast<const Outfeed&>(feed);
+  if (nb::isinstance<data::OutfeedQueue>(end)) {
+    const auto queue = nb::cast<std::shared_ptr<data::OutfeedQueue>>(end);
+    unlocked([&] { session.bind_feed(outfeed, queue); });
+    return session.keep_end(outfeed.name, end);
+  }
+  require(PyCallable_Check(end.ptr()) != 0,
+          "bind_feed: outfeed '{}' must get an OutfeedQueue or a function, got {}", outfeed.name,
+          nb::type_name(end.type()).c_str());
+  const nb::object callback = new_callback(end);
+  const auto sink = std::make_shared<FunctionSink>(state_of(callback));
+  unlocked([&] { session.bind_feed(outfeed, sink); });
+  session.keep_end(outfeed.name, callback);
+}
+
+void bind_feeds(nb::module_& m) {
   nb::class_<InfeedQueueHandle>(
       m, "InfeedQueue", nb::type_slots(keeper_slots<InfeedQueueHandle>),
       "A source that feeds the elements of pass 0 of a dataset; repeat() the dataset for more. "
@@ -138,48 +150,6 @@ void bind_queues(nb::module_& m) {
       .def("wait_for", wait_for, "seconds"_a,
            "Waits until dequeue() can return an element. Returns whether it can.")
       .def("__len__", &data::OutfeedQueue::size, "Number of groups that dequeue() would return.");
-}
-
-/// Returns what an infeed reads: a queue, or a new one of whatever data.dataset() accepts.
-nb::object source_of(const nb::object& end) {
-  if (nb::isinstance<InfeedQueueHandle>(end)) return end;
-  const nb::module_ package = nb::module_::import_("sluice.data");
-  return package.attr("InfeedQueue")(package.attr("dataset")(end));
-}
-
-}  // namespace
-
-void SessionHandle::keep_end(const std::string& feed, nb::object end) {
-  const auto found = std::find(feeds_.begin(), feeds_.end(), feed);
-  const auto index = static_cast<size_t>(found - feeds_.begin());
-  if (found == feeds_.end()) feeds_.push_back(feed);
-  if (kept.size() <= index) kept.resize(index + 1);
-  const nb::object dropped = std::exchange(kept[index], std::move(end));
-}
-
-void bind_feed(SessionHandle& session, const nb::object& feed, const nb::object& end) {
-  if (nb::isinstance<Infeed>(feed)) {
-    const auto& infeed = nb::cast<const Infeed&>(feed);
-    const nb::object source = source_of(end);
-    const auto queue = nb::cast<InfeedQueueHandle&>(source).get();
-    unlocked([&] { session.bind_feed(infeed, queue); });
-    return session.keep_end(infeed.name, source);
-  }
-  const auto& outfeed = nb::cast<const Outfeed&>(feed);
-  if (nb::isinstance<data::OutfeedQueue>(end)) {
-    const auto queue = nb::cast<std::shared_ptr<data::OutfeedQueue>>(end);
-    unlocked([&] { session.bind_feed(outfeed, queue); });
-    return session.keep_end(outfeed.name, end);
-  }
-  const nb::object callback = new_callback(end);
-  const auto sink = std::make_shared<FunctionSink>(state_of(callback));
-  unlocked([&] { session.bind_feed(outfeed, sink); });
-  session.keep_end(outfeed.name, callback);
-}
-
-void bind_feeds(nb::module_& m) {
-  bind_queues(m);
-  bind_feeds_of_programs(m);
 }
 
 }  // namespace sluice::python

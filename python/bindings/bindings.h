@@ -7,7 +7,6 @@
 
 namespace sluice {
 class Ir;
-class Session;
 }  // namespace sluice
 
 namespace sluice::python {
@@ -35,17 +34,17 @@ void bind_calls(nb::module_& m);       // ir/call.h, transforms/loops/loops.h
 void bind_scopes(nb::module_& m);      // ir/graph.h: scopes
 void bind_transforms(nb::module_& m);  // transforms/*.h
 void bind_batch_serialise(nb::module_& m);  // transforms/batch_serialise.h
-void bind_collectives(nb::module_& m);      // ops/collectives.h
 
 /// Raises ArgumentTypeError, a TypeError.
 [[noreturn]] void refuse_type(const std::string& text);
 
 // The methods of a class whose headers several files bind.
 struct GraphHandle;
+class SessionHandle;
 void bind_variable_methods(nb::class_<GraphHandle>& graph);
 void bind_call_methods(nb::class_<GraphHandle>& graph);
 void bind_transfer_methods(nb::class_<GraphHandle>& graph);
 void bind_feeds_of(nb::class_<Ir>& ir);
-void bind_session_values(nb::module_& m, nb::class_<Session>& session);
+void bind_session_values(nb::module_& m, nb::class_<SessionHandle>& session);
 
 }  // namespace sluice::python

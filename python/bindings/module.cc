@@ -16,7 +16,6 @@ NB_MODULE(_core, m) {
   bind_scopes(m);
   bind_transforms(m);
   bind_batch_serialise(m);
-  bind_collectives(m);
   bind_operators(m);
   bind_datasets(m);
   bind_files(m);

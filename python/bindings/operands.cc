@@ -9,12 +9,6 @@
 
 namespace sluice::python {
 
-void refuse_type(const std::string& text) {
-  const nb::object type = nb::module_::import_("sluice.errors").attr("ArgumentTypeError");
-  PyErr_SetString(type.ptr(), text.c_str());
-  throw nb::python_error();
-}
-
 std::string python_type(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }

@@ -10,8 +10,6 @@
 /// Arguments of operators as Python gives them.
 namespace sluice::python {
 
-/// Raises ArgumentTypeError.
-[[noreturn]] void refuse_type(const std::string& text);
 /// Returns the name of an object's type, for errors.
 std::string python_type(nb::handle object);
 

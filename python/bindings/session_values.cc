@@ -6,14 +6,16 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/graphs.h"
+#include "python/bindings/sessions.h"
 #include "sluice/exe/executable.h"
 #include "sluice/report/report.h"
 #include "sluice/runtime/strand.h"
-#include "sluice/session/session.h"
 
 /// The variables of a session by path, files of them, and reports of its plan.
 namespace sluice::python {
 namespace {
+
+using Session = SessionHandle;
 
 /// Returns the position in Session::variables() of the variable with this path, and its spec.
 std::pair<size_t, TensorSpec> variable_at(const Session& session, const std::string& path) {

@@ -84,7 +84,6 @@ ArgumentArray array_argument(nb::handle object, Access access, const std::string
     result.owner = nb::borrow(object);
     return result;
   }
-  // Not ascontiguousarray, which makes an axis for a scalar.
   const nb::object copy = nb::module_::import_("numpy").attr("asarray")(object, "order"_a = "C");
   require(nb::try_cast(copy, array, /*convert=*/false),
           "{}: must be an array in host memory, got {}", what,

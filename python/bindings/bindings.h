@@ -3,12 +3,6 @@
 /// file names; module.cc calls them in an order in which a type is bound before it is used.
 #include <nanobind/nanobind.h>
 
-#include <string>
-
-namespace sluice {
-class Ir;
-}  // namespace sluice
-
 namespace sluice::python {
 
 namespace nb = nanobind;
@@ -20,31 +14,12 @@ void bind_arrays(nb::module_& m);      // base/dtype.h, base/shape.h, base/host_
 void bind_tensors(nb::module_& m);     // ir/tensor.h, ir/stream.h
 void bind_graphs(nb::module_& m);      // ir/graph.h, ir/ir.h
 void bind_operators(nb::module_& m);   // ops/op.h, ir/op_def.h
+void bind_composites(nb::module_& m);  // ops/*.h: functions without a definition
 void bind_sessions(nb::module_& m);    // session/session.h, devices/cpu_device.h
 void bind_datasets(nb::module_& m);    // data/dataset.h
 void bind_files(nb::module_& m);       // data/dataset.h: sources that read files, data/samples.h
 void bind_tokens(nb::module_& m);      // data/text/tokens.h
 void bind_loaders(nb::module_& m);     // data/loader.h
 void bind_feeds(nb::module_& m);       // data/feed_queues.h, base/feed.h
-void bind_composites(nb::module_& m);  // ops/*.h: functions without a definition
-void bind_transfers(nb::module_& m);   // ir/stream.h: remote buffers, feeds
-void bind_variables(nb::module_& m);   // ir/initializer.h, ir/variable.h
-void bind_ir(nb::module_& m);          // ir/ir.h, ir/replica_grouping.h
-void bind_calls(nb::module_& m);       // ir/call.h, transforms/loops/loops.h
-void bind_scopes(nb::module_& m);      // ir/graph.h: scopes
-void bind_transforms(nb::module_& m);  // transforms/*.h
-void bind_batch_serialise(nb::module_& m);  // transforms/batch_serialise.h
-
-/// Raises ArgumentTypeError, a TypeError.
-[[noreturn]] void refuse_type(const std::string& text);
-
-// The methods of a class whose headers several files bind.
-struct GraphHandle;
-class SessionHandle;
-void bind_variable_methods(nb::class_<GraphHandle>& graph);
-void bind_call_methods(nb::class_<GraphHandle>& graph);
-void bind_transfer_methods(nb::class_<GraphHandle>& graph);
-void bind_feeds_of(nb::class_<Ir>& ir);
-void bind_session_values(nb::module_& m, nb::class_<SessionHandle>& session);
 
 }  // namespace sluice::python

@@ -1,7 +1,7 @@
 #include <nanobind/stl/string.h>
 
-#include "python/bindings/bindings.h"
 #include "python/bindings/callbacks.h"
+#include "python/bindings/graphs.h"
 #include "sluice/base/error.h"
 #include "sluice/exe/budget/does_not_fit.h"
 

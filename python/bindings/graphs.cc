@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "python/bindings/arrays.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/base/provenance.h"
 #include "sluice/ir/call.h"
 
@@ -197,6 +198,10 @@ void bind_reading(nb::class_<GraphHandle>& type) {
 }  // namespace
 
 void bind_graphs(nb::module_& m) {
+  bind_variables(m);
+  bind_transfers(m);
+  bind_ir(m);
+  bind_calls(m);
   nb::class_<GraphHandle> graph(
       m, "Graph",
       "An ordered list of ops with inputs and outputs. Within `with graph:` it is the graph to "
@@ -207,6 +212,9 @@ void bind_graphs(nb::module_& m) {
   bind_transfer_methods(graph);
   bind_tensors_of(graph);
   bind_reading(graph);
+  bind_scopes(m);
+  bind_transforms(m);
+  bind_batch_serialise(m);
 }
 
 }  // namespace sluice::python

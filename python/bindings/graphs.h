@@ -12,6 +12,9 @@
 
 namespace sluice::python {
 
+/// Raises ArgumentTypeError, a TypeError.
+[[noreturn]] void refuse_type(const std::string& text);
+
 /// A graph as Python holds it. It keeps the Ir, which owns the graph.
 struct GraphHandle {
   Ir ir;
@@ -35,7 +38,6 @@ struct RemoteBufferHandle {
 class AtPythonLine {
  public:
   AtPythonLine() : scope_(source_line()) {}
-  explicit AtPythonLine(const Graph&) : AtPythonLine() {}
 
  private:
   Graph::LineScope scope_;

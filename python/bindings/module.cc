@@ -8,14 +8,7 @@ NB_MODULE(_core, m) {
   bind_callbacks(m);
   bind_arrays(m);
   bind_tensors(m);
-  bind_variables(m);
-  bind_transfers(m);
-  bind_ir(m);
-  bind_calls(m);
   bind_graphs(m);
-  bind_scopes(m);
-  bind_transforms(m);
-  bind_batch_serialise(m);
   bind_operators(m);
   bind_datasets(m);
   bind_files(m);

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 #include <nanobind/stl/string.h>
 
+#include "python/bindings/graphs.h"
+
 namespace sluice::python {
 
 OptionTexts option_texts(nb::handle value) {

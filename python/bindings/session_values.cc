@@ -1,3 +1,5 @@
+#include "python/bindings/session_values.h"
+
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -6,7 +8,6 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/graphs.h"
-#include "python/bindings/sessions.h"
 #include "sluice/exe/executable.h"
 #include "sluice/report/report.h"
 #include "sluice/runtime/strand.h"
@@ -15,10 +16,8 @@
 namespace sluice::python {
 namespace {
 
-using Session = SessionHandle;
-
 /// Returns the position in Session::variables() of the variable with this path, and its spec.
-std::pair<size_t, TensorSpec> variable_at(const Session& session, const std::string& path) {
+std::pair<size_t, TensorSpec> variable_at(const BoundSession& session, const std::string& path) {
   const auto all = session.variables();
   const auto found = std::lower_bound(all.begin(), all.end(), path,
                                       [](const auto& v, const auto& p) { return v.first < p; });
@@ -26,7 +25,7 @@ std::pair<size_t, TensorSpec> variable_at(const Session& session, const std::str
   return {static_cast<size_t>(found - all.begin()), found->second};
 }
 
-nb::object read_variable(const Session& session, const nb::object& variable) {
+nb::object read_variable(const BoundSession& session, const nb::object& variable) {
   std::optional<HostTensor> value;
   std::string path;
   if (nb::try_cast(variable, path)) {
@@ -42,7 +41,7 @@ nb::object read_variable(const Session& session, const nb::object& variable) {
   return to_numpy(*std::move(value));
 }
 
-void write_variable(Session& session, const nb::object& variable, const nb::object& value) {
+void write_variable(BoundSession& session, const nb::object& variable, const nb::object& value) {
   std::string path;
   if (!nb::try_cast(variable, path)) {
     const Tensor tensor = tensor_argument(variable, "variable");
@@ -64,7 +63,7 @@ void write_variable(Session& session, const nb::object& variable, const nb::obje
 }
 
 /// Returns {path: value} of all variables.
-nb::dict values(const Session& session) {
+nb::dict values(const BoundSession& session) {
   std::vector<NamedArray> all;
   {
     const nb::gil_scoped_release release;
@@ -77,7 +76,7 @@ nb::dict values(const Session& session) {
   return result;
 }
 
-void restore(Session& session, const nb::dict& given) {
+void restore(BoundSession& session, const nb::dict& given) {
   std::vector<NamedArray> all;
   for (const auto [key, value] : given) {
     const auto path = nb::cast<std::string>(key);
@@ -90,7 +89,7 @@ void restore(Session& session, const nb::dict& given) {
   session.restore(all);
 }
 
-void bind_access(nb::class_<Session>& type) {
+void bind_access(nb::class_<BoundSession>& type) {
   type.def("read", read_variable, "variable"_a,
            "Returns a copy of the value of a variable: a tensor of any entry graph, or a path. "
            "Shards and remote variables are read whole.")
@@ -101,30 +100,30 @@ void bind_access(nb::class_<Session>& type) {
            "Sets all variables from {path: array}. On an error none is set.")
       .def(
           "initialize_variables",
-          [](Session& session) {
+          [](BoundSession& session) {
             const nb::gil_scoped_release release;
             session.initialize_variables();
           },
           "Sets all variables to their first values.")
       .def_prop_ro(
           "variables",
-          [](const Session& session) {
+          [](const BoundSession& session) {
             nb::dict specs;
             for (const auto& [path, spec] : session.variables()) specs[path.c_str()] = spec;
             return specs;
           },
           "The specs of the variables by path, ascending.")
-      .def_prop_ro("variable_changes", &Session::variable_changes,
+      .def_prop_ro("variable_changes", &BoundSession::variable_changes,
                    "A number that grows with each call that may change variables.");
 }
 
-void bind_files(nb::module_& m, nb::class_<Session>& type) {
+void bind_files(nb::module_& m, nb::class_<BoundSession>& type) {
   nb::class_<LoadResult>(m, "LoadResult", "The differences between a file and the variables.")
       .def_ro("missing", &LoadResult::missing, "Paths of the variables that keep their values.")
       .def_ro("unused", &LoadResult::unused, "Names in the file that set no variable.");
   type.def(
           "save",
-          [](const Session& session, const nb::object& path,
+          [](const BoundSession& session, const nb::object& path,
              const std::map<std::string, std::string>& metadata) {
             const auto file = nb::cast<std::string>(nb::str(path));
             const nb::gil_scoped_release release;
@@ -134,7 +133,7 @@ void bind_files(nb::module_& m, nb::class_<Session>& type) {
           "Writes all variables as safetensors, by path, a part at a time.")
       .def(
           "load",
-          [](Session& session, const nb::object& path, bool strict,
+          [](BoundSession& session, const nb::object& path, bool strict,
              const std::map<std::string, std::string>& names) {
             const auto file = nb::cast<std::string>(nb::str(path));
             const nb::gil_scoped_release release;
@@ -145,7 +144,7 @@ void bind_files(nb::module_& m, nb::class_<Session>& type) {
           "have all of them. `names` is {name in the file: path}; both may have one `*`.");
 }
 
-report::Report report_of(const Session& session) {
+report::Report report_of(const BoundSession& session) {
   const exe::Executable& executable = session.executable();
   const report::Rates rates{.threads = executable.devices[exe::DeviceId(0)].workers};
   report::Report report = report::make_report(executable, rates);
@@ -155,10 +154,10 @@ report::Report report_of(const Session& session) {
   return report;
 }
 
-void bind_reports(nb::class_<Session>& type) {
+void bind_reports(nb::class_<BoundSession>& type) {
   type.def_prop_ro(
           "programs",
-          [](const Session& session) {
+          [](const BoundSession& session) {
             nb::list names;
             for (const exe::Program& program : session.executable().programs)
               names.append(program.name);
@@ -167,7 +166,7 @@ void bind_reports(nb::class_<Session>& type) {
           "The names of the programs: one for each entry graph.")
       .def(
           "expected_inputs",
-          [](const Session& session, const std::string& program) {
+          [](const BoundSession& session, const std::string& program) {
             nb::dict inputs;
             for (const auto& [stream, spec] : session.expected_inputs(program))
               inputs[nb::cast(stream)] = spec;
@@ -175,13 +174,13 @@ void bind_reports(nb::class_<Session>& type) {
           },
           "program"_a = "main",
           "Returns the streams that a run reads, with the specs of their arrays.")
-      .def("planned_bytes", &Session::planned_bytes, "device"_a = 0,
+      .def("planned_bytes", &BoundSession::planned_bytes, "device"_a = 0,
            "Returns the arena bytes of a device in one replica, as planned.")
-      .def("measured_bytes", &Session::measured_bytes, "device"_a = 0,
+      .def("measured_bytes", &BoundSession::measured_bytes, "device"_a = 0,
            "Returns the arena bytes of a device in one replica, as allocated.")
       .def_prop_ro(
           "counters",
-          [](const Session& session) {
+          [](const BoundSession& session) {
             const runtime::Counters counters = session.counters();
             nb::dict result;
             result["kernels"] = counters.kernels;
@@ -192,19 +191,21 @@ void bind_reports(nb::class_<Session>& type) {
           },
           "Counts over all runs.")
       .def(
-          "summary", [](const Session& session) { return session.plan().summary(); },
+          "summary", [](const BoundSession& session) { return session.plan().summary(); },
           "Returns the plan for users.")
       .def(
-          "report_json", [](const Session& session) { return report::to_json(report_of(session)); },
+          "report_json",
+          [](const BoundSession& session) { return report::to_json(report_of(session)); },
           "Returns the plan as JSON (docs/report_schema.md).")
       .def(
           "report",
-          [](const Session& session) {
+          [](const BoundSession& session) {
             return nb::module_::import_("json").attr("loads")(report::to_json(report_of(session)));
           },
           "Returns the plan as a dict (docs/report_schema.md).")
       .def(
-          "report_html", [](const Session& session) { return report::to_html(report_of(session)); },
+          "report_html",
+          [](const BoundSession& session) { return report::to_html(report_of(session)); },
           "Returns the plan as one HTML page with a viewer that works offline.")
       .def(
           "_repr_html_",
@@ -216,7 +217,7 @@ void bind_reports(nb::class_<Session>& type) {
 
 }  // namespace
 
-void bind_session_values(nb::module_& m, nb::class_<Session>& type) {
+void bind_session_values(nb::module_& m, nb::class_<BoundSession>& type) {
   bind_access(type);
   bind_files(m, type);
   bind_reports(type);

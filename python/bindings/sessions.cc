@@ -7,6 +7,7 @@
 #include "python/bindings/graphs.h"
 #include "python/bindings/interrupts.h"
 #include "python/bindings/options.h"
+#include "python/bindings/session_values.h"
 #include "python/bindings/sessions.h"
 #include "sluice/session/option_table.h"
 

@@ -39,12 +39,12 @@ int64 = dtype.int64
 
 __all__ = [
     "ArgumentTypeError", "BadFileError", "Binding", "CallSiteInfo", "ConditionalSiteInfo",
-    "D2hStream", "Diverged", "DoesNotFit", "Error", "Graph", "H2dStream", "Infeed",
-    "Initializer", "InternalError", "IoError", "Ir", "LoadResult", "NoCheckpoint", "Outfeed",
-    "PeerLost", "RemoteBuffer", "ReplicaGrouping", "Session", "Stopped", "Tensor",
-    "TensorByRef", "TensorSpec", "UsageError", "bfloat16", "bool_", "constant", "current_graph",
-    "data", "dequeue", "device_scope", "dtype", "enqueue", "float16", "float32", "float64",
-    "graph_input", "graph_output", "host_load", "host_store", "int32", "int64", "io_scope",
-    "name_scope", "ops", "remote_load", "remote_load_", "remote_store", "remote_variable",
-    "sharded_variable", "transforms", "uint32", "uint8", "variable",
+    "D2hStream", "Diverged", "DoesNotFit", "Error", "Graph", "H2dStream", "Infeed", "Initializer",
+    "InternalError", "IoError", "Ir", "LoadResult", "NoCheckpoint", "Outfeed", "PeerLost",
+    "RemoteBuffer", "ReplicaGrouping", "Session", "Stopped", "Tensor", "TensorByRef", "TensorSpec",
+    "UsageError", "bfloat16", "bool_", "constant", "current_graph", "data", "dequeue",
+    "device_scope", "dtype", "enqueue", "float16", "float32", "float64", "graph_input",
+    "graph_output", "host_load", "host_store", "int32", "int64", "io_scope", "name_scope", "ops",
+    "remote_load", "remote_load_", "remote_store", "remote_variable", "sharded_variable",
+    "transforms", "uint32", "uint8", "variable",
 ]

@@ -248,7 +248,7 @@ class Rewrites(unittest.TestCase):
 
     def test_sums_become_chains(self):
         ir = sluice.Ir()
-        graph = ir.create_graph(lambda x, y: ops.add_n(x, y, ops.exp(x)), *specs((2,), (2,)))
+        graph = ir.create_graph(lambda x, y: ops.add_n([x, y, ops.exp(x)]), *specs((2,), (2,)))
         self.assertIn("Sum.", graph.print_schedule())
         transforms.decompose_sum(graph)
         self.assertNotIn("Sum.", graph.print_schedule())

@@ -10,4 +10,3 @@ from sluice.ops._operators import *  # noqa: F403: the generated functions
 from sluice.ops._calls import (
     call, call_with_info, conditional, conditional_with_info, repeat, repeat_with_info, scan,
     while_loop)
-from sluice.ops.collectives import *  # noqa: F403: in place of the generated functions

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "python/bindings/arrays.h"
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/transforms/loops/loops.h"
 
@@ -209,7 +209,7 @@ ConditionalSite conditional(const GraphHandle& g, const Tensor& condition, const
                             const nb::list& else_inputs, const nb::dict& then_named,
                             const nb::dict& else_named) {
   Graph& parent = g.get();
-  const AtPythonLine line(parent);
+  const AtPythonLine line;
   const Tensors first =
       branch_inputs("conditional: then branch", parent, then.get(), then_inputs, then_named);
   const Tensors second =
@@ -249,7 +249,7 @@ void bind_call_methods(nb::class_<GraphHandle>& type) {
           "call_with_info",
           [](const GraphHandle& g, const GraphHandle& callee, const nb::list& inputs,
              const nb::dict& named) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return ops::call_with_info(g.get(), callee.get(),
                                        arguments_of("call", g.get(), callee.get(), inputs),
                                        tensor_map(named));
@@ -262,7 +262,7 @@ void bind_call_methods(nb::class_<GraphHandle>& type) {
           [](const GraphHandle& g, const GraphHandle& body, int64_t trips, const nb::list& inputs,
              const nb::dict& named, const std::optional<Tensor>& iteration,
              const std::optional<Tensor>& condition) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return ops::repeat_with_info(g.get(), body.get(), trips,
                                          arguments_of("repeat", g.get(), body.get(), inputs),
                                          tensor_map(named), repeat_options(iteration, condition));
@@ -279,7 +279,7 @@ void bind_call_methods(nb::class_<GraphHandle>& type) {
           "repeat_function",
           [](const GraphHandle& g, int64_t n, const nb::callable& body, const Tensors& inputs,
              const std::optional<Infeed>& infeed) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return ops::repeat(g.get(), n, loop_body(body), inputs, infeed);
           },
           "n"_a, "body"_a, "inputs"_a, "infeed"_a = nb::none(),
@@ -288,7 +288,7 @@ void bind_call_methods(nb::class_<GraphHandle>& type) {
           "while_loop",
           [](const GraphHandle& g, const nb::callable& condition, const nb::callable& body,
              const Tensors& inputs, const std::optional<Infeed>& infeed, int64_t max_iterations) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return ops::while_loop(g.get(), loop_body(condition), loop_body(body), inputs, infeed,
                                    max_iterations);
           },
@@ -299,7 +299,7 @@ void bind_call_methods(nb::class_<GraphHandle>& type) {
           "scan",
           [](const GraphHandle& g, const GraphHandle& body, const Tensors& carried,
              const Tensors& sequences, const nb::dict& named, bool descending) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             const ops::ScanResults results =
                 ops::scan(g.get(), body.get(), carried, sequences, tensor_map(named),
                           descending ? ops::RowOrder::kDescending : ops::RowOrder::kAscending);

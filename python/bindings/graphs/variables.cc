@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "python/bindings/arrays.h"
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/base/checked.h"
 #include "sluice/ir/initializer.h"
 

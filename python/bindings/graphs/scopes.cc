@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 
 /// The scopes of ir/graph.h as context managers.
 namespace sluice::python {

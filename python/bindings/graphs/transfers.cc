@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/bindings/arrays.h"
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/ir/stream.h"
 
 /// Transfers between device memory and the host or remote memory: streams, feeds, remote buffers.
@@ -91,21 +91,21 @@ void bind_stream_transfers(nb::class_<GraphHandle>& type) {
   type.def(
           "host_load",
           [](const GraphHandle& g, const H2dStream& stream, const std::string& name) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return g.get().host_load(stream, name);
           },
           "stream"_a, "name"_a = "", "Loads the next entry of a stream into a new tensor.")
       .def(
           "host_store",
           [](const GraphHandle& g, const D2hStream& stream, const Tensor& t) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             g.get().host_store(stream, t);
           },
           "stream"_a, "t"_a, "Stores a tensor as the next entry of a stream.")
       .def(
           "dequeue",
           [](const GraphHandle& g, const Infeed& feed) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             const Tensors loaded = g.get().dequeue(feed);
             nb::dict fields;
             for (size_t i = 0; i < loaded.size(); ++i)
@@ -117,7 +117,7 @@ void bind_stream_transfers(nb::class_<GraphHandle>& type) {
           "enqueue",
           [](const GraphHandle& g, const Outfeed& feed,
              const std::map<std::string, Tensor>& fields) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             g.get().enqueue(feed, fields);
           },
           "feed"_a, "fields"_a, "Stores an element of a feed: a tensor for each field, by name.");
@@ -128,7 +128,7 @@ void bind_remote_transfers(nb::class_<GraphHandle>& type) {
           "remote_load",
           [](const GraphHandle& g, const RemoteBufferHandle& buffer, const nb::object& entry,
              const std::string& name) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return g.get().remote_load(buffer.buffer, entry_argument(entry), name);
           },
           "buffer"_a, "entry"_a = 0, "name"_a = "",
@@ -138,7 +138,7 @@ void bind_remote_transfers(nb::class_<GraphHandle>& type) {
           "remote_load_",
           [](const GraphHandle& g, const RemoteBufferHandle& buffer, const nb::object& entry,
              const Tensor& t) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             return g.get().remote_load_(buffer.buffer, entry_argument(entry), t);
           },
           "buffer"_a, "entry"_a, "t"_a,
@@ -147,7 +147,7 @@ void bind_remote_transfers(nb::class_<GraphHandle>& type) {
           "remote_store",
           [](const GraphHandle& g, const RemoteBufferHandle& buffer, const nb::object& entry,
              const Tensor& t) {
-            const AtPythonLine line(g.get());
+            const AtPythonLine line;
             g.get().remote_store(buffer.buffer, entry_argument(entry), t);
           },
           "buffer"_a, "entry"_a, "t"_a, "Stores `t` in an entry of a remote buffer.");

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "python/bindings/arrays.h"
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/copies/split_stores.h"
 #include "sluice/transforms/decompose_sum.h"
@@ -57,7 +57,7 @@ transforms::Iterations iterations_argument(const std::string& word) {
 GradGraphInfo autodiff(const GraphHandle& graph, const std::optional<Tensors>& provided,
                        const std::optional<Tensors>& required, const nb::dict& called_graphs,
                        const std::string& unreachable, const std::string& iterations) {
-  const AtPythonLine line(graph.get());
+  const AtPythonLine line;
   return transforms::autodiff(graph.get(), {.grads_provided = provided,
                                             .grads_required = required,
                                             .called_graphs = called_graphs_of(called_graphs),
@@ -100,13 +100,13 @@ AccumulationResult accumulate(const GraphHandle& graph, const nb::object& tensor
       .counter = advance ? Counter::kAdvance : Counter::kKeep,
       .replica_groupings = groupings};
   for (const nb::handle dtype : dtypes) options.dtypes.push_back(dtype_argument(dtype));
-  const AtPythonLine line(graph.get());
+  const AtPythonLine line;
   return transforms::autodiff_with_accumulation(graph.get(), list, names, options);
 }
 
 nb::tuple value_and_grad(const GraphHandle& graph, const Tensors& inputs) {
   require(!inputs.empty(), "value_and_grad: at least one input must be given");
-  const AtPythonLine line(inputs[0].graph());
+  const AtPythonLine line;
   const transforms::ValueAndGrad result = transforms::value_and_grad(graph.get(), inputs);
   nb::list grads;
   for (const Tensor& grad : result.grads)
@@ -159,7 +159,7 @@ void bind_info(nb::module_& m) {
       .def(
           "fwd_parent_ins_to_grad_parent_outs",
           [](const GradGraphInfo& i, const CallSiteInfo& fwd_call, const CallSiteInfo& grad_call) {
-            const AtPythonLine line(grad_call.parent());
+            const AtPythonLine line;
             return to_dict(i.fwd_parent_ins_to_grad_parent_outs(fwd_call, grad_call));
           },
           "fwd_call_info"_a, "grad_call_info"_a,

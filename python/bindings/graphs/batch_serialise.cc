@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "python/bindings/graphs.h"
+#include "python/bindings/graphs/parts.h"
 #include "sluice/base/provenance.h"
 
 /// Phases: graphs that run a graph for one micro-batch after another.
@@ -172,7 +172,7 @@ void bind_batch_serialise(nb::module_& m) {
       [](const GraphHandle& graph, int64_t steps, const nb::dict& loads, const nb::dict& stores,
          const std::vector<BatchUpdate>& updates, const std::optional<Tensor>& seed_input,
          int64_t rows, const std::string& io_mode) {
-        const AtPythonLine line(graph.get());
+        const AtPythonLine line;
         return Phase{graph.ir, transforms::batch_serialise(
                                    graph.get(), options_of(steps, loads, stores, updates, {},
                                                            seed_input, rows, io_mode))};
@@ -190,7 +190,7 @@ void bind_batch_serialise(nb::module_& m) {
          const nb::dict& stores, const std::vector<BatchUpdate>& updates,
          const nb::dict& shard_groups, const std::optional<Tensor>& seed_input, int64_t rows,
          const std::string& io_mode) {
-        const AtPythonLine line(info.forward_graph());
+        const AtPythonLine line;
         const Ir ir = info.graph().ir();
         BatchSerialisedPair pair = transforms::batch_serialise_fwd_and_grad(
             info, named,

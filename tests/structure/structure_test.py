@@ -240,7 +240,7 @@ class Closures(unittest.TestCase):
         # Lines of the project that a source compiles for a header, where they exceed the usual
         # limit. A commit that raises a limit explains why.
         usual = 3200
-        limits = {"sluice/sluice.h": 9950, "sluice/train/fit.h": 7600, "sluice/train/model.h": 7250,
+        limits = {"sluice/sluice.h": 9950, "sluice/train/fit.h": 7650, "sluice/train/model.h": 7250,
                   "sluice/train/pipeline.h": 6300, "sluice/train/training_step.h": 6100,
                   "sluice/train/checkpoints/checkpoints.h": 7400,
                   "sluice/train/checkpoints/run.h": 3700,

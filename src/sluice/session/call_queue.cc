@@ -1,20 +1,37 @@
 #include "sluice/session/call_queue.h"
 
+#include <pthread.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "sluice/base/error.h"
 
 namespace sluice {
+namespace {
 
-CallQueue::CallQueue() : process_(getpid()) {}
+// Calls of fork() between the first process and this one. A step makes no system call, so it does
+// not ask for the id of its process.
+std::atomic<int> forks{0};
 
-bool CallQueue::in_own_process() const { return getpid() == process_; }
+int count_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  SLUICE_CHECK(registered == 0);
+  return forks;
+}
+
+}  // namespace
+
+CallQueue::CallQueue() : process_(getpid()), forks_(count_forks()) {}
+
+bool CallQueue::in_own_process() const { return forks == forks_; }
 
 void CallQueue::require_own_process(const char* call) const {
-  require(in_own_process(),
-          "{}: the session must be used by the process that made it ({}), got process {}; make the "
-          "session after fork()",
-          call, process_, getpid());
+  if (in_own_process()) return;
+  fail(ErrorKind::kUsage,
+       "{}: the session must be used by the process that made it ({}), got process {}; make the "
+       "session after fork()",
+       call, process_, getpid());
 }
 
 void CallQueue::lock() {

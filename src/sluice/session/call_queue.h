@@ -25,6 +25,7 @@ class CallQueue {
 
  private:
   const pid_t process_;
+  const int forks_;   ///< Number of calls of fork() that led to `process_`.
   std::mutex guard_;  ///< Guards the members below.
   std::condition_variable wake_;
   std::thread::id owner_;

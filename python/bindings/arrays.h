@@ -27,7 +27,7 @@ ArgumentArray array_argument(nb::handle object, Access access, const std::string
 
 /// Returns a numpy array of the memory at `data`, which `owner` keeps.
 nb::object numpy_view(const TensorSpec& spec, void* data, nb::handle owner);
-/// Returns a numpy array that takes over an array of the library.
+/// Returns a numpy array that owns an array of the library.
 nb::object to_numpy(HostTensor array);
 
 /// Returns a value of the host as an array of the library. Python's numbers and lists, and numpy's

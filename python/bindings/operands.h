@@ -7,7 +7,7 @@
 #include "python/bindings/graphs.h"
 #include "sluice/ops/hypers.h"
 
-/// Arguments of operators as Python gives them.
+/// Arguments of operators as Python passes them.
 namespace sluice::python {
 
 /// Returns the name of an object's type, for errors.

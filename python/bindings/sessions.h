@@ -13,7 +13,7 @@ class SessionHandle : public KeepsObjects, private ReleasesLock, public Session 
   using Session::Session;
   ~SessionHandle() { release(); }
 
-  /// Keeps `end`, the source or sink of a feed, in place of the earlier one.
+  /// Keeps `end`, the source or sink of a feed, and drops the earlier one.
   void keep_end(const std::string& feed, nb::object end);
 
  private:

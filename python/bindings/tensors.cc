@@ -18,7 +18,7 @@
 namespace sluice::python {
 namespace {
 
-/// Returns the operand beside `t`. Python tries the other operand's method if it can be none.
+/// Returns the other operand than `t`. Python tries the other operand's method if it can be none.
 Tensor other_operand(const Tensor& t, nb::handle other) {
   if (!nb::isinstance<Tensor>(other) && !is_constant_operand(other)) throw nb::next_overload();
   return operand_like(t, other, "operand");

@@ -154,7 +154,7 @@ class Sources(unittest.TestCase):
         with self.assertRaisesRegex(sluice.UsageError, "element 0"):
             list(dataset)
 
-    @unittest.skipUnless(pandas, "pandas is not installed")
+    @unittest.skipUnless(pandas, "requires pandas (pip install pandas)")
     def test_data_frames(self):
         frame = pandas.DataFrame({"a": [1.5, 2.5], "b": [3, 4], "c": [True, False]})
         rows = list(data.dataset(frame))
@@ -168,7 +168,7 @@ class Sources(unittest.TestCase):
         with self.assertRaisesRegex(sluice.UsageError, "column 'n' must have numbers"):
             data.dataset(pandas.DataFrame({"n": ["x"]}))
 
-    @unittest.skipUnless(torch, "torch is not installed")
+    @unittest.skipUnless(torch, "requires PyTorch (pip install torch)")
     def test_torch_datasets_and_loaders(self):
         x, y = torch.arange(12.0).reshape(6, 2), torch.arange(6)
         tensors = torch.utils.data.TensorDataset(x, y)

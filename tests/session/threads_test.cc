@@ -138,7 +138,9 @@ int exit_code_in_child(const std::function<void()>& act) {
 }
 
 TEST(Threads, AChildProcessMayOnlyEndASession) {
-  if (kThreadSanitizer) GTEST_SKIP() << "It does not support threads after fork().";
+  if (kThreadSanitizer)
+    GTEST_SKIP()
+        << "requires a build without the thread sanitizer, which refuses threads after fork()";
   const CountedRuns p;
   auto session = std::make_unique<Session>(
       p.ir, SessionOptions{.device = cpu_device({.threads = 2}), .more_devices = {}});

@@ -36,7 +36,7 @@ Tensors arguments_of(const char* what, Graph& parent, const Graph& graph, const 
   return inputs;
 }
 
-/// Returns all inputs of a branch in their order: the positional ones, then those of `named`.
+/// Returns all inputs of a branch in their order: the positional ones, then `named`.
 Tensors branch_inputs(const char* what, Graph& parent, const Graph& graph, const nb::list& given,
                       const nb::dict& named) {
   Tensors inputs = arguments_of(what, parent, graph, given);

@@ -253,7 +253,7 @@ class Checkpoints::State {
     const int64_t best = best_ ? sys::size(*best_, best_path_) : 0;
     check_space(options_.folder, checked_add(statistics_.bytes, best),
                 sys::free_bytes(options_.folder));
-    remove_leftovers(options_.folder);  // Also those of a removal that failed.
+    remove_leftovers(options_.folder);  // Also what a failed removal left.
     sys::make_folder(temporary());
   }
 

@@ -43,7 +43,7 @@ struct WrittenResult {
 };
 
 /// Returns the written losses and predictions of a network, watched values and sums of losses.
-/// `training` has the streams of losses and sums; `predictions` are those of the predictions.
+/// `training` has the streams of losses and sums; `predictions` has the streams of the predictions.
 std::vector<WrittenResult> written_results(const NetworkGraph& network, const Training& training,
                                            const std::vector<D2hStream>& predictions,
                                            const Output& output);

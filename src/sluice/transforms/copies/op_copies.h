@@ -16,8 +16,8 @@ class OpCopies {
   OpCopies(const Graph& from, Graph& to, std::function<Tensor(TensorId)> capture)
       : from_(from), to_(to), capture_(std::move(capture)) {}
 
-  /// Appends a copy of an op, with its device and provenance. It calls `callees` in place of the
-  /// op's own; empty: those. Its effects are numbered among those of the copies.
+  /// Appends a copy of an op, with its device and provenance. It calls `callees`; empty:
+  /// the callees of the op. Its effects are numbered among the effects of the copies.
   void copy(const Op& op, std::vector<GraphId> callees = {});
   /// Returns the tensor that represents a tensor of the first graph.
   Tensor operator[](TensorId t);
